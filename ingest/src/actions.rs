@@ -78,13 +78,13 @@ impl Api {
             |config: &Compiled| parsed_body.content.actions.iter().all(|action| is_known(config, action));
         let config = self.load_config(&request.org, has_all_names).await?;
         let ids = decision_ids(&request.org, request.key.as_ref(), &parsed_body);
-        let (org, at) = (request.org.clone(), request.received_at);
+        let (org, decided_at) = (request.org.clone(), request.received_at);
         let digest = request.digest(parsed_body.root());
         let build_records = self.offload_if_large(size, move || {
             check_actions(&config, &parsed_body)?;
             let actions = parsed_body.content.actions.into_iter().zip(ids);
             Ok::<_, Vec<ValidationError>>(
-                actions.map(|(action, id)| build_decision(&config, &org, action, id, at)).collect(),
+                actions.map(|(action, id)| build_decision(&config, &org, action, id, decided_at)).collect(),
             )
         });
         let records = build_records.await?.map_err(Problem::from)?;
@@ -105,6 +105,7 @@ fn check_actions(config: &Compiled, parsed_body: &Actions) -> Result<(), Vec<Val
     let actions = Pointer::Root.key("actions");
     for (index, action) in parsed_body.content.actions.iter().enumerate() {
         let member = actions.index(index);
+        // A single action is the body itself; a batch lists its actions under `actions`.
         let pointer = if parsed_body.content.is_batch { &member } else { &Pointer::Root };
         check_action(config, action, pointer, &mut faults);
     }

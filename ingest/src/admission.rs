@@ -1,7 +1,6 @@
 //! Admits a request before its handler: checks key, scope and rate, then reads the body.
 //!
-//! Middleware layers would box several futures per request. This is the path of every item, so admission and handler
-//! are one future.
+//! Admission and handler are one future without middleware layers, because this is the path of every item.
 
 use std::{
     sync::Arc,
@@ -135,7 +134,7 @@ impl Api {
             return Ok(task());
         }
         tokio::task::spawn_blocking(task).await.map_err(|_| {
-            tracing::error!("parsing a request panicked");
+            tracing::error!("the validation of a request panicked");
             Problem::internal()
         })
     }
@@ -161,8 +160,9 @@ impl IdempotencyKey {
         if is_usable && values.next().is_none() {
             return Ok(Some(Self(value.clone())));
         }
-        let detail =
-            format!("`Idempotency-Key` is sent once and has 1 to {MAX_KEY_BYTES} visible ASCII characters.");
+        let detail = format!(
+            "`Idempotency-Key` must be sent once and have 1 to {MAX_KEY_BYTES} visible ASCII characters."
+        );
         Err(vec![ValidationError::invalid(&Pointer::Root, "Invalid header", detail)].into())
     }
 

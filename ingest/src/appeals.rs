@@ -30,6 +30,7 @@ type Appeal = wire::Request<AppealRequest>;
 pub(crate) async fn submit(api: Shared, admitted: AdmittedRequest) -> Result<Response, Problem> {
     let request = api.receive_request(admitted).await?;
     let CheckedAppeal { appeal, digest, warnings } = api.checked_appeal(&request).await?;
+    // Before the append, so two different appeals with one id cannot both enter the log.
     let claim_result =
         claim(&api.deps.store, &appeal.org, &appeal.appeal_id, &digest, appeal.received_at).await;
     if !claim_result.map_err(|error| api.moderation_problem(&error))? {
@@ -77,8 +78,8 @@ fn build_action_warnings(config: &Compiled, appeal: &AppealRequest) -> Vec<Heade
 const MAX_WARNINGS: usize = 20;
 
 fn appeal_id_conflict() -> ValidationError {
-    let detail = "An appeal with another content was submitted under this `appealId` before. Send it unchanged, \
-                  or under an id of its own.";
+    let detail = "This `appealId` was used for an appeal with different content. Send the original appeal unchanged, \
+                  or use a new id.";
     let fault = ValidationError::invalid(&Pointer::Root.key("appealId"), "The appealId is in use.", detail);
     ValidationError { tags: vec![tag::UNIQUE_VIOLATION, tag::INVALID_INPUT], ..fault }
 }

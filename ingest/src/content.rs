@@ -76,7 +76,7 @@ impl Api {
         match answer {
             Some(answer) if answer.state == EVALUATED => {
                 let errored_rules = read_errored_rules(&config, &answer).map_err(|error| {
-                    tracing::error!(%error, "stored errored rules cannot be read");
+                    tracing::error!(%error, "the stored errored rules of an item cannot be parsed");
                     Problem::internal()
                 })?;
                 Ok(Json(build_response(&config, answer, errored_rules)).into_response())
@@ -113,6 +113,7 @@ impl Api {
             self.item_counters.refused_items.increment(1);
             Problem::from(faults)
         })?;
+        // After the validation: an invalid request must not claim its key, so the client can correct it.
         self.claim_key(request, "content", digest.as_ref()).await?;
         Ok((config, entry, is_sync))
     }
@@ -120,10 +121,10 @@ impl Api {
     fn evaluation_timeout_problem(&self, item: &ItemKey, submission: SubmissionId) -> Problem {
         let ItemKey { type_id, id } = item;
         let detail = format!(
-            "The item is kept and is evaluated later, once. Look it up at /api/v1/items/{type_id}/{id}?submission={submission}, \
+            "The item is stored and will be evaluated once. Look it up at /api/v1/items/{type_id}/{id}?submission={submission}, \
              or send the request again under the same `Idempotency-Key`."
         );
-        let title = "The evaluation takes longer than a request may wait.";
+        let title = "The evaluation did not finish within the wait limit.";
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, tag::EVALUATION_TIMEOUT, title, detail)
             .retry_after(self.settings.retry_after())
     }
@@ -186,7 +187,9 @@ fn with_creator(
     }
     let type_id = find_user_type(config).ok_or_else(|| {
         let name = &field.name;
-        let detail = format!("There is not one type of users, so name the creator in `content.{name}`.");
+        let detail = format!(
+            "The organisation does not have exactly one user type. Name the creator in `content.{name}`."
+        );
         vec![ValidationError::data(&Pointer::Root.key("userId"), detail)]
     })?;
     let key = ItemKey::new(type_id.clone(), user.clone());
@@ -209,12 +212,12 @@ fn with_creator(
 fn find_user_type(config: &Compiled) -> Option<&TypeId> {
     let mut users =
         config.item_types().filter(|item_type| item_type.is_user()).map(|item_type| &item_type.key);
-    let (first, second) = (users.next()?, users.next());
+    let (first_user_type, second_user_type) = (users.next()?, users.next());
     let find_type_named_user = || {
         let mut user_types = config.item_types().filter(|item_type| item_type.is_user());
         user_types.find(|item_type| item_type.key.as_str() == "user").map(|item_type| &item_type.key)
     };
-    if second.is_none() { Some(first) } else { find_type_named_user() }
+    if second_user_type.is_none() { Some(first_user_type) } else { find_type_named_user() }
 }
 
 /// Body of the response: the outcome of the evaluation.
@@ -282,6 +285,7 @@ fn build_response(
         });
         MatchedRuleResponse { policies: policies.collect(), rule }
     };
+    // Suppressed actions matched, but a limit or an alarm prevented them.
     let executed_actions = answer.actions.into_iter().filter(|action| action.suppressed.is_none());
     let to_named_action = |action: ListedAction| NamedEntity {
         name: config

@@ -51,6 +51,7 @@ fn find_fault(config: &Compiled, root: Node<'_>, item: &ContextItem) -> Option<S
     }
     let item_type = config.item_type_at(&item.type_id, item.type_version.as_deref())?;
     let data = item.data_in(root)?;
+    // `Partial`: context may lack required fields, because moderators only read it.
     let mut faults = ValidationErrors::default();
     item_type.judge(data, Mode::Partial, &Pointer::Root, &mut faults);
     let lines: Vec<_> =

@@ -13,9 +13,9 @@ impl Api {
             AppendError::Full { detail } => self.unavailable_problem(format!("The log is full: {detail}.")),
             AppendError::Unavailable { .. } => self.unavailable_problem("The log cannot be reached."),
             AppendError::ShuttingDown => self.unavailable_problem("The service is shutting down."),
-            AppendError::TooLarge { bytes, limit, .. } => {
-                Problem::too_large(format!("It makes a record of {bytes} bytes; the log takes {limit}."))
-            }
+            AppendError::TooLarge { bytes, limit, .. } => Problem::too_large(format!(
+                "The request produces a record of {bytes} bytes, above the log's limit of {limit}."
+            )),
             AppendError::NoSuchPartition { .. } => internal_problem(error.tag(), error),
         }
     }
@@ -31,6 +31,7 @@ impl Api {
     pub(crate) fn catalog_problem(&self, error: &tidegate_catalog::Error) -> Problem {
         match error {
             tidegate_catalog::Error::Store(error) => self.store_problem(error),
+            // An outage ends, so a retry can help. Other errors need an operator.
             error if error.is_outage() => self.unavailable_problem("The configuration cannot be loaded."),
             error => internal_problem(error.tag(), error),
         }

@@ -33,6 +33,7 @@ impl Api {
         body: Option<&Digest>,
     ) -> Result<(), Problem> {
         let (Some(key), Some(digest)) = (&request.key, body) else { return Ok(()) };
+        // The key is checked to be ASCII, so the conversion below replaces no byte.
         let claim = IdempotencyClaim {
             org: request.org.clone(),
             route: route.to_owned(),
@@ -53,8 +54,8 @@ impl Api {
 }
 
 fn key_conflict_problem() -> Problem {
-    let detail = "Another body was sent under this `Idempotency-Key` before. Repeat a request unchanged, with its items in the \
-                  same order, or send the new one under a key of its own.";
+    let detail = "This `Idempotency-Key` was used for a different body. Repeat the original request unchanged, with its items in \
+                  the same order, or use a new key.";
     let title = "The Idempotency-Key is in use.";
     let mut problem = Problem::new(StatusCode::CONFLICT, tag::IDEMPOTENCY_KEY_REUSED, title, detail);
     problem.errors[0].tags.push(tag::CONFLICT);

@@ -30,7 +30,7 @@ pub(crate) async fn show(api: Shared, admitted: AdmittedRequest) -> Result<Json<
     let (submission, wait_limit) = parse_query(query)?;
     match api.look_up_item(&org, &ItemKey::new(type_id, id), submission, wait_limit).await? {
         Some(answer) => Ok(Json(answer)),
-        None => Err(Problem::not_found("No processor has stored such an item, or not yet.")),
+        None => Err(Problem::not_found("The item does not exist, or it is not processed yet.")),
     }
 }
 
@@ -54,9 +54,9 @@ impl Api {
     pub(crate) fn wait_limit_problem(&self, refusal: Refusal) -> Problem {
         let (limit, detail) = match refusal {
             Refusal::Share => {
-                (Limit::WaitShare, "The organisation has its share of the requests that wait for items.")
+                (Limit::WaitShare, "The organisation has reached its share of waiting requests. Retry later.")
             }
-            Refusal::Total => (Limit::WaitTotal, "Too many requests wait for items."),
+            Refusal::Total => (Limit::WaitTotal, "Too many requests are waiting for items. Retry later."),
         };
         self.http.count_limited(limit);
         self.unavailable_problem(detail)
@@ -75,6 +75,7 @@ impl Api {
             let holder = Holder { org: Some(org.clone()), connection: None };
             let _permit =
                 self.waiting_requests.take(holder, 1).map_err(|refusal| self.wait_limit_problem(refusal))?;
+            // Shortened instead of refused: the response then has the state at that time.
             let wait_limit = wait_limit.min(self.settings.longest_wait());
             let evaluation = answer_when_evaluated(store, org, item, submission, wait_limit);
             // At a stop the wait ends early, and the current state of the item is returned below.

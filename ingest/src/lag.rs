@@ -58,6 +58,7 @@ impl LagGate {
     /// Returns the time between two polls of the log. Refused clients receive it as `Retry-After`.
     pub(crate) fn poll_interval(&self) -> Duration {
         let limit = self.limit.unwrap_or(Duration::from_secs(900));
+        // Proportional to the limit, so a passed limit is noticed soon. The bounds limit the load on the log.
         (limit / 60).clamp(Duration::from_secs(1), Duration::from_secs(15))
     }
 
@@ -98,13 +99,15 @@ impl LagGate {
                     let lag = Duration::from_millis(age.unsigned_abs());
                     // Without the other processes' measurements, this process decides by its own.
                     let load = live.loads().await.unwrap_or_else(|error| {
-                        tracing::warn!(%error, "cannot read the processing time that other processes measured");
+                        tracing::warn!(%error, "cannot read the processing time of other processes: this process decides by its own measurements");
                         live.processing_load().report(Instant::now())
                     });
                     self.update(lag, &load, Instant::now());
                 }
                 // The last decision stays in force. Appends fail with the same outage, so they are refused anyway.
-                Err(error) => tracing::warn!(%error, "cannot read the lag of the items"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot read the lag of the items: the last decision about refusals stays in force");
+                }
             }
             if stop.run_until_cancelled(tokio::time::sleep(self.poll_interval())).await.is_none() {
                 return;
@@ -120,6 +123,7 @@ fn find_delaying_orgs(load: &LoadReport, limit: Duration) -> RefusedOrgs {
     // The delay is that of evaluated items, which are younger than the waiting ones, so half of the limit counts as late.
     let is_late = |delay_ms: u64| Duration::from_millis(delay_ms) > limit / 2;
     let late_orgs = || load.orgs.iter().filter(|org| is_late(org.delay_ms));
+    // Refusing only the maximum would leave a second org with similar load, which would keep processing behind.
     let max_seconds = late_orgs().map(|org| org.seconds).fold(0.0, f64::max);
     let orgs: HashSet<_> =
         late_orgs().filter(|org| org.seconds >= max_seconds / 2.0).map(|org| org.org.clone()).collect();
@@ -168,12 +172,12 @@ impl Api {
         self.http.count_limited(Limit::LagShare);
         let detail = match refusal {
             Refusal::OrgFillsTime(lag) => format!(
-                "Processing is {} seconds behind, and the items of this organisation take most of the processing time. Send \
-                 again later. To be refused less, send fewer items, or make rules cheaper: `tidegate lint` names costly ones.",
+                "Processing is {} seconds behind, and the items of this organisation take most of the processing time. Retry \
+                 later. To avoid refusals, send fewer items or make rules cheaper: `tidegate lint` names costly ones.",
                 lag.as_secs()
             ),
             Refusal::ProcessingStopped(lag) => format!(
-                "Processing is {} seconds behind, and no item was processed lately. Send again later.",
+                "Processing is {} seconds behind, and no item was processed recently. Retry later.",
                 lag.as_secs()
             ),
         };
@@ -285,11 +289,11 @@ mod tests {
             self.budget += TICK.as_secs_f64();
             while self.budget > 0.0 {
                 let waiting_queues = (0..self.queues.len()).filter(|nth| !self.queues[*nth].1.is_empty());
-                let next = match self.order {
+                let next_index = match self.order {
                     Order::Fair => waiting_queues.min_by_key(|nth| self.used_times[*nth]),
                     Order::Log => waiting_queues.min_by_key(|nth| self.queues[*nth].1.front().copied()),
                 };
-                let Some(nth) = next else {
+                let Some(nth) = next_index else {
                     self.budget = 0.0;
                     return;
                 };

@@ -124,6 +124,7 @@ pub fn router(
         // Clients send both forms, with and without a trailing slash.
         router = router.route(path, route.clone()).route(&format!("{path}/"), route);
     }
+    // Through `handle_request`, so unknown routes and methods get the same envelope as other errors.
     let empty_response = |status: StatusCode| {
         move |request: Request| handle_request(request, move |_, _| async move { status.into_response() })
     };

@@ -24,10 +24,7 @@ pub fn describe() {
     describe_counter!(REQUESTS, "Answered requests, by endpoint and status.");
     describe_counter!(ITEMS, "Submitted items, by outcome.");
     describe_histogram!(DURATION, Unit::Seconds, "Time to answer a request, by endpoint.");
-    describe_counter!(
-        UNKNOWN_ACTIONS,
-        "Actions that accepted appeals named and the configuration does not have."
-    );
+    describe_counter!(UNKNOWN_ACTIONS, "Unknown actions named by accepted appeals.");
     describe_gauge!(LAG, Unit::Seconds, "Age of the oldest accepted item that is not processed.");
     describe_gauge!(
         LAG_REFUSED,

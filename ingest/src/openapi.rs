@@ -26,6 +26,7 @@ pub(crate) fn serve_document() -> impl IntoResponse + use<> {
 }
 
 pub(crate) fn serve_page() -> impl IntoResponse + use<> {
+    // The page has an inline style and no script, so scripts stay forbidden.
     let policy = "default-src 'none'; style-src 'unsafe-inline'";
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
@@ -85,6 +86,7 @@ fn write_operation(page: &mut String, method: &str, path: &str, operation: &Valu
     }
     page.push_str("<table><tr><th>answer</th><th>meaning</th></tr>\n");
     for (status, answer) in members(&operation["responses"]) {
+        // Shared responses are references; the last segment of the reference is their name.
         let meaning = match answer["$ref"].as_str() {
             Some(reference) => escape_html(last_segment(reference)),
             None => render_inline_code(&answer["description"]),
@@ -127,6 +129,7 @@ fn render_inline_code(value: &Value) -> String {
     let mut html = String::new();
     for (index, part) in value.as_str().unwrap_or_default().split('`').enumerate() {
         let part = escape_html(part);
+        // Odd parts are between two backticks.
         if index % 2 == 1 {
             append(&mut html, format_args!("<code>{part}</code>"));
         } else {

@@ -32,6 +32,7 @@ pub(crate) async fn list(api: Shared, admitted: AdmittedRequest) -> Result<Respo
     }
     // All organisations share this URL, so a cache must distinguish responses by key.
     headers.insert(header::VARY, HeaderValue::from_static("x-api-key"));
+    // `no-cache`: clients revalidate with the tag, so they see a changed policy at once.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     Ok(response)
 }
@@ -66,11 +67,11 @@ mod tests {
             headers.insert(header::IF_NONE_MATCH, HeaderValue::from_static(value));
             has_current_version(&headers, "\"7\"")
         };
-        for known in ["\"7\"", "W/\"7\"", "\"6\", \"7\"", "*"] {
-            assert!(is_current(known), "{known}");
+        for matching_value in ["\"7\"", "W/\"7\"", "\"6\", \"7\"", "*"] {
+            assert!(is_current(matching_value), "{matching_value}");
         }
-        for other in ["\"8\"", "7", "", "\"77\""] {
-            assert!(!is_current(other), "{other}");
+        for other_value in ["\"8\"", "7", "", "\"77\""] {
+            assert!(!is_current(other_value), "{other_value}");
         }
         assert!(!has_current_version(&HeaderMap::new(), "\"7\""));
     }

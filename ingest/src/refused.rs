@@ -40,10 +40,11 @@ fn has_part_type(config: &Compiled, part: &Part) -> bool {
 fn check_parts(config: &Compiled, misshapen: &Misshapen) -> ValidationErrors {
     let (root, mut faults) = (misshapen.root(), ValidationErrors::default());
     for Part { at, type_id, type_version, mode, node, data } in misshapen.parts() {
-        let (at, named) = (Pointer::Text(at), (type_id, type_version.as_deref()));
-        let item_type = config::check_item_type(config, named, Some(root.other(*node)), &at, &mut faults);
+        let (pointer, type_reference) = (Pointer::Text(at), (type_id, type_version.as_deref()));
+        let item_type =
+            config::check_item_type(config, type_reference, Some(root.other(*node)), &pointer, &mut faults);
         if let (Some(item_type), Some(data)) = (item_type, data) {
-            item_type.judge(root.other(*data), *mode, &at.key("data"), &mut faults);
+            item_type.judge(root.other(*data), *mode, &pointer.key("data"), &mut faults);
         }
     }
     faults

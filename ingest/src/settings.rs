@@ -55,9 +55,7 @@ impl Default for Settings {
 pub enum SettingsError {
     #[error("ingest.limits: {0}")]
     Limits(String),
-    #[error(
-        "ingest.record_bytes = {0}: must be between 1 and {MAX_RECORD_BYTES}, or the log takes no record"
-    )]
+    #[error("ingest.record_bytes = {0} must be between 1 and {MAX_RECORD_BYTES}, the largest record size")]
     RecordBytes(usize),
 }
 

@@ -24,7 +24,7 @@ pub use self::{
     consumer::error::RoleError,
     health::Health,
     process::process,
-    settings::{MediaSettings, MissingSettings, PoisonSettings, Settings, SettingsError},
+    settings::{MediaSettings, MissingConfigSettings, PoisonSettings, Settings, SettingsError},
 };
 
 /// Shared handles of the process for the role `process`.

@@ -48,10 +48,7 @@ pub fn describe() {
         CLOCK_SET_BACK,
         "Minutes by which the clock is behind the latest time that it has shown."
     );
-    describe_counter!(
-        DUE_FAULTS,
-        "Due rows that failed for another reason than an outage and are tried again."
-    );
+    describe_counter!(DUE_FAULTS, "Due rows that failed for another reason than an outage and are retried.");
     describe_counter!(CALLBACKS, "Callbacks that entered a state.");
     describe_counter!(CALLBACKS_REPEATED, "Repeated records of events with an existing delivery.");
     describe_gauge!(CALLBACKS_IN_FLIGHT, "Callback attempts that are being made.");
@@ -60,24 +57,17 @@ pub fn describe() {
     describe_counter!(CALLBACK_ATTEMPTS, "Callback attempts, by outcome.");
     describe_histogram!(CALLBACK_ATTEMPT_SECONDS, Unit::Seconds, "Time that a callback attempt took.");
     describe_counter!(CALLBACK_FAULTS, "Callback attempts that could not be made or written down, by tag.");
-    describe_counter!(
-        FREQUENT_RULES,
-        "Rule versions that were found to match most items of an organisation."
-    );
+    describe_counter!(FREQUENT_RULES, "Rule versions reported for matching most items of an organisation.");
     describe_counter!(RULE_OUTCOMES, "Outcomes of rules, by org, rule and outcome.");
     describe_counter!(RULE_ALARMS, "Rules that were stopped because they matched more often than expected.");
     describe_counter!(MEDIA_ITEMS_SLOW, "Items handed over to the topic items-slow, by reason.");
     describe_counter!(
         MEDIA_SLOW_REFUSED,
-        "Items of items-slow that found the queue of their org full, by bound."
+        "Items of items-slow refused by a full queue of their org, by bound."
     );
     describe_gauge!(MEDIA_SLOW_SEATED, "Items of items-slow with running media fetches or model calls.");
     describe_gauge!(MEDIA_SLOW_LINE, "Items of items-slow that are queued.");
-    describe_gauge!(
-        MEDIA_SLOW_BYTES,
-        Unit::Bytes,
-        "Size of the items of items-slow that are held in memory."
-    );
+    describe_gauge!(MEDIA_SLOW_BYTES, Unit::Bytes, "Size of the items of items-slow in memory.");
 }
 
 pub(crate) fn record_ended_parts(role: Role, outcome: &'static str, parts: usize) {
@@ -120,9 +110,9 @@ pub(crate) fn record_repeated_callback() {
     counter!(CALLBACKS_REPEATED).increment(1);
 }
 
-pub(crate) fn set_callback_queues(in_flight: usize, waiting: usize, oldest_due: Duration) {
+pub(crate) fn set_callback_queues(in_flight: usize, queued: usize, oldest_due: Duration) {
     gauge!(CALLBACKS_IN_FLIGHT).set(as_gauge(in_flight));
-    gauge!(CALLBACKS_WAITING).set(as_gauge(waiting));
+    gauge!(CALLBACKS_WAITING).set(as_gauge(queued));
     gauge!(CALLBACKS_OLDEST_DUE).set(oldest_due.as_secs_f64());
 }
 

@@ -68,7 +68,7 @@ pub struct Settings {
     pub alarm_least: u32,
     pub media: MediaSettings,
     pub poison: PoisonSettings,
-    pub missing: MissingSettings,
+    pub missing: MissingConfigSettings,
 }
 
 impl Default for Settings {
@@ -99,7 +99,7 @@ impl Default for Settings {
             alarm_least: 50,
             media: MediaSettings::default(),
             poison: PoisonSettings::default(),
-            missing: MissingSettings::default(),
+            missing: MissingConfigSettings::default(),
         }
     }
 }
@@ -179,7 +179,7 @@ impl Default for PoisonSettings {
 /// The section `processors.missing`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct MissingSettings {
+pub struct MissingConfigSettings {
     /// Time in milliseconds that a consumer may be full without finishing a part while content waits for its org's
     /// configuration. After it, that content is sent to the dead letters with the reason `config_missing`. Default 5,000.
     pub grace_ms: u64,
@@ -190,7 +190,7 @@ pub struct MissingSettings {
     pub percent: u32,
 }
 
-impl Default for MissingSettings {
+impl Default for MissingConfigSettings {
     fn default() -> Self {
         Self { grace_ms: 5_000, orgs: 3, percent: 10 }
     }
@@ -345,7 +345,7 @@ impl PoisonSettings {
     }
 }
 
-impl MissingSettings {
+impl MissingConfigSettings {
     fn validate(&self) -> Result<(), SettingsError> {
         const SECTION: &str = "processors.missing";
         require_positive(SECTION, &[("orgs", self.orgs.into())])?;
@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn unusable_values_are_rejected_with_both_settings_named() {
         let media = |media| Settings { media, ..Settings::default() };
-        for (settings, named) in [
+        for (settings, expected_message) in [
             (Settings { concurrency: 0, ..Settings::default() }, "processors.concurrency"),
             (Settings { retry_min_ms: 9_000, ..Settings::default() }, "processors.retry_max_ms = 5000"),
             (Settings { budget_bytes: 1_000, ..Settings::default() }, "processors.budget_bytes = 1000"),
@@ -417,7 +417,7 @@ mod tests {
             ),
             (
                 Settings {
-                    missing: MissingSettings { orgs: 0, ..Default::default() },
+                    missing: MissingConfigSettings { orgs: 0, ..Default::default() },
                     ..Settings::default()
                 },
                 "processors.missing.orgs",
@@ -442,7 +442,7 @@ mod tests {
             ),
         ] {
             let error = settings.validate().unwrap_err().to_string();
-            assert!(error.contains(named), "{error}");
+            assert!(error.contains(expected_message), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Actions that a platform takes: what is refused, and what stands in the log.
+//! Actions of a platform: refusals and appended records.
 
 use axum::body::Body;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ fn with(key: &str, value: Value) -> Value {
     body
 }
 
-async fn refused(service: &Service, body: &Value, pointers: &[&str]) {
+async fn assert_refused(service: &Service, body: &Value, pointers: &[&str]) {
     let answer = service.post(ACTIONS, body).await;
     assert_eq!(answer.status, 400, "{body}: {answer:?}");
     assert_eq!(answer.faults(), pointers, "{body}");
@@ -60,8 +60,9 @@ async fn action_is_a_decision_without_a_job() {
 
     assert_eq!(service.post("/api/v1/actions", &action()).await.status, 202);
     let decisions = service.decisions().await;
-    let other = decisions.iter().find(|it| it.decision_id != decision.decision_id).unwrap();
-    assert_eq!(other.decided_by, "api", "each request is a cause of its own");
+    let other_decision =
+        decisions.iter().find(|candidate| candidate.decision_id != decision.decision_id).unwrap();
+    assert_eq!(other_decision.decided_by, "api", "each request is a cause of its own");
 }
 
 #[tokio::test]
@@ -74,9 +75,9 @@ async fn batch_of_actions_is_all_or_nothing_and_bounded() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 1_000);
-    refused(&service, &batch(1_001), &["/actions"]).await;
+    assert_refused(&service, &batch(1_001), &["/actions"]).await;
     let wrong = json!({"actions": [action(), with("actionId", json!("limit_raech")), {"actionId": 1}, 5]});
-    refused(
+    assert_refused(
         &service,
         &wrong,
         &["/actions/2/actionId", "/actions/2/itemId", "/actions/2/itemTypeId", "/actions/3"],
@@ -103,7 +104,7 @@ async fn action_with_an_unknown_name_is_refused_at_its_member() {
         (with("note", json!("x".repeat(5_001))), "/note"),
         (with("reportedItems", json!([{"id": "p"}])), "/reportedItems/0/typeId"),
     ] {
-        refused(&service, &body, &[pointer]).await;
+        assert_refused(&service, &body, &[pointer]).await;
     }
     let ban = |parameters: Value| json!({"actionId": "ban", "itemId": "p", "itemTypeId": "post", "parameters": parameters});
     for parameters in [
@@ -112,7 +113,7 @@ async fn action_with_an_unknown_name_is_refused_at_its_member() {
         json!({"hours": 1, "why": "other"}),
         json!({"hours": 1, "x": 1}),
     ] {
-        refused(&service, &ban(parameters), &["/parameters"]).await;
+        assert_refused(&service, &ban(parameters), &["/parameters"]).await;
     }
     assert!(service.decisions().await.is_empty());
     assert_eq!(service.post(ACTIONS, &ban(json!({"hours": 1, "why": "spam"}))).await.status, 202);
@@ -135,7 +136,7 @@ async fn repeated_actions_under_a_key_have_the_same_ids() {
 #[tokio::test]
 async fn actions_of_an_organisation_stay_its_own() {
     let service = service().await;
-    let other = service.other_org().await;
+    let other_org = service.other_org().await;
     service.apply("action: secret\nkind: callback\n").await;
     let send = async |body: &Value| {
         let mut request = service
@@ -143,7 +144,7 @@ async fn actions_of_an_organisation_stay_its_own() {
             .header("idempotency-key", "k")
             .body(Body::from(body.to_string()))
             .unwrap();
-        request.headers_mut().insert("x-api-key", other.parse().unwrap());
+        request.headers_mut().insert("x-api-key", other_org.parse().unwrap());
         service.ask(request).await
     };
     let answer = send(&with("actionId", json!("secret"))).await;

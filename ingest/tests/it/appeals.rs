@@ -1,4 +1,4 @@
-//! Appeals, and who may use an `appealId`.
+//! Appeals and the uniqueness of `appealId`.
 
 use serde_json::json;
 use tidegate_moderation::review::appeals::claim;
@@ -38,24 +38,24 @@ async fn repeated_appeal_is_appended_again() {
 async fn changed_appeal_under_the_same_id_is_refused() {
     let service = service().await;
     assert_eq!(service.post(APPEAL, &appeal("a-1")).await.status, 204);
-    let mut other = appeal("a-1");
-    other["appealReason"] = json!("and another thing");
-    let answer = service.post(APPEAL, &other).await;
+    let mut changed_appeal = appeal("a-1");
+    changed_appeal["appealReason"] = json!("and another thing");
+    let answer = service.post(APPEAL, &changed_appeal).await;
     assert_eq!(answer.status, 400);
     assert_eq!(answer.faults(), ["/appealId"]);
     let tags = &answer.body["errors"][0]["type"];
     assert_eq!(tags, &json!(["/errors/unique-violation", "/errors/invalid-user-input"]));
     assert_eq!(service.appeals().await.len(), 1);
-    other["appealId"] = json!("a-2");
-    assert_eq!(service.post(APPEAL, &other).await.status, 204);
+    changed_appeal["appealId"] = json!("a-2");
+    assert_eq!(service.post(APPEAL, &changed_appeal).await.status, 204);
 }
 
 #[tokio::test]
 async fn appeal_of_an_unknown_action_is_accepted_with_a_warning() {
     let service = service().await;
-    let mut sent = appeal("a-1");
-    sent["actionsTaken"] = json!(["limit_reach", "limit_raech", "gone\"\u{e9}"]);
-    let answer = service.post(APPEAL, &sent).await;
+    let mut request = appeal("a-1");
+    request["actionsTaken"] = json!(["limit_reach", "limit_raech", "gone\"\u{e9}"]);
+    let answer = service.post(APPEAL, &request).await;
     assert_eq!(answer.status, 204, "{answer:?}");
     let warnings: Vec<_> = answer.headers("warning");
     assert_eq!(

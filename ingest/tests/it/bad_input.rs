@@ -1,4 +1,4 @@
-//! Requests that are refused: the right status, every fault at its place, and nothing in the log.
+//! Refused requests: status, pointers of all faults, and no record in the log.
 
 use axum::{
     body::{Body, Bytes},
@@ -121,16 +121,16 @@ async fn batch_above_the_item_limit_is_refused_with_counted_faults() {
 async fn oversized_body_is_413_with_or_without_content_length() {
     let service = service().await;
     let large = Bytes::from(vec![b' '; 9 << 20]);
-    let told = service.post_text(ITEMS, large.clone()).await;
+    let with_length = service.post_text(ITEMS, large.clone()).await;
     let chunks = large.chunks(1 << 16).map(|chunk| Ok::<_, std::io::Error>(large.slice_ref(chunk)));
     let chunks: Vec<_> = chunks.collect();
-    let untold = service.post_text(ITEMS, Body::from_stream(stream::iter(chunks))).await;
+    let without_length = service.post_text(ITEMS, Body::from_stream(stream::iter(chunks))).await;
     let lying = service.request("POST", ITEMS).header(header::CONTENT_LENGTH, "9437184");
     let lying = service.ask(lying.body(Body::from("{}")).unwrap()).await;
     let text = "x".repeat((1 << 20) + 1);
     let item = service.submit(json!([{"id": "a", "typeId": "post", "data": {"text": text}}])).await;
     assert_eq!(item.faults(), ["/items/0/data"]);
-    for answer in [told, untold, lying, item] {
+    for answer in [with_length, without_length, lying, item] {
         assert_eq!(answer.status, 413, "{:?}", answer.body);
         answer.assert_envelope();
     }
@@ -257,12 +257,12 @@ async fn report_is_refused_with_the_faults_of_all_parts() {
             "/reportedItem/data/likes",
         ),
     ] {
-        refused(&service, REPORT, report(), key, value, pointer).await;
+        assert_refused(&service, REPORT, report(), key, value, pointer).await;
     }
     service.assert_nothing_appended().await;
 }
 
-/// What is wrong with the shape of a request beside what is wrong with its data, in the order of the text.
+/// Faults of shape and faults of data in one list, in document order.
 #[tokio::test]
 async fn shape_and_data_faults_are_listed_in_document_order() {
     let service = service().await;
@@ -357,9 +357,9 @@ async fn first_hundred_faults_of_any_kind_are_listed() {
     let body =
         format!(r#"{{"reportedItemsInThread":[{marked}],"reporter":{{"kind":"z"}},"reportedAt":"x"}}"#);
     let answer = service.post_text(REPORT, body).await;
-    let listed = answer.faults();
+    let faults = answer.faults();
     let first = (0..50).flat_map(|n| ["id", "typeId"].map(|key| format!("/reportedItemsInThread/{n}/{key}")));
-    assert_eq!(listed, first.collect::<Vec<_>>());
+    assert_eq!(faults, first.collect::<Vec<_>>());
     // `kind`, `id`, `typeId` of the reporter, `reportedAt` and `reportedItem`.
     assert!(answer.body["detail"].as_str().unwrap().contains("145 more"), "{}", answer.body["detail"]);
 }
@@ -387,13 +387,20 @@ async fn an_appeal_is_refused_for_its_faults_and_claims_nothing() {
         ("violatingPolicies", json!(["p"]), "/violatingPolicies/0"),
         ("additionalItems", json!([1]), "/additionalItems/0"),
     ] {
-        refused(&service, APPEAL, appeal("a-1"), key, value, pointer).await;
+        assert_refused(&service, APPEAL, appeal("a-1"), key, value, pointer).await;
     }
     service.assert_nothing_appended().await;
     assert_eq!(service.post(APPEAL, &appeal("a-1")).await.status, 204);
 }
 
-async fn refused(service: &Service, path: &str, mut body: Value, key: &str, value: Value, pointer: &str) {
+async fn assert_refused(
+    service: &Service,
+    path: &str,
+    mut body: Value,
+    key: &str,
+    value: Value,
+    pointer: &str,
+) {
     body[key] = value;
     let answer = service.post(path, &body).await;
     assert_eq!(answer.status, 400, "{body}: {answer:?}");

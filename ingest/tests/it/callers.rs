@@ -1,4 +1,4 @@
-//! Who may call, and that it is settled before the body.
+//! Authorization of callers, before the body is read.
 
 use axum::{
     body::{Body, Bytes},
@@ -21,8 +21,8 @@ const ROUTES: [(&str, &str, Scope); 7] = [
     ("GET", "/api/v1/items/post/p-1", Scope::ItemsRead),
 ];
 
-/// A body of which nothing ever comes.
-fn silent() -> Body {
+/// Body that never sends a byte.
+fn silent_body() -> Body {
     Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>())
 }
 
@@ -44,7 +44,7 @@ async fn missing_key_is_answered_before_the_body_is_read() {
             if let Some(key) = key {
                 request = request.header("x-api-key", key);
             }
-            let mut answer = service.ask(request.body(silent()).unwrap()).await;
+            let mut answer = service.ask(request.body(silent_body()).unwrap()).await;
             assert_eq!(answer.status, 401, "{path} {answer:?}");
             answer.assert_envelope();
             assert!(answer.header("www-authenticate").contains("X-API-KEY"));
@@ -63,7 +63,7 @@ async fn key_is_limited_to_its_scopes() {
         let key = service.key_with(&[own]).await.token.reveal();
         for (method, path, needed) in ROUTES {
             let request = Request::builder().method(method).uri(path).header("x-api-key", &key);
-            let body = if needed == own { Body::empty() } else { silent() };
+            let body = if needed == own { Body::empty() } else { silent_body() };
             let answer = service.ask(request.body(body).unwrap()).await;
             assert_eq!(answer.status == 403, needed != own, "{path} with {own:?}: {answer:?}");
             if needed != own {
@@ -77,7 +77,7 @@ async fn key_is_limited_to_its_scopes() {
 async fn a_disabled_organisation_is_forbidden() {
     let service = service().await;
     orgs::set_disabled(&service.deps.store, &service.org, Some(Millis(1))).await.unwrap();
-    let answer = service.post_text(ITEMS, silent()).await;
+    let answer = service.post_text(ITEMS, silent_body()).await;
     assert_eq!(answer.status, 403, "{answer:?}");
     answer.assert_envelope();
 }
@@ -93,7 +93,7 @@ async fn the_organisation_comes_from_the_key_alone() {
         let request = request.header("content-type", "application/json");
         service.ask(request.body(Body::from(body.to_string())).unwrap()).await
     };
-    // The other organisation has no types: nothing of the first one's fits it.
+    // The other organisation has no types, so items of the first one are invalid.
     for (path, body) in
         [(ITEMS, json!({"org": "org", "items": [post("a")]})), (REPORT, report()), (APPEAL, appeal("a-1"))]
     {

@@ -1,4 +1,4 @@
-//! The legacy endpoint before any processor: what is refused, what is appended, and how the wait ends.
+//! The legacy endpoint without a processor: refusals, appended records, and the end of the wait.
 
 use serde_json::{Value, json};
 use tidegate_schemas::records::Items;
@@ -17,7 +17,7 @@ fn with(key: &str, value: Value) -> Value {
     body
 }
 
-async fn quick() -> Service {
+async fn service_with_short_wait() -> Service {
     Service::with(|settings, _, _| settings.content_wait_ms = 1).await
 }
 
@@ -36,7 +36,7 @@ fn data(mut records: Vec<Items>) -> Value {
 
 #[tokio::test]
 async fn asynchronous_content_is_202() {
-    let service = quick().await;
+    let service = service_with_short_wait().await;
     let answer = service.post(CONTENT, &with("sync", json!(false))).await;
     assert_eq!((answer.status.as_u16(), &answer.body), (202, &json!(null)));
     assert_deprecated(&answer);
@@ -48,7 +48,7 @@ async fn asynchronous_content_is_202() {
 
 #[tokio::test]
 async fn content_timeout_is_503_with_the_look_up_address() {
-    let service = quick().await;
+    let service = service_with_short_wait().await;
     for sync in [json!(true), json!(null)] {
         let answer = service.post(CONTENT, &with("sync", sync)).await;
         assert_eq!(answer.status, 503, "{answer:?}");
@@ -75,7 +75,7 @@ async fn content_timeout_is_503_with_the_look_up_address() {
 
 #[tokio::test]
 async fn content_type_is_an_id_or_a_name() {
-    let service = quick().await;
+    let service = service_with_short_wait().await;
     service
         .apply("item_type: t-1\nname: Comment\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n")
         .await;
@@ -93,7 +93,7 @@ async fn content_type_is_an_id_or_a_name() {
 
 #[tokio::test]
 async fn invalid_content_is_refused_at_its_member() {
-    let service = quick().await;
+    let service = service_with_short_wait().await;
     for (body, pointer) in [
         (json!([]), ""),
         (with("contentId", json!("")), "/contentId"),
@@ -118,7 +118,7 @@ async fn user_id_is_the_creator_unless_the_content_names_one() {
         (json!({"author": null, "text": "x"}), user("u-1")),
         (json!({"text": "x", "author": {"id": "u-2", "typeId": "user"}}), user("u-2")),
     ] {
-        let service = quick().await;
+        let service = service_with_short_wait().await;
         let mut body = with("content", sent);
         body["userId"] = "u-1".into();
         assert_eq!(service.post(CONTENT, &body).await.status, 503);
@@ -132,13 +132,13 @@ async fn user_id_is_the_creator_unless_the_content_names_one() {
 
 #[tokio::test]
 async fn content_of_an_organisation_stays_its_own() {
-    let service = quick().await;
-    let other = service.other_org().await;
+    let service = service_with_short_wait().await;
+    let other_org = service.other_org().await;
     service.apply("item_type: secret\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n").await;
     let request = |body: &Value| {
-        let request = service.request("POST", CONTENT).header("x-api-key", &other);
+        let request = service.request("POST", CONTENT).header("x-api-key", &other_org);
         let mut request = request.body(axum::body::Body::from(body.to_string())).unwrap();
-        request.headers_mut().insert("x-api-key", other.parse().unwrap());
+        request.headers_mut().insert("x-api-key", other_org.parse().unwrap());
         request
     };
     let answer = service.ask(request(&with("contentType", json!("secret")))).await;

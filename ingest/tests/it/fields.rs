@@ -1,4 +1,4 @@
-//! Every field of SPEC 2.1 to 2.7, sent with a value of its own, stands in the record.
+//! Every field of SPEC 2.1 to 2.7 is in the record with its own value.
 
 use serde_json::json;
 use tidegate_schemas::{ids::ItemKey, records::Variant};
@@ -77,9 +77,9 @@ async fn every_field_of_a_report_is_in_its_record() {
     );
     assert!(report.thread.iter().all(|item| item.fault.is_none()));
     assert_eq!(report.reported_in_thread, [ItemKey::new("post", "t-2")]);
-    let more = &report.additional[0];
-    assert_eq!((more.id.as_str(), more.type_id.as_str()), ("x-1", "versioned"));
-    assert_eq!((text(&more.data), &more.fault), (r#"{"text":"more"}"#.to_owned(), &None));
+    let context_item = &report.additional[0];
+    assert_eq!((context_item.id.as_str(), context_item.type_id.as_str()), ("x-1", "versioned"));
+    assert_eq!((text(&context_item.data), &context_item.fault), (r#"{"text":"more"}"#.to_owned(), &None));
 }
 
 #[tokio::test]
@@ -108,13 +108,16 @@ async fn every_field_of_an_appeal_is_in_its_record() {
     assert_eq!(appeal.item.key(), ItemKey::new("post", "i-2"));
     assert_eq!((appeal.item.type_version.as_deref(), appeal.item.variant), (Some("1"), Variant::Original));
     assert_eq!(text(&appeal.item.data), r#"{"text":"mine"}"#);
-    let named = |mentions: &[tidegate_schemas::records::Mention]| {
+    let mention_ids = |mentions: &[tidegate_schemas::records::Mention]| {
         mentions.iter().map(|one| (one.id.clone(), one.known)).collect::<Vec<_>>()
     };
-    assert_eq!(named(&appeal.actions_taken), [("limit_reach".to_owned(), true)]);
-    assert_eq!(named(&appeal.violating_policies), [(policy.to_owned(), true)]);
+    assert_eq!(mention_ids(&appeal.actions_taken), [("limit_reach".to_owned(), true)]);
+    assert_eq!(mention_ids(&appeal.violating_policies), [(policy.to_owned(), true)]);
     assert_eq!(appeal.reason.as_deref(), Some("I meant it well"));
-    let more = &appeal.additional[0];
-    assert_eq!((more.id.as_str(), text(&more.data)), ("x-2", r#"{"text":"more"}"#.to_owned()));
+    let context_item = &appeal.additional[0];
+    assert_eq!(
+        (context_item.id.as_str(), text(&context_item.data)),
+        ("x-2", r#"{"text":"more"}"#.to_owned())
+    );
     assert_eq!(appeal.request_id, answer.header("x-request-id"));
 }

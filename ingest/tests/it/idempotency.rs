@@ -1,4 +1,4 @@
-//! Sending the same again.
+//! Repeated requests with and without idempotency keys.
 
 use axum::body::Bytes;
 use serde_json::{Value, json};
@@ -8,8 +8,8 @@ use tidegate_store::tables::items::idempotency::IdempotencyClaim;
 use crate::support::{ITEMS, REPORT, post, report, service};
 
 fn ids(body: &Value) -> Vec<String> {
-    let told = body["submissions"].as_array().unwrap();
-    told.iter().map(|one| one["submissionId"].as_str().unwrap().to_owned()).collect()
+    let submissions = body["submissions"].as_array().unwrap();
+    submissions.iter().map(|one| one["submissionId"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]
@@ -34,15 +34,15 @@ async fn under_one_key_the_same_items_are_the_same_submissions() {
 async fn another_key_or_none_is_another_submission() {
     let service = service().await;
     let items = json!({"items": [post("a")]});
-    let mut seen = vec![
+    let mut submission_ids = vec![
         ids(&service.post_keyed(ITEMS, "key-1", &items).await.body),
         ids(&service.post_keyed(ITEMS, "key-2", &items).await.body),
         ids(&service.post(ITEMS, &items).await.body),
         ids(&service.post(ITEMS, &items).await.body),
     ];
-    seen.sort_unstable();
-    seen.dedup();
-    assert_eq!(seen.len(), 4);
+    submission_ids.sort_unstable();
+    submission_ids.dedup();
+    assert_eq!(submission_ids.len(), 4);
 }
 
 /// A route that takes the header, with a body, its status, and bodies that differ from it.
@@ -78,12 +78,12 @@ async fn another_body_under_a_key_is_refused_on_every_route() {
     for (path, body, status, others) in keyed_routes() {
         let first = service.post_keyed(path, "k-1", &body).await;
         assert_eq!(first.status, status, "{path}: {first:?}");
-        let appended = service.appended().await;
+        let appended = service.count_appended().await;
         for (nth, other) in others.iter().enumerate() {
-            let refused = service.post_keyed(path, "k-1", other).await;
-            assert_eq!(refused.status, 409, "{path} {other}: {refused:?}");
-            refused.assert_envelope();
-            assert_eq!(refused.body["errors"][0]["type"][0], "/errors/idempotency-key-reused", "{path}");
+            let answer = service.post_keyed(path, "k-1", other).await;
+            assert_eq!(answer.status, 409, "{path} {other}: {answer:?}");
+            answer.assert_envelope();
+            assert_eq!(answer.body["errors"][0]["type"][0], "/errors/idempotency-key-reused", "{path}");
             let other_key = format!("other-{nth}");
             assert_eq!(
                 service.post_keyed(path, &other_key, other).await.status,
@@ -93,7 +93,7 @@ async fn another_body_under_a_key_is_refused_on_every_route() {
             assert_eq!(service.post_keyed(path, &other_key, &body).await.status, 409, "{path}");
         }
         assert_eq!(service.post_keyed(path, "k-1", &body).await.body, first.body, "{path}: the same body");
-        assert!(service.appended().await > appended, "{path}: the same body is appended again");
+        assert!(service.count_appended().await > appended, "{path}: the same body is appended again");
     }
 }
 
@@ -102,11 +102,11 @@ async fn refused_body_under_a_key_appends_nothing() {
     let service = service().await;
     for (path, body, status, others) in keyed_routes() {
         assert_eq!(service.post_keyed(path, "k-1", &body).await.status, status);
-        let appended = service.appended().await;
+        let appended = service.count_appended().await;
         for other in others {
             service.post_keyed(path, "k-1", &other).await;
         }
-        assert_eq!(service.appended().await, appended, "{path}");
+        assert_eq!(service.count_appended().await, appended, "{path}");
     }
 }
 
@@ -137,8 +137,8 @@ async fn claim_without_an_append_is_completed_by_the_retry() {
     assert_eq!(answer.status, 202, "{answer:?}");
     let logged: Vec<_> = service.items().await.into_iter().flat_map(|record| record.items).collect();
     assert_eq!(logged.len(), 2);
-    let other = service.post_keyed(ITEMS, "k", &json!({"items": [post("a")]})).await;
-    assert_eq!(other.status, 409, "{other:?}");
+    let answer = service.post_keyed(ITEMS, "k", &json!({"items": [post("a")]})).await;
+    assert_eq!(answer.status, 409, "{answer:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,13 +159,13 @@ async fn one_of_concurrent_bodies_under_a_key_is_accepted() {
 async fn whitespace_and_key_order_do_not_change_the_submission() {
     let service = service().await;
     let one = r#"{"items":[{"id":"a","typeId":"post","data":{"text":"x","likes":1}}]}"#;
-    let same = r#"{"items": [ {"data":{"likes":1, "text":"\u0078"}, "typeId":"post", "id":"a"} ]}"#;
-    let mut seen = Vec::new();
-    for body in [one, same] {
+    let reordered_body = r#"{"items": [ {"data":{"likes":1, "text":"\u0078"}, "typeId":"post", "id":"a"} ]}"#;
+    let mut submission_ids = Vec::new();
+    for body in [one, reordered_body] {
         let request = service.request("POST", ITEMS).header("idempotency-key", "k");
-        seen.push(ids(&service.ask(request.body(body.into()).unwrap()).await.body));
+        submission_ids.push(ids(&service.ask(request.body(body.into()).unwrap()).await.body));
     }
-    assert_eq!(seen[0], seen[1]);
+    assert_eq!(submission_ids[0], submission_ids[1]);
 }
 
 #[tokio::test]
@@ -176,10 +176,12 @@ async fn report_keeps_its_id_under_a_key() {
     assert_ne!(service.post(REPORT, &report()).await.body, first);
     let reports = service.reports().await;
     assert_eq!(reports.len(), 3);
-    let same: Vec<_> =
+    let report_ids: Vec<_> =
         reports.iter().filter(|one| json!(one.report_id.to_string()) == first["reportId"]).collect();
-    assert_eq!(same.len(), 2);
-    assert!(same.iter().all(|one| one.keyed && one.item.submission_id == same[0].item.submission_id));
+    assert_eq!(report_ids.len(), 2);
+    assert!(
+        report_ids.iter().all(|one| one.keyed && one.item.submission_id == report_ids[0].item.submission_id)
+    );
 }
 
 #[tokio::test]

@@ -23,8 +23,8 @@ async fn accepted_items_are_logged_byte_for_byte() {
     assert_eq!(&item.data[..], data.as_bytes());
     assert_eq!((item.variant, item.keyed, item.origin), (Variant::Original, false, None));
     let submission = item.submission_id.to_string();
-    let told = json!({"submissions": [{"id": "p-1", "typeId": "post", "submissionId": submission}]});
-    assert_eq!(answer.body, told);
+    let expected_body = json!({"submissions": [{"id": "p-1", "typeId": "post", "submissionId": submission}]});
+    assert_eq!(answer.body, expected_body);
 }
 
 #[tokio::test]
@@ -33,8 +33,8 @@ async fn batch_is_grouped_by_partition_and_answered_in_order() {
     let ids: Vec<String> = (0..1_000).map(|n| format!("p-{n}")).collect();
     let answer = service.submit(ids.iter().map(|id| post(id)).collect()).await;
     assert_eq!(answer.status, 202, "{answer:?}");
-    let told = answer.body["submissions"].as_array().unwrap();
-    assert!(told.iter().map(|one| one["id"].as_str().unwrap()).eq(ids.iter()));
+    let submissions = answer.body["submissions"].as_array().unwrap();
+    assert!(submissions.iter().map(|one| one["id"].as_str().unwrap()).eq(ids.iter()));
     let records = service.items().await;
     assert!(records.len() <= 4, "one record a partition, not {}", records.len());
     let mut logged: Vec<_> = records
@@ -48,7 +48,7 @@ async fn batch_is_grouped_by_partition_and_answered_in_order() {
     }
     logged.sort_by_key(|(id, _)| place(id));
     let submission = |one: &Value| one["submissionId"].as_str().unwrap().to_owned();
-    assert!(logged.into_iter().map(|(_, id)| id).eq(told.iter().map(submission)));
+    assert!(logged.into_iter().map(|(_, id)| id).eq(submissions.iter().map(submission)));
 }
 
 #[tokio::test]
@@ -60,16 +60,17 @@ async fn item_forms_slash_variants_and_empty_batch_are_accepted() {
         let answer = service.post(path, &json!({"items": [nested]})).await;
         assert_eq!(answer.status, 202, "{answer:?}");
     }
-    let earlier = json!({"id": "e", "typeId": "versioned", "typeVersion": "2025-07", "data": {}});
-    let answer = service.submit(json!([earlier])).await;
+    let earlier_version = json!({"id": "e", "typeId": "versioned", "typeVersion": "2025-07", "data": {}});
+    let answer = service.submit(json!([earlier_version])).await;
     assert_eq!(answer.status, 202, "{answer:?}");
     let answer = service.submit(json!([])).await;
     assert_eq!((answer.status.as_u16(), &answer.body), (202, &json!({"submissions": []})));
     let records = service.items().await;
     assert_eq!(records.len(), 3);
-    let of = |id: &str| records.iter().map(|it| &it.items[0]).find(|item| item.id.as_str() == id).unwrap();
-    assert_eq!(of("e").type_version.as_deref(), Some("2025-07"));
-    let item = of("n");
+    let find_item =
+        |id: &str| records.iter().map(|record| &record.items[0]).find(|item| item.id.as_str() == id).unwrap();
+    assert_eq!(find_item("e").type_version.as_deref(), Some("2025-07"));
+    let item = find_item("n");
     assert_eq!(item.type_version.as_deref(), Some("2026-01"));
     assert_eq!(item.variant, Variant::Partial);
 }
@@ -89,8 +90,8 @@ async fn newly_added_type_is_read_from_the_store() {
 async fn large_bodies_are_parsed_on_a_blocking_thread() {
     let service = crate::support::Service::with(|settings, _, _| settings.offload_bytes = 1).await;
     assert_eq!(service.submit(json!([post("a")])).await.status, 202);
-    let refused = service.submit(json!([{"id": "b", "typeId": "post", "data": {}}])).await;
-    assert_eq!(refused.faults(), ["/items/0/data/text"]);
+    let answer = service.submit(json!([{"id": "b", "typeId": "post", "data": {}}])).await;
+    assert_eq!(answer.faults(), ["/items/0/data/text"]);
     assert_eq!(service.items().await.len(), 1);
 }
 

@@ -1,4 +1,4 @@
-//! Forms that working clients send beside the exact ones: each is taken, counts as absent, or stays refused.
+//! Lenient forms of existing clients: each is accepted, ignored, or refused.
 
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ fn item(change: &Value) -> Value {
 async fn lenient_request_forms_are_accepted() {
     let service = service().await;
     let thread: Vec<_> = (0..1_000).map(|n| post(&n.to_string())).collect();
-    let more: Vec<_> = (0..1_001).map(|n| post(&n.to_string())).collect();
+    let too_many_items: Vec<_> = (0..1_001).map(|n| post(&n.to_string())).collect();
     let reporter = |type_id: &str| json!({"kind": "user", "id": "u", "typeId": type_id});
     let user = |type_id: &str| json!({"id": "u", "typeId": type_id});
     let items = |change: &Value| json!({"items": [item(change)]});
@@ -86,7 +86,7 @@ async fn lenient_request_forms_are_accepted() {
         ("empty policyId", REPORT, with(report(), "reportedForReason", json!({"policyId": ""})), 201),
         ("empty id of a policy", APPEAL, with(appeal("a-3"), "violatingPolicies", json!([{"id": ""}])), 204),
         ("1,000 thread entries", REPORT, with(report(), "reportedItemThread", thread.into()), 201),
-        ("1,001 thread entries", REPORT, with(report(), "reportedItemThread", more.into()), 400),
+        ("1,001 thread entries", REPORT, with(report(), "reportedItemThread", too_many_items.into()), 400),
         ("date without a time", REPORT, with(report(), "reportedAt", json!("2024-01-15")), 201),
         (
             "date without a time in an appeal",

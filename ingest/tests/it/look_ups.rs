@@ -7,7 +7,7 @@ use tidegate_store::tables::items::items::{ACCEPTED, EVALUATED, Item, Stage, wri
 
 use crate::support::{POLICIES, Service, service};
 
-/// What a processor leaves of a submission.
+/// Stores the row that a processor writes for a submission.
 async fn store(service: &Service, id: &str, submission: SubmissionId, at: i64, evaluated: bool) {
     let row = Item {
         org: service.org.clone(),
@@ -47,14 +47,14 @@ async fn policies_are_listed_by_creation_with_a_version_etag() {
     assert_eq!(policies.len(), 2);
     assert_eq!(policies[0], json!({"id": policies[0]["id"], "name": "safety", "parentId": null}));
     assert_eq!(policies[1], json!({"id": policies[1]["id"], "name": "Scams", "parentId": policies[0]["id"]}));
-    let again = async |tag: &str| {
+    let get_with_tag = async |tag: &str| {
         let request = service.request("GET", POLICIES).header("if-none-match", tag);
         service.ask(request.body(Body::empty()).unwrap()).await
     };
-    let same = again(answer.header("etag")).await;
-    assert_eq!((same.status.as_u16(), &same.body), (304, &json!(null)));
-    assert_eq!(same.header("etag"), answer.header("etag"));
-    assert_eq!(again("\"other\"").await.status, 200);
+    let cached = get_with_tag(answer.header("etag")).await;
+    assert_eq!((cached.status.as_u16(), &cached.body), (304, &json!(null)));
+    assert_eq!(cached.header("etag"), answer.header("etag"));
+    assert_eq!(get_with_tag("\"other\"").await.status, 200);
     assert_eq!(service.get("/api/v1/policies").await.body, answer.body);
 }
 
@@ -93,8 +93,8 @@ async fn look_up_accepts_a_submission_and_any_character_in_ids() {
     store(&service, "a/b c", new, 20, true).await;
     let path = "/api/v1/items/post/a%2Fb%20c";
     assert_eq!(service.get(path).await.body["submissionId"], new.to_string());
-    let named = service.get(&format!("{path}?submission={old}")).await;
-    assert_eq!(named.body["submissionId"], old.to_string());
+    let by_submission = service.get(&format!("{path}?submission={old}")).await;
+    assert_eq!(by_submission.body["submissionId"], old.to_string());
     let unknown = service.get(&format!("{path}?submission={}", SubmissionId::random())).await;
     assert_eq!(unknown.status, 404);
 }
@@ -124,12 +124,12 @@ async fn a_wait_ends_when_the_submission_is_evaluated() {
     let service = service().await;
     let submission = SubmissionId::random();
     store(&service, "p-1", submission, 10, false).await;
-    let waiting = service.get("/api/v1/items/post/p-1?wait=30s");
+    let waiting_look_up = service.get("/api/v1/items/post/p-1?wait=30s");
     let processor = async {
         tokio::task::yield_now().await;
         store(&service, "p-1", submission, 10, true).await;
     };
-    let (answer, ()) = futures::join!(waiting, processor);
+    let (answer, ()) = futures::join!(waiting_look_up, processor);
     assert_eq!((answer.status.as_u16(), &answer.body["state"]), (200, &json!("evaluated")));
 }
 

@@ -1,6 +1,6 @@
-//! The API as a platform sees it: requests into the router, and what stands in the log afterwards.
+//! Tests of the platform API: requests to the router, and the records in the log.
 //!
-//! What records lead to is the processors' tests' concern.
+//! The effects of records are tested in `processors`.
 #![allow(clippy::unwrap_used)]
 
 mod actions;

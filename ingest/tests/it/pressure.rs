@@ -1,4 +1,4 @@
-//! What a platform is told when too much is asked, or a part of the service cannot do its work.
+//! Responses under overload and during outages of log or store.
 
 use axum::{
     body::{Body, Bytes},
@@ -53,19 +53,19 @@ async fn rate_limited_organisation_gets_retry_after() {
         http.burst = 2;
     })
     .await;
-    let left = async || service.post(ITEMS, &json!({"items": []})).await;
-    let first = left().await;
+    let send_empty = async || service.post(ITEMS, &json!({"items": []})).await;
+    let first = send_empty().await;
     assert_eq!(first.status, 202);
     assert_eq!(first.header("ratelimit-policy"), r#""org";q=2;w=2"#);
     assert_eq!(first.header("ratelimit"), r#""org";r=1;t=0"#);
     let mut answers = Vec::new();
     for _ in 0..20 {
-        answers.push(left().await);
+        answers.push(send_empty().await);
     }
-    let refused = answers.iter().find(|answer| answer.status == 429).expect("the burst is spent");
-    refused.assert_envelope();
-    assert_eq!(refused.header("retry-after"), "1");
-    assert_eq!(refused.header("ratelimit"), r#""org";r=0;t=1"#);
+    let refused_answer = answers.iter().find(|answer| answer.status == 429).expect("the burst is spent");
+    refused_answer.assert_envelope();
+    assert_eq!(refused_answer.header("retry-after"), "1");
+    assert_eq!(refused_answer.header("ratelimit"), r#""org";r=0;t=1"#);
 }
 
 #[tokio::test]
@@ -76,10 +76,11 @@ async fn rate_limit_is_answered_before_the_body_is_read() {
     })
     .await;
     let silent = || Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
-    // Whoever is not refused waits for its body.
-    let mut asked: FuturesUnordered<_> = (0..20).map(|_| service.post_text(ITEMS, silent())).collect();
-    let told = tokio::time::timeout(PATIENCE, asked.next()).await.expect("one is refused");
-    assert_eq!(told.unwrap().status, 429);
+    // The requests that are not refused wait for their body.
+    let mut pending_answers: FuturesUnordered<_> =
+        (0..20).map(|_| service.post_text(ITEMS, silent())).collect();
+    let first_answer = tokio::time::timeout(PATIENCE, pending_answers.next()).await.expect("one is refused");
+    assert_eq!(first_answer.unwrap().status, 429);
 }
 
 #[tokio::test]
@@ -98,50 +99,50 @@ async fn a_spent_byte_budget_is_503_until_a_request_ends() {
         }));
     let slow = service.request("POST", ITEMS).header("content-length", "45000");
     let slow = slow.body(Body::from_stream(body)).unwrap();
-    let other = async {
+    let second_request = async {
         let large = format!("{{\"items\":[]}}{}", " ".repeat(20_000));
         let request = service.request("POST", ITEMS).header("content-length", large.len());
-        let refused = service.ask(request.body(large.clone().into()).unwrap()).await;
+        let second_answer = service.ask(request.body(large.clone().into()).unwrap()).await;
         gate.send(()).unwrap();
-        refused
+        second_answer
     };
-    let (slow, refused) = futures::join!(service.ask(slow), other);
-    assert_come_again(&refused);
+    let (slow, second_answer) = futures::join!(service.ask(slow), second_request);
+    assert_come_again(&second_answer);
     assert_eq!(slow.status, 202, "{slow:?}");
     assert_eq!(service.post(ITEMS, &json!({"items": []})).await.status, 202);
 }
 
 /// A body that brings some bytes and then no more.
-fn stalled(bytes: usize) -> Body {
-    let sent = stream::iter([Ok::<_, std::io::Error>(Bytes::from(vec![b' '; bytes]))]);
-    Body::from_stream(sent.chain(stream::pending()))
+fn stalled_body(bytes: usize) -> Body {
+    let first_chunk = stream::iter([Ok::<_, std::io::Error>(Bytes::from(vec![b' '; bytes]))]);
+    Body::from_stream(first_chunk.chain(stream::pending()))
 }
 
 #[tokio::test]
 async fn unsent_bodies_take_no_budget_of_another_organisation() {
     let service = Service::with(|_, _, _| {}).await;
-    let other = service.other_org().await;
+    let other_org = service.other_org().await;
     for sent in [0, (8 << 20) - 1] {
         let stuck = (0..32).map(|_| {
             let request = service.request("POST", ITEMS).header("content-length", 8 << 20);
-            service.ask(request.body(stalled(sent)).unwrap())
+            service.ask(request.body(stalled_body(sent)).unwrap())
         });
         let stuck: FuturesUnordered<_> = stuck.collect();
         let stuck = stuck.for_each(|answer| async move { assert_come_again(&answer) });
-        let good = async {
+        let good_requests = async {
             for _ in 0..20 {
                 let large = format!("{{\"items\":[]}}{}", " ".repeat(7 << 20));
-                let request = Request::post(ITEMS).header("x-api-key", &other);
+                let request = Request::post(ITEMS).header("x-api-key", &other_org);
                 let request = request.header("content-type", "application/json");
                 let answer = service.ask(request.body(large.into()).unwrap()).await;
                 assert_eq!(answer.status, 202, "{answer:?}");
             }
         };
-        // In this order: what is stuck takes its bytes first.
+        // In this order, so the stuck requests take their bytes first.
         tokio::select! {
             biased;
             () = stuck => panic!("all of them were answered"),
-            () = good => {}
+            () = good_requests => {}
         }
     }
 }
@@ -158,7 +159,8 @@ async fn slow_body_is_408() {
 #[tokio::test]
 async fn body_below_its_minimum_rate_is_408() {
     let service = Service::with(|_, http, _| (http.body_read_ms, http.body_pace_ms) = (600_000, 50)).await;
-    let answer = tokio::time::timeout(PATIENCE, service.post_text(ITEMS, stalled(20_000))).await.unwrap();
+    let answer =
+        tokio::time::timeout(PATIENCE, service.post_text(ITEMS, stalled_body(20_000))).await.unwrap();
     assert_eq!(answer.status, 408);
     answer.assert_envelope();
     assert!(answer.detail().contains("4096 bytes a second"), "{answer:?}");
@@ -167,13 +169,13 @@ async fn body_below_its_minimum_rate_is_408() {
 #[tokio::test]
 async fn waiting_look_ups_leave_slots_to_other_organisations() {
     let service = Service::with(|settings, _, _| settings.waiting_requests = 100).await;
-    let other = service.other_org().await;
+    let other_org = service.other_org().await;
     let mut stuck: FuturesUnordered<_> =
         (0..100).map(|_| service.get("/api/v1/items/post/p-1?wait=30s")).collect();
     for _ in 0..50 {
         assert_come_again(&stuck.next().await.unwrap());
     }
-    let request = Request::get("/api/v1/items/post/p-1?wait=1ms").header("x-api-key", &other);
+    let request = Request::get("/api/v1/items/post/p-1?wait=1ms").header("x-api-key", &other_org);
     let answer = service.ask(request.body(Body::empty()).unwrap()).await;
     assert_eq!(answer.status, 404, "{answer:?}");
     drop(stuck);
@@ -196,18 +198,18 @@ async fn appeal_without_a_claimed_id_is_503_and_not_appended() {
 
 #[tokio::test]
 async fn items_are_503_above_the_lag_limit() {
-    // Nobody processes anything here.
+    // No processor runs in this test.
     let service = Service::with(|settings, _, _| settings.max_lag_seconds = 1).await;
     let items = json!({"items": [post("a")]});
     assert_eq!(service.post(ITEMS, &items).await.status, 202);
-    let refused = async || {
+    let wait_for_refusal = async || {
         let answer = service.post(ITEMS, &items).await;
         if answer.status == 503 { Ok(answer) } else { Err(anyhow::anyhow!("{answer:?}")) }
     };
-    let answer = eventually_ok("the lag is seen", PATIENCE, refused).await.unwrap();
+    let answer = eventually_ok("the lag is seen", PATIENCE, wait_for_refusal).await.unwrap();
     assert_come_again(&answer);
     assert!(answer.detail().contains("behind"), "{answer:?}");
-    // What people and other parts wait for goes on.
+    // Reports and look-ups are still accepted.
     assert_eq!(service.post(REPORT, &report()).await.status, 201);
     assert_eq!(service.get("/api/v1/items/post/a").await.status, 404);
 }

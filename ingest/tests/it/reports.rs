@@ -1,4 +1,4 @@
-//! Reports: what is checked strictly, and what is kept although it does not fit.
+//! Reports: strict validation of the main item, lenient handling of context.
 
 use serde_json::json;
 
@@ -72,7 +72,7 @@ async fn unreadable_context_members_are_kept_as_sent() {
     let answer = service.post_text(REPORT, body).await;
     assert_eq!(answer.status, 201, "{answer:?}");
     let report = service.reports().await.remove(0);
-    let kept: Vec<_> = report.thread.iter().map(|item| item.as_sent.as_deref()).collect();
+    let sent_texts: Vec<_> = report.thread.iter().map(|item| item.as_sent.as_deref()).collect();
     let expected = [
         Some(&br#"{"id":77}"#[..]),
         Some(br#"{"typeVersion":5,"typeSchemaVariant":"weird"}"#),
@@ -81,7 +81,7 @@ async fn unreadable_context_members_are_kept_as_sent() {
         None,
         None,
     ];
-    assert_eq!(kept, expected);
+    assert_eq!(sent_texts, expected);
     assert_eq!(&report.thread[3].data[..], br#""y""#);
     assert!(report.thread.iter().all(|item| item.fault.is_some()));
 }
@@ -90,19 +90,19 @@ async fn unreadable_context_members_are_kept_as_sent() {
 async fn unknown_names_are_kept_and_marked() {
     let service = service().await;
     let policies = service.get("/api/v1/policies/").await.body;
-    let known = policies["policies"][1]["id"].as_str().unwrap();
+    let policy_id = policies["policies"][1]["id"].as_str().unwrap();
     let mut one = report();
-    for (id, is_known) in [(known, true), ("gone", false)] {
+    for (id, is_known) in [(policy_id, true), ("gone", false)] {
         one["reportedForReason"] = json!({"policyId": id});
         assert_eq!(service.post(REPORT, &one).await.status, 201);
         let reports = service.reports().await;
         let mention = reports.iter().filter_map(|one| one.policy_id.as_ref()).find(|one| one.id == id);
         assert_eq!(mention.unwrap().known, is_known);
     }
-    let mut other = appeal("a-1");
-    other["actionsTaken"] = json!(["limit_reach", "gone"]);
-    other["violatingPolicies"] = json!([{"id": "gone"}, {"id": known, "name": "Scams"}]);
-    assert_eq!(service.post(APPEAL, &other).await.status, 204);
+    let mut changed_appeal = appeal("a-1");
+    changed_appeal["actionsTaken"] = json!(["limit_reach", "gone"]);
+    changed_appeal["violatingPolicies"] = json!([{"id": "gone"}, {"id": policy_id, "name": "Scams"}]);
+    assert_eq!(service.post(APPEAL, &changed_appeal).await.status, 204);
     let appeal = service.appeals().await.remove(0);
     assert_eq!(appeal.actions_taken.iter().map(|one| one.known).collect::<Vec<_>>(), [true, false]);
     assert_eq!(appeal.violating_policies.iter().map(|one| one.known).collect::<Vec<_>>(), [false, true]);
@@ -118,9 +118,9 @@ async fn policies_named_by_key_are_recorded_by_id() {
     assert_eq!(service.post(REPORT, &one).await.status, 201);
     let mention = service.reports().await.remove(0).policy_id.unwrap();
     assert_eq!((json!(mention.id), mention.known), (id.clone(), true));
-    let mut other = appeal("a-1");
-    other["violatingPolicies"] = json!([{"id": "scam"}]);
-    assert_eq!(service.post(APPEAL, &other).await.status, 204);
+    let mut changed_appeal = appeal("a-1");
+    changed_appeal["violatingPolicies"] = json!([{"id": "scam"}]);
+    assert_eq!(service.post(APPEAL, &changed_appeal).await.status, 204);
     let mention = service.appeals().await.remove(0).violating_policies.remove(0);
     assert_eq!((json!(mention.id), mention.known), (id.clone(), true));
     let action =

@@ -1,4 +1,4 @@
-//! Versions of item types: each item is held to the fields of the version that it names.
+//! Versions of item types: each item is validated against the fields of its version.
 
 use serde_json::{Value, json};
 

@@ -43,16 +43,16 @@ impl Dispatcher {
     /// Makes the attempt if the delivery still needs one.
     ///
     /// Waits without limit while the store is unavailable, because an unrecorded call would be made again.
-    pub(crate) async fn attempt(&self, work: &DueAttempt) {
+    pub(crate) async fn attempt(&self, due_attempt: &DueAttempt) {
         let mut backoff = Backoff::new(&self.processing);
         let mut outage = None;
-        let mut unsaved = Vec::new();
+        let mut unsaved_attempts = Vec::new();
         loop {
-            let Err(error) = self.try_attempt(work, &mut unsaved).await else { return };
+            let Err(error) = self.try_attempt(due_attempt, &mut unsaved_attempts).await else { return };
             if !error.is_outage() {
                 metrics::record_callback_failure(error.tag());
-                tracing::error!(org = %work.queue.org, event = %work.event_id, tag = error.tag(),
-                    "a callback cannot be attempted and is due again later: {error}");
+                tracing::error!(org = %due_attempt.queue.org, event = %due_attempt.event_id, tag = error.tag(),
+                    "a callback attempt cannot be made or stored and is due again later: {error}");
                 return;
             }
             outage.get_or_insert_with(|| self.health.report_outage(ROLE, error.tag()));
@@ -62,31 +62,31 @@ impl Dispatcher {
 
     async fn try_attempt(
         &self,
-        work: &DueAttempt,
-        unsaved: &mut Vec<UnsavedAttempt>,
+        due_attempt: &DueAttempt,
+        unsaved_attempts: &mut Vec<UnsavedAttempt>,
     ) -> Result<(), TaskError> {
         // A retry after an outage only repeats the writes: a second call would deliver the event twice.
-        if unsaved.is_empty() {
-            *unsaved = self.recover_or_call(work).await?;
+        if unsaved_attempts.is_empty() {
+            *unsaved_attempts = self.recover_or_call(due_attempt).await?;
         }
-        for attempt in unsaved.iter() {
-            self.save_attempt(work, attempt).await?;
+        for attempt in unsaved_attempts.iter() {
+            self.save_attempt(due_attempt, attempt).await?;
         }
         Ok(())
     }
 
-    async fn recover_or_call(&self, work: &DueAttempt) -> Result<Vec<UnsavedAttempt>, TaskError> {
-        let Some(row) = rows::get(&self.store, &work.queue.org, work.event_id).await? else {
+    async fn recover_or_call(&self, due_attempt: &DueAttempt) -> Result<Vec<UnsavedAttempt>, TaskError> {
+        let Some(row) = rows::get(&self.store, &due_attempt.queue.org, due_attempt.event_id).await? else {
             return Ok(Vec::new());
         };
         let progress = rows::progress(&row);
         let now = Millis::now();
-        let is_due = work.is_fresh || progress.next_at.is_none_or(|at| at <= now);
+        let is_due = due_attempt.is_fresh || progress.next_at.is_none_or(|at| at <= now);
         if !progress.needs_attempt() || !is_due {
             return Ok(Vec::new());
         }
         // A fresh delivery has no earlier attempt, so the read is skipped.
-        if !work.is_fresh {
+        if !due_attempt.is_fresh {
             let recovered_attempts = self.read_unapplied_attempts(&row).await?;
             if !recovered_attempts.is_empty() {
                 return Ok(recovered_attempts);
@@ -95,13 +95,13 @@ impl Dispatcher {
         let route = match self.find_route(&row).await? {
             RouteResult::Found(route) => *route,
             RouteResult::Missing(tag) => {
-                self.hold_delivery(work, tag).await?;
+                self.hold_delivery(due_attempt, tag).await?;
                 return Ok(Vec::new());
             }
         };
         let span = tracing::info_span!("callback_attempt", event = %row.event_id, endpoint = %route.endpoint,
             org = %row.org, number = row.attempts + 1);
-        let attempt = self.make_call(work, &row, &progress, route).instrument(span).await?;
+        let attempt = self.make_call(due_attempt, &row, &progress, route).instrument(span).await?;
         Ok(attempt.into_iter().collect())
     }
 
@@ -129,7 +129,7 @@ impl Dispatcher {
     /// Makes the call. Returns `None` if the request could not be built or sent; the delivery is held then.
     async fn make_call(
         &self,
-        work: &DueAttempt,
+        due_attempt: &DueAttempt,
         row: &Delivery,
         progress: &Progress,
         route: Route,
@@ -153,7 +153,7 @@ impl Dispatcher {
                 Ok(attempt) => attempt,
                 // The request did not leave this process, so no attempt is counted against the schedule.
                 Err(error) => {
-                    self.hold_delivery(work, error.tag()).await?;
+                    self.hold_delivery(due_attempt, error.tag()).await?;
                     return Ok(None);
                 }
             };
@@ -200,33 +200,42 @@ impl Dispatcher {
     }
 
     /// Applies the attempt to the delivery's current row. Commands may have changed the row during the call.
-    async fn save_attempt(&self, work: &DueAttempt, unsaved: &UnsavedAttempt) -> Result<(), TaskError> {
-        let _lock = self.lock_event(work.event_id).await;
-        let Some(row) = rows::get(&self.store, &work.queue.org, work.event_id).await? else { return Ok(()) };
+    async fn save_attempt(
+        &self,
+        due_attempt: &DueAttempt,
+        unsaved_attempt: &UnsavedAttempt,
+    ) -> Result<(), TaskError> {
+        let _lock = self.lock_event(due_attempt.event_id).await;
+        let Some(row) = rows::get(&self.store, &due_attempt.queue.org, due_attempt.event_id).await? else {
+            return Ok(());
+        };
         let stored_progress = rows::progress(&row);
-        let new_progress = stored_progress.after_attempt(&unsaved.attempt, &self.schedule, unsaved.random);
+        let new_progress =
+            stored_progress.after_attempt(&unsaved_attempt.attempt, &self.schedule, unsaved_attempt.random);
         let now = Millis::now();
         let mut updated = rows::with_progress(&row, &new_progress, now);
         // A recovered attempt can be older than the row; the row keeps the status of its latest attempt.
-        if unsaved.attempt.number >= row.attempts {
-            updated.last_status = unsaved.row.http_status;
-            updated.last_error = unsaved.row.error.clone();
-            updated.endpoint = unsaved.endpoint.clone().or(updated.endpoint);
+        if unsaved_attempt.attempt.number >= row.attempts {
+            updated.last_status = unsaved_attempt.row.http_status;
+            updated.last_error = unsaved_attempt.row.error.clone();
+            updated.endpoint = unsaved_attempt.endpoint.clone().or(updated.endpoint);
         }
         // An unchanged `next_at` has its due row already.
         let due_at = new_progress
             .next_at
             .filter(|at| new_progress.needs_attempt() && Some(*at) != stored_progress.next_at);
-        let attempt_row = (!unsaved.is_recovered).then_some(&unsaved.row);
+        let attempt_row = (!unsaved_attempt.is_recovered).then_some(&unsaved_attempt.row);
         rows::save(&self.store, &updated, attempt_row, due_at, now).await?;
         report_change(&updated, stored_progress.state, new_progress.state);
         Ok(())
     }
 
     /// Holds the delivery until the missing endpoint, secret or header variable is configured. The org sees the reason.
-    async fn hold_delivery(&self, work: &DueAttempt, tag: &'static str) -> Result<(), TaskError> {
-        let _lock = self.lock_event(work.event_id).await;
-        let Some(row) = rows::get(&self.store, &work.queue.org, work.event_id).await? else { return Ok(()) };
+    async fn hold_delivery(&self, due_attempt: &DueAttempt, tag: &'static str) -> Result<(), TaskError> {
+        let _lock = self.lock_event(due_attempt.event_id).await;
+        let Some(row) = rows::get(&self.store, &due_attempt.queue.org, due_attempt.event_id).await? else {
+            return Ok(());
+        };
         let stored_progress = rows::progress(&row);
         // A command may have cancelled or held the delivery during the look-up.
         if !stored_progress.needs_attempt() {

@@ -144,8 +144,8 @@ pub(crate) fn released_due_row(org: &OrgId, event_id: EventId, shard: i64, now: 
 }
 
 /// True if the former owner of the shard released the delivery before its attempt started.
-pub(crate) fn is_released(due: &Due) -> bool {
-    due.attempt == NOT_BEGUN
+pub(crate) fn is_released(row: &Due) -> bool {
+    row.attempt == NOT_BEGUN
 }
 
 pub(crate) async fn put_released(store: &Store, rows: &[Due], now: Millis) -> Result<(), TaskError> {
@@ -153,10 +153,15 @@ pub(crate) async fn put_released(store: &Store, rows: &[Due], now: Millis) -> Re
 }
 
 /// Marks a released delivery as started. A later owner of the shard then waits for the lease of the attempt.
-pub(crate) async fn mark_begun(store: &Store, due: &Due, attempt: i64, now: Millis) -> Result<(), TaskError> {
+pub(crate) async fn mark_begun(
+    store: &Store,
+    released_row: &Due,
+    attempt: i64,
+    now: Millis,
+) -> Result<(), TaskError> {
     // The write must win over the released row even if the clock of that row's writer is ahead of ours.
-    let write_time = WriteTime::after(Some(WriteTime::after(None, due.due_at)), now);
-    Ok(store.put(write_time, &[Due { attempt, ..due.clone() }]).await?)
+    let write_time = WriteTime::after(Some(WriteTime::after(None, released_row.due_at)), now);
+    Ok(store.put(write_time, &[Due { attempt, ..released_row.clone() }]).await?)
 }
 
 /// Writes a new delivery, with its due row if it needs an attempt.
@@ -276,6 +281,6 @@ mod tests {
             WriteTime(row.written).millis()
         };
         assert_eq!(write_time(Millis(60 * DAY_MS)), Millis(99 * DAY_MS));
-        assert_eq!(write_time(Millis(now.0 - 5)), Millis(now.0 - 5), "the same for whoever reads it soon");
+        assert_eq!(write_time(Millis(now.0 - 5)), Millis(now.0 - 5), "a recent record keeps its own time");
     }
 }

@@ -121,14 +121,14 @@ impl Dispatcher {
 
     /// Queues an attempt at the delivery.
     pub(crate) fn offer(&self, row: &Delivery, is_fresh: bool, now: Millis) -> OfferResult {
-        let work = DueAttempt {
+        let due_attempt = DueAttempt {
             queue: EndpointKey { org: row.org.clone(), endpoint: self.queue_endpoint(row) },
             event_id: row.event_id,
             shard: u32::try_from(row.shard).unwrap_or(u32::MAX),
             due_at: row.next_at.unwrap_or(now),
             is_fresh,
         };
-        let result = self.queues.lock().offer(work, now);
+        let result = self.queues.lock().offer(due_attempt, now);
         if result == OfferResult::Queued {
             self.wake.notify_one();
         }
@@ -152,7 +152,7 @@ impl Dispatcher {
         let lost_attempts = {
             let mut queues = self.queues.lock();
             queues.limit_queues(self.settings.calls_per_endpoint(owned_partitions, self.partition_count));
-            queues.retain(|work| self.owns_shard(work.shard))
+            queues.retain(|attempt| self.owns_shard(attempt.shard))
         };
         if !lost_attempts.is_empty() {
             let dispatcher = Arc::clone(self);
@@ -190,7 +190,7 @@ impl Dispatcher {
                     if !error.is_outage() {
                         tracing::error!(
                             tag = error.tag(),
-                            "queued callbacks cannot be released and are sent later: {error}"
+                            "queued callbacks cannot be released to the next owner and are sent later: {error}"
                         );
                         break;
                     }
@@ -204,8 +204,8 @@ impl Dispatcher {
 
     async fn write_released(&self, attempts: &[DueAttempt]) -> Result<(), TaskError> {
         let now = Millis::now();
-        let due_row = |work: &DueAttempt| {
-            rows::released_due_row(&work.queue.org, work.event_id, i64::from(work.shard), now)
+        let due_row = |attempt: &DueAttempt| {
+            rows::released_due_row(&attempt.queue.org, attempt.event_id, i64::from(attempt.shard), now)
         };
         let rows: Vec<_> = attempts.iter().map(due_row).collect();
         rows::put_released(&self.store, &rows, now).await
@@ -251,46 +251,50 @@ impl Dispatcher {
     }
 
     fn start_call(self: &Arc<Self>) -> Option<Call> {
-        let work = self.queues.lock().start_next()?;
-        Some(Call { dispatcher: Arc::clone(self), work, started_at: Instant::now() })
+        let due_attempt = self.queues.lock().start_next()?;
+        Some(Call { dispatcher: Arc::clone(self), due_attempt, started_at: Instant::now() })
     }
 
     fn record_metrics(&self) {
-        let (under_way, waiting, oldest_due_at) = {
+        let (under_way, queued, oldest_due_at) = {
             let queues = self.queues.lock();
             (queues.count_under_way(), queues.count_queued(), queues.oldest_due_at())
         };
         let lateness_ms = oldest_due_at.map_or(0, |due_at| Millis::now().0.saturating_sub(due_at.0).max(0));
-        metrics::set_callback_queues(under_way, waiting, Duration::from_millis(lateness_ms.unsigned_abs()));
+        metrics::set_callback_queues(under_way, queued, Duration::from_millis(lateness_ms.unsigned_abs()));
     }
 }
 
 /// Attempt that occupies a place of its endpoint. Dropping it frees the place, also after a panic.
 struct Call {
     dispatcher: Arc<Dispatcher>,
-    work: DueAttempt,
+    due_attempt: DueAttempt,
     started_at: Instant,
 }
 
 impl Call {
     async fn run(self) {
-        let Self { dispatcher, work, .. } = &self;
+        let Self { dispatcher, due_attempt, .. } = &self;
         // The shard may have been lost while the attempt was queued; its next owner makes the call.
-        if !dispatcher.owns_shard(work.shard) {
-            return dispatcher.release_attempts(std::slice::from_ref(work)).await;
+        if !dispatcher.owns_shard(due_attempt.shard) {
+            return dispatcher.release_attempts(std::slice::from_ref(due_attempt)).await;
         }
         // Caught here, so the panic is logged with its event. The due row at the end of the lease starts another attempt.
-        let result = AssertUnwindSafe(dispatcher.attempt(work)).catch_unwind().await;
+        let result = AssertUnwindSafe(dispatcher.attempt(due_attempt)).catch_unwind().await;
         if result.is_err() {
             metrics::record_callback_failure("panicked");
-            tracing::error!(org = %self.work.queue.org, event = %self.work.event_id, "an attempt panicked; it is due again later");
+            tracing::error!(org = %self.due_attempt.queue.org, event = %self.due_attempt.event_id, "an attempt panicked; it is due again later");
         }
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.dispatcher.queues.lock().finish(&self.work.queue, self.work.event_id, self.started_at.elapsed());
+        self.dispatcher.queues.lock().finish(
+            &self.due_attempt.queue,
+            self.due_attempt.event_id,
+            self.started_at.elapsed(),
+        );
         self.dispatcher.wake.notify_one();
     }
 }

@@ -60,27 +60,27 @@ impl StoredDueTable for DueDeliveries {
         let mut released_rows = Vec::new();
         for minute in minute_of(now)..=minute_of(now.plus(dispatcher.longest_postponement())) {
             let postponed_rows =
-                self.read_minute(shard, minute, None).await?.into_iter().filter(|due| due.due_at > now);
+                self.read_minute(shard, minute, None).await?.into_iter().filter(|row| row.due_at > now);
             released_rows.extend(
-                postponed_rows.map(|due| rows::released_due_row(&due.org, due.event_id, due.shard, now)),
+                postponed_rows.map(|row| rows::released_due_row(&row.org, row.event_id, row.shard, now)),
             );
         }
         Ok(released_rows)
     }
 
-    async fn act(&self, due: &Due, _: Millis) -> Result<FollowUp, TaskError> {
+    async fn act(&self, due_row: &Due, _: Millis) -> Result<FollowUp, TaskError> {
         let dispatcher = &*self.0;
         let now = Millis::now();
-        let shard = u32::try_from(due.shard).unwrap_or(u32::MAX);
-        let is_released = rows::is_released(due);
+        let shard = u32::try_from(due_row.shard).unwrap_or(u32::MAX);
+        let is_released = rows::is_released(due_row);
         // The former owner may still be making this call until its lease ends.
-        let leased_until = dispatcher.leased_until(shard, due.due_at).filter(|until| *until > now);
+        let leased_until = dispatcher.leased_until(shard, due_row.due_at).filter(|until| *until > now);
         if let Some(until) = leased_until.filter(|_| !is_released) {
             return Ok(FollowUp::DueAgain(until));
         }
-        let Some(row) = rows::get(&dispatcher.store, &due.org, due.event_id).await? else {
+        let Some(row) = rows::get(&dispatcher.store, &due_row.org, due_row.event_id).await? else {
             // The delivery is written after its due row, so it may still follow.
-            let is_new = due.due_at.plus(MAX_WRITE_DELAY) > now;
+            let is_new = due_row.due_at.plus(MAX_WRITE_DELAY) > now;
             return Ok(if is_new { FollowUp::DueAgain(now.plus(WRITE_RECHECK)) } else { FollowUp::Settled });
         };
         let progress = rows::progress(&row);
@@ -96,7 +96,7 @@ impl StoredDueTable for DueDeliveries {
         }
         // Before the call: a later owner that still saw the row as released would repeat the call without waiting.
         if is_released && dispatcher.has_other_owners() {
-            rows::mark_begun(&dispatcher.store, due, row.attempts + 1, now).await?;
+            rows::mark_begun(&dispatcher.store, due_row, row.attempts + 1, now).await?;
         }
         let due_again_at = match dispatcher.offer(&row, false, now) {
             OfferResult::Closed => {

@@ -125,7 +125,7 @@ impl EndpointQueues {
             queue
                 .queued_attempts
                 .front()
-                .map(|work| work.due_at)
+                .map(|attempt| attempt.due_at)
                 .into_iter()
                 .chain(queue.oldest_deferred_due)
                 .min()
@@ -133,23 +133,23 @@ impl EndpointQueues {
         self.queues.values().filter_map(oldest_of_queue).min()
     }
 
-    pub(crate) fn offer(&mut self, work: DueAttempt, now: Millis) -> OfferResult {
-        match self.attempt_states.get(&work.id()) {
+    pub(crate) fn offer(&mut self, attempt: DueAttempt, now: Millis) -> OfferResult {
+        match self.attempt_states.get(&attempt.id()) {
             Some(AttemptState::Waiting) => return OfferResult::AlreadyQueued,
             Some(AttemptState::UnderWay) => return OfferResult::AlreadyUnderWay,
             None if self.is_closed => return OfferResult::Closed,
             None => {}
         }
         let is_crowded = self.count_queued() >= self.bounds.total_backlog;
-        let queue = self.queues.entry(work.queue.clone()).or_insert_with(EndpointQueue::new);
+        let queue = self.queues.entry(attempt.queue.clone()).or_insert_with(EndpointQueue::new);
         if queue.queued_attempts.len() >= self.bounds.backlog_per_queue
             || (is_crowded && queue.queued_attempts.len() >= GUARANTEED_BACKLOG)
         {
-            return OfferResult::Full(queue.defer_delivery(&self.bounds, work.due_at, now));
+            return OfferResult::Full(queue.defer_delivery(&self.bounds, attempt.due_at, now));
         }
-        self.attempt_states.insert(work.id(), AttemptState::Waiting);
-        let key = work.queue.clone();
-        queue.queued_attempts.push_back(work);
+        self.attempt_states.insert(attempt.id(), AttemptState::Waiting);
+        let key = attempt.queue.clone();
+        queue.queued_attempts.push_back(attempt);
         self.mark_ready(&key);
         OfferResult::Queued
     }
@@ -167,12 +167,12 @@ impl EndpointQueues {
             if queue.under_way >= self.bounds.calls_per_queue {
                 continue;
             }
-            let Some(work) = queue.queued_attempts.pop_front() else { continue };
-            self.attempt_states.insert(work.id(), AttemptState::UnderWay);
+            let Some(attempt) = queue.queued_attempts.pop_front() else { continue };
+            self.attempt_states.insert(attempt.id(), AttemptState::UnderWay);
             queue.under_way += 1;
             self.under_way += 1;
             self.mark_ready(&key);
-            return Some(work);
+            return Some(attempt);
         }
     }
 
@@ -225,12 +225,12 @@ impl EndpointQueues {
         let keys: Vec<_> = self.queues.keys().cloned().collect();
         for key in keys {
             if let Some(queue) = self.queues.get_mut(&key) {
-                for work in std::mem::take(&mut queue.queued_attempts) {
-                    if should_keep(&work) {
-                        queue.queued_attempts.push_back(work);
+                for attempt in std::mem::take(&mut queue.queued_attempts) {
+                    if should_keep(&attempt) {
+                        queue.queued_attempts.push_back(attempt);
                     } else {
-                        self.attempt_states.remove(&work.id());
-                        removed_attempts.push(work);
+                        self.attempt_states.remove(&attempt.id());
+                        removed_attempts.push(attempt);
                     }
                 }
             }

@@ -129,8 +129,8 @@ impl Intake {
     async fn offer(&self, row: &Delivery, is_fresh: bool, now: Millis) -> Result<(), TaskError> {
         let dispatcher = &*self.0;
         if dispatcher.offer(row, is_fresh, now) == OfferResult::Closed {
-            let due = rows::released_due_row(&row.org, row.event_id, row.shard, now);
-            rows::put_released(&dispatcher.store, &[due], now).await?;
+            let due_row = rows::released_due_row(&row.org, row.event_id, row.shard, now);
+            rows::put_released(&dispatcher.store, &[due_row], now).await?;
         }
         Ok(())
     }

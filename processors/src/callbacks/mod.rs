@@ -118,6 +118,6 @@ pub async fn deliver(
 }
 
 fn unexpected_exit_error(error: Option<JoinError>) -> RoleError {
-    let detail = error.map_or_else(|| "it ended by itself".to_owned(), |error| error.to_string());
-    RoleError::Broken { role: ROLE, detail }
+    let detail = error.map_or_else(|| "the task ended without a stop".to_owned(), |error| error.to_string());
+    RoleError::UnexpectedExit { role: ROLE, detail }
 }

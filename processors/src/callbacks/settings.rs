@@ -103,9 +103,7 @@ impl Settings {
             return reject("callbacks.schedule must have at least one pause".to_owned());
         }
         if let Some(pause) = self.schedule.iter().find(|pause| pause.0 > MAX_PAUSE) {
-            return reject(format!(
-                "callbacks.schedule has a pause of {pause}, above the 4d that due rows outlive"
-            ));
+            return reject(format!("callbacks.schedule has a pause of {pause}, above the maximum of 4d"));
         }
         if self.jitter_percent > 50 {
             return reject(format!("callbacks.jitter_percent = {} must be at most 50", self.jitter_percent));
@@ -135,12 +133,7 @@ impl Settings {
             ("backlog_per_endpoint", self.backlog_per_endpoint as u64, "backlog", self.backlog as u64),
             ("poll_ms", self.poll_ms, "sweep_ms", self.sweep_ms),
             // A sweep reads the last ten minutes again; five minutes leave room for a late sweep.
-            (
-                "sweep_ms",
-                self.sweep_ms,
-                "the five minutes in which a late due row must be found, in ms",
-                300_000,
-            ),
+            ("sweep_ms", self.sweep_ms, "the limit for finding late due rows, in ms", 300_000),
         ] {
             if lower > upper {
                 return reject(format!(
@@ -254,7 +247,7 @@ mod tests {
 
     #[test]
     fn unusable_values_are_rejected_with_both_settings_named() {
-        for (settings, named) in [
+        for (settings, expected_message) in [
             (Settings { schedule: Vec::new(), ..Settings::default() }, "callbacks.schedule"),
             (Settings { schedule: vec!["5d".parse().unwrap()], ..Settings::default() }, "a pause of 5d"),
             (
@@ -266,7 +259,7 @@ mod tests {
             (Settings { jitter_percent: 90, ..Settings::default() }, "jitter_percent = 90"),
         ] {
             let error = settings.validate().unwrap_err().to_string();
-            assert!(error.contains(named), "{error}");
+            assert!(error.contains(expected_message), "{error}");
         }
     }
 

@@ -239,7 +239,7 @@ impl<H: Handler> ConsumerLoop<H> {
             // Panics of handlers are caught inside the task, so this panic is a bug of the consumer.
             Err(error) => {
                 let role = self.retry_loop.role;
-                self.fail(RoleError::Broken { role, detail: error.to_string() });
+                self.fail(RoleError::UnexpectedExit { role, detail: error.to_string() });
             }
         }
     }

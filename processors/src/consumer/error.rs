@@ -19,8 +19,8 @@ pub enum RoleError {
     /// orgs.
     #[error("role {role} stopped: {why}")]
     Poison { role: Role, why: String },
-    #[error("role {role} broke: {detail}")]
-    Broken { role: Role, detail: String },
+    #[error("role {role} ended unexpectedly: {detail}")]
+    UnexpectedExit { role: Role, detail: String },
     #[error(transparent)]
     Settings(#[from] SettingsError),
 }
@@ -30,7 +30,7 @@ impl RoleError {
         match self {
             Self::Consume(error) => error.tag(),
             Self::Poison { .. } => "poison",
-            Self::Broken { .. } => "broken",
+            Self::UnexpectedExit { .. } => "broken",
             Self::Settings(error) => error.tag(),
         }
     }

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tidegate_schemas::ids::OrgId;
 
-use crate::settings::MissingSettings;
+use crate::settings::MissingConfigSettings;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MissingConfigAction {
@@ -34,7 +34,7 @@ pub(crate) struct ConsumerState {
 /// Orgs with a recently missing configuration.
 #[derive(Debug)]
 pub(crate) struct MissingConfigs {
-    settings: MissingSettings,
+    settings: MissingConfigSettings,
     /// Time between an org's last part and the removal of the org. Longer than the pause between two retries of a part.
     forget_after: Duration,
     orgs: BTreeMap<OrgId, MissingOrg>,
@@ -49,7 +49,7 @@ struct MissingOrg {
 }
 
 impl MissingConfigs {
-    pub(crate) fn new(settings: MissingSettings, forget_after: Duration) -> Self {
+    pub(crate) fn new(settings: MissingConfigSettings, forget_after: Duration) -> Self {
         Self { settings, forget_after, orgs: BTreeMap::new() }
     }
 
@@ -112,7 +112,7 @@ mod tests {
     const STALLED: ConsumerState = ConsumerState { stalled_for: Duration::from_secs(5), ..PROGRESSING };
 
     fn missing_configs() -> MissingConfigs {
-        MissingConfigs::new(MissingSettings::default(), FORGET)
+        MissingConfigs::new(MissingConfigSettings::default(), FORGET)
     }
 
     fn org(name: &str) -> OrgId {
@@ -121,22 +121,22 @@ mod tests {
 
     #[test]
     fn content_is_diverted_once_it_stalls_other_orgs() {
-        let mut missing = missing_configs();
-        assert_eq!(missing.decide(&org("a"), false, PROGRESSING), MissingConfigAction::Wait);
-        assert_eq!(missing.decide(&org("a"), false, STALLED), MissingConfigAction::Divert);
-        let second_decision = missing.decide(&org("a"), false, PROGRESSING);
+        let mut configs = missing_configs();
+        assert_eq!(configs.decide(&org("a"), false, PROGRESSING), MissingConfigAction::Wait);
+        assert_eq!(configs.decide(&org("a"), false, STALLED), MissingConfigAction::Divert);
+        let second_decision = configs.decide(&org("a"), false, PROGRESSING);
         assert_eq!(second_decision, MissingConfigAction::Divert, "no second grace period");
-        assert_eq!(missing.count_diverted(), 1);
-        let other_decision = missing.decide(&org("b"), true, PROGRESSING);
+        assert_eq!(configs.count_diverted(), 1);
+        let other_decision = configs.decide(&org("b"), true, PROGRESSING);
         assert_eq!(other_decision, MissingConfigAction::Wait, "another org has a grace period of its own");
     }
 
     #[test]
     fn org_without_recent_parts_gets_a_new_grace_period() {
-        let mut missing = missing_configs();
-        assert_eq!(missing.decide(&org("a"), false, STALLED), MissingConfigAction::Divert);
+        let mut configs = missing_configs();
+        assert_eq!(configs.decide(&org("a"), false, STALLED), MissingConfigAction::Divert);
         let later_state = ConsumerState { now: PROGRESSING.now + FORGET, ..PROGRESSING };
-        assert_eq!(missing.decide(&org("a"), false, later_state), MissingConfigAction::Wait);
+        assert_eq!(configs.decide(&org("a"), false, later_state), MissingConfigAction::Wait);
     }
 
     #[test]
@@ -147,22 +147,25 @@ mod tests {
 
     #[test]
     fn missing_config_halts_when_no_other_org_is_blocked() {
-        let alone = ConsumerState { running_orgs: 0, ..STALLED };
-        assert_eq!(missing_configs().decide(&org("a"), false, alone), MissingConfigAction::HaltAll);
+        let without_other_orgs = ConsumerState { running_orgs: 0, ..STALLED };
+        assert_eq!(
+            missing_configs().decide(&org("a"), false, without_other_orgs),
+            MissingConfigAction::HaltAll
+        );
         let with_older = ConsumerState { running_orgs: 1, ..STALLED };
         assert_eq!(missing_configs().decide(&org("a"), true, with_older), MissingConfigAction::HaltAll);
     }
 
     #[test]
     fn many_orgs_at_once_halt_the_consumer() {
-        let mut missing = missing_configs();
+        let mut configs = missing_configs();
         for name in ["a", "b"] {
-            assert_eq!(missing.decide(&org(name), true, PROGRESSING), MissingConfigAction::Wait);
+            assert_eq!(configs.decide(&org(name), true, PROGRESSING), MissingConfigAction::Wait);
         }
         let few_orgs = ConsumerState { running_orgs: 20, ..STALLED };
-        assert_eq!(missing.decide(&org("c"), true, few_orgs), MissingConfigAction::HaltAll);
+        assert_eq!(configs.decide(&org("c"), true, few_orgs), MissingConfigAction::HaltAll);
         let thousands_of_orgs = ConsumerState { running_orgs: 5_000, ..STALLED };
-        let action = missing.decide(&org("c"), true, thousands_of_orgs);
+        let action = configs.decide(&org("c"), true, thousands_of_orgs);
         assert_eq!(action, MissingConfigAction::Divert, "three of 5,000 are few");
     }
 }

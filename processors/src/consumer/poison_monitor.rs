@@ -104,7 +104,7 @@ impl PoisonMonitor {
         if self.unreadable_records < self.settings.unreadable {
             return PoisonAction::Continue;
         }
-        PoisonAction::Stop { reason: format!("{} records cannot be read", self.unreadable_records) }
+        PoisonAction::Stop { reason: format!("{} records cannot be decoded", self.unreadable_records) }
     }
 
     fn roll_window(&mut self, now: Duration) {

@@ -199,8 +199,8 @@ impl<H: Handler> RetryLoop<H> {
         }
         if is_newly_diverted {
             tracing::error!(role = %self.role, %org, tag = error.tag(),
-                "content that waits for its org's configuration blocks other orgs: it goes to the dead letters with \
-                 the reason {CONFIG_MISSING}; replay it once the configuration is there");
+                "content that waits for its org's configuration blocks other orgs: it is sent to the dead letters with \
+                 the reason {CONFIG_MISSING}; replay it after the configuration is loaded");
         }
         action
     }
@@ -253,7 +253,7 @@ impl<H: Handler> RetryLoop<H> {
         let mut wait_guard = None;
         loop {
             let Err(error) = ticket.dead_letter(datum, reason.clone()).await else {
-                tracing::warn!(role = %self.role, position = %ticket.position(), tag = reason.tag, "to the dead letters");
+                tracing::warn!(role = %self.role, position = %ticket.position(), tag = reason.tag, "a part was written to the dead letters");
                 return PartOutcome::DeadLettered;
             };
             wait_guard.get_or_insert_with(|| self.begin_wait(error.tag(), Disposition::AwaitRecovery));

@@ -50,7 +50,7 @@ impl AlarmThresholds {
         Self { store, factors, busiest_hours: Arc::default() }
     }
 
-    /// Returns the threshold of the rule version. `None`: no number is configured and no backtest is recorded.
+    /// Returns the threshold of the rule version. `None`: no number is configured, and no backtest is recorded or used.
     pub(crate) async fn max_matches(
         &self,
         rule_version: &RuleVersion,

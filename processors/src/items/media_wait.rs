@@ -318,6 +318,6 @@ mod tests {
         for nth in 0..5_000 {
             timeouts.insert(key(&nth.to_string()), now);
         }
-        assert!(timeouts.0.lock().len() < 2_000, "what is long past is forgotten");
+        assert!(timeouts.0.lock().len() < 2_000, "expired entries are removed");
     }
 }

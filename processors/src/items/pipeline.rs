@@ -405,7 +405,7 @@ impl ItemRun<'_> {
 
     pub(super) fn limit_request(&self) -> LimitRequest<'_> {
         let Submission { header, entry, at, .. } = &self.submission;
-        LimitRequest { org: &header.org, submission: entry.submission_id, at: at.append_ms }
+        LimitRequest { org: &header.org, submission: entry.submission_id, appended_at: at.append_ms }
     }
 }
 

@@ -50,7 +50,13 @@ impl OutcomeCounters {
 
     /// Counts the outcomes of an item appended to the log at `at`. Outcomes of child-safety items are counted only in the
     /// operator's metrics, because rule statistics are visible to callers without access to the item.
-    pub(crate) fn count(&self, org: &OrgId, at: Millis, outcomes: &[RuleOutcome], is_child_safety: bool) {
+    pub(crate) fn count(
+        &self,
+        org: &OrgId,
+        appended_at: Millis,
+        outcomes: &[RuleOutcome],
+        is_child_safety: bool,
+    ) {
         if self.frequent_percent > 0 {
             self.match_rates.lock().count(org, outcomes);
         }
@@ -58,7 +64,7 @@ impl OutcomeCounters {
             return;
         }
         if !is_child_safety {
-            self.counters.lock().count(org, at, outcomes);
+            self.counters.lock().count(org, appended_at, outcomes);
         }
         for outcome in outcomes {
             let (org, rule) = self.metric_labels(org, &outcome.rule);
@@ -92,7 +98,10 @@ impl OutcomeCounters {
     pub(crate) async fn write_counts(&self) {
         let counters = self.counters.lock().take();
         if let Err(error) = stats::write(&self.store, &counters, Millis::now()).await {
-            tracing::debug!(tag = error.tag(), "the counts of rules are written later");
+            tracing::debug!(
+                tag = error.tag(),
+                "the counts of rules cannot be written and are kept for the next write"
+            );
             self.counters.lock().put_back(counters);
         }
     }

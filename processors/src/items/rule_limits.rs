@@ -41,7 +41,7 @@ const NO_ALARM_TTL: Duration = Duration::from_secs(1);
 pub(crate) struct LimitRequest<'a> {
     pub(crate) org: &'a OrgId,
     pub(crate) submission: SubmissionId,
-    pub(crate) at: Millis,
+    pub(crate) appended_at: Millis,
 }
 
 #[derive(Clone)]
@@ -115,13 +115,14 @@ impl RuleLimits {
             return Ok(Some(Suppressed::Cooldown));
         }
         if let Some(limit) = claim.per_day {
-            let day = LimitPeriod::of(request.org, &claim.rule, PeriodUnit::Day, request.at);
+            let day = LimitPeriod::of(request.org, &claim.rule, PeriodUnit::Day, request.appended_at);
             if !self.take_one(day, limit).await? {
                 return Ok(Some(Suppressed::Limit));
             }
         }
         if let Some((user, span)) = &claim.cooldown
-            && !limits::take_cooldown(&self.store, &cooldown_request(user), request.at.plus(*span)).await?
+            && !limits::take_cooldown(&self.store, &cooldown_request(user), request.appended_at.plus(*span))
+                .await?
         {
             return Ok(Some(Suppressed::Cooldown));
         }
@@ -143,15 +144,16 @@ impl RuleLimits {
         if self.has_alarm(&rule_version).await? {
             return Ok(true);
         }
-        let hour = LimitPeriod::of(org, rule, PeriodUnit::HourOfVersion(watch.version.clone()), request.at);
+        let hour =
+            LimitPeriod::of(org, rule, PeriodUnit::HourOfVersion(watch.version.clone()), request.appended_at);
         // A resent item is refused during an alarm but does not count toward one.
         if !watch.counts || self.take_one(hour, max_matches).await? {
             return Ok(false);
         }
-        if limits::raise_alarm(&self.store, &rule_version, request.submission, request.at).await? {
+        if limits::raise_alarm(&self.store, &rule_version, request.submission, request.appended_at).await? {
             metrics::record_rule_alarm();
             tracing::error!(%org, %rule, version = rule_version.version, most = max_matches,
-                "a rule matched more often in an hour than was expected: it acts no more until its document changes");
+                "a rule matched more often in an hour than expected: it stops acting until its document changes");
         }
         self.remember(rule_version, true);
         Ok(true)
@@ -230,7 +232,13 @@ fn cooldown_request<'a>(
     claim: &'a Claim,
     user: &'a ItemKey,
 ) -> CooldownRequest<'a> {
-    CooldownRequest { org: request.org, rule: &claim.rule, user, holder: request.submission, at: request.at }
+    CooldownRequest {
+        org: request.org,
+        rule: &claim.rule,
+        user,
+        holder: request.submission,
+        at: request.appended_at,
+    }
 }
 
 #[cfg(test)]
@@ -265,8 +273,11 @@ mod tests {
         let tasks = claims.into_iter().enumerate().map(|(nth, claim)| {
             let rule_limits = processes[nth % processes.len()].clone();
             tokio::spawn(async move {
-                let limit_request =
-                    LimitRequest { org: &OrgId::new("acme"), submission: SubmissionId::random(), at: AT };
+                let limit_request = LimitRequest {
+                    org: &OrgId::new("acme"),
+                    submission: SubmissionId::random(),
+                    appended_at: AT,
+                };
                 rule_limits.request(limit_request, &[claim]).await.unwrap().remove("r")
             })
         });
@@ -313,9 +324,9 @@ mod tests {
         let processes: Vec<_> = (0..3).map(|_| process(&store)).collect();
         let results = request(&processes, vec![claim(None, Some("u")); 30]).await;
         assert_eq!(results.iter().filter(|reason| reason.is_none()).count(), 1);
-        let refused = results.iter().flatten();
+        let refusals = results.iter().flatten();
         assert!(
-            refused.clone().count() == 29 && refused.clone().all(|reason| *reason == Suppressed::Cooldown)
+            refusals.clone().count() == 29 && refusals.clone().all(|reason| *reason == Suppressed::Cooldown)
         );
     }
 
@@ -334,7 +345,7 @@ mod tests {
             // The cooldown belongs to the other submission now.
             (one, AT, false),
         ] {
-            let limit_request = LimitRequest { org: &org, submission, at };
+            let limit_request = LimitRequest { org: &org, submission, appended_at: at };
             assert_eq!(
                 rule_limits.request(limit_request, &claims).await.unwrap().is_empty(),
                 allowed,
@@ -388,13 +399,14 @@ mod tests {
         // The alarm also holds an hour later and in a new process.
         let (org, later) = (OrgId::new("acme"), Millis(AT.0 + 7_200_000));
         let new_process = process(&store);
-        for (version, at, refused) in
+        for (version, at, is_refused) in
             [("two", AT, false), ("one", AT, true), ("one", later, true), ("two", later, false)]
         {
-            let limit_request = LimitRequest { org: &org, submission: SubmissionId::random(), at };
+            let limit_request =
+                LimitRequest { org: &org, submission: SubmissionId::random(), appended_at: at };
             assert_eq!(
                 !new_process.request(limit_request, &[watched_claim(version)]).await.unwrap().is_empty(),
-                refused
+                is_refused
             );
         }
     }

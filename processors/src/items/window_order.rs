@@ -202,12 +202,12 @@ mod tests {
         let [first, second, own, later] = ids.map(|id| order.take_place(&org, id, false));
         let other_org_guard = order.take_place(&other, ids[0], false);
         own.set_counted();
-        let mut wait = own.wait_for_earlier().boxed();
-        assert!(poll!(&mut wait).is_pending());
+        let mut waiting_reader = own.wait_for_earlier().boxed();
+        assert!(poll!(&mut waiting_reader).is_pending());
         second.set_counted();
-        assert!(poll!(&mut wait).is_pending(), "the first is not counted yet");
+        assert!(poll!(&mut waiting_reader).is_pending(), "the first is not counted yet");
         drop(first);
-        assert!(poll!(&mut wait).is_ready());
+        assert!(poll!(&mut waiting_reader).is_ready());
         assert!(other_org_guard.wait_for_earlier().now_or_never().is_some());
         later.set_counted();
         assert_eq!([&second, &own, &later].map(|guard| count_visible(guard, &ids)), [2, 3, 4]);
@@ -220,7 +220,7 @@ mod tests {
         let [started, other] = ids.map(|id| order.take_place(&org, id, false));
         drop(order.take_place(&org, ids[0], false));
         other.set_counted();
-        assert_eq!(count_visible(&other, &ids), 2, "nothing is known of the one that failed");
+        assert_eq!(count_visible(&other, &ids), 2, "the failed item has no number");
         let retried = order.take_place(&org, ids[0], false);
         retried.set_counted();
         assert_eq!((count_visible(&other, &ids), count_visible(&retried, &ids)), (1, 2));
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(
             count_visible(&own, &ids),
             2,
-            "an earlier process has counted it, and nobody may do so again"
+            "an earlier process has counted it, and it must not be counted again"
         );
         replay.set_evaluated_here();
         assert_eq!((count_visible(&own, &ids), count_visible(&replay, &ids)), (1, 2));

@@ -30,7 +30,7 @@ pub(crate) struct AutoCloseTurns {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AutoCloseTurn {
-    at: Millis,
+    due_at: Millis,
     org: OrgId,
 }
 
@@ -38,15 +38,15 @@ impl DueRow for AutoCloseTurn {
     type Id = (Millis, OrgId);
 
     fn id(&self) -> Self::Id {
-        (self.at, self.org.clone())
+        (self.due_at, self.org.clone())
     }
 
     fn minute(&self) -> i64 {
-        minute_of(self.at)
+        minute_of(self.due_at)
     }
 
     fn due_at(&self) -> Millis {
-        self.at
+        self.due_at
     }
 }
 
@@ -83,17 +83,17 @@ impl DueTable for AutoCloseTurns {
         &self,
         shard: u32,
         minute: i64,
-        due: Option<RangeInclusive<Millis>>,
+        due_range: Option<RangeInclusive<Millis>>,
     ) -> Result<Vec<AutoCloseTurn>, TaskError> {
         let is_due =
-            |at: &Millis| *at >= self.first_turn_at && due.as_ref().is_none_or(|due| due.contains(at));
+            |at: &Millis| *at >= self.first_turn_at && due_range.as_ref().is_none_or(|due| due.contains(at));
         let times: Vec<_> = turn_times(minute, self.interval).filter(is_due).collect();
         if times.is_empty() {
             return Ok(Vec::new());
         }
         let orgs = self.auto_closing_orgs(shard).into_iter();
         Ok(orgs
-            .flat_map(|org| times.iter().map(move |at| AutoCloseTurn { at: *at, org: org.clone() }))
+            .flat_map(|org| times.iter().map(move |at| AutoCloseTurn { due_at: *at, org: org.clone() }))
             .collect())
     }
 
@@ -118,7 +118,7 @@ impl DueTable for AutoCloseTurns {
         let _running_turn = RunningTurn { turns: self, org: &turn.org };
         let pass = auto_close::close_old(&self.deps.store, &config, JOBS_PER_TURN, now).await?;
         if pass.closed > 0 {
-            tracing::info!(org = %turn.org, jobs = pass.closed, "jobs were closed at the longest age of their queue");
+            tracing::info!(org = %turn.org, jobs = pass.closed, "jobs older than `auto_close_after` of their queue were closed");
         }
         // Due again at once, but after the other due orgs.
         Ok(if pass.has_more { FollowUp::DueAgain(now) } else { FollowUp::Settled })

@@ -58,7 +58,7 @@ pub(crate) trait DueTable: Send + Sync + 'static {
         &self,
         shard: u32,
         minute: i64,
-        due: Option<RangeInclusive<Millis>>,
+        due_range: Option<RangeInclusive<Millis>>,
     ) -> impl Future<Output = Result<Vec<Self::Row>, TaskError>> + Send;
 
     /// Returns the saved cursor. First call after the takeover of a shard.
@@ -155,7 +155,7 @@ impl<T: DueTable> DueScanner<T> {
                 Some(exit) = tasks.join_next() => {
                     // The task of a shard ends only when it is cancelled or panics.
                     if exit.is_err() {
-                        tracing::error!(role = %scanner.role, "a scan of due rows panicked and is started again");
+                        tracing::error!(role = %scanner.role, "a scan of due rows panicked and is restarted");
                         shards.values().for_each(CancellationToken::cancel);
                         shards.clear();
                         // A panic that repeats at once must not occupy a core.
@@ -319,7 +319,7 @@ impl<T: DueTable> DueScanner<T> {
                 }
                 metrics::record_due_row_failure(self.role, error.tag());
                 tracing::error!(role = %self.role, tag = error.tag(),
-                    "a due row cannot be acted on and is tried again: {error}");
+                    "the action on a due row failed and is retried: {error}");
                 FollowUp::DueAgain(now.plus(ERROR_PAUSE))
             });
             index.finish(row, follow_up);

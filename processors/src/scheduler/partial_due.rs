@@ -77,7 +77,7 @@ impl StoredDueTable for DuePartialItems {
         self.tasks.spawn(async move {
             let org = running_request.id.0.clone();
             if let Some(Err(error)) = stop.run_until_cancelled(fetcher.work_off(row, permit)).await {
-                tracing::warn!(%org, tag = error.tag(), "a request for items is made again: {error}");
+                tracing::warn!(%org, tag = error.tag(), "a request for items failed and is retried: {error}");
             }
             drop(running_request);
         });

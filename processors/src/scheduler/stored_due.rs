@@ -19,12 +19,12 @@ pub(crate) trait StoredDueRow: DueRow + Fact<Partition = (i64, i64)> {
 
     fn shard(&self) -> i64;
     /// Returns the range of a minute's rows that are due in the given time range.
-    fn due_in(due: RangeInclusive<Millis>) -> At<Self::Cluster>;
+    fn due_in(due_range: RangeInclusive<Millis>) -> At<Self::Cluster>;
 }
 
 /// Row with the oldest unfinished minute of a shard.
 pub(crate) trait StoredCursor: Fact<Key = (i64,)> {
-    fn new(shard: i64, minute: i64, written: WriteTime) -> Self;
+    fn new(shard: i64, minute: i64, write_time: WriteTime) -> Self;
     fn minute(&self) -> i64;
     /// Returns the write time of this row. The next write must be later, even if the clock is behind.
     fn write_time(&self) -> Option<WriteTime>;
@@ -114,9 +114,9 @@ impl<T: StoredDueTable> DueTable for T {
         &self,
         shard: u32,
         minute: i64,
-        due: Option<RangeInclusive<Millis>>,
+        due_range: Option<RangeInclusive<Millis>>,
     ) -> Result<Vec<T::Row>, TaskError> {
-        let range = due.map_or_else(At::all, T::Row::due_in);
+        let range = due_range.map_or_else(At::all, T::Row::due_in);
         Ok(self.store().scan::<T::Row>(&(i64::from(shard), minute), range).all().await?)
     }
 

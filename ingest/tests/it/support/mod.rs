@@ -1,4 +1,4 @@
-//! A service in a temporary folder, requests to it, and its log.
+//! Test service in a temporary folder, with helpers for requests and its log.
 
 use std::sync::{Arc, Once};
 
@@ -80,8 +80,8 @@ impl Service {
     pub(crate) async fn with(
         set: impl FnOnce(&mut Settings, &mut tidegate_web::Settings, &mut tidegate_stream::settings::Settings),
     ) -> Self {
-        // Whichever test reaches a span first decides for all threads whether anybody listens to it, unless somebody
-        // always does.
+        // The first test that reaches a span decides for all threads whether the span is enabled. A global subscriber
+        // enables it for all tests.
         static LISTENER: Once = Once::new();
         LISTENER
             .call_once(|| tracing::subscriber::set_global_default(tracing_subscriber::registry()).unwrap());
@@ -111,7 +111,7 @@ impl Service {
         Self { router, deps, org, key, stop, changes, _folder: folder }
     }
 
-    /// Changes the configuration; what is live does not follow by itself here.
+    /// Changes the configuration. The loaded configuration does not follow automatically in tests.
     pub(crate) async fn apply(&self, yaml: &str) -> ConfigVersion {
         apply(&self.changes, &self.org, yaml).await
     }
@@ -176,7 +176,7 @@ impl Service {
         self.post(ITEMS, &json!({ "items": items })).await
     }
 
-    /// Everything in a topic, in the order of its append.
+    /// Returns all records of a topic in append order.
     async fn tail(&self, topic: Topic) -> Vec<PageRecord> {
         let query = Query { topic, order: Order::Oldest, limit: 10_000, after: None };
         self.deps.log.read_page(query).await.unwrap().records
@@ -203,7 +203,7 @@ impl Service {
     }
 
     /// Number of records that requests appended.
-    pub(crate) async fn appended(&self) -> usize {
+    pub(crate) async fn count_appended(&self) -> usize {
         let mut count = 0;
         for topic in [Topic::Items, Topic::Reports, Topic::Appeals, Topic::Decisions] {
             count += self.tail(topic).await.len();

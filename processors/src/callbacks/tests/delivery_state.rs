@@ -14,13 +14,13 @@ fn retry(class: RetryClass) -> Outcome {
     Outcome::Retry { class }
 }
 
-fn finished(progress: &Progress, outcome: Outcome) -> FinishedAttempt {
+fn finish_attempt(progress: &Progress, outcome: Outcome) -> FinishedAttempt {
     let (number, round) = (progress.attempts + 1, progress.round);
     FinishedAttempt { number, round, ended_at: progress.next_at.unwrap_or(NOW), outcome, retry_after: None }
 }
 
 fn attempt(progress: &Progress, outcome: Outcome) -> Progress {
-    progress.after_attempt(&finished(progress, outcome), &schedule(), 0.5)
+    progress.after_attempt(&finish_attempt(progress, outcome), &schedule(), 0.5)
 }
 
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ fn take(progress: &Progress, step: &Step) -> Progress {
         Step::Attempt(outcome, wish, draw) if progress.needs_attempt() => {
             let finished_attempt = FinishedAttempt {
                 retry_after: wish.map(Duration::from_secs),
-                ..finished(progress, *outcome)
+                ..finish_attempt(progress, *outcome)
             };
             progress.after_attempt(&finished_attempt, &schedule(), *draw)
         }
@@ -65,7 +65,7 @@ fn take(progress: &Progress, step: &Step) -> Progress {
         Step::Late(outcome, behind) => {
             let number = (progress.attempts - behind).max(1);
             progress.after_attempt(
-                &FinishedAttempt { number, ..finished(progress, *outcome) },
+                &FinishedAttempt { number, ..finish_attempt(progress, *outcome) },
                 &schedule(),
                 0.5,
             )
@@ -114,14 +114,14 @@ proptest! {
                 }
                 if let (DeliveryState::RetryWait, Some(at)) = (next.state, next.next_at) {
                     let base = schedule.pauses[usize::try_from(next.tries).unwrap()].as_secs_f64();
-                    let was = finished(&progress, *outcome).ended_at;
+                    let was = finish_attempt(&progress, *outcome).ended_at;
                     let pause = Duration::from_millis((at.0 - was.0).unsigned_abs()).as_secs_f64();
                     prop_assert!(pause >= base * 0.799 && pause <= base * 2.001, "{} after {}", pause, base);
                 }
             }
             progress = next;
         }
-        // Whatever the state, failing attempts end the round.
+        // From any state, failing attempts end the round.
         for _ in 0..12 {
             if progress.needs_attempt() {
                 progress = attempt(&progress, retry(RetryClass::ServerError));
@@ -158,18 +158,22 @@ fn blocked_address_is_tried_three_times() {
 
 #[test]
 fn two_gone_answers_in_a_row_hold_until_a_resend() {
-    let once = attempt(&Progress::new(NOW), retry(RetryClass::Gone));
-    let other = attempt(&once, retry(RetryClass::Busy));
-    assert_eq!(attempt(&other, retry(RetryClass::Gone)).state, DeliveryState::RetryWait, "not in a row");
-    let twice = attempt(&once, retry(RetryClass::Gone));
+    let after_one = attempt(&Progress::new(NOW), retry(RetryClass::Gone));
+    let after_other = attempt(&after_one, retry(RetryClass::Busy));
+    assert_eq!(
+        attempt(&after_other, retry(RetryClass::Gone)).state,
+        DeliveryState::RetryWait,
+        "not in a row"
+    );
+    let twice = attempt(&after_one, retry(RetryClass::Gone));
     assert_eq!(
         (twice.state, twice.held_reason.clone()),
         (DeliveryState::Held, Some(HoldReason::EndpointGone))
     );
-    assert!(!twice.needs_attempt(), "nothing but a resend helps");
-    let again = twice.after_resend(NOW);
-    assert!(again.needs_attempt() && again.tries == 0 && again.gone_answers == 0);
-    assert_eq!(again.attempts, 2, "attempts keep their numbers");
+    assert!(!twice.needs_attempt(), "only a resend starts another attempt");
+    let resent = twice.after_resend(NOW);
+    assert!(resent.needs_attempt() && resent.tries == 0 && resent.gone_answers == 0);
+    assert_eq!(resent.attempts, 2, "attempts keep their numbers");
 }
 
 #[test]
@@ -186,25 +190,29 @@ fn retry_after_is_clamped_to_twice_the_scheduled_pause() {
 #[test]
 fn missing_secret_costs_no_attempt() {
     let later = Millis(NOW.0 + 1_000);
-    let held = attempt(&Progress::new(NOW), retry(RetryClass::Busy)).after_missing("secret_missing", later);
-    assert_eq!((held.state, held.next_at, held.tries), (DeliveryState::Held, Some(later), 1));
-    assert_eq!(attempt(&held, Outcome::Delivered).state, DeliveryState::Delivered);
+    let held_delivery =
+        attempt(&Progress::new(NOW), retry(RetryClass::Busy)).after_missing("secret_missing", later);
+    assert_eq!(
+        (held_delivery.state, held_delivery.next_at, held_delivery.tries),
+        (DeliveryState::Held, Some(later), 1)
+    );
+    assert_eq!(attempt(&held_delivery, Outcome::Delivered).state, DeliveryState::Delivered);
 }
 
 #[test]
 fn late_failure_never_overwrites_a_delivery() {
-    let mut late = finished(&Progress::new(NOW), retry(RetryClass::ServerError));
+    let mut late_failure = finish_attempt(&Progress::new(NOW), retry(RetryClass::ServerError));
     let delivered = attempt(&Progress::new(NOW), Outcome::Delivered);
-    assert_eq!(delivered.after_attempt(&late, &schedule(), 0.5), delivered);
-    late.number = 2;
-    let counted = delivered.after_attempt(&late, &schedule(), 0.5);
-    assert_eq!((counted.state, counted.attempts), (DeliveryState::Delivered, 2));
+    assert_eq!(delivered.after_attempt(&late_failure, &schedule(), 0.5), delivered);
+    late_failure.number = 2;
+    let after_late_failure = delivered.after_attempt(&late_failure, &schedule(), 0.5);
+    assert_eq!((after_late_failure.state, after_late_failure.attempts), (DeliveryState::Delivered, 2));
 }
 
 #[test]
 fn running_attempt_is_applied_after_a_command() {
     let progress = Progress::new(NOW);
-    let success = finished(&progress, Outcome::Delivered);
+    let success = finish_attempt(&progress, Outcome::Delivered);
     let canceled = progress.after_cancel();
     assert_eq!(canceled.after_attempt(&success, &schedule(), 0.5).state, DeliveryState::Delivered);
     let failure = FinishedAttempt { outcome: retry(RetryClass::Busy), ..success };
@@ -217,13 +225,13 @@ fn running_attempt_is_applied_after_a_command() {
 #[test]
 fn failed_resend_keeps_the_delivery() {
     let delivered = attempt(&Progress::new(NOW), Outcome::Delivered);
-    let mut again = delivered.after_resend(NOW);
-    assert_eq!(again.after_cancel().state, DeliveryState::Delivered);
-    while again.needs_attempt() {
-        again = attempt(&again, retry(RetryClass::Unreachable));
+    let mut resent = delivered.after_resend(NOW);
+    assert_eq!(resent.after_cancel().state, DeliveryState::Delivered);
+    while resent.needs_attempt() {
+        resent = attempt(&resent, retry(RetryClass::Unreachable));
     }
-    assert_eq!(again.state, DeliveryState::Delivered);
-    assert_eq!(again.delivered_at, delivered.delivered_at);
+    assert_eq!(resent.state, DeliveryState::Delivered);
+    assert_eq!(resent.delivered_at, delivered.delivered_at);
 }
 
 #[test]

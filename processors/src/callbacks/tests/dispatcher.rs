@@ -42,7 +42,7 @@ fn new_dispatcher(deps: &Deps) -> Arc<Dispatcher> {
     Arc::new(dispatcher)
 }
 
-async fn owed(deps: &Deps, now: Millis) -> Delivery {
+async fn insert_due_delivery(deps: &Deps, now: Millis) -> Delivery {
     let record = Callback {
         org: OrgId::new("acme"),
         command: Command::Send,
@@ -59,12 +59,12 @@ async fn owed(deps: &Deps, now: Millis) -> Delivery {
 }
 
 async fn due_rows(deps: &Deps, from: Millis) -> Vec<Due> {
-    let mut all = Vec::new();
+    let mut all_rows = Vec::new();
     for minute in minute_of(from)..=minute_of(Millis::now()) {
         let rows = deps.store.scan::<Due>(&(i64::from(SHARD), minute), At::all()).all().await.unwrap();
-        all.extend(rows);
+        all_rows.extend(rows);
     }
-    all
+    all_rows
 }
 
 #[tokio::test]
@@ -72,33 +72,34 @@ async fn released_delivery_is_attempted_at_once_by_the_next_owner() {
     let folder = tempfile::tempdir().unwrap();
     let deps = deps(&folder).await;
     let began = Millis::now();
-    let row = owed(&deps, began).await;
+    let row = insert_due_delivery(&deps, began).await;
     let former = new_dispatcher(&deps);
     assert_eq!(former.offer(&row, true, began), OfferResult::Queued);
     let mut tasks = JoinSet::new();
     former.on_ownership_change(&mut tasks);
     while tasks.join_next().await.is_some() {}
     assert_eq!(former.queues.lock().count_queued(), 0);
-    let left = due_rows(&deps, began).await;
-    assert_eq!(left.len(), 1);
-    assert!(rows::is_released(&left[0]));
+    let remaining_rows = due_rows(&deps, began).await;
+    assert_eq!(remaining_rows.len(), 1);
+    assert!(rows::is_released(&remaining_rows[0]));
 
-    let since = Millis::now().plus(Duration::from_millis(1));
+    let takeover_at = Millis::now().plus(Duration::from_millis(1));
     let next = new_dispatcher(&deps);
-    next.record_takeover(SHARD, since);
+    next.record_takeover(SHARD, takeover_at);
     let table = DueDeliveries(Arc::clone(&next));
-    assert_eq!(table.act(&left[0], since).await.unwrap(), FollowUp::Settled);
+    assert_eq!(table.act(&remaining_rows[0], takeover_at).await.unwrap(), FollowUp::Settled);
     assert_eq!(next.queues.lock().count_queued(), 1, "it is begun at once");
 
     // Its call may be under way when the shard is lost again.
-    let left = due_rows(&deps, began).await.into_iter().find(|due| due.due_at < since).unwrap();
-    assert!(!rows::is_released(&left));
-    let later = new_dispatcher(&deps);
-    later.record_takeover(SHARD, since);
-    let table = DueDeliveries(Arc::clone(&later));
-    let until = since.plus(GRACE);
-    assert_eq!(table.act(&left, since).await.unwrap(), FollowUp::DueAgain(until));
-    assert_eq!(later.queues.lock().count_queued(), 0);
+    let remaining_row =
+        due_rows(&deps, began).await.into_iter().find(|due| due.due_at < takeover_at).unwrap();
+    assert!(!rows::is_released(&remaining_row));
+    let later_dispatcher = new_dispatcher(&deps);
+    later_dispatcher.record_takeover(SHARD, takeover_at);
+    let table = DueDeliveries(Arc::clone(&later_dispatcher));
+    let until = takeover_at.plus(GRACE);
+    assert_eq!(table.act(&remaining_row, takeover_at).await.unwrap(), FollowUp::DueAgain(until));
+    assert_eq!(later_dispatcher.queues.lock().count_queued(), 0);
 }
 
 #[tokio::test]
@@ -106,16 +107,16 @@ async fn offer_after_a_stop_is_released_to_the_next_owner() {
     let folder = tempfile::tempdir().unwrap();
     let deps = deps(&folder).await;
     let began = Millis::now();
-    let row = owed(&deps, began).await;
+    let row = insert_due_delivery(&deps, began).await;
     let dispatcher = new_dispatcher(&deps);
     let stop = CancellationToken::new();
     stop.cancel();
     assert_eq!(Arc::clone(&dispatcher).run(stop).await, DrainResult::Clean);
     assert_eq!(dispatcher.offer(&row, true, began), OfferResult::Closed);
     // A due row that was being acted on at the stop.
-    let due = rows::due_row(&row, began);
+    let due_row = rows::due_row(&row, began);
     let table = DueDeliveries(Arc::clone(&dispatcher));
-    assert_eq!(table.act(&due, began).await.unwrap(), FollowUp::Settled);
+    assert_eq!(table.act(&due_row, began).await.unwrap(), FollowUp::Settled);
     assert!(due_rows(&deps, began).await.iter().any(rows::is_released));
 }
 
@@ -124,7 +125,7 @@ async fn callback_follows_its_actions_endpoint_until_the_first_call() {
     let folder = tempfile::tempdir().unwrap();
     let deps = deps(&folder).await;
     let now = Millis::now();
-    let row = owed(&deps, now).await;
+    let row = insert_due_delivery(&deps, now).await;
     let changes =
         Changes::new(deps.store.clone(), deps.secrets.clone(), &tidegate_catalog::Settings::default());
     let documents = "endpoint: first\nurl: https://first.example/\n---\n\
@@ -171,7 +172,7 @@ async fn callback_follows_its_actions_endpoint_until_the_first_call() {
         };
         let row =
             Delivery { endpoint: named.map(EndpointId::new), attempts, body: body.into(), ..row.clone() };
-        let found = dispatcher.configured_endpoint(&row);
-        assert_eq!(found.as_ref().map(EndpointId::as_str), expected, "{named:?}, {attempts}, {action:?}");
+        let endpoint = dispatcher.configured_endpoint(&row);
+        assert_eq!(endpoint.as_ref().map(EndpointId::as_str), expected, "{named:?}, {attempts}, {action:?}");
     }
 }

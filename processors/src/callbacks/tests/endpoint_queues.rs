@@ -40,7 +40,7 @@ enum Step {
         nth: usize,
     },
     LoseShard(u32),
-    /// Others came or went, so that the endpoint's bound is divided otherwise.
+    /// The number of processes changed, so the endpoint's bound is divided differently.
     Bound(usize),
 }
 
@@ -61,7 +61,7 @@ proptest! {
     ) {
         let mut bounds = bounds();
         let mut queues = EndpointQueues::new(bounds);
-        let mut waiting: BTreeMap<EventId, DueAttempt> = BTreeMap::new();
+        let mut queued: BTreeMap<EventId, DueAttempt> = BTreeMap::new();
         let mut under_way: Vec<DueAttempt> = Vec::new();
         for step in steps {
             match step {
@@ -71,27 +71,27 @@ proptest! {
                     match queues.offer(work.clone(), NOW) {
                         OfferResult::Queued => {
                             prop_assert!(!is_under_way);
-                            prop_assert!(waiting.insert(work.event_id, work).is_none());
+                            prop_assert!(queued.insert(work.event_id, work).is_none());
                         }
-                        OfferResult::AlreadyQueued => prop_assert!(waiting.contains_key(&work.event_id)),
+                        OfferResult::AlreadyQueued => prop_assert!(queued.contains_key(&work.event_id)),
                         OfferResult::AlreadyUnderWay => prop_assert!(is_under_way),
                         OfferResult::Full(at) => {
-                            let same = waiting.values().filter(|other| other.queue == work.queue).count();
-                            prop_assert_eq!(same, bounds.backlog_per_queue);
+                            let queued_count = queued.values().filter(|other| other.queue == work.queue).count();
+                            prop_assert_eq!(queued_count, bounds.backlog_per_queue);
                             prop_assert!(at > NOW && at <= NOW.plus(bounds.longest_deferral));
                         }
-                        OfferResult::Closed => prop_assert!(false, "nobody has closed them"),
+                        OfferResult::Closed => prop_assert!(false, "the queues were not closed"),
                     }
                 }
                 Step::Start => {
                     let busy = |queue: &EndpointKey| under_way.iter().filter(|work| work.queue == *queue).count();
                     let may = under_way.len() < bounds.calls
-                        && waiting.values().any(|work| busy(&work.queue) < bounds.calls_per_queue);
+                        && queued.values().any(|work| busy(&work.queue) < bounds.calls_per_queue);
                     let started = queues.start_next();
                     prop_assert_eq!(started.is_some(), may, "a free queue with work starts, whatever the others do");
                     if let Some(work) = started {
                         prop_assert!(busy(&work.queue) < bounds.calls_per_queue);
-                        prop_assert_eq!(waiting.remove(&work.event_id), Some(work.clone()));
+                        prop_assert_eq!(queued.remove(&work.event_id), Some(work.clone()));
                         under_way.push(work);
                     }
                 }
@@ -102,12 +102,12 @@ proptest! {
                     }
                 }
                 Step::LoseShard(shard) => {
-                    let lost = queues.retain(|work| work.shard != shard);
-                    for work in lost {
+                    let removed = queues.retain(|work| work.shard != shard);
+                    for work in removed {
                         prop_assert_eq!(work.shard, shard);
-                        prop_assert_eq!(waiting.remove(&work.event_id), Some(work));
+                        prop_assert_eq!(queued.remove(&work.event_id), Some(work));
                     }
-                    prop_assert!(waiting.values().all(|work| work.shard != shard), "all of them are given out");
+                    prop_assert!(queued.values().all(|work| work.shard != shard), "all of them are given out");
                 }
                 Step::Bound(attempts) => {
                     bounds.calls_per_queue = attempts;
@@ -115,17 +115,17 @@ proptest! {
                 }
             }
             prop_assert_eq!(queues.count_under_way(), under_way.len());
-            prop_assert_eq!(queues.count_queued(), waiting.len());
+            prop_assert_eq!(queues.count_queued(), queued.len());
         }
         for work in under_way {
             queues.finish(&work.queue, work.event_id, Duration::ZERO);
         }
-        let mut rest = BTreeSet::new();
+        let mut remaining_ids = BTreeSet::new();
         while let Some(work) = queues.start_next() {
             queues.finish(&work.queue, work.event_id, Duration::ZERO);
-            rest.insert(work.event_id);
+            remaining_ids.insert(work.event_id);
         }
-        prop_assert_eq!(rest, waiting.into_keys().collect::<BTreeSet<_>>());
+        prop_assert_eq!(remaining_ids, queued.into_keys().collect::<BTreeSet<_>>());
         prop_assert!(queues.queues.is_empty() && queues.attempt_states.is_empty() && queues.ready_queues.is_empty(), "idle queues are forgotten");
     }
 }
@@ -140,9 +140,9 @@ fn hanging_endpoint_does_not_block_other_queues() {
     assert!(queues.start_next().is_none(), "its two attempts never end");
     for event in 10..1_000 {
         assert_eq!(queues.offer(work(1, event), NOW), OfferResult::Queued);
-        let other = queues.start_next().unwrap();
-        assert_eq!(other.event_id, work(1, event).event_id);
-        queues.finish(&other.queue, other.event_id, Duration::from_millis(1));
+        let other_attempt = queues.start_next().unwrap();
+        assert_eq!(other_attempt.event_id, work(1, event).event_id);
+        queues.finish(&other_attempt.queue, other_attempt.event_id, Duration::from_millis(1));
     }
 }
 
@@ -167,14 +167,14 @@ fn closed_queues_return_queued_attempts_and_start_none() {
         queues.offer(work(0, event), NOW);
         queues.offer(work(1, 10 + event), NOW);
     }
-    let begun = queues.start_next().unwrap();
-    let given: BTreeSet<_> = queues.close().into_iter().map(|work| work.event_id).collect();
-    assert_eq!(given.len(), 5);
-    assert!(!given.contains(&begun.event_id));
+    let started = queues.start_next().unwrap();
+    let returned_ids: BTreeSet<_> = queues.close().into_iter().map(|work| work.event_id).collect();
+    assert_eq!(returned_ids.len(), 5);
+    assert!(!returned_ids.contains(&started.event_id));
     assert_eq!(queues.offer(work(2, 20), NOW), OfferResult::Closed);
-    assert_eq!(queues.offer(begun.clone(), NOW), OfferResult::AlreadyUnderWay);
+    assert_eq!(queues.offer(started.clone(), NOW), OfferResult::AlreadyUnderWay);
     assert!(queues.start_next().is_none());
-    queues.finish(&begun.queue, begun.event_id, Duration::ZERO);
+    queues.finish(&started.queue, started.event_id, Duration::ZERO);
     assert!(queues.queues.is_empty() && queues.attempt_states.is_empty() && queues.ready_queues.is_empty());
 }
 
@@ -185,9 +185,9 @@ fn long_backlog_is_deferred_at_the_speed_of_its_queue() {
         queues.offer(work(0, event), NOW);
     }
     for _ in 0..60 {
-        let taken = queues.start_next().unwrap();
-        queues.finish(&taken.queue, taken.event_id, Duration::from_secs(4));
-        queues.offer(taken, NOW);
+        let started = queues.start_next().unwrap();
+        queues.finish(&started.queue, started.event_id, Duration::from_secs(4));
+        queues.offer(started, NOW);
     }
     let places: Vec<_> = (100..110)
         .map(|event| match queues.offer(work(0, event), NOW) {
@@ -200,9 +200,9 @@ fn long_backlog_is_deferred_at_the_speed_of_its_queue() {
         // Two at once, four seconds each.
         assert!((1_900..=2_000).contains(&(two[1] - two[0])), "{places:?}");
     }
-    let late = (200..400).map(|event| queues.offer(work(0, event), NOW)).last();
+    let last_result = (200..400).map(|event| queues.offer(work(0, event), NOW)).last();
     assert_eq!(
-        late,
+        last_result,
         Some(OfferResult::Full(NOW.plus(Duration::from_secs(60)))),
         "but not later than the longest deferral"
     );

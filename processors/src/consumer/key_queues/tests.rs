@@ -22,7 +22,7 @@ fn batchable(org: u8, item: u8, bytes: usize) -> NewPart {
     NewPart { key: key(org, item), bytes, is_batchable: true }
 }
 
-/// Takes what starts next while every org finds a slot.
+/// Takes the next work; every org gets a slot.
 fn next_work<R: Clone>(queues: &mut KeyQueues<R>) -> Option<ReadyWork<R>> {
     queues.next_ready(|_| Some(())).map(|(work, ())| work)
 }
@@ -55,7 +55,7 @@ enum Step {
     Finish(prop::sample::Index),
     /// Makes one of the running parts ready again.
     Separate(prop::sample::Index),
-    /// Revokes the assignment of everything admitted so far.
+    /// Revokes the assignment of all admitted records.
     Revoke,
 }
 
@@ -99,7 +99,7 @@ impl Model {
                 prop_assert!(positions.is_sorted(), "{positions:?}");
                 prop_assert!(
                     positions.iter().all(|at| self.batchable.contains(at)),
-                    "a part that goes alone"
+                    "a part that must start alone"
                 );
                 parts
             }
@@ -140,11 +140,11 @@ impl Model {
         let unfinished = self.unfinished.get_mut(&record.0).unwrap();
         *unfinished -= 1;
         let is_last = *unfinished == 0;
-        let finished = queues.finish(part, true);
+        let finished_record = queues.finish(part, true);
         if record.1 == self.epoch {
-            prop_assert_eq!(finished.is_some(), is_last, "a record comes back with its last part");
+            prop_assert_eq!(finished_record.is_some(), is_last, "a record is returned with its last part");
         }
-        self.check_returned(finished)
+        self.check_returned(finished_record)
     }
 
     fn check_returned(
@@ -177,9 +177,9 @@ proptest! {
                         }
                         NewPart { key: key(*org, *item), bytes: *bytes, is_batchable: *is_batchable }
                     });
-                    let finished = queues.admit(record, new.collect::<Vec<_>>());
-                    prop_assert_eq!(finished.is_some(), parts.is_empty());
-                    model.check_returned(finished)?;
+                    let finished_record = queues.admit(record, new.collect::<Vec<_>>());
+                    prop_assert_eq!(finished_record.is_some(), parts.is_empty());
+                    model.check_returned(finished_record)?;
                 }
                 Step::Start => {
                     if let Some(work) = next_work(&mut queues) {
@@ -193,7 +193,7 @@ proptest! {
                     }
                 }
                 Step::Separate(index) => {
-                    // What runs of a revoked assignment is finished, whatever became of it.
+                    // Running parts of a revoked assignment are finished in any case.
                     let current: Vec<_> = (0..model.running.len())
                         .filter(|at| model.running[*at].record.1 == model.epoch)
                         .collect();
@@ -204,8 +204,8 @@ proptest! {
                 Step::Revoke => {
                     model.epoch += 1;
                     let epoch = model.epoch;
-                    let finished = queues.drop_revoked(|record| record.1 != epoch);
-                    model.check_returned(finished)?;
+                    let finished_records = queues.drop_revoked(|record| record.1 != epoch);
+                    model.check_returned(finished_records)?;
                 }
             }
         }
@@ -218,10 +218,10 @@ proptest! {
             }
             model.finish(&mut queues, 0)?;
         }
-        prop_assert_eq!(model.returned.len(), model.admitted, "every record comes back once");
+        prop_assert_eq!(model.returned.len(), model.admitted, "every record is returned once");
         prop_assert!(queues.is_empty());
         prop_assert_eq!(queues.in_use, Capacity { parts: 0, bytes: 0 });
-        prop_assert!(queues.later_parts.is_empty() && queues.unfinished.is_empty(), "nothing stays behind");
+        prop_assert!(queues.later_parts.is_empty() && queues.unfinished.is_empty(), "no part or record remains");
     }
 
     #[test]
@@ -278,7 +278,7 @@ fn running_part_of_a_revoked_assignment_still_blocks_its_key() {
     let mut queues = KeyQueues::new(UNBOUNDED, BATCH);
     queues.admit((1, 0), [single(0, 0)]);
     let old = next_single(&mut queues).unwrap();
-    assert!(queues.drop_revoked(|record| record.1 == 0).is_empty(), "it comes back when it ends");
+    assert!(queues.drop_revoked(|record| record.1 == 0).is_empty(), "it is returned when it ends");
     queues.admit((1, 1), [single(0, 0)]);
     assert!(next_work(&mut queues).is_none(), "the same record, delivered again, waits");
     assert_eq!(queues.finish(old, true), Some(FinishedRecord { record: (1, 0), is_complete: true }));
@@ -298,8 +298,9 @@ fn record_with_an_abandoned_part_is_not_complete() {
 fn batch_ends_at_its_limits_and_before_a_single_part() {
     let mut queues = KeyQueues::new(UNBOUNDED, BATCH);
     let small = (0..4).map(|item| batchable(0, item, 1));
-    let rest = [single(0, 4), batchable(0, 5, 4), batchable(0, 6, 3), batchable(0, 7, 9), batchable(0, 8, 1)];
-    queues.admit(1, small.chain(rest));
+    let other_parts =
+        [single(0, 4), batchable(0, 5, 4), batchable(0, 6, 3), batchable(0, 7, 9), batchable(0, 8, 1)];
+    queues.admit(1, small.chain(other_parts));
     let expected = [
         (vec!["0", "1", "2"], true),
         (vec!["3"], true),
@@ -349,5 +350,5 @@ fn separated_parts_start_alone_in_order_and_first() {
         assert_eq!((part.key.item.id.as_str(), part.is_retry), (item, false));
         queues.finish(part, true);
     }
-    assert_eq!(next_items(&mut queues).0, ["3"], "the later version of 0 goes alone");
+    assert_eq!(next_items(&mut queues).0, ["3"], "the later version of 0 starts alone");
 }

@@ -23,7 +23,7 @@ fn limits(items: usize, per_host: usize) -> Limits {
     }
 }
 
-/// A queue for which hosts are known whose name begins so.
+/// Creates a queue that knows the hosts with this prefix.
 fn queue_that_knows(limits: Limits, name: &'static str) -> SlowQueue {
     SlowQueue::new(limits, move |_, host| host.starts_with(name))
 }
@@ -33,14 +33,14 @@ fn queue(items: usize, per_host: usize) -> SlowQueue {
     queue_that_knows(limits(items, per_host), "")
 }
 
-type Acquired<'a> = BoxFuture<'a, Result<RunPermit, QueueFull>>;
+type PendingPermit<'a> = BoxFuture<'a, Result<RunPermit, QueueFull>>;
 
-fn acquire<'a>(queue: &'a SlowQueue, org: &'a OrgId, hosts: &[&str], bytes: usize) -> Acquired<'a> {
+fn acquire<'a>(queue: &'a SlowQueue, org: &'a OrgId, hosts: &[&str], bytes: usize) -> PendingPermit<'a> {
     let hosts: Vec<_> = hosts.iter().map(|host| Arc::from(*host)).collect();
     async move { queue.acquire(org, &hosts, bytes).await }.boxed()
 }
 
-fn now(queue: &SlowQueue, org: &OrgId, hosts: &[&str], bytes: usize) -> Result<RunPermit, QueueFull> {
+fn acquire_now(queue: &SlowQueue, org: &OrgId, hosts: &[&str], bytes: usize) -> Result<RunPermit, QueueFull> {
     acquire(queue, org, hosts, bytes).now_or_never().unwrap()
 }
 
@@ -83,12 +83,12 @@ fn gauges_show_the_items_of_all_queues() {
     let gauges = Gauges::default();
     with_local_recorder(&gauges, || {
         let (media, models, org) = (queue(5, 1), queue(5, 1), OrgId::new("o"));
-        let first = now(&media, &org, &["a"], 3).unwrap();
-        let mut waiting = acquire(&media, &org, &["a"], 4);
-        assert!((&mut waiting).now_or_never().is_none());
-        let second = now(&models, &org, &["m"], 5).unwrap();
+        let first = acquire_now(&media, &org, &["a"], 3).unwrap();
+        let mut pending = acquire(&media, &org, &["a"], 4);
+        assert!((&mut pending).now_or_never().is_none());
+        let second = acquire_now(&models, &org, &["m"], 5).unwrap();
         assert_eq!(gauges.read(), [2.0, 1.0, 12.0]);
-        drop((waiting, second));
+        drop((pending, second));
         assert_eq!(gauges.read(), [1.0, 0.0, 3.0]);
         drop(first);
         assert_eq!(gauges.read(), [0.0; 3]);
@@ -98,12 +98,12 @@ fn gauges_show_the_items_of_all_queues() {
 #[tokio::test]
 async fn hanging_host_leaves_permits_to_other_hosts_of_its_org() {
     let (queue, org) = (queue(5, 2), OrgId::new("o"));
-    let hanging: Vec<_> = (0..2).map(|_| now(&queue, &org, &["hangs"], 1).unwrap()).collect();
+    let hanging: Vec<_> = (0..2).map(|_| acquire_now(&queue, &org, &["hangs"], 1).unwrap()).collect();
     let (mut third, mut both) =
         (acquire(&queue, &org, &["hangs"], 1), acquire(&queue, &org, &["good", "hangs"], 1));
     assert!(poll!(&mut third).is_pending() && poll!(&mut both).is_pending());
     for _ in 0..5 {
-        drop(now(&queue, &org, &["good"], 1).unwrap());
+        drop(acquire_now(&queue, &org, &["good"], 1).unwrap());
     }
     drop(hanging);
     let third = third.now_or_never().unwrap().unwrap();
@@ -123,7 +123,7 @@ fn many_hanging_hosts_leave_a_permit_to_the_next_one() {
     }
     assert!(stuck.len() >= 4 * 12, "{}", stuck.len());
     for _ in 0..100 {
-        drop(now(&queue, &org, &["good"], 0).unwrap());
+        drop(acquire_now(&queue, &org, &["good"], 0).unwrap());
     }
 }
 
@@ -137,22 +137,22 @@ fn queue_that_learns(limits: Limits, is_good_known: &Arc<AtomicBool>) -> SlowQue
 
 #[tokio::test]
 async fn unknown_hosts_leave_half_of_the_permits_to_known_hosts() {
-    let (known, org) = (Arc::new(AtomicBool::new(false)), OrgId::new("o"));
-    let queue = queue_that_learns(limits(6, 2), &known);
-    let _hanging = ["a", "b", "c"].map(|host| now(&queue, &org, &[host], 1).unwrap());
-    let beside = now(&queue, &org, &["known"], 1).unwrap();
+    let (is_known, org) = (Arc::new(AtomicBool::new(false)), OrgId::new("o"));
+    let queue = queue_that_learns(limits(6, 2), &is_known);
+    let _hanging = ["a", "b", "c"].map(|host| acquire_now(&queue, &org, &[host], 1).unwrap());
+    let known_permit = acquire_now(&queue, &org, &["known"], 1).unwrap();
     let (mut first, mut second, mut both) = (
         acquire(&queue, &org, &["good"], 1),
         acquire(&queue, &org, &["good"], 1),
         acquire(&queue, &org, &["d", "good"], 1),
     );
     assert!(poll!(&mut first).is_pending() && poll!(&mut both).is_pending());
-    known.store(true, Ordering::SeqCst);
-    // Nothing ended meanwhile. The next item of the host lets the first one run, whose turn it is.
+    is_known.store(true, Ordering::SeqCst);
+    // No item has ended meanwhile. The next item of the host starts the first one, which is next in turn.
     assert!(poll!(&mut second).is_pending());
     let first = first.now_or_never().unwrap().unwrap();
-    // Neither item asks for this host, whose end lets the second one run.
-    drop(beside);
+    // Neither item needs this host, but the end of its item starts the second one.
+    drop(known_permit);
     let _second = second.now_or_never().unwrap().unwrap();
     drop(first);
     assert!(poll!(&mut both).is_pending(), "one of its hosts is not known");
@@ -160,47 +160,47 @@ async fn unknown_hosts_leave_half_of_the_permits_to_known_hosts() {
 
 #[tokio::test]
 async fn end_of_an_item_starts_items_of_newly_known_hosts() {
-    let (known, org) = (Arc::new(AtomicBool::new(false)), OrgId::new("o"));
-    let queue = queue_that_learns(limits(4, 2), &known);
-    let _hanging = ["a", "b"].map(|host| now(&queue, &org, &[host], 1).unwrap());
-    let beside = now(&queue, &org, &["known"], 1).unwrap();
-    let mut waiting = acquire(&queue, &org, &["good"], 1);
-    assert!(poll!(&mut waiting).is_pending());
-    known.store(true, Ordering::SeqCst);
-    drop(beside);
-    assert!(poll!(&mut waiting).is_ready());
+    let (is_known, org) = (Arc::new(AtomicBool::new(false)), OrgId::new("o"));
+    let queue = queue_that_learns(limits(4, 2), &is_known);
+    let _hanging = ["a", "b"].map(|host| acquire_now(&queue, &org, &[host], 1).unwrap());
+    let known_permit = acquire_now(&queue, &org, &["known"], 1).unwrap();
+    let mut pending = acquire(&queue, &org, &["good"], 1);
+    assert!(poll!(&mut pending).is_pending());
+    is_known.store(true, Ordering::SeqCst);
+    drop(known_permit);
+    assert!(poll!(&mut pending).is_ready());
 }
 
 #[tokio::test]
 async fn full_queue_refuses_items_of_its_own_org_only() {
     let (queue, org) = (queue(5, 2), OrgId::new("o"));
     let _running: Vec<_> =
-        ["a", "b", "c", "d", "e"].map(|host| now(&queue, &org, &[host], 1).unwrap()).into();
-    let mut waiting = Vec::new();
+        ["a", "b", "c", "d", "e"].map(|host| acquire_now(&queue, &org, &[host], 1).unwrap()).into();
+    let mut pending = Vec::new();
     for _ in 0..4 {
         let mut one = acquire(&queue, &org, &["a"], 1);
         assert!(poll!(&mut one).is_pending());
-        waiting.push(one);
+        pending.push(one);
     }
-    assert_eq!(now(&queue, &org, &["a"], 1).err(), Some(QueueFull::Entries));
-    now(&queue, &OrgId::new("other"), &["a"], 1).unwrap();
-    waiting.pop();
+    assert_eq!(acquire_now(&queue, &org, &["a"], 1).err(), Some(QueueFull::Entries));
+    acquire_now(&queue, &OrgId::new("other"), &["a"], 1).unwrap();
+    pending.pop();
     assert!(poll!(&mut acquire(&queue, &org, &["a"], 1)).is_pending(), "one left the queue");
 }
 
 #[tokio::test]
 async fn item_without_free_bytes_waits_for_them() {
     let (queue, org) = (queue(9, 9), OrgId::new("o"));
-    let first = now(&queue, &org, &["a"], 50).unwrap();
+    let first = acquire_now(&queue, &org, &["a"], 50).unwrap();
     let mut second = acquire(&queue, &org, &["a"], 10);
     assert!(poll!(&mut second).is_pending(), "it has half of them");
     let mut large = acquire(&queue, &org, &["b"], 60);
-    assert_eq!(now(&queue, &org, &["a"], 50).err(), Some(QueueFull::Weight));
-    assert_eq!(now(&queue, &org, &["b"], 60).err(), Some(QueueFull::Weight));
-    let small = now(&queue, &org, &["b"], 20).unwrap();
+    assert_eq!(acquire_now(&queue, &org, &["a"], 50).err(), Some(QueueFull::Weight));
+    assert_eq!(acquire_now(&queue, &org, &["b"], 60).err(), Some(QueueFull::Weight));
+    let small = acquire_now(&queue, &org, &["b"], 20).unwrap();
     drop(second);
     assert!(poll!(&mut large).is_pending(), "the queue is empty");
-    assert_eq!(now(&queue, &org, &["a"], 30).err(), Some(QueueFull::Weight));
+    assert_eq!(acquire_now(&queue, &org, &["a"], 30).err(), Some(QueueFull::Weight));
     assert_eq!(queue.0.totals(), Totals { running: 2, waiting: 1, weight: 130 });
     drop(first);
     drop(large.now_or_never().unwrap().unwrap());
@@ -211,31 +211,35 @@ async fn item_without_free_bytes_waits_for_them() {
 #[tokio::test]
 async fn unknown_hosts_leave_half_of_the_bytes_to_known_ones() {
     let (queue, org) = (queue_that_knows(limits(64, 16), "good"), OrgId::new("o"));
-    let mut stuck: Vec<_> = ["a", "b"].map(|host| now(&queue, &org, &[host], 25).unwrap()).into();
-    let mut waiting = Vec::new();
+    let mut stuck: Vec<_> = ["a", "b"].map(|host| acquire_now(&queue, &org, &[host], 25).unwrap()).into();
+    let mut pending = Vec::new();
     for nth in 0..4 {
-        waiting.push(acquire(&queue, &org, &[&nth.to_string()], 25));
-        let _pending = poll!(waiting.last_mut().unwrap());
+        pending.push(acquire(&queue, &org, &[&nth.to_string()], 25));
+        let _pending = poll!(pending.last_mut().unwrap());
     }
-    assert_eq!(now(&queue, &org, &["c"], 25).err(), Some(QueueFull::Weight), "neither to run nor to wait");
-    let known = now(&queue, &org, &["good.1"], 25).unwrap();
-    now(&queue, &org, &["good.2"], 25).unwrap();
-    drop(known);
-    assert!(poll!(&mut waiting[0]).is_pending());
+    assert_eq!(
+        acquire_now(&queue, &org, &["c"], 25).err(),
+        Some(QueueFull::Weight),
+        "neither to run nor to wait"
+    );
+    let known_permit = acquire_now(&queue, &org, &["good.1"], 25).unwrap();
+    acquire_now(&queue, &org, &["good.2"], 25).unwrap();
+    drop(known_permit);
+    assert!(poll!(&mut pending[0]).is_pending());
     stuck.pop();
-    assert!(poll!(&mut waiting[0]).is_ready());
+    assert!(poll!(&mut pending[0]).is_ready());
 }
 
 #[tokio::test]
 async fn item_above_all_bytes_runs_and_harms_no_known_host() {
     let (queue, org) = (queue_that_knows(limits(64, 16), "good"), OrgId::new("o"));
-    let monster = now(&queue, &org, &["a"], 5_000).unwrap();
-    let mut other = acquire(&queue, &org, &["b"], 5_000);
-    assert!(poll!(&mut other).is_pending());
-    assert_eq!(now(&queue, &org, &["c"], 1).err(), Some(QueueFull::Weight));
-    drop(now(&queue, &org, &["good"], 70).unwrap());
+    let monster = acquire_now(&queue, &org, &["a"], 5_000).unwrap();
+    let mut other_pending = acquire(&queue, &org, &["b"], 5_000);
+    assert!(poll!(&mut other_pending).is_pending());
+    assert_eq!(acquire_now(&queue, &org, &["c"], 1).err(), Some(QueueFull::Weight));
+    drop(acquire_now(&queue, &org, &["good"], 70).unwrap());
     drop(monster);
-    assert!(poll!(&mut other).is_ready());
+    assert!(poll!(&mut other_pending).is_ready());
 }
 
 #[test]
@@ -247,6 +251,6 @@ fn heavy_items_of_a_hanging_host_leave_bytes_to_the_next() {
     }
     assert!(stuck.iter().all(Result::is_ok) && stuck.len() >= 6, "{}", stuck.len());
     for _ in 0..100 {
-        drop(now(&queue, &org, &["good"], 10).unwrap());
+        drop(acquire_now(&queue, &org, &["good"], 10).unwrap());
     }
 }

@@ -29,7 +29,7 @@ impl DueRow for Row {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A row is written that is due in that many seconds. Writers whose clock is behind write in the past.
+    /// Writes a row that is due in this number of seconds. Writers with a late clock write in the past.
     Write(i64),
     /// Seconds go by, then a pass. Every `again`th row that is due is due again later.
     Pass { seconds: i64, sweeps: bool, again: usize },
@@ -116,8 +116,8 @@ fn settled_row_is_not_due_when_it_is_read_again() {
     let mut index = DueIndex::new(minute_of(now) - LATE_MINUTES);
     let row = Row { id: 1, due_at: now };
     index.insert(row.clone());
-    let due = index.take_due(now);
-    assert_eq!(due.len(), 1);
+    let due_rows = index.take_due(now);
+    assert_eq!(due_rows.len(), 1);
     index.insert(row.clone());
     assert!(index.take_due(now).is_empty(), "it is in progress");
     index.finish(row.clone(), FollowUp::Settled);
@@ -137,10 +137,10 @@ fn clock_set_back_reopens_closed_minutes() {
     }
     assert_eq!(index.take_due(now).len(), 1);
 
-    let earlier = Millis(now.0 - 5 * MINUTE_MS);
-    assert_eq!(index.rewind(earlier), None, "the cursor waits for the unsettled row");
-    let late = Row { id: 2, due_at: Millis(earlier.0 - 8 * MINUTE_MS) };
+    let earlier_time = Millis(now.0 - 5 * MINUTE_MS);
+    assert_eq!(index.rewind(earlier_time), None, "the cursor waits for the unsettled row");
+    let late_row = Row { id: 2, due_at: Millis(earlier_time.0 - 8 * MINUTE_MS) };
     index.finish(unsettled, FollowUp::Settled);
-    assert_eq!(index.advance(), minute_of(earlier) - LATE_MINUTES);
-    assert!(index.backlog_minutes(now, 20).contains(&late.minute()), "it is read again");
+    assert_eq!(index.advance(), minute_of(earlier_time) - LATE_MINUTES);
+    assert!(index.backlog_minutes(now, 20).contains(&late_row.minute()), "it is read again");
 }

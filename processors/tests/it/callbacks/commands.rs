@@ -1,4 +1,4 @@
-//! What operators ask of deliveries.
+//! Commands of operators on deliveries.
 
 use std::sync::{
     Arc,
@@ -10,11 +10,11 @@ use tidegate_schemas::records::{Callback, Command};
 
 use super::{
     receiver::{Answer, Receiver},
-    world::{World, callback, quick},
+    world::{World, callback, quick_settings},
 };
 
 /// Answers with a status that can be changed.
-async fn switched(status: u16) -> (Arc<AtomicU16>, Receiver) {
+async fn switchable_receiver(status: u16) -> (Arc<AtomicU16>, Receiver) {
     let switch = Arc::new(AtomicU16::new(status));
     let read = Arc::clone(&switch);
     let receiver = Receiver::start(move |_, _| Answer::Status(read.load(Ordering::SeqCst))).await;
@@ -23,17 +23,17 @@ async fn switched(status: u16) -> (Arc<AtomicU16>, Receiver) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resent_callback_keeps_its_id_and_stays_delivered() {
-    let (_, receiver) = switched(200).await;
-    let mut world = World::new(quick()).await;
+    let (_, receiver) = switchable_receiver(200).await;
+    let mut world = World::new(quick_settings()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let event = world.ask("platform").await;
     let first = world.until_state(event, "delivered").await;
     world.command(event, Command::Resend).await;
-    let again = world
+    let resent_row = world
         .until("a second attempt", async || world.delivery(event).await.filter(|row| row.attempts == 2))
         .await;
-    assert_eq!((again.state.as_str(), again.delivered_at), ("delivered", first.delivered_at));
+    assert_eq!((resent_row.state.as_str(), resent_row.delivered_at), ("delivered", first.delivered_at));
     let requests = receiver.requests();
     assert_eq!(requests.len(), 2);
     assert_eq!(requests[0].body, requests[1].body);
@@ -44,9 +44,9 @@ async fn resent_callback_keeps_its_id_and_stays_delivered() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resend_restarts_the_schedule_of_an_exhausted_callback() {
-    let (switch, receiver) = switched(500).await;
+    let (switch, receiver) = switchable_receiver(500).await;
     let schedule = ["0s", "10ms", "10ms"].map(|pause| pause.parse().unwrap()).to_vec();
-    let mut world = World::new(Settings { schedule, ..quick() }).await;
+    let mut world = World::new(Settings { schedule, ..quick_settings() }).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let event = world.ask("platform").await;
@@ -65,22 +65,22 @@ async fn resend_restarts_the_schedule_of_an_exhausted_callback() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn canceled_or_held_callback_is_not_sent_until_a_resend() {
-    let (switch, receiver) = switched(500).await;
+    let (switch, receiver) = switchable_receiver(500).await;
     let schedule = ["0s", "1h"].map(|pause| pause.parse().unwrap()).to_vec();
-    let mut world = World::new(Settings { schedule, ..quick() }).await;
+    let mut world = World::new(Settings { schedule, ..quick_settings() }).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let canceled = world.ask("platform").await;
-    let held = world.ask("platform").await;
-    for event in [canceled, held] {
+    let held_id = world.ask("platform").await;
+    for event in [canceled, held_id] {
         world.until_state(event, "retry_wait").await;
     }
     world.command(canceled, Command::Cancel).await;
-    world.command(held, Command::Hold).await;
+    world.command(held_id, Command::Hold).await;
     assert_eq!(world.until_state(canceled, "canceled").await.next_at, None);
-    assert_eq!(world.until_state(held, "held").await.held_reason.as_deref(), Some("by_command"));
+    assert_eq!(world.until_state(held_id, "held").await.held_reason.as_deref(), Some("by_command"));
     switch.store(200, Ordering::SeqCst);
-    for event in [canceled, held] {
+    for event in [canceled, held_id] {
         world.command(event, Command::Resend).await;
         assert_eq!(world.until_state(event, "delivered").await.attempts, 2);
     }
@@ -88,8 +88,8 @@ async fn canceled_or_held_callback_is_not_sent_until_a_resend() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn too_large_callback_is_listed_and_sent_under_a_higher_limit() {
-    let (_, receiver) = switched(200).await;
-    let mut world = World::new(Settings { max_body_bytes: 1_000, ..quick() }).await;
+    let (_, receiver) = switchable_receiver(200).await;
+    let mut world = World::new(Settings { max_body_bytes: 1_000, ..quick_settings() }).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let large = Callback {
@@ -109,7 +109,7 @@ async fn too_large_callback_is_listed_and_sent_under_a_higher_limit() {
     assert_eq!(world.delivery(large.event_id).await.unwrap().state.as_str(), "too_large");
     let small = world.ask("platform").await;
     world.until_state(small, "delivered").await;
-    assert_eq!(receiver.requests().len(), 1, "nothing of it was sent");
+    assert_eq!(receiver.requests().len(), 1, "no request of it was sent");
     assert_eq!(world.dead_letters().await, 0);
 
     world.stop().await;
@@ -118,6 +118,9 @@ async fn too_large_callback_is_listed_and_sent_under_a_higher_limit() {
     world.command(large.event_id, Command::Resend).await;
     let row = world.until_state(large.event_id, "delivered").await;
     assert_eq!((row.attempts, row.held_reason), (1, None));
-    let sent = receiver.requests().pop().unwrap().body;
-    assert!(sent.len() > 2_000 && sent.ends_with(format!(",\"sequence\":{}}}", row.sequence).as_bytes()));
+    let sent_body = receiver.requests().pop().unwrap().body;
+    assert!(
+        sent_body.len() > 2_000
+            && sent_body.ends_with(format!(",\"sequence\":{}}}", row.sequence).as_bytes())
+    );
 }

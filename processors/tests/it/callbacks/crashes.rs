@@ -1,4 +1,4 @@
-//! What a kill leaves behind, and what the next process makes of it.
+//! Deliveries after a kill: state on disk and recovery by the next process.
 
 use std::sync::{
     Arc,
@@ -15,7 +15,7 @@ use tidegate_stream::{Record, Topic, consumer::inbox::DrainResult};
 
 use super::{
     receiver::{Answer, Receiver},
-    world::{World, callback, org, quick},
+    world::{World, callback, org, quick_settings},
 };
 
 /// Hangs until it is told to answer.
@@ -36,7 +36,7 @@ async fn hanging() -> (Arc<AtomicBool>, Receiver) {
 async fn kill_causes_at_most_one_extra_attempt() {
     let (answers, receiver) = hanging().await;
     // A lease that this test cannot wait for.
-    let settings = Settings { in_flight_per_endpoint: 1, lease_margin_ms: 3_600_000, ..quick() };
+    let settings = Settings { in_flight_per_endpoint: 1, lease_margin_ms: 3_600_000, ..quick_settings() };
     let mut world = World::calling_for(settings.clone(), 10_000).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
@@ -62,7 +62,7 @@ async fn kill_causes_at_most_one_extra_attempt() {
         requests.iter().filter(|request| request.header("webhook-id") == id(event)).collect::<Vec<_>>()
     };
     assert_eq!(of(accepted).len(), 1);
-    assert_eq!(of(under_way).len(), 2, "one attempt more, because nobody knows what became of the first");
+    assert_eq!(of(under_way).len(), 2, "one extra attempt, because the result of the first is unknown");
     assert_eq!(of(under_way)[0].body, of(under_way)[1].body);
     receiver.all_are_signed(&[next.secret("platform").await]);
     assert_eq!(next.stop().await, DrainResult::Clean);
@@ -72,24 +72,24 @@ async fn kill_causes_at_most_one_extra_attempt() {
 async fn callbacks_queued_at_a_stop_are_sent_once_after_it() {
     let (answers, receiver) = hanging().await;
     // Far longer than this test waits for anything.
-    let settings = Settings { in_flight_per_endpoint: 1, lease_margin_ms: 3_600_000, ..quick() };
+    let settings = Settings { in_flight_per_endpoint: 1, lease_margin_ms: 3_600_000, ..quick_settings() };
     let mut world = World::calling_for(settings, 10_000).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let under_way = world.ask("platform").await;
     world.until("a call under way", async || (receiver.requests().len() == 1).then_some(())).await;
-    let mut waiting = Vec::new();
+    let mut waiting_ids = Vec::new();
     for _ in 0..20 {
-        waiting.push(world.ask("platform").await);
+        waiting_ids.push(world.ask("platform").await);
     }
-    for event in &waiting {
+    for event in &waiting_ids {
         world.until_state(*event, "pending").await;
     }
     // These are accepted while the stop waits for the call under way, or by the next process.
     let log = world.deps.log.clone();
-    let late: Vec<_> = (0..5).map(|_| callback(Some("platform"))).collect();
+    let late_events: Vec<_> = (0..5).map(|_| callback(Some("platform"))).collect();
     let appending = async {
-        for record in &late {
+        for record in &late_events {
             let key = record.subject.log_key(&record.org);
             let partition = log.partition(Topic::Callbacks, &key);
             log.append(&[(partition, Record::of(&key, record))]).await.unwrap();
@@ -97,12 +97,12 @@ async fn callbacks_queued_at_a_stop_are_sent_once_after_it() {
     };
     let (drained, ()) = tokio::join!(world.stop(), appending);
     assert_eq!(drained, DrainResult::Clean);
-    assert_eq!(receiver.requests().len(), 1, "nothing is begun after a stop");
+    assert_eq!(receiver.requests().len(), 1, "no call starts after a stop");
 
     answers.store(true, Ordering::SeqCst);
     world.start();
-    waiting.extend(late.iter().map(|record| record.event_id));
-    for event in &waiting {
+    waiting_ids.extend(late_events.iter().map(|record| record.event_id));
+    for event in &waiting_ids {
         assert_eq!(world.until_state(*event, "delivered").await.attempts, 1);
     }
     world.until_state(under_way, "delivered").await;
@@ -111,18 +111,18 @@ async fn callbacks_queued_at_a_stop_are_sent_once_after_it() {
         let id = event.to_string();
         receiver.requests().iter().filter(|request| request.header("webhook-id") == id).count()
     };
-    assert!(waiting.iter().all(|event| sent(event) == 1));
+    assert!(waiting_ids.iter().all(|event| sent(event) == 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_attempt_is_not_repeated_after_a_crash() {
     let (answers, receiver) = hanging().await;
-    let mut world = World::calling_for(quick(), 10_000).await;
+    let mut world = World::calling_for(quick_settings(), 10_000).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let event = world.ask("platform").await;
     world.until("a call under way", async || (receiver.requests().len() == 1).then_some(())).await;
-    let mut next = world.image(quick()).await;
+    let mut next = world.image(quick_settings()).await;
     drop(world);
     // The row of the attempt is written before that of the delivery.
     let at = Millis::now();
@@ -151,7 +151,7 @@ async fn stored_attempt_is_not_repeated_after_a_crash() {
 #[tokio::test(flavor = "multi_thread")]
 async fn replayed_command_is_applied_once() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
-    let mut world = World::new(quick()).await;
+    let mut world = World::new(quick_settings()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let event = world.ask("platform").await;
@@ -160,7 +160,7 @@ async fn replayed_command_is_applied_once() {
     world
         .until("a second attempt", async || world.delivery(event).await.filter(|row| row.attempts == 2))
         .await;
-    let mut next = world.image(quick()).await;
+    let mut next = world.image(quick_settings()).await;
     world.stop().await;
     next.start();
     // Behind the replayed records of the same partition.
@@ -182,7 +182,7 @@ async fn world_event(world: &World, like: tidegate_schemas::ids::EventId) -> tid
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_waits_for_the_running_call_and_starts_no_other() {
     let receiver = Receiver::start(|_, _| Answer::Hang).await;
-    let settings = Settings { in_flight_per_endpoint: 1, ..quick() };
+    let settings = Settings { in_flight_per_endpoint: 1, ..quick_settings() };
     let mut world = World::calling_for(settings, 1_500).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();

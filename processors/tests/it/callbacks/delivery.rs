@@ -1,4 +1,4 @@
-//! What receivers do, and what becomes of the deliveries.
+//! Deliveries under different behaviours of receivers.
 
 use bytes::Bytes;
 use tidegate_catalog::{MasterKey, Secrets};
@@ -12,7 +12,7 @@ use tidegate_stream::consumer::inbox::DrainResult;
 
 use super::{
     receiver::{Answer, Receiver},
-    world::{World, callback, org, quick},
+    world::{World, callback, org, quick_settings},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,17 +43,17 @@ async fn callback_arrives_signed_with_sequence_and_unchanged_body() {
 #[tokio::test(flavor = "multi_thread")]
 async fn first_record_defines_the_delivery_of_repeated_ones() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
-    let mut world = World::new(quick()).await;
+    let mut world = World::new(quick_settings()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     let record = callback(Some("platform"));
     world.append(&record).await;
-    let other = Callback { body: r#"{"other":true}"#.into(), ..record.clone() };
-    world.append(&other).await;
+    let other_record = Callback { body: r#"{"other":true}"#.into(), ..record.clone() };
+    world.append(&other_record).await;
     world.append(&record).await;
     world.start();
     let row = world.until_state(record.event_id, "delivered").await;
     assert_eq!(row.sequence, 0);
-    // Of the same subject, so it comes after them.
+    // Of the same subject, so it is handled after the others.
     let last = Callback { event_id: tidegate_schemas::ids::EventId::random(), ..record.clone() };
     world.append(&last).await;
     world.until_state(last.event_id, "delivered").await;
@@ -66,7 +66,7 @@ async fn first_record_defines_the_delivery_of_repeated_ones() {
 async fn retries_send_the_same_body_under_fresh_signatures() {
     let receiver =
         Receiver::start(|_, nth| if nth < 4 { Answer::Status(500) } else { Answer::Status(200) }).await;
-    let mut world = World::new(quick()).await;
+    let mut world = World::new(quick_settings()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let event = world.ask("platform").await;
@@ -86,22 +86,22 @@ async fn retries_send_the_same_body_under_fresh_signatures() {
 async fn failed_attempt_leaves_a_due_row_for_the_next_one() {
     let receiver = Receiver::start(|_, _| Answer::Status(503)).await;
     let schedule = ["0s", "1h"].map(|pause| pause.parse().unwrap()).to_vec();
-    let mut world = World::new(Settings { schedule, ..quick() }).await;
+    let mut world = World::new(Settings { schedule, ..quick_settings() }).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let event = world.ask("platform").await;
     let row = world.until_state(event, "retry_wait").await;
     let next_at = row.next_at.unwrap();
     let minute = (row.shard, next_at.0.div_euclid(60_000));
-    let due = world.deps.store.scan::<Due>(&minute, At::all()).all().await.unwrap();
-    assert_eq!(due.iter().filter(|due| due.event_id == event && due.due_at == next_at).count(), 1);
+    let due_rows = world.deps.store.scan::<Due>(&minute, At::all()).all().await.unwrap();
+    assert_eq!(due_rows.iter().filter(|due| due.event_id == event && due.due_at == next_at).count(), 1);
     assert_eq!(receiver.requests().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn closing_receiver_exhausts_after_twelve_attempts() {
     let receiver = Receiver::start(|_, _| Answer::Close).await;
-    let mut world = World::new(quick()).await;
+    let mut world = World::new(quick_settings()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let event = world.ask("platform").await;
@@ -115,7 +115,7 @@ async fn closing_receiver_exhausts_after_twelve_attempts() {
 async fn hanging_receiver_does_not_delay_other_endpoints() {
     let receiver =
         Receiver::start(|path, _| if path == "/hangs" { Answer::Hang } else { Answer::Status(200) }).await;
-    let settings = Settings { in_flight_per_endpoint: 2, in_flight: 4, ..quick() };
+    let settings = Settings { in_flight_per_endpoint: 2, in_flight: 4, ..quick_settings() };
     let mut world = World::calling_for(settings, 600_000).await;
     world.endpoints(&[("hangs", receiver.url("/hangs")), ("works", receiver.url("/works"))]).await;
     world.start();
@@ -136,8 +136,13 @@ async fn hanging_receiver_does_not_delay_other_endpoints() {
 #[tokio::test(flavor = "multi_thread")]
 async fn deliveries_without_room_are_read_from_the_store_later() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
-    let settings =
-        Settings { in_flight_per_endpoint: 1, in_flight: 1, backlog_per_endpoint: 1, backlog: 1, ..quick() };
+    let settings = Settings {
+        in_flight_per_endpoint: 1,
+        in_flight: 1,
+        backlog_per_endpoint: 1,
+        backlog: 1,
+        ..quick_settings()
+    };
     let mut world = World::calling_for(settings, 5_000).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     let mut events = Vec::new();
@@ -154,7 +159,7 @@ async fn deliveries_without_room_are_read_from_the_store_later() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_gone_answers_hold_the_callback() {
     let receiver = Receiver::start(|_, _| Answer::Status(410)).await;
-    let mut world = World::new(quick()).await;
+    let mut world = World::new(quick_settings()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let event = world.ask("platform").await;
@@ -166,17 +171,17 @@ async fn two_gone_answers_hold_the_callback() {
 #[tokio::test(flavor = "multi_thread")]
 async fn callback_is_held_until_an_endpoint_is_configured() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
-    let mut world = World::new(quick()).await;
+    let mut world = World::new(quick_settings()).await;
     world.start();
-    let named = world.ask("platform").await;
+    let named_event = world.ask("platform").await;
     let unnamed = callback(None);
     world.append(&unnamed).await;
-    for event in [named, unnamed.event_id] {
+    for event in [named_event, unnamed.event_id] {
         let row = world.until_state(event, "held").await;
         assert_eq!((row.attempts, row.held_reason.as_deref()), (0, Some("endpoint_missing")));
     }
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
-    for event in [named, unnamed.event_id] {
+    for event in [named_event, unnamed.event_id] {
         let row = world.until_state(event, "delivered").await;
         assert_eq!((row.attempts, row.endpoint.as_ref().unwrap().as_str()), (1, "platform"));
         assert_eq!(row.held_reason, None);
@@ -187,8 +192,8 @@ async fn callback_is_held_until_an_endpoint_is_configured() {
 #[tokio::test(flavor = "multi_thread")]
 async fn held_callback_uses_the_endpoint_of_a_new_event() {
     let first = Receiver::start(|_, _| Answer::Status(200)).await;
-    let named = Receiver::start(|_, _| Answer::Status(200)).await;
-    let mut world = World::new(quick()).await;
+    let named_receiver = Receiver::start(|_, _| Answer::Status(200)).await;
+    let mut world = World::new(quick_settings()).await;
     let action = |line: &str| format!("action: act\nkind: callback\n{line}---\n");
     world.configure(&action("")).await;
     world.start();
@@ -200,7 +205,7 @@ async fn held_callback_uses_the_endpoint_of_a_new_event() {
     }
     let endpoints = format!(
         "endpoint: zzz\nurl: {}\nevents: [appeal.decision]\n---\nendpoint: aaa\nurl: {}\n",
-        named.url("/hook"),
+        named_receiver.url("/hook"),
         first.url("/hook")
     );
     world.configure(&(action("endpoint: zzz\n") + &endpoints)).await;
@@ -208,7 +213,7 @@ async fn held_callback_uses_the_endpoint_of_a_new_event() {
         let row = world.until_state(event.event_id, "delivered").await;
         assert_eq!((row.attempts, row.endpoint.unwrap().as_str()), (1, endpoint));
     }
-    assert_eq!((named.requests().len(), first.requests().len()), (2, 1));
+    assert_eq!((named_receiver.requests().len(), first.requests().len()), (2, 1));
 }
 
 /// An event of the action `act` that was planned for an endpoint.
@@ -234,7 +239,7 @@ async fn unsent_callback_follows_its_action_under_the_same_id() {
     let old = Receiver::start(|_, _| Answer::Status(200)).await;
     let new = Receiver::start(|_, _| Answer::Status(200)).await;
     let folder = tempfile::tempdir().unwrap();
-    let mut world = World::new(quick()).await;
+    let mut world = World::new(quick_settings()).await;
     world.deps.secrets = no_secrets(&folder);
     world.start();
     let (gone, shut) = (planned_for("gone"), planned_for("shut"));
@@ -265,7 +270,7 @@ async fn called_endpoint_is_called_again_while_configured() {
     let old = Receiver::start(|_, nth| Answer::Status(if nth == 1 { 200 } else { 500 })).await;
     let new = Receiver::start(|_, _| Answer::Status(200)).await;
     let schedule = ["0s", "1h"].map(|pause| pause.parse().unwrap()).to_vec();
-    let mut world = World::new(Settings { schedule, ..quick() }).await;
+    let mut world = World::new(Settings { schedule, ..quick_settings() }).await;
     world.configure(&act_at("old", &[("old", old.url("/hook"))])).await;
     world.start();
     let (stays, follows) = (planned_for("old"), planned_for("old"));
@@ -290,7 +295,7 @@ async fn called_endpoint_is_called_again_while_configured() {
 #[tokio::test(flavor = "multi_thread")]
 async fn callbacks_wait_for_their_secret() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
-    let mut world = World::new(quick()).await;
+    let mut world = World::new(quick_settings()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     let folder = tempfile::tempdir().unwrap();
     world.deps.secrets = no_secrets(&folder);
@@ -308,7 +313,7 @@ async fn callbacks_wait_for_their_secret() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unreadable_secret_and_unset_header_cost_no_attempt() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
-    let mut world = World::new(quick()).await;
+    let mut world = World::new(quick_settings()).await;
     let url = receiver.url("/hook");
     world.configure(&format!(
         "endpoint: sealed\nurl: {url}\n---\nendpoint: unset\nurl: {url}\nheaders: {{Authorization: '${{CALLBACK_NOT_SET}}'}}\n"
@@ -329,7 +334,7 @@ async fn unreadable_secret_and_unset_header_cost_no_attempt() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn blocked_address_exhausts_after_three_attempts() {
-    let mut world = World::new(quick()).await;
+    let mut world = World::new(quick_settings()).await;
     world.endpoints(&[("inside", "http://10.0.0.1/hook".to_owned())]).await;
     world.start();
     let event = world.ask("inside").await;
@@ -340,13 +345,13 @@ async fn blocked_address_exhausts_after_three_attempts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_event_body_is_dead_lettered() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
-    let mut world = World::new(quick()).await;
+    let mut world = World::new(quick_settings()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let bad = Callback { body: "[1]".into(), ..callback(Some("platform")) };
     world.append(&bad).await;
-    let good = world.ask("platform").await;
-    world.until_state(good, "delivered").await;
+    let good_event = world.ask("platform").await;
+    world.until_state(good_event, "delivered").await;
     world.until("a dead letter", async || (world.dead_letters().await == 1).then_some(())).await;
     assert!(world.delivery(bad.event_id).await.is_none());
 }

@@ -1,4 +1,4 @@
-//! A platform's receiver on loopback: it remembers every request, and answers by path and by how often it was asked.
+//! Receiver of a platform on loopback. Records every request and answers by path and number of the request.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -26,7 +26,7 @@ pub(crate) enum Answer {
     Close,
 }
 
-/// What the nth request (from 0) of an event at a path is answered.
+/// Returns the answer to the nth request (from 0) of an event at a path.
 type Behaviour = dyn Fn(&str, usize) -> Answer + Send + Sync;
 
 pub(crate) struct Receiver {
@@ -47,11 +47,11 @@ impl Receiver {
         let address = listener.local_addr().unwrap();
         let requests: Arc<Mutex<Vec<Request>>> = Arc::default();
         let behaviour: Arc<Behaviour> = Arc::new(behaviour);
-        let seen = Arc::clone(&requests);
+        let recorded = Arc::clone(&requests);
         let accepting = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(serve(stream, Arc::clone(&seen), Arc::clone(&behaviour)));
+                tokio::spawn(serve(stream, Arc::clone(&recorded), Arc::clone(&behaviour)));
             }
         });
         Self { address, requests, accepting }
@@ -69,7 +69,7 @@ impl Receiver {
         self.requests().into_iter().filter(|request| request.path == path).collect()
     }
 
-    /// Every request that ever came verifies as a receiver verifies it.
+    /// Verifies the signatures of all received requests.
     pub(crate) fn all_are_signed(&self, secrets: &[Secret]) {
         for request in self.requests() {
             let now = Millis::now().0.div_euclid(1_000).unsigned_abs();

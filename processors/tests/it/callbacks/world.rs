@@ -1,4 +1,4 @@
-//! An installation in a temporary folder, the callbacks that are asked of it, and what became of them.
+//! Test installation in a temporary folder, with helpers to request callbacks and read deliveries.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -48,7 +48,7 @@ impl Drop for World {
 }
 
 /// Twelve attempts within two seconds or so.
-pub(crate) fn quick() -> Settings {
+pub(crate) fn quick_settings() -> Settings {
     let pauses = [
         "0s", "50ms", "50ms", "100ms", "100ms", "200ms", "200ms", "200ms", "200ms", "200ms", "200ms", "200ms",
     ];
@@ -80,7 +80,7 @@ impl World {
         let stream = tidegate_stream::settings::Settings {
             partitions: Some(4),
             consume: tidegate_stream::settings::ConsumeSettings {
-                // Commits come at a stop only: whatever an image is taken of is replayed.
+                // Commits only at a stop, so every record of an image is replayed.
                 commit_interval_ms: 3_600_000,
                 ..Default::default()
             },
@@ -118,7 +118,7 @@ impl World {
         self.deps.live.latest(&org()).await.unwrap();
     }
 
-    /// What is not named goes.
+    /// Replaces the configuration; documents that are not listed are removed.
     pub(crate) async fn configure_only(&self, documents: &str) {
         self.change(documents, true).await;
     }
@@ -149,7 +149,7 @@ impl World {
         tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap().unwrap()
     }
 
-    /// What the disk holds now, as after a kill: opened by another process. Nothing may be written meanwhile.
+    /// Opens a copy of the current disk content, as after a kill. No write may occur meanwhile.
     pub(crate) async fn image(&self, settings: Settings) -> Self {
         let folder = tempfile::tempdir().unwrap();
         copy(&self.folder.path().join("data"), &folder.path().join("data"));

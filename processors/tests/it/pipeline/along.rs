@@ -1,4 +1,4 @@
-//! An item that comes along with a report or an appeal more than once has one row, with the media of all its versions.
+//! Repeated context items of a report or an appeal share one row with the media of all versions.
 
 use tidegate_moderation::{
     dead_letters::{self, Filter, ReplayOptions},
@@ -13,7 +13,7 @@ use tidegate_stream::Topic;
 use tidegate_test_support::pictures::{Answer, Host, picture};
 
 use super::{
-    media::{patient, with_images},
+    media::{long_wait_settings, with_images},
     reviews::{appeal, report},
     world::{World, org, post, store_of_rows},
 };
@@ -25,7 +25,7 @@ fields:
   - {name: film, type: VIDEO}
 ";
 
-fn along(item: &ItemKey, data: &serde_json::Value) -> ContextItem {
+fn context_item(item: &ItemKey, data: &serde_json::Value) -> ContextItem {
     ContextItem {
         type_id: item.type_id.clone(),
         id: item.id.clone(),
@@ -38,7 +38,7 @@ fn along(item: &ItemKey, data: &serde_json::Value) -> ContextItem {
 }
 
 fn images(item: &ItemKey, urls: &[String]) -> ContextItem {
-    along(item, &serde_json::json!({"images": urls}))
+    context_item(item, &serde_json::json!({"images": urls}))
 }
 
 async fn host() -> Host {
@@ -50,7 +50,7 @@ async fn host() -> Host {
 }
 
 async fn world(host: &Host) -> World {
-    let mut world = World::beside(patient(), &[host.address.port()]).await;
+    let mut world = World::beside(long_wait_settings(), &[host.address.port()]).await;
     world.configure(CLIPS, false).await;
     world.start();
     world
@@ -61,7 +61,7 @@ async fn send(world: &World, report: &Report) {
 }
 
 /// The job of the report: the first of its subject.
-fn reported() -> JobId {
+fn report_job_id() -> JobId {
     job_id(&[b"child_safety", b"post", b"p1"])
 }
 
@@ -71,7 +71,7 @@ fn job_id(of: &[&[u8]]) -> JobId {
 }
 
 /// The media that a job shows beside its cause, of each item.
-async fn shown(world: &World, job: JobId) -> Vec<(String, Vec<Media>)> {
+async fn displayed_media(world: &World, job: JobId) -> Vec<(String, Vec<Media>)> {
     let limits = CauseLimits { causes: 10, bytes: usize::MAX };
     let causes =
         job_view::causes(&world.deps.store, &world.deps.live.org(&org()).unwrap(), job, None, limits)
@@ -82,15 +82,15 @@ async fn shown(world: &World, job: JobId) -> Vec<(String, Vec<Media>)> {
     media.map(|it| (it.id.to_string(), serde_json::from_str(it.media.get()).unwrap())).collect()
 }
 
-/// What is shown of each medium, once so many items have been looked at.
-async fn looked_at(world: &mut World, job: JobId, items: usize) -> Vec<(String, Vec<(String, bool)>)> {
-    world.until("the rows", async || (shown(world, job).await.len() == items).then_some(())).await;
+/// Returns the displayed media after `items` items have been inspected.
+async fn wait_for_media(world: &mut World, job: JobId, items: usize) -> Vec<(String, Vec<(String, bool)>)> {
+    world.until("the rows", async || (displayed_media(world, job).await.len() == items).then_some(())).await;
     world.drain().await;
     let one = |medium: Media| {
         let path = medium.url.rsplit('/').next().unwrap().to_owned();
         (path, medium.pdq.is_some())
     };
-    let rows = shown(world, job).await.into_iter();
+    let rows = displayed_media(world, job).await.into_iter();
     rows.map(|(id, media)| (id, media.into_iter().map(one).collect())).collect()
 }
 
@@ -102,14 +102,15 @@ fn item(id: &str, media: &[(&str, bool)]) -> (String, Vec<(String, bool)>) {
 async fn two_versions_in_a_report_show_the_media_of_both() {
     let host = host().await;
     let mut world = world(&host).await;
-    let mut sent = report(world.version().await, 1, "look", true);
+    let mut report_record = report(world.version().await, 1, "look", true);
     let url = |path| host.url(path);
-    sent.thread = vec![images(&post("x"), &[url("seen"), url("both")]), images(&post("y"), &[url("gone-y")])];
-    sent.additional = vec![images(&post("x"), &[url("both"), url("gone")])];
-    send(&world, &sent).await;
+    report_record.thread =
+        vec![images(&post("x"), &[url("seen"), url("both")]), images(&post("y"), &[url("gone-y")])];
+    report_record.additional = vec![images(&post("x"), &[url("both"), url("gone")])];
+    send(&world, &report_record).await;
     let expected =
         [item("x", &[("seen", true), ("both", true), ("gone", false)]), item("y", &[("gone-y", false)])];
-    assert_eq!(looked_at(&mut world, reported(), 2).await, expected);
+    assert_eq!(wait_for_media(&mut world, report_job_id(), 2).await, expected);
     assert_eq!(host.asked("both").len(), 1);
 }
 
@@ -117,12 +118,12 @@ async fn two_versions_in_a_report_show_the_media_of_both() {
 async fn address_is_inspected_for_the_needs_of_all_versions() {
     let host = host().await;
     let mut world = world(&host).await;
-    let mut sent = report(world.version().await, 1, "look", true);
+    let mut report_record = report(world.version().await, 1, "look", true);
     let clip = ItemKey::new("clip", "x");
-    sent.thread = vec![along(&clip, &serde_json::json!({"film": host.url("a")}))];
-    sent.additional = vec![images(&clip, &[host.url("a")])];
-    send(&world, &sent).await;
-    assert_eq!(looked_at(&mut world, reported(), 1).await, [item("x", &[("a", true)])]);
+    report_record.thread = vec![context_item(&clip, &serde_json::json!({"film": host.url("a")}))];
+    report_record.additional = vec![images(&clip, &[host.url("a")])];
+    send(&world, &report_record).await;
+    assert_eq!(wait_for_media(&mut world, report_job_id(), 1).await, [item("x", &[("a", true)])]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,7 +137,7 @@ async fn appealed_item_sent_again_shows_the_media_of_both() {
     };
     world.append(Topic::Appeals, &post("p1").log_key(&org()), &appeal).await;
     assert_eq!(
-        looked_at(&mut world, job_id(&[b"appeal", b"a1"]), 1).await,
+        wait_for_media(&mut world, job_id(&[b"appeal", b"a1"]), 1).await,
         [item("p1", &[("acted-on", true), ("gone", false)])]
     );
 }
@@ -145,30 +146,34 @@ async fn appealed_item_sent_again_shows_the_media_of_both() {
 async fn dead_letter_contains_all_entries_of_a_shared_row() {
     let folder = tempfile::tempdir().unwrap();
     let db = fjall::Database::builder(folder.path()).open().unwrap();
-    let open = |max_row_bytes| store_of_rows(&db, max_row_bytes);
-    let mut world = World::on(open(20_000)).await;
+    let open_store = |max_row_bytes| store_of_rows(&db, max_row_bytes);
+    let mut world = World::on(open_store(20_000)).await;
     world.start();
-    let mut sent = report(world.version().await, 1, "look", true);
+    let mut report_record = report(world.version().await, 1, "look", true);
     let urls = |name: &str| (0..200).map(|nth| format!("http://a:1/{name}{nth}")).collect::<Vec<_>>();
-    sent.thread = vec![images(&post("x"), &urls("a")), images(&post("y"), &urls("y")[..1])];
-    sent.additional = vec![images(&post("x"), &urls("b"))];
-    send(&world, &sent).await;
+    report_record.thread = vec![images(&post("x"), &urls("a")), images(&post("y"), &urls("y")[..1])];
+    report_record.additional = vec![images(&post("x"), &urls("b"))];
+    send(&world, &report_record).await;
     let letter = world.until("the dead letter", async || world.tail(Topic::DeadLetters).await.pop()).await;
-    world.until("the other item's row", async || shown(&world, reported()).await.pop()).await;
+    world.until("the other item's row", async || displayed_media(&world, report_job_id()).await.pop()).await;
     world.drain().await;
     assert_eq!(world.tail(Topic::DeadLetters).await.len(), 1);
-    let held: DeadLetter = letter.decode().unwrap();
-    assert_eq!(held.reason, "store_row_too_large");
-    let datum = world.deps.log.unframe(letter.at, Topic::ItemsSlow, &held.value).unwrap();
+    let dead_record: DeadLetter = letter.decode().unwrap();
+    assert_eq!(dead_record.reason, "store_row_too_large");
+    let datum = world.deps.log.unframe(letter.at, Topic::ItemsSlow, &dead_record.value).unwrap();
     assert_eq!(Items::decode(&datum).unwrap().items.len(), 2);
 
-    world.deps.store = open(1_000_000);
+    world.deps.store = open_store(1_000_000);
     world.start();
     let options = ReplayOptions { by: "somebody".to_owned(), again: false };
     let (log, store) = (&world.deps.log, &world.deps.store);
     dead_letters::replay(log, store, &Filter::default(), &options).await.unwrap();
-    world.until("both rows", async || (shown(&world, reported()).await.len() == 2).then_some(())).await;
+    world
+        .until("both rows", async || {
+            (displayed_media(&world, report_job_id()).await.len() == 2).then_some(())
+        })
+        .await;
     world.drain().await;
-    let rows = shown(&world, reported()).await;
+    let rows = displayed_media(&world, report_job_id()).await;
     assert_eq!((rows[0].0.as_str(), rows[0].1.len()), ("x", 400));
 }

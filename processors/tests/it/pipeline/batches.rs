@@ -1,4 +1,4 @@
-//! Items of one record that start together end as if each had come by itself.
+//! Items of one record that start together have the same results as single items.
 
 use tidegate_schemas::{
     ids::{ItemKey, SubmissionId},
@@ -13,13 +13,13 @@ fn posts(range: std::ops::Range<usize>, text: &str) -> Vec<ItemEntry> {
     range.map(|nth| entry(&post(&format!("p{nth}")), text)).collect()
 }
 
-fn names(entries: &[ItemEntry]) -> Vec<(ItemKey, SubmissionId)> {
+fn item_ids(entries: &[ItemEntry]) -> Vec<(ItemKey, SubmissionId)> {
     entries.iter().map(|entry| (entry.key(), entry.submission_id)).collect()
 }
 
-async fn all_evaluated(world: &World, names: &[(ItemKey, SubmissionId)]) {
+async fn assert_all_evaluated(world: &World, names: &[(ItemKey, SubmissionId)]) {
     for (item, submission) in names {
-        let row = world.evaluated(item, *submission).await;
+        let row = world.wait_until_evaluated(item, *submission).await;
         assert_eq!((row.state.as_str(), row.matched.as_str()), (EVALUATED, "[]"), "{item:?}");
     }
 }
@@ -28,22 +28,22 @@ async fn all_evaluated(world: &World, names: &[(ItemKey, SubmissionId)]) {
 async fn items_that_need_more_than_their_data_leave_the_batch() {
     let mut world = World::started().await;
     let mut entries = posts(0..10, "good morning");
-    let quiet = names(&entries);
+    let quiet = item_ids(&entries);
     let scam = entry(&post("scam"), "buy scamcoin");
     let asks = entry(&post("asks"), "hello");
     let unknown = entry_of(&ItemKey::new("video", "v1"), r#"{"text": "hello"}"#.to_owned());
     let unfit = entry_of(&post("unfit"), r#"{"text": 5}"#.to_owned());
-    let (again, keyed) = (entry(&post("p3"), "good evening"), entry(&post("keyed"), "good morning"));
+    let (repeated_entry, keyed) = (entry(&post("p3"), "good evening"), entry(&post("keyed"), "good morning"));
     let keyed = ItemEntry { keyed: true, ..keyed };
-    let later = names(&[asks.clone(), again.clone(), keyed.clone()]);
+    let later_ids = item_ids(&[asks.clone(), repeated_entry.clone(), keyed.clone()]);
     let (scam_id, poison) = (scam.submission_id, [unknown.submission_id, unfit.submission_id]);
-    for (at, leaving) in [(1, scam), (3, unknown), (5, asks), (7, unfit), (9, again), (11, keyed)] {
+    for (at, leaving) in [(1, scam), (3, unknown), (5, asks), (7, unfit), (9, repeated_entry), (11, keyed)] {
         entries.insert(at, leaving);
     }
     world.submit(entries).await;
-    all_evaluated(&world, &quiet).await;
-    all_evaluated(&world, &later).await;
-    assert!(world.evaluated(&post("scam"), scam_id).await.matched.contains("demo-scam"));
+    assert_all_evaluated(&world, &quiet).await;
+    assert_all_evaluated(&world, &later_ids).await;
+    assert!(world.wait_until_evaluated(&post("scam"), scam_id).await.matched.contains("demo-scam"));
     world.until("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
     world.drain().await;
 
@@ -58,7 +58,7 @@ async fn items_that_need_more_than_their_data_leave_the_batch() {
     assert_eq!(world.rows::<Plan>(&(org(), scam_id.0)).await.len(), 1);
     let versions = world.versions(&post("p3")).await;
     assert_eq!(versions.len(), 2, "both versions of one record are stored");
-    assert_eq!(versions[0].submission_id, later[1].1, "the later one is the newest");
+    assert_eq!(versions[0].submission_id, later_ids[1].1, "the later one is the newest");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,10 +68,10 @@ async fn refused_row_fails_only_its_own_item() {
     let mut world = World::on(store_of_rows(&db, 20_000)).await;
     world.start();
     let mut entries = posts(0..20, "good morning");
-    let good = names(&entries);
+    let good_ids = item_ids(&entries);
     entries.insert(7, entry(&post("large"), &"long ".repeat(10_000)));
     world.submit(entries).await;
-    all_evaluated(&world, &good).await;
+    assert_all_evaluated(&world, &good_ids).await;
     world.drain().await;
     let letters = world.tail(Topic::DeadLetters).await;
     let reasons: Vec<_> =
@@ -83,16 +83,16 @@ async fn refused_row_fails_only_its_own_item() {
 async fn replayed_record_ends_in_the_same_rows() {
     let mut world = World::started().await;
     let entries = posts(0..100, "good morning");
-    let sent = names(&entries);
+    let sent_ids = item_ids(&entries);
     world.submit(entries).await;
-    all_evaluated(&world, &sent).await;
+    assert_all_evaluated(&world, &sent_ids).await;
     let mut image = world.image().await;
     world.drain().await;
     image.start();
     let marker = image.submit_text("marker", "good morning").await;
-    image.evaluated(&post("marker"), marker).await;
+    image.wait_until_evaluated(&post("marker"), marker).await;
     image.drain().await;
-    for (item, submission) in &sent {
+    for (item, submission) in &sent_ids {
         let rows = image.versions(item).await;
         assert_eq!(rows.iter().map(|row| row.submission_id).collect::<Vec<_>>(), [*submission]);
         assert_eq!(rows, world.versions(item).await);
@@ -103,16 +103,16 @@ async fn replayed_record_ends_in_the_same_rows() {
 async fn large_items_of_one_record_are_all_stored() {
     let mut world = World::started().await;
     let entries = posts(0..6, &"good morning ".repeat(20_000));
-    let sent = names(&entries);
+    let sent_ids = item_ids(&entries);
     world.submit(entries).await;
-    all_evaluated_in_part(&world, &sent).await;
+    assert_all_partly_evaluated(&world, &sent_ids).await;
     world.drain().await;
 }
 
-/// The text is longer than what is searched, which the rows say.
-async fn all_evaluated_in_part(world: &World, names: &[(ItemKey, SubmissionId)]) {
+/// All items are evaluated. Their text exceeds the search limit, which the rows report.
+async fn assert_all_partly_evaluated(world: &World, names: &[(ItemKey, SubmissionId)]) {
     for (item, submission) in names {
-        assert_eq!(world.evaluated(item, *submission).await.state, EVALUATED, "{item:?}");
+        assert_eq!(world.wait_until_evaluated(item, *submission).await.state, EVALUATED, "{item:?}");
     }
 }
 
@@ -133,10 +133,10 @@ actions: [ban]
     world.configure(rules, false).await;
     let mut entries = posts(0..38, "good morning");
     entries.extend(posts(38..42, "flood"));
-    let sent = names(&entries);
+    let sent_ids = item_ids(&entries);
     world.submit(entries).await;
-    for (nth, (item, submission)) in sent.iter().enumerate() {
-        let row = world.evaluated(item, *submission).await;
+    for (nth, (item, submission)) in sent_ids.iter().enumerate() {
+        let row = world.wait_until_evaluated(item, *submission).await;
         assert_eq!(row.matched.contains("floods"), nth >= 39, "item {nth}: {}", row.errored);
     }
     world.drain().await;

@@ -14,7 +14,7 @@ use tidegate_stream::Topic;
 use tidegate_test_support::pictures::{Answer, Host, picture};
 
 use super::{
-    media::{patient, with_images},
+    media::{long_wait_settings, with_images},
     reviews::{claim, report, request},
     world::{SHORT, World, org, post, user},
 };
@@ -59,7 +59,7 @@ async fn job(world: &World, class: &str, item: &ItemKey) -> Option<(Job, Vec<Job
     Some((job, world.rows::<JobCause>(&(org(), pointer.job_id)).await))
 }
 
-async fn opened(world: &World, item: &ItemKey) -> (Job, Vec<JobCause>) {
+async fn wait_for_job(world: &World, item: &ItemKey) -> (Job, Vec<JobCause>) {
     world
         .until("the child-safety job", async || {
             job(world, "child_safety", item).await.filter(|(_, causes)| !causes.is_empty())
@@ -71,25 +71,31 @@ async fn opened(world: &World, item: &ItemKey) -> (Job, Vec<JobCause>) {
 async fn a_rule_opens_a_child_safety_job_and_no_review() {
     let mut world = world().await;
     world.submit_text("p1", "match").await;
-    let (found, causes) = opened(&world, &post("p1")).await;
-    assert_eq!((found.queue.as_str(), found.priority), ("child-safety", 8), "it is severe without a policy");
+    let (child_safety_job, causes) = wait_for_job(&world, &post("p1")).await;
+    assert_eq!(
+        (child_safety_job.queue.as_str(), child_safety_job.priority),
+        ("child-safety", 8),
+        "it is severe without a policy"
+    );
     assert_eq!((causes.len(), causes[0].kind), (1, CauseKind::Rule));
     assert!(causes[0].rules.contains("known-hash"), "{}", causes[0].rules);
     // A later version joins the job that is open.
     world.submit_text("p1", "match doubtful").await;
     world
-        .until("the second cause", async || (opened(&world, &post("p1")).await.1.len() == 2).then_some(()))
+        .until("the second cause", async || {
+            (wait_for_job(&world, &post("p1")).await.1.len() == 2).then_some(())
+        })
         .await;
     world.drain().await;
     let (review, causes) = job(&world, "review", &post("p1")).await.unwrap();
-    assert_ne!(review.job_id, found.job_id);
+    assert_ne!(review.job_id, child_safety_job.job_id);
     assert_eq!(causes.len(), 1, "only the rule that asks for a review is a cause of the review");
-    assert!(world.events("action.automatic").await.is_empty(), "nobody is called back");
+    assert!(world.events("action.automatic").await.is_empty(), "no callback is sent");
 
     let mut second = world.image().await;
     second.start();
     second.drain().await;
-    assert_eq!(opened(&second, &post("p1")).await.1.len(), 2);
+    assert_eq!(wait_for_job(&second, &post("p1")).await.1.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,7 +103,9 @@ async fn a_rule_adds_its_hit_to_the_job_of_a_child_safety_report() {
     let mut world = world().await;
     let report = report(world.version().await, 1, "match", true);
     world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
-    world.until("both causes", async || (opened(&world, &post("p1")).await.1.len() == 2).then_some(())).await;
+    world
+        .until("both causes", async || (wait_for_job(&world, &post("p1")).await.1.len() == 2).then_some(()))
+        .await;
     world.drain().await;
     assert!(job(&world, "review", &post("p1")).await.is_none());
 }
@@ -108,7 +116,7 @@ async fn threshold_escalates_the_user_to_its_queue() {
     for id in ["p1", "p2", "p3"] {
         world.submit_text(id, "scamcoin").await;
     }
-    let (job, causes) = opened(&world, &user("u1")).await;
+    let (job, causes) = wait_for_job(&world, &user("u1")).await;
     assert_eq!((job.queue.as_str(), causes[0].kind), ("minors", CauseKind::Threshold));
     world.drain().await;
 }
@@ -129,18 +137,18 @@ async fn decision_to_escalate_is_recorded_with_its_reason() {
     let record: Decision = world.tail(Topic::Decisions).await[0].decode().unwrap();
     world.append(Topic::Decisions, &post("p1").log_key(&org()), &record).await;
     world.until("the second round", async || (world.callbacks().await.len() == 2).then_some(())).await;
-    let (child_safety, causes) = opened(&world, &post("p1")).await;
+    let (child_safety, causes) = wait_for_job(&world, &post("p1")).await;
     assert_eq!((causes.len(), causes[0].kind, causes[0].submission_id), (1, CauseKind::Escalation, None));
     let store = world.deps.store.clone();
     let comments = async || {
-        let listed = comments::list(&store, &org(), child_safety.job_id, None, 10).await.unwrap();
-        listed.0.into_iter().map(|comment| (comment.author, comment.text)).collect::<Vec<_>>()
+        let comments = comments::list(&store, &org(), child_safety.job_id, None, 10).await.unwrap();
+        comments.0.into_iter().map(|comment| (comment.author, comment.text)).collect::<Vec<_>>()
     };
     let expected = vec![("ann".to_owned(), "no violation".to_owned())];
     world.until("the reason", async || (comments().await == expected).then_some(())).await;
 
-    let claimed = claim(&world, "child-safety").await;
-    let refusal = decide(&claimed, &["limit_reach", "hand_over"]).await.unwrap_err();
+    let claimed_job = claim(&world, "child-safety").await;
+    let refusal = decide(&claimed_job, &["limit_reach", "hand_over"]).await.unwrap_err();
     assert!(matches!(&refusal, Refusal::Invalid { pointer, .. } if pointer == "/actions/1"), "{refusal:?}");
     world.drain().await;
     assert_eq!(comments().await, expected);
@@ -149,13 +157,13 @@ async fn decision_to_escalate_is_recorded_with_its_reason() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hash_match_opens_a_child_safety_job_without_a_report() {
     let host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
-    let mut world = World::beside(patient(), &[host.address.port()]).await;
+    let mut world = World::beside(long_wait_settings(), &[host.address.port()]).await;
     world.start();
     let send = async |item: &str| {
         let entry = with_images(&post(item), &[host.url("a.bmp")]);
         let submission = entry.submission_id;
         world.submit(vec![entry]).await;
-        world.evaluated(&post(item), submission).await
+        world.wait_until_evaluated(&post(item), submission).await
     };
     let before = send("before").await;
     let media: Value = serde_json::from_str(&before.media).unwrap();
@@ -167,7 +175,7 @@ async fn a_hash_match_opens_a_child_safety_job_without_a_report() {
     );
     world.configure(&documents, false).await;
     send("after").await;
-    let (_, causes) = opened(&world, &post("after")).await;
+    let (_, causes) = wait_for_job(&world, &post("after")).await;
     assert!(causes[0].rules.contains("known"), "{}", causes[0].rules);
     assert!(job(&world, "child_safety", &post("before")).await.is_none());
     world.drain().await;
@@ -186,7 +194,7 @@ async fn child_safety_decision_is_sent_to_cleared_endpoints_only() {
         all.into_iter().map(|it| it.endpoint.map(|endpoint| endpoint.to_string())).collect::<Vec<_>>()
     };
     world.submit_text("p1", "match").await;
-    opened(&world, &post("p1")).await;
+    wait_for_job(&world, &post("p1")).await;
     let decide = async |world: &World| {
         let job = claim(world, "child-safety").await;
         let (deps, request) = (world.moderation(), request(&job, Verdict::Ignore, &[]));
@@ -198,7 +206,7 @@ async fn child_safety_decision_is_sent_to_cleared_endpoints_only() {
     let safety = "endpoint: safety\nurl: https://safety.example/\nchild_safety: true\n";
     world.configure(safety, false).await;
     world.submit_text("p2", "match").await;
-    opened(&world, &post("p2")).await;
+    wait_for_job(&world, &post("p2")).await;
     decide(&world).await;
     assert_eq!(wait_for_endpoints(&world, 2).await, [None, Some("safety".to_owned())]);
     world.drain().await;

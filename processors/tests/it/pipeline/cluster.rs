@@ -1,4 +1,4 @@
-//! Rows on a real cluster, behind a link that fails.
+//! Rows on a real cluster, behind an unreliable link.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -42,7 +42,7 @@ async fn store_outage_only_delays_items() {
     let mut world = World::on(store).await;
     world.start();
     let first = world.submit_text("p1", "hello").await;
-    world.evaluated(&post("p1"), first).await;
+    world.wait_until_evaluated(&post("p1"), first).await;
     let scam = entry(&post("p2"), "scamcoin");
     let submission = scam.submission_id;
     let record = world.prepare(vec![scam]).await;
@@ -59,7 +59,7 @@ async fn store_outage_only_delays_items() {
 
     proxy.pass().await.unwrap();
     world.until("readiness", async || world.deps.health.readiness().is_ready().then_some(())).await;
-    let row = world.evaluated(&post("p2"), submission).await;
+    let row = world.wait_until_evaluated(&post("p2"), submission).await;
     assert!(row.matched.contains("demo-scam"));
     world.drain().await;
     assert_eq!(world.events("action.automatic").await.len(), 1);
@@ -74,7 +74,7 @@ async fn content_that_the_cluster_rejects_is_dead_lettered() {
     let address = addresses.split(',').next().unwrap();
     let keyspace = format!("processing_rows_{}", tidegate_schemas::ids::SubmissionId::random().0.simple());
     let keyspace = &keyspace[..48];
-    // The servers' own limit is the store's contract; what follows from a refusal is the same.
+    // The limit of the servers is covered by the store's tests; a refusal by the store has the same effect here.
     let settings =
         cql::Settings { max_row_bytes: 20_000, batch_bytes: 10_000, ..settings(address, keyspace) };
     let store = Store::open_cql(settings).await.unwrap();

@@ -1,4 +1,4 @@
-//! However many hosts hang, drip or lie, the items of a good one are evaluated, and all end in a visible state.
+//! Hanging, slow or invalid hosts do not affect items of a good host, and all items end in a visible state.
 
 use std::{net::Ipv4Addr, sync::Arc};
 
@@ -11,7 +11,7 @@ use tidegate_test_support::pictures::{Answer, Host, picture};
 use tokio::sync::Semaphore;
 
 use super::{
-    media::{impatient, patient, states, with_images, world},
+    media::{long_wait_settings, short_wait_settings, states, with_images, world},
     world::{World, post},
 };
 
@@ -38,7 +38,7 @@ async fn hosts(
     join_all((first..first + count).map(start)).await.into_iter().collect::<Result<_, _>>().unwrap()
 }
 
-async fn shown(world: &World, entry: &ItemEntry) -> Option<Item> {
+async fn find_evaluated(world: &World, entry: &ItemEntry) -> Option<Item> {
     let rows = world.versions(&entry.key()).await;
     rows.into_iter().find(|row| row.submission_id == entry.submission_id && row.state == EVALUATED)
 }
@@ -47,16 +47,16 @@ async fn shown(world: &World, entry: &ItemEntry) -> Option<Item> {
 async fn ends(world: &World, entries: &[ItemEntry]) -> Vec<(String, Option<String>)> {
     let mut ends = Vec::new();
     for entry in entries {
-        let row = world.until("an evaluated row", async || shown(world, entry).await).await;
+        let row = world.until("an evaluated row", async || find_evaluated(world, entry).await).await;
         ends.extend(states(&row));
     }
     ends
 }
 
-async fn evaluated(world: &World, entries: &[ItemEntry]) -> Vec<SubmissionId> {
+async fn wait_for_all(world: &World, entries: &[ItemEntry]) -> Vec<SubmissionId> {
     let mut evaluated = Vec::new();
     for entry in entries {
-        evaluated.extend(shown(world, entry).await.map(|row| row.submission_id));
+        evaluated.extend(find_evaluated(world, entry).await.map(|row| row.submission_id));
     }
     evaluated
 }
@@ -66,10 +66,10 @@ async fn goes_on_beside(world: &World, good: &[Host], stuck: &[ItemEntry]) {
     let fine = items("fine", good, 100);
     world.submit(fine.clone()).await;
     assert_eq!(ends(world, &fine).await, vec![ok(); 100]);
-    assert!(evaluated(world, stuck).await.is_empty(), "they wait still");
+    assert!(wait_for_all(world, stuck).await.is_empty(), "they wait still");
 }
 
-fn failed(reason: &str) -> (String, Option<String>) {
+fn failed_state(reason: &str) -> (String, Option<String>) {
     ("fetch_failed".to_owned(), Some(reason.to_owned()))
 }
 
@@ -80,38 +80,41 @@ fn ok() -> (String, Option<String>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn hanging_hosts_delay_no_item_of_a_good_host() {
     let go = Arc::new(Semaphore::new(0));
-    let gone = Answer::After(Arc::clone(&go), Box::new(Answer::Head("404 Not Found".to_owned(), Vec::new())));
-    let hanging = hosts(2, 12, move || gone.clone()).await;
-    let good = hosts(100, 1, || Answer::Picture(picture(1))).await;
-    let mut world = world(impatient(), &hanging.iter().chain(&good).collect::<Vec<_>>()).await;
+    let late_404 =
+        Answer::After(Arc::clone(&go), Box::new(Answer::Head("404 Not Found".to_owned(), Vec::new())));
+    let hanging = hosts(2, 12, move || late_404.clone()).await;
+    let good_hosts = hosts(100, 1, || Answer::Picture(picture(1))).await;
+    let mut world =
+        world(short_wait_settings(), &hanging.iter().chain(&good_hosts).collect::<Vec<_>>()).await;
     let stuck = items("stuck", &hanging, 20);
     world.submit(stuck.clone()).await;
     world
         .until("each to hang", async || hanging.iter().all(|host| !host.asked("").is_empty()).then_some(()))
         .await;
-    goes_on_beside(&world, &good, &stuck).await;
+    goes_on_beside(&world, &good_hosts, &stuck).await;
     go.add_permits(10_000);
-    assert_eq!(ends(&world, &stuck).await, vec![failed("http_404"); 240]);
+    assert_eq!(ends(&world, &stuck).await, vec![failed_state("http_404"); 240]);
     world.drain().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn items_beyond_the_fast_path_are_evaluated_by_the_slow_one() {
     let go = Arc::new(Semaphore::new(0));
-    let gone = Answer::After(Arc::clone(&go), Box::new(Answer::Head("404 Not Found".to_owned(), Vec::new())));
-    let hanging = hosts(2, 2, move || gone.clone()).await;
-    let good = hosts(100, 1, || Answer::Picture(picture(1))).await;
-    let mut settings = patient();
+    let late_404 =
+        Answer::After(Arc::clone(&go), Box::new(Answer::Head("404 Not Found".to_owned(), Vec::new())));
+    let hanging = hosts(2, 2, move || late_404.clone()).await;
+    let good_hosts = hosts(100, 1, || Answer::Picture(picture(1))).await;
+    let mut settings = long_wait_settings();
     settings.media.waiting_per_org = 8;
-    let mut world = world(settings, &hanging.iter().chain(&good).collect::<Vec<_>>()).await;
+    let mut world = world(settings, &hanging.iter().chain(&good_hosts).collect::<Vec<_>>()).await;
     let stuck = items("stuck", &hanging, 20);
     world.submit(stuck.clone()).await;
     let handed_over = async || world.tail(Topic::ItemsSlow).await.len();
     world.until("32 handed over", async || (handed_over().await == 32).then_some(())).await;
-    goes_on_beside(&world, &good, &stuck).await;
+    goes_on_beside(&world, &good_hosts, &stuck).await;
     assert_eq!(handed_over().await, 132);
     go.add_permits(10_000);
-    assert_eq!(ends(&world, &stuck).await, vec![failed("http_404"); 40]);
+    assert_eq!(ends(&world, &stuck).await, vec![failed_state("http_404"); 40]);
     world.drain().await;
 }
 
@@ -122,9 +125,9 @@ async fn slow_or_invalid_hosts_do_not_affect_a_good_host() {
     let dripping = hosts(2, 3, move || drips.clone()).await;
     let boasting = hosts(20, 1, || Answer::Claim(1 << 20, picture(1))).await;
     let hiding = hosts(21, 1, || Answer::Claim(100, picture(1))).await;
-    let good = hosts(100, 1, || Answer::Picture(picture(1))).await;
-    let all: Vec<_> = dripping.iter().chain(&boasting).chain(&hiding).chain(&good).collect();
-    let mut world = world(impatient(), &all).await;
+    let good_hosts = hosts(100, 1, || Answer::Picture(picture(1))).await;
+    let all_hosts: Vec<_> = dripping.iter().chain(&boasting).chain(&hiding).chain(&good_hosts).collect();
+    let mut world = world(short_wait_settings(), &all_hosts).await;
     let slow = items("slow", &dripping, 20);
     world.submit(slow.clone()).await;
     world
@@ -132,13 +135,13 @@ async fn slow_or_invalid_hosts_do_not_affect_a_good_host() {
         .await;
     // Fewer than it takes for a host to be left alone.
     let (long, short, fine) =
-        (items("long", &boasting, 4), items("short", &hiding, 4), items("fine", &good, 100));
+        (items("long", &boasting, 4), items("short", &hiding, 4), items("fine", &good_hosts, 100));
     world.submit([long.clone(), short.clone(), fine.clone()].concat()).await;
     assert_eq!(ends(&world, &fine).await, vec![ok(); 100]);
-    assert_eq!(ends(&world, &long).await, vec![failed("reset"); 4]);
+    assert_eq!(ends(&world, &long).await, vec![failed_state("reset"); 4]);
     let states: Vec<_> = ends(&world, &short).await.into_iter().map(|(state, _)| state).collect();
     assert_eq!(states, ["undecodable"; 4]);
-    assert!(evaluated(&world, &slow).await.is_empty(), "they wait still");
+    assert!(wait_for_all(&world, &slow).await.is_empty(), "they wait still");
     go.add_permits(10_000);
     assert_eq!(ends(&world, &slow).await, vec![ok(); 60]);
     world.drain().await;
@@ -149,8 +152,9 @@ async fn slow_hosts_leave_permits_for_a_good_host() {
     let go = Arc::new(Semaphore::new(0));
     let stalls = Answer::Stall(Arc::clone(&go), 100 << 20, picture(1));
     let boasting = hosts(2, 4, move || stalls.clone()).await;
-    let good = hosts(100, 1, || Answer::Picture(picture(1))).await;
-    let mut world = world(impatient(), &boasting.iter().chain(&good).collect::<Vec<_>>()).await;
+    let good_hosts = hosts(100, 1, || Answer::Picture(picture(1))).await;
+    let mut world =
+        world(short_wait_settings(), &boasting.iter().chain(&good_hosts).collect::<Vec<_>>()).await;
     // Fewer than it takes for a host to be left alone.
     let slow = items("slow", &boasting, 4);
     world.submit(slow.clone()).await;
@@ -159,9 +163,9 @@ async fn slow_hosts_leave_permits_for_a_good_host() {
             boasting.iter().all(|host| host.asked("").len() == 4).then_some(())
         })
         .await;
-    goes_on_beside(&world, &good, &slow).await;
+    goes_on_beside(&world, &good_hosts, &slow).await;
     go.add_permits(10_000);
-    assert_eq!(ends(&world, &slow).await, vec![failed("reset"); 16]);
+    assert_eq!(ends(&world, &slow).await, vec![failed_state("reset"); 16]);
     world.drain().await;
 }
 
@@ -180,6 +184,6 @@ async fn queued_items_end_at_their_own_deadline() {
     let mut world = world(Settings { media, ..Settings::default() }, &[&hanging[0]]).await;
     let stuck = items("stuck", &hanging, 300);
     world.submit(stuck.clone()).await;
-    assert_eq!(ends(&world, &stuck).await, vec![failed("deadline"); 300]);
+    assert_eq!(ends(&world, &stuck).await, vec![failed_state("deadline"); 300]);
     world.drain().await;
 }

@@ -13,7 +13,7 @@ use super::world::{World, entry, org, post, user};
 async fn a_matching_item_is_stored_planned_and_called_back_once() {
     let mut world = World::started().await;
     let submission = world.submit_text("p1", "buy scamcoin").await;
-    let row = world.evaluated(&post("p1"), submission).await;
+    let row = world.wait_until_evaluated(&post("p1"), submission).await;
     assert_eq!(row.state, EVALUATED);
     assert!(row.matched.contains("demo-scam"), "{}", row.matched);
     assert_eq!(row.config_version, world.version().await);
@@ -34,7 +34,7 @@ async fn a_matching_item_is_stored_planned_and_called_back_once() {
 async fn a_harmless_item_is_stored_without_plan_or_event() {
     let mut world = World::started().await;
     let submission = world.submit_text("p1", "good morning").await;
-    let row = world.evaluated(&post("p1"), submission).await;
+    let row = world.wait_until_evaluated(&post("p1"), submission).await;
     assert_eq!((row.state.as_str(), row.matched.as_str()), (EVALUATED, "[]"));
     world.drain().await;
     assert!(world.callbacks().await.is_empty());
@@ -54,7 +54,7 @@ async fn versions_of_an_item_are_stored_in_the_logs_order() {
             Some(world.versions(&post("p1")).await).filter(|rows| rows.len() == 20)
         })
         .await;
-    assert_eq!(rows[0].submission_id, last, "the latest comes first");
+    assert_eq!(rows[0].submission_id, last, "the latest is first");
     world.drain().await;
 }
 
@@ -69,7 +69,7 @@ async fn rules_see_the_strikes_that_a_user_has() {
         })
         .await;
     let submission = world.submit_text("p3", "hello").await;
-    let row = world.evaluated(&post("p3"), submission).await;
+    let row = world.wait_until_evaluated(&post("p3"), submission).await;
     assert!(row.matched.contains("known-offender"), "{}", row.matched);
     world.drain().await;
 }
@@ -81,7 +81,7 @@ async fn many_items_of_one_record_are_all_stored() {
     let items: Vec<_> = entries.iter().map(|entry| (entry.key(), entry.submission_id)).collect();
     world.submit(entries).await;
     for (item, submission) in items {
-        world.evaluated(&item, submission).await;
+        world.wait_until_evaluated(&item, submission).await;
     }
     world.drain().await;
 }

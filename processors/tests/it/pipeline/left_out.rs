@@ -1,4 +1,4 @@
-//! What an evaluation leaves out is told wherever the evaluation is.
+//! Omissions of an evaluation are reported with the evaluation.
 
 use std::{os::unix::fs::MetadataExt as _, path::Path};
 
@@ -14,13 +14,9 @@ use super::world::{MATCHED, World, entry, entry_of, org, post};
 
 const LIMIT: usize = 64 << 10;
 
-/// Returns what was left out, as the stored evaluation and its record say.
-async fn stored_and_published(
-    world: &World,
-    item: &ItemKey,
-    submission: SubmissionId,
-) -> (Value, Option<Value>) {
-    let row = world.evaluated(item, submission).await;
+/// Returns the omissions in the stored evaluation and in its published record.
+async fn read_omissions(world: &World, item: &ItemKey, submission: SubmissionId) -> (Value, Option<Value>) {
+    let row = world.wait_until_evaluated(item, submission).await;
     let stored: Value = serde_json::from_str(row.left_out.as_deref().unwrap_or("{}")).unwrap();
     let answer = stored::answer(&world.deps.store, &org(), item, None).await.unwrap().unwrap();
     let answer = serde_json::to_value(answer).unwrap();
@@ -43,13 +39,13 @@ async fn item_longer_than_the_search_limit_reports_the_omission() {
         [("long", LIMIT, json!({"truncated": ["text"]})), ("whole", LIMIT - " scamcoin".len(), json!({}))]
     {
         let text = format!("{} scamcoin", "word ".repeat(filler.div_ceil(5)).split_at(filler).0);
-        let sent = entry(&post(id), &text);
-        let submission = sent.submission_id;
-        world.submit(vec![sent]).await;
-        let row = world.evaluated(&post(id), submission).await;
+        let item_entry = entry(&post(id), &text);
+        let submission = item_entry.submission_id;
+        world.submit(vec![item_entry]).await;
+        let row = world.wait_until_evaluated(&post(id), submission).await;
         assert_eq!(row.matched.contains("demo-scam"), id == "whole", "{id}: {}", row.matched);
         assert_eq!(
-            stored_and_published(&world, &post(id), submission).await,
+            read_omissions(&world, &post(id), submission).await,
             (left_out.clone(), Some(left_out)),
             "{id}"
         );
@@ -61,8 +57,8 @@ async fn item_longer_than_the_search_limit_reports_the_omission() {
 async fn complete_evaluation_reports_nothing_left_out() {
     let mut world = World::started().await;
     let submission = world.submit_text("p1", "good morning").await;
-    assert_eq!(stored_and_published(&world, &post("p1"), submission).await, (json!({}), None));
-    assert_eq!(world.evaluated(&post("p1"), submission).await.left_out, None);
+    assert_eq!(read_omissions(&world, &post("p1"), submission).await, (json!({}), None));
+    assert_eq!(world.wait_until_evaluated(&post("p1"), submission).await.left_out, None);
     world.drain().await;
 }
 
@@ -74,11 +70,11 @@ async fn matches_beyond_the_listed_ones_are_counted() {
         .collect();
     world.configure(&rules.join("---\n"), false).await;
     let submission = world.submit_text("p1", "expi").await;
-    let row = world.evaluated(&post("p1"), submission).await;
-    let listed: Vec<Value> = serde_json::from_str(&row.matched).unwrap();
-    assert_eq!(listed.len(), MATCHED);
-    let more = json!({"matchedMore": 15});
-    assert_eq!(stored_and_published(&world, &post("p1"), submission).await, (more.clone(), Some(more)));
+    let row = world.wait_until_evaluated(&post("p1"), submission).await;
+    let listed_rules: Vec<Value> = serde_json::from_str(&row.matched).unwrap();
+    assert_eq!(listed_rules.len(), MATCHED);
+    let omissions = json!({"matchedMore": 15});
+    assert_eq!(read_omissions(&world, &post("p1"), submission).await, (omissions.clone(), Some(omissions)));
     world.drain().await;
 }
 
@@ -103,11 +99,11 @@ when: {count: {window: by-tag, gte: 3}}
     world.configure(documents, false).await;
     let tags: Vec<_> = (0..40).map(|nth| format!("t{nth}")).collect();
     let item = ItemKey::new("tagged", "p1");
-    let sent = entry_of(&item, json!({"tags": tags}).to_string());
-    let submission = sent.submission_id;
-    world.submit(vec![sent]).await;
-    let named = json!({"uncounted": ["by-tag"]});
-    assert_eq!(stored_and_published(&world, &item, submission).await, (named.clone(), Some(named)));
+    let item_entry = entry_of(&item, json!({"tags": tags}).to_string());
+    let submission = item_entry.submission_id;
+    world.submit(vec![item_entry]).await;
+    let omissions = json!({"uncounted": ["by-tag"]});
+    assert_eq!(read_omissions(&world, &item, submission).await, (omissions.clone(), Some(omissions)));
     world.drain().await;
 }
 
@@ -132,7 +128,7 @@ async fn thousands_of_matching_rules_take_bounded_bytes_per_item() {
     let submissions: Vec<_> = items.iter().map(|item| (item.key(), item.submission_id)).collect();
     world.submit(items).await;
     for (item, submission) in submissions {
-        let row = world.evaluated(&item, submission).await;
+        let row = world.wait_until_evaluated(&item, submission).await;
         let parts = row.matched.len() + row.errored.len() + row.actions.len();
         assert!(row.matched.contains("every-item") && parts < 40 << 10, "{parts}");
     }

@@ -1,4 +1,4 @@
-//! Rules act as often as their limits allow, whatever is replayed.
+//! Limits of rules hold under replays.
 
 use std::collections::BTreeMap;
 
@@ -19,42 +19,42 @@ fn rule(limits: &str) -> String {
     )
 }
 
-fn by(author: &str, id: &str) -> ItemEntry {
+fn post_by(author: &str, id: &str) -> ItemEntry {
     let data = serde_json::json!({"text": "limitme", "author": {"typeId": "user", "id": author}});
     entry_of(&post(id), data.to_string())
 }
 
-/// Each in a record of its own, so that they meet in the processor as they come.
+/// Sends each item in its own record, so they are processed concurrently.
 async fn submit(world: &World, entries: Vec<ItemEntry>) -> Vec<Item> {
-    let sent: Vec<_> = entries.iter().map(|entry| (entry.key(), entry.submission_id)).collect();
+    let sent_ids: Vec<_> = entries.iter().map(|entry| (entry.key(), entry.submission_id)).collect();
     for entry in entries {
         world.submit(vec![entry]).await;
     }
     let mut rows = Vec::new();
-    for (item, submission) in sent {
-        rows.push(world.evaluated(&item, submission).await);
+    for (item, submission) in sent_ids {
+        rows.push(world.wait_until_evaluated(&item, submission).await);
     }
     rows
 }
 
-fn suppressed(row: &Item) -> Option<String> {
-    let matched: Vec<serde_json::Value> = serde_json::from_str(&row.matched).unwrap();
-    assert_eq!(matched.len(), 1, "a rule that may not act has matched all the same");
-    matched[0]["suppressed"].as_str().map(str::to_owned)
+fn suppression(row: &Item) -> Option<String> {
+    let matched_rules: Vec<serde_json::Value> = serde_json::from_str(&row.matched).unwrap();
+    assert_eq!(matched_rules.len(), 1, "a rule that may not act has matched all the same");
+    matched_rules[0]["suppressed"].as_str().map(str::to_owned)
 }
 
 /// The items acted on, by the day on which the log took them: a test may run over midnight.
 fn days(rows: &[Item]) -> BTreeMap<i64, (usize, usize)> {
     let mut days = BTreeMap::new();
     for row in rows {
-        let (all, acted): &mut (usize, usize) = days.entry(row.append_ms.day()).or_default();
-        *all += 1;
-        *acted += usize::from(suppressed(row).is_none());
+        let (total, acted): &mut (usize, usize) = days.entry(row.append_ms.day()).or_default();
+        *total += 1;
+        *acted += usize::from(suppression(row).is_none());
     }
     days
 }
 
-async fn taken(world: &World, day: i64) -> i64 {
+async fn count_taken(world: &World, day: i64) -> i64 {
     world.rows::<RuleDay>(&(org(), "limited".into(), day)).await.pop().map_or(0, |row| row.taken)
 }
 
@@ -63,37 +63,37 @@ async fn daily_limit_bounds_the_actions_of_a_rule() {
     const LIMIT: usize = 5;
     let mut world = World::started().await;
     world.configure(&rule("{actions_per_day: 5}"), false).await;
-    let rows = submit(&world, (0..40).map(|nth| by("u1", &format!("p{nth}"))).collect()).await;
-    let mut wanted = 0;
+    let rows = submit(&world, (0..40).map(|nth| post_by("u1", &format!("p{nth}"))).collect()).await;
+    let mut expected_actions = 0;
     for (day, (all, acted)) in days(&rows) {
         assert_eq!(acted, all.min(LIMIT));
-        assert_eq!(taken(&world, day).await, i64::try_from(acted).unwrap(), "nothing is wasted");
-        wanted += acted;
+        assert_eq!(count_taken(&world, day).await, i64::try_from(acted).unwrap(), "no place is wasted");
+        expected_actions += acted;
     }
-    assert!(rows.iter().filter_map(suppressed).all(|why| why == "limit"));
+    assert!(rows.iter().filter_map(suppression).all(|why| why == "limit"));
     world.drain().await;
-    assert_eq!(world.events(AUTOMATIC).await.len(), wanted);
+    assert_eq!(world.events(AUTOMATIC).await.len(), expected_actions);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cooldown_uses_up_nothing_of_the_daily_limit() {
     let mut world = World::started().await;
     world.configure(&rule("{actions_per_day: 100, per_user_cooldown: 30d}"), false).await;
-    let mut entries: Vec<_> = (0..20).map(|nth| by("u1", &format!("p{nth}"))).collect();
-    entries.push(by("u2", "q"));
-    let first = submit(&world, vec![by("u1", "first")]).await;
-    assert_eq!(suppressed(&first[0]), None);
+    let mut entries: Vec<_> = (0..20).map(|nth| post_by("u1", &format!("p{nth}"))).collect();
+    entries.push(post_by("u2", "q"));
+    let first = submit(&world, vec![post_by("u1", "first")]).await;
+    assert_eq!(suppression(&first[0]), None);
     let rows = submit(&world, entries).await;
-    let (other, rows) = rows.split_last().unwrap();
-    assert_eq!(suppressed(other), None, "another user is another matter");
-    assert!(rows.iter().all(|row| suppressed(row).as_deref() == Some("cooldown")));
-    let held = world.rows::<Cooldown>(&(org(), "limited".into(), user("u1"))).await;
-    assert_eq!(held[0].holder, first[0].submission_id);
-    let mut used = 0;
+    let (other_row, rows) = rows.split_last().unwrap();
+    assert_eq!(suppression(other_row), None, "another user is another matter");
+    assert!(rows.iter().all(|row| suppression(row).as_deref() == Some("cooldown")));
+    let cooldowns = world.rows::<Cooldown>(&(org(), "limited".into(), user("u1"))).await;
+    assert_eq!(cooldowns[0].holder, first[0].submission_id);
+    let mut used_places = 0;
     for day in days(rows).keys().chain(days(&first).keys()).collect::<std::collections::BTreeSet<_>>() {
-        used += taken(&world, *day).await;
+        used_places += count_taken(&world, *day).await;
     }
-    assert_eq!(used, 2);
+    assert_eq!(used_places, 2);
     world.drain().await;
     assert_eq!(world.events(AUTOMATIC).await.len(), 2);
 }
@@ -102,16 +102,16 @@ async fn cooldown_uses_up_nothing_of_the_daily_limit() {
 async fn rule_with_an_alarm_stops_until_its_document_changes() {
     let mut world = World::started().await;
     world.configure(&rule("{alarm_per_hour: 3}"), false).await;
-    let rows = submit(&world, (0..10).map(|nth| by("u1", &format!("p{nth}"))).collect()).await;
+    let rows = submit(&world, (0..10).map(|nth| post_by("u1", &format!("p{nth}"))).collect()).await;
     // Ten are too many for two hours as well, should one end meanwhile.
-    let acted = rows.iter().filter(|row| suppressed(row).is_none()).count();
+    let acted = rows.iter().filter(|row| suppression(row).is_none()).count();
     assert!((3..=6).contains(&acted), "{acted}");
-    let last = submit(&world, vec![by("u2", "last")]).await;
-    assert_eq!(suppressed(&last[0]).as_deref(), Some("alarm"));
+    let last = submit(&world, vec![post_by("u2", "last")]).await;
+    assert_eq!(suppression(&last[0]).as_deref(), Some("alarm"));
     // The matches of the rule before, in the same hour, are not the mended one's.
     world.configure(&rule("{alarm_per_hour: 3}").replace("words: [", "words: [nothing, "), false).await;
-    let mended = submit(&world, vec![by("u2", "mended")]).await;
-    assert_eq!(suppressed(&mended[0]), None);
+    let mended = submit(&world, vec![post_by("u2", "mended")]).await;
+    assert_eq!(suppression(&mended[0]), None);
     world.drain().await;
     assert_eq!(world.events(AUTOMATIC).await.len(), acted + 1);
 }
@@ -121,9 +121,9 @@ async fn alarm_also_counts_matches_outside_the_rollout() {
     let mut world = World::started().await;
     world.configure(&rule("{alarm_per_hour: 3}\nrollout: {percent: 0}"), false).await;
     // Ten are too many for two hours as well, should one end meanwhile.
-    let rows = submit(&world, (0..10).map(|nth| by("u1", &format!("p{nth}"))).collect()).await;
-    let out = rows.iter().filter(|row| suppressed(row).as_deref() == Some("rollout")).count();
-    let alarmed = rows.iter().filter(|row| suppressed(row).as_deref() == Some("alarm")).count();
+    let rows = submit(&world, (0..10).map(|nth| post_by("u1", &format!("p{nth}"))).collect()).await;
+    let out = rows.iter().filter(|row| suppression(row).as_deref() == Some("rollout")).count();
+    let alarmed = rows.iter().filter(|row| suppression(row).as_deref() == Some("alarm")).count();
     assert!((3..=6).contains(&out) && out + alarmed == 10, "{out} {alarmed}");
     world.drain().await;
     assert_eq!(world.events(AUTOMATIC).await.len(), 0);
@@ -133,13 +133,13 @@ async fn alarm_also_counts_matches_outside_the_rollout() {
 async fn replay_acts_only_on_items_within_the_limit() {
     let mut first = World::started().await;
     first.configure(&rule("{actions_per_day: 3, per_user_cooldown: 30d}"), false).await;
-    // Two of each user, so that both limits refuse.
-    let entries = (0..12).map(|nth| by(&format!("u{}", nth % 6), &format!("p{nth}"))).collect();
+    // Two items per user, so both limits refuse some.
+    let entries = (0..12).map(|nth| post_by(&format!("u{}", nth % 6), &format!("p{nth}"))).collect();
     let rows = submit(&first, entries).await;
-    let allowed = rows.iter().filter(|row| suppressed(row).is_none()).count();
+    let allowed = rows.iter().filter(|row| suppression(row).is_none()).count();
     let mut second = first.image().await;
     first.drain().await;
-    // Whoever evaluated afresh would act on all.
+    // A second evaluation would act on all items.
     second.configure(&rule("{}"), false).await;
     second.start();
     let mut markers: Vec<(String, SubmissionId)> = Vec::new();
@@ -148,7 +148,7 @@ async fn replay_acts_only_on_items_within_the_limit() {
         markers.push((id.clone(), second.submit_text(&id, "good morning").await));
     }
     for (id, marker) in markers {
-        second.evaluated(&post(&id), marker).await;
+        second.wait_until_evaluated(&post(&id), marker).await;
     }
     second.drain().await;
     let events = first.events(AUTOMATIC).await;
@@ -162,7 +162,7 @@ async fn reevaluated_item_uses_a_place_and_keeps_its_cooldown() {
     use tidegate_moderation::rules::limits::{CooldownRequest, LimitPeriod, PeriodUnit, take, take_cooldown};
     let mut world = World::new().await;
     world.configure(&rule("{actions_per_day: 2, per_user_cooldown: 30d}"), false).await;
-    let entry = by("u1", "p1");
+    let entry = post_by("u1", "p1");
     let submission = entry.submission_id;
     world.submit(vec![entry]).await;
     let store = &world.deps.store;
@@ -174,11 +174,11 @@ async fn reevaluated_item_uses_a_place_and_keeps_its_cooldown() {
     let asker = CooldownRequest { org: &org, rule: &rule_id, user: &user, holder: submission, at };
     assert!(take_cooldown(store, &asker, at.plus(std::time::Duration::from_secs(86_400))).await.unwrap());
     world.start();
-    let row = world.evaluated(&post("p1"), submission).await;
-    assert_eq!(suppressed(&row), None);
-    let later = submit(&world, vec![by("u2", "p2")]).await;
+    let row = world.wait_until_evaluated(&post("p1"), submission).await;
+    assert_eq!(suppression(&row), None);
+    let later_rows = submit(&world, vec![post_by("u2", "p2")]).await;
     // On the same day the wasted place is missed: never too many, at times too few.
-    let same_day = later[0].append_ms.day() == at.day();
-    assert_eq!(suppressed(&later[0]), same_day.then(|| "limit".to_owned()));
+    let same_day = later_rows[0].append_ms.day() == at.day();
+    assert_eq!(suppression(&later_rows[0]), same_day.then(|| "limit".to_owned()));
     world.drain().await;
 }

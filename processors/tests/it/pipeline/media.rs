@@ -1,4 +1,4 @@
-//! Items wait for their media, briefly beside the others and long on a topic of their own, and end in a visible state.
+//! Items wait for their media, briefly in `items` and long in `items-slow`, and end in a visible state.
 
 use std::sync::Arc;
 
@@ -42,13 +42,13 @@ pub(crate) fn with_images(item: &ItemKey, urls: &[String]) -> ItemEntry {
     entry_of(item, serde_json::json!({"text": "look", "author": author, "images": urls}).to_string())
 }
 
-/// Passing items do not wait at all for what is not remembered.
-pub(crate) fn impatient() -> Settings {
+/// Settings with which items are handed over at once, unless their media are remembered.
+pub(crate) fn short_wait_settings() -> Settings {
     Settings { media: MediaSettings { wait_ms: 1, ..MediaSettings::default() }, ..Settings::default() }
 }
 
-/// Time is not what passing items wait for.
-pub(crate) fn patient() -> Settings {
+/// Settings with waits that no test reaches.
+pub(crate) fn long_wait_settings() -> Settings {
     let media = MediaSettings { wait_ms: 60_000, slow_wait_ms: 60_000, ..MediaSettings::default() };
     Settings { media, ..Settings::default() }
 }
@@ -70,7 +70,7 @@ pub(crate) fn states(row: &Item) -> Vec<(String, Option<String>)> {
 }
 
 /// A host that gives its picture once the test lets it.
-pub(crate) async fn held(go: &Arc<Semaphore>) -> Host {
+pub(crate) async fn start_held_host(go: &Arc<Semaphore>) -> Host {
     let go = Arc::clone(go);
     Host::start(move |_| Answer::After(Arc::clone(&go), Box::new(Answer::Picture(picture(1))))).await.unwrap()
 }
@@ -82,17 +82,20 @@ async fn rules_see_the_media_of_an_item_and_its_row_shows_them() {
         _ => Answer::Picture(picture(1)),
     });
     let host = host.await.unwrap();
-    let mut world = world(patient(), &[&host]).await;
-    let good = with_images(&post("good"), &[host.url("a.bmp"), host.url("a.bmp")]);
+    let mut world = world(long_wait_settings(), &[&host]).await;
+    let good_entry = with_images(&post("good"), &[host.url("a.bmp"), host.url("a.bmp")]);
     let bad = with_images(&post("bad"), &[host.url("gone"), "http://10.0.0.1/a.png".to_owned()]);
-    let (good_id, bad_id) = (good.submission_id, bad.submission_id);
-    world.submit(vec![good, bad]).await;
-    let row = world.evaluated(&post("good"), good_id).await;
-    let shown = media(&row);
-    assert_eq!((shown.len(), shown[0].state.as_str()), (1, "ok"));
-    assert!(shown[0].pdq.as_ref().unwrap().len() == 64 && shown[0].sha256.as_ref().unwrap().len() == 64);
+    let (good_id, bad_id) = (good_entry.submission_id, bad.submission_id);
+    world.submit(vec![good_entry, bad]).await;
+    let row = world.wait_until_evaluated(&post("good"), good_id).await;
+    let shown_media = media(&row);
+    assert_eq!((shown_media.len(), shown_media[0].state.as_str()), (1, "ok"));
+    assert!(
+        shown_media[0].pdq.as_ref().unwrap().len() == 64
+            && shown_media[0].sha256.as_ref().unwrap().len() == 64
+    );
     assert!(row.matched.contains("\"seen\"") && !row.matched.contains("unseen"), "{}", row.matched);
-    let row = world.evaluated(&post("bad"), bad_id).await;
+    let row = world.wait_until_evaluated(&post("bad"), bad_id).await;
     let failed = |reason: &str| ("fetch_failed".to_owned(), Some(reason.to_owned()));
     assert_eq!(states(&row), [failed("http_404"), failed("url_port")]);
     assert!(row.matched.contains("unseen"), "{}", row.matched);
@@ -105,8 +108,8 @@ async fn rules_see_the_media_of_an_item_and_its_row_shows_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn item_with_slow_media_is_handed_over_and_evaluated_later() {
     let go = Arc::new(Semaphore::new(0));
-    let host = held(&go).await;
-    let mut world = world(impatient(), &[&host]).await;
+    let host = start_held_host(&go).await;
+    let mut world = world(short_wait_settings(), &[&host]).await;
     let entry = with_images(&post("p1"), &[host.url("a.bmp")]);
     let submission = entry.submission_id;
     world.submit(vec![entry]).await;
@@ -114,8 +117,8 @@ async fn item_with_slow_media_is_handed_over_and_evaluated_later() {
     assert_eq!((row.state.as_str(), row.submission_id), (ACCEPTED, submission));
     assert_eq!(states(&row), [("pending".to_owned(), None)]);
     let text = world.submit_text("p2", "hello").await;
-    world.evaluated(&post("p2"), text).await;
-    assert_eq!(world.versions(&post("p1")).await[0].state, ACCEPTED, "nobody waited for it");
+    world.wait_until_evaluated(&post("p2"), text).await;
+    assert_eq!(world.versions(&post("p1")).await[0].state, ACCEPTED, "another item did not wait for it");
     go.add_permits(1);
     let row = world
         .until("the evaluated row", async || {
@@ -149,32 +152,32 @@ async fn hanging_fetch_ends_in_a_visible_state() {
 #[tokio::test(flavor = "multi_thread")]
 async fn hanging_host_does_not_affect_items_of_other_hosts() {
     let hanging = Host::start(|_| Answer::Never).await.unwrap();
-    let good = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
+    let good_host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
     // Fewer items are worked on at once than hang.
     let media = MediaSettings { wait_ms: 60_000, ..MediaSettings::default() };
     let mut world =
-        world(Settings { concurrency: 4, media, ..Settings::default() }, &[&hanging, &good]).await;
+        world(Settings { concurrency: 4, media, ..Settings::default() }, &[&hanging, &good_host]).await;
     let stuck =
         (0..30).map(|nth| with_images(&post(&format!("stuck-{nth}")), &[hanging.url(&nth.to_string())]));
     world.submit(stuck.collect()).await;
-    let url = |nth: u32| format!("http://localhost:{}/{nth}", good.address.port());
+    let url = |nth: u32| format!("http://localhost:{}/{nth}", good_host.address.port());
     let fine: Vec<_> = (0..30).map(|nth| with_images(&post(&format!("fine-{nth}")), &[url(nth)])).collect();
     let ids: Vec<_> = fine.iter().map(|entry| (entry.key(), entry.submission_id)).collect();
     world.submit(fine).await;
     for (item, submission) in ids {
-        let row = world.evaluated(&item, submission).await;
+        let row = world.wait_until_evaluated(&item, submission).await;
         assert_eq!(states(&row)[0].0, "ok");
     }
     assert!(world.versions(&post("stuck-0")).await.is_empty());
-    // What still waits is left to the next start, and nobody waits for it at the end.
+    // Waiting items remain for the next start; the stop does not wait for them.
     world.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn org_above_its_share_of_waits_is_handed_over() {
     let go = Arc::new(Semaphore::new(0));
-    let host = held(&go).await;
-    let mut settings = patient();
+    let host = start_held_host(&go).await;
+    let mut settings = long_wait_settings();
     settings.media.waiting_per_org = 1;
     let mut world = world(settings, &[&host]).await;
     let entries: Vec<_> =
@@ -198,13 +201,13 @@ async fn org_above_its_share_of_waits_is_handed_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn item_handed_over_before_a_crash_has_its_effects_once() {
     let go = Arc::new(Semaphore::new(0));
-    let host = held(&go).await;
-    let mut world = world(impatient(), &[&host]).await;
+    let host = start_held_host(&go).await;
+    let mut world = world(short_wait_settings(), &[&host]).await;
     let entry = with_images(&post("p1"), &[host.url("a.bmp")]);
     let submission = entry.submission_id;
     world.submit(vec![entry]).await;
     world.until("the slow record", async || world.tail(Topic::ItemsSlow).await.pop()).await;
-    // Nothing was committed: both records are read again, and this time the host answers.
+    // No record was committed: both are read again, and the host answers this time.
     let mut after = world.image().await;
     world.stop().await.unwrap();
     go.add_permits(16);
@@ -224,10 +227,10 @@ async fn item_handed_over_before_a_crash_has_its_effects_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn job_opens_before_its_pictures_and_shows_them_later() {
     let go = Arc::new(Semaphore::new(0));
-    let host = held(&go).await;
-    let mut world = world(patient(), &[&host]).await;
-    let mut sent = report(world.version().await, 1, "look", true);
-    sent.thread = vec![ContextItem {
+    let host = start_held_host(&go).await;
+    let mut world = world(long_wait_settings(), &[&host]).await;
+    let mut report_record = report(world.version().await, 1, "look", true);
+    report_record.thread = vec![ContextItem {
         type_id: "post".into(),
         id: "before".into(),
         type_version: None,
@@ -236,7 +239,7 @@ async fn job_opens_before_its_pictures_and_shows_them_later() {
         fault: None,
         as_sent: None,
     }];
-    world.append(Topic::Reports, &post("p1").log_key(&org()), &sent).await;
+    world.append(Topic::Reports, &post("p1").log_key(&org()), &report_record).await;
     let job = world
         .until("the job", async || {
             let key = (org(), "child_safety".to_owned(), "post".into(), "p1".into());
@@ -268,17 +271,17 @@ async fn job_opens_before_its_pictures_and_shows_them_later() {
 #[tokio::test(flavor = "multi_thread")]
 async fn resent_item_waiting_for_media_is_the_same_version() {
     let go = Arc::new(Semaphore::new(0));
-    let host = held(&go).await;
-    let mut world = world(impatient(), &[&host]).await;
+    let host = start_held_host(&go).await;
+    let mut world = world(short_wait_settings(), &[&host]).await;
     let entry = ItemEntry { keyed: true, ..with_images(&post("p1"), &[host.url("a.bmp")]) };
     world.submit(vec![entry.clone()]).await;
     world.until("the accepted row", async || world.versions(&post("p1")).await.pop()).await;
     let edit = world.submit_text("p1", "hello").await;
-    world.evaluated(&post("p1"), edit).await;
+    world.wait_until_evaluated(&post("p1"), edit).await;
     world.submit(vec![entry.clone()]).await;
     // An item's records are worked on one after the other.
     let last = world.submit_text("p1", "bye").await;
-    world.evaluated(&post("p1"), last).await;
+    world.wait_until_evaluated(&post("p1"), last).await;
     go.add_permits(2);
     let row = world
         .until("the evaluated row", async || {
@@ -307,15 +310,15 @@ async fn bank_matches_new_pictures_and_new_hashes_match_old_ones() {
         Answer::Picture(picture(seed))
     });
     let host = host.await.unwrap();
-    let mut world = World::beside(patient(), &[host.address.port()]).await;
+    let mut world = World::beside(long_wait_settings(), &[host.address.port()]).await;
     world.configure(&known(&"0f".repeat(32)), false).await;
     world.start();
     let before = with_images(&post("before"), &[host.url("a.bmp")]);
-    let other = with_images(&post("other"), &[host.url("b.bmp")]);
-    let (before_id, other_id) = (before.submission_id, other.submission_id);
-    world.submit(vec![before, other]).await;
-    let row = world.evaluated(&post("before"), before_id).await;
-    world.evaluated(&post("other"), other_id).await;
+    let other_entry = with_images(&post("other"), &[host.url("b.bmp")]);
+    let (before_id, other_id) = (before.submission_id, other_entry.submission_id);
+    world.submit(vec![before, other_entry]).await;
+    let row = world.wait_until_evaluated(&post("before"), before_id).await;
+    world.wait_until_evaluated(&post("other"), other_id).await;
     assert_eq!((media(&row)[0].matches.len(), row.matched.as_str()), (0, "[]"));
 
     let hash = media(&row)[0].pdq.clone().unwrap();
@@ -323,7 +326,7 @@ async fn bank_matches_new_pictures_and_new_hashes_match_old_ones() {
     let after = with_images(&post("after"), &[host.url("a.bmp")]);
     let after_id = after.submission_id;
     world.submit(vec![after]).await;
-    let row = world.evaluated(&post("after"), after_id).await;
+    let row = world.wait_until_evaluated(&post("after"), after_id).await;
     let matches = &media(&row)[0].matches;
     assert_eq!(
         (matches[0].bank.as_str(), matches[0].kind.as_str(), matches[0].distance),
@@ -331,14 +334,14 @@ async fn bank_matches_new_pictures_and_new_hashes_match_old_ones() {
     );
     assert!(row.matched.contains("\"known\"") && row.matched.contains(&matches[0].entry), "{}", row.matched);
 
-    let asked = host.asked("").len();
+    let request_count = host.asked("").len();
     drop(host);
-    let run = super::retroact::whole(&world, "known", false).await;
+    let run = super::retroact::run_to_end(&world, "known", false).await;
     assert_eq!((run.progress.items, run.progress.matched, run.progress.sent), (3, 2, 1));
-    let row = super::retroact::repeated(&world, "before").await;
+    let row = super::retroact::wait_for_repeat(&world, "before").await;
     assert_eq!(media(&row)[0].matches, *matches, "its hashes were kept");
     assert!(row.matched.contains("\"known\""), "{}", row.matched);
     world.drain().await;
-    assert_eq!(asked, 2, "each picture once");
+    assert_eq!(request_count, 2, "each picture once");
     assert_eq!(world.events("action.automatic").await.len(), 2);
 }

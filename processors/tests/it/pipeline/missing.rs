@@ -1,8 +1,8 @@
-//! Content whose org's configuration is not here: it waits, makes room for others, and is never lost.
+//! Content with a missing configuration waits, makes room for other orgs, and is never lost.
 
 use tidegate_catalog::orgs;
 use tidegate_moderation::dead_letters::{self, Filter, ReplayOptions};
-use tidegate_processors::{MissingSettings, Settings};
+use tidegate_processors::{MissingConfigSettings, Settings};
 use tidegate_schemas::{
     ids::{CauseId, ConfigVersion, ItemKey, Millis, OrgId, SubmissionId},
     records::{DeadLetter, Items},
@@ -17,37 +17,37 @@ use super::world::{World, entry, post};
 
 /// A consumer that is full after four records, and patient for a moment only.
 fn small() -> Settings {
-    let missing = MissingSettings { grace_ms: 200, ..MissingSettings::default() };
-    Settings { budget_records: 4, retry_max_ms: 200, missing, ..Settings::default() }
+    let missing_settings = MissingConfigSettings { grace_ms: 200, ..MissingConfigSettings::default() };
+    Settings { budget_records: 4, retry_max_ms: 200, missing: missing_settings, ..Settings::default() }
 }
 
-fn other() -> OrgId {
+fn other_org() -> OrgId {
     OrgId::new("other")
 }
 
-/// A world with a second org, whose newest version only a newer Tidegate can run; and the text of the one before.
+/// Creates a second org with a newest version that only a newer Tidegate can run. Returns the earlier version and its text.
 async fn with_an_org_that_does_not_compile(settings: Settings) -> (World, ConfigVersion, String) {
     let world = World::with(settings).await;
-    orgs::create(&world.deps.store, &other(), "Other", Millis::now()).await.unwrap();
-    world.configure_org(&other(), TYPES).await;
-    let current = world.deps.live.latest(&other()).await.unwrap().version();
-    let parts = world.rows::<ConfigSnapshot>(&ConfigSnapshot::partition(other(), current)).await;
-    let good = parts.into_iter().map(|part| part.documents).collect();
-    let newer = r#"{"format":99,"policyOrder":[],"typeVersions":{},"documents":[]}"#;
-    let version = move_head(&world, newer).await;
-    (world, version, good)
+    orgs::create(&world.deps.store, &other_org(), "Other", Millis::now()).await.unwrap();
+    world.configure_org(&other_org(), TYPES).await;
+    let current = world.deps.live.latest(&other_org()).await.unwrap().version();
+    let parts = world.rows::<ConfigSnapshot>(&ConfigSnapshot::partition(other_org(), current)).await;
+    let documents = parts.into_iter().map(|part| part.documents).collect();
+    let unreadable_snapshot = r#"{"format":99,"policyOrder":[],"typeVersions":{},"documents":[]}"#;
+    let version = move_head(&world, unreadable_snapshot).await;
+    (world, version, documents)
 }
 
 const TYPES: &str = "item_type: post\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n";
 
 async fn move_head(world: &World, text: &str) -> ConfigVersion {
     let store = &world.deps.store;
-    let head = store.get::<ConfigHead>(&ConfigHead::key(other())).await.unwrap().unwrap();
+    let head = store.get::<ConfigHead>(&ConfigHead::key(other_org())).await.unwrap().unwrap();
     let version = ConfigVersion(head.config_version.0 + 1);
     let snapshot_id = CauseId::random().0;
     let now = Millis::now();
     let row = ConfigSnapshot {
-        org: other(),
+        org: other_org(),
         config_version: version,
         snapshot_id,
         part: 0,
@@ -69,7 +69,7 @@ async fn accept(world: &World, version: ConfigVersion, id: &str) -> SubmissionId
         ..entry(&post(id), "hello")
     };
     let submission = item.submission_id;
-    let record = Items { org: other(), config_version: version, ..world.prepare(vec![item]).await };
+    let record = Items { org: other_org(), config_version: version, ..world.prepare(vec![item]).await };
     world.send(record).await;
     submission
 }
@@ -79,7 +79,7 @@ async fn letters(world: &World) -> Vec<DeadLetter> {
 }
 
 async fn evaluated_of_other(world: &World, id: &str, submission: SubmissionId) {
-    let key = (other(), "post".into(), id.into());
+    let key = (other_org(), "post".into(), id.into());
     world
         .until("the item of the other org", async || {
             let rows = world.rows::<tidegate_store::tables::items::items::Item>(&key).await;
@@ -94,47 +94,49 @@ fn options(again: bool) -> ReplayOptions {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn org_whose_config_does_not_compile_waits_alone() {
-    let (mut world, version, good) = with_an_org_that_does_not_compile(Settings::default()).await;
+    let (mut world, version, documents) = with_an_org_that_does_not_compile(Settings::default()).await;
     world.start();
-    let waiting = accept(&world, version, "w1").await;
+    let waiting_item = accept(&world, version, "w1").await;
     for nth in 0..20 {
         let id = format!("p{nth}");
         let submission = world.submit_text(&id, "hello").await;
-        world.evaluated(&post(&id), submission).await;
+        world.wait_until_evaluated(&post(&id), submission).await;
     }
-    assert!(letters(&world).await.is_empty(), "it harms nobody, so it waits");
+    assert!(letters(&world).await.is_empty(), "it blocks no other org, so it waits");
     assert!(world.deps.health.readiness().is_ready(), "the process is well");
-    move_head(&world, &good).await;
-    evaluated_of_other(&world, "w1", waiting).await;
+    move_head(&world, &documents).await;
+    evaluated_of_other(&world, "w1", waiting_item).await;
     world.drain().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_content_that_blocks_others_goes_to_the_dead_letters() {
-    let (mut world, version, good) = with_an_org_that_does_not_compile(small()).await;
+    let (mut world, version, documents) = with_an_org_that_does_not_compile(small()).await;
     world.start();
-    let mut waiting = Vec::new();
+    let mut waiting_items = Vec::new();
     // More than the consumer holds: without room the others behind it would never be read.
     for nth in 0..8 {
-        waiting.push(accept(&world, version, &format!("w{nth}")).await);
+        waiting_items.push(accept(&world, version, &format!("w{nth}")).await);
     }
     for nth in 0..8 {
         let id = format!("p{nth}");
         let submission = world.submit_text(&id, "hello").await;
-        world.evaluated(&post(&id), submission).await;
+        world.wait_until_evaluated(&post(&id), submission).await;
     }
-    let all = world
+    let letters = world
         .until("the dead letters", async || {
             let letters = letters(&world).await;
             (letters.len() == 8).then_some(letters)
         })
         .await;
-    assert!(all.iter().all(|letter| letter.reason == "config_missing" && letter.org == Some(other())));
-    assert!(all[0].detail.contains("does not compile here"), "{}", all[0].detail);
+    assert!(
+        letters.iter().all(|letter| letter.reason == "config_missing" && letter.org == Some(other_org()))
+    );
+    assert!(letters[0].detail.contains("does not compile here"), "{}", letters[0].detail);
 
-    move_head(&world, &good).await;
+    move_head(&world, &documents).await;
     // As the task that follows changes sees it, before anybody can call it back.
-    world.deps.live.latest(&other()).await.unwrap();
+    world.deps.live.latest(&other_org()).await.unwrap();
     let filter = Filter { reason: Some("config_missing".to_owned()), ..Filter::default() };
     assert_eq!(
         dead_letters::replay(&world.deps.log, &world.deps.store, &filter, &options(false))
@@ -143,25 +145,25 @@ async fn waiting_content_that_blocks_others_goes_to_the_dead_letters() {
             .replayed,
         8
     );
-    for (nth, submission) in waiting.into_iter().enumerate() {
+    for (nth, submission) in waiting_items.into_iter().enumerate() {
         evaluated_of_other(&world, &format!("w{nth}"), submission).await;
     }
     world.drain().await;
 }
 
-/// As after an older store was restored: what the log names is gone from it.
+/// As after the restore of an older store: the log names a version that the store does not have.
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_config_version_halts_the_consumer_until_it_is_back() {
     let mut world = World::with(small()).await;
     world.start();
-    let lost = ConfigVersion(world.version().await.0 + 5);
+    let lost_version = ConfigVersion(world.version().await.0 + 5);
     let video = ItemKey::new("video", "v1");
     let item = tidegate_schemas::records::ItemEntry {
         data: bytes::Bytes::from_static(br#"{"text": "hello"}"#),
         ..entry(&video, "hello")
     };
     let submission = item.submission_id;
-    let record = Items { config_version: lost, ..world.prepare(vec![item]).await };
+    let record = Items { config_version: lost_version, ..world.prepare(vec![item]).await };
     world.send(record).await;
     world
         .until("the complaint", async || match world.deps.health.readiness() {
@@ -169,12 +171,12 @@ async fn lost_config_version_halts_the_consumer_until_it_is_back() {
             Readiness::Ready => None,
         })
         .await;
-    // Something is configured, but not yet what the content needs.
+    // A new configuration exists, but without the type of the content.
     world.configure("policy: first\n", false).await;
     assert!(letters(&world).await.is_empty());
     world.configure("item_type: video\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n", false).await;
-    assert!(world.version().await < lost);
-    world.evaluated(&video, submission).await;
+    assert!(world.version().await < lost_version);
+    world.wait_until_evaluated(&video, submission).await;
     world.until("readiness", async || world.deps.health.readiness().is_ready().then_some(())).await;
     world.drain().await;
     assert!(letters(&world).await.is_empty(), "an outage is not poison");

@@ -1,4 +1,4 @@
-//! Items that the platform is asked for: what reports name, and what comes back.
+//! Requests for items named by reports, and the handling of the responses.
 
 use std::{
     collections::BTreeSet,
@@ -37,7 +37,7 @@ use super::{
     world::{World, entry, org, post, user},
 };
 
-/// A platform that answers with the items that it has, and remembers what it was asked.
+/// Platform that returns its items and records the requests.
 #[derive(Clone, Default)]
 struct Platform {
     items: Arc<Mutex<Vec<Value>>>,
@@ -87,7 +87,7 @@ impl Platform {
         self.items.lock().unwrap().push(json!({"id": id, "typeId": "post", "data": data}));
     }
 
-    fn asked(&self) -> Vec<Value> {
+    fn recorded_requests(&self) -> Vec<Value> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -102,12 +102,12 @@ async fn world(platform: &Platform) -> World {
     world
 }
 
-async fn requests_of(world: &World) -> Vec<PartialRequest> {
+async fn stored_requests(world: &World) -> Vec<PartialRequest> {
     world.rows::<PartialRequest>(&(org(), Millis::now().day())).await
 }
 
-async fn settled(world: &World, state: PartialState) -> PartialRequest {
-    let settled = async || requests_of(world).await.into_iter().find(|row| row.state == state);
+async fn wait_for_state(world: &World, state: PartialState) -> PartialRequest {
+    let settled = async || stored_requests(world).await.into_iter().find(|row| row.state == state);
     world.until("a settled request", settled).await
 }
 
@@ -124,7 +124,7 @@ fn refresh(item: &ItemKey) -> NewRequest {
     }
 }
 
-/// A report of `p1` that names an entry of its thread which nobody sent.
+/// Sends a report of `p1` that names unknown entries of its thread.
 async fn send(world: &World) -> Report {
     let report = Report {
         reported_in_thread: vec![post("t1"), post("t2")],
@@ -142,11 +142,11 @@ async fn items_named_by_a_report_are_fetched_without_effects() {
     let mut world = world(&platform).await;
     world.start();
     let report = send(&world).await;
-    let row = settled(&world, PartialState::Done).await;
+    let row = wait_for_state(&world, PartialState::Done).await;
     // The author of the reported item was never submitted either.
     let creator = json!({"id": "u1", "typeId": "user"});
     assert_eq!(
-        platform.asked(),
+        platform.recorded_requests(),
         [json!({"items": [{"id": "t1", "typeId": "post"}, {"id": "t2", "typeId": "post"}, creator]})]
     );
     let list = |text: &str| serde_json::from_str::<Value>(text).unwrap();
@@ -157,11 +157,11 @@ async fn items_named_by_a_report_are_fetched_without_effects() {
         (PartialTrigger::Report, Some(200), true)
     );
 
-    let fetched = world.until("the fetched item", async || world.versions(&post("t1")).await.pop()).await;
-    assert_eq!(fetched.source, "partial_items");
-    world.evaluated(&post("t1"), fetched.submission_id).await;
-    world.evaluated(&post("p1"), report.item.submission_id).await;
-    // The text matches a live rule, which acts on what is submitted and not on what is fetched.
+    let fetched_row = world.until("the fetched item", async || world.versions(&post("t1")).await.pop()).await;
+    assert_eq!(fetched_row.source, "partial_items");
+    world.wait_until_evaluated(&post("t1"), fetched_row.submission_id).await;
+    world.wait_until_evaluated(&post("p1"), report.item.submission_id).await;
+    // The text matches a live rule, but rules do not act on fetched items.
     let stored = world.versions(&post("t1")).await.pop().unwrap();
     assert_eq!(stored.matched, "[]");
     assert_eq!(world.callbacks().await.len(), 0);
@@ -183,17 +183,17 @@ async fn thread_entries_without_data_are_fetched() {
     };
     let submission = world.submit_text("known", "hello").await;
     world.start();
-    world.evaluated(&post("known"), submission).await;
-    let missing = Some("`data` is missing.");
+    world.wait_until_evaluated(&post("known"), submission).await;
+    let missing_data = Some("`data` is missing.");
     let thread = vec![
-        entry("none", "{}", missing),
+        entry("none", "{}", missing_data),
         entry("empty", "{ }", None),
         entry("null", "null", Some("`data` must be an object, not null.")),
-        entry("both", "{}", missing),
+        entry("both", "{}", missing_data),
         entry("whole", r#"{"text": "hello"}"#, None),
-        entry("known", "{}", missing),
+        entry("known", "{}", missing_data),
         entry("", "{}", Some("`id` is missing.")),
-        // The second mention has what the first one lacks.
+        // The second mention has the data that the first one lacks.
         entry("later", "{}", None),
         entry("later", r#"{"text": "hello"}"#, None),
     ];
@@ -201,15 +201,15 @@ async fn thread_entries_without_data_are_fetched() {
     let report = report(world.version().await, 1, "hello", false);
     let report = Report { thread, reported_in_thread, ..report };
     world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
-    settled(&world, PartialState::Done).await;
-    let mut asked: Vec<String> = platform.asked()[0]["items"]
+    wait_for_state(&world, PartialState::Done).await;
+    let mut requested_ids: Vec<String> = platform.recorded_requests()[0]["items"]
         .as_array()
         .unwrap()
         .iter()
         .map(|item| item["id"].as_str().unwrap().to_owned())
         .collect();
-    asked.sort_unstable();
-    assert_eq!(asked, ["both", "empty", "none", "null", "u1"]);
+    requested_ids.sort_unstable();
+    assert_eq!(requested_ids, ["both", "empty", "none", "null", "u1"]);
     world.stop().await.unwrap();
 }
 
@@ -223,7 +223,7 @@ async fn fetched_items_beyond_the_limit_are_counted_and_paged() {
     let reported_in_thread = ids.iter().map(|id| post(id)).collect();
     let report = Report { reported_in_thread, ..report(world.version().await, 1, "hello", false) };
     world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
-    let job_id = settled(&world, PartialState::Done).await.job_id.unwrap();
+    let job_id = wait_for_state(&world, PartialState::Done).await.job_id.unwrap();
     for id in &ids {
         world.until("the fetched item", async || world.versions(&post(id)).await.pop()).await;
     }
@@ -232,26 +232,32 @@ async fn fetched_items_beyond_the_limit_are_counted_and_paged() {
     let config = world.deps.live.latest(&org).await.unwrap();
     let limits = CauseLimits { causes: 100, bytes: 1 << 20 };
     let view = job_view::answer(store, &config, job_id, limits).await.unwrap().unwrap();
-    let mut shown = view.partial_items.unwrap();
-    assert_eq!((shown.items.len(), shown.items_more, shown.requests_more), (100, 150, 0));
-    let mut cursor: Option<ItemCursor> = shown.next_item.map(|cursor| cursor.parse().unwrap());
-    let mut left = shown.items_more;
+    let mut partial_view = view.partial_items.unwrap();
+    assert_eq!(
+        (partial_view.items.len(), partial_view.items_more, partial_view.requests_more),
+        (100, 150, 0)
+    );
+    let mut cursor: Option<ItemCursor> = partial_view.next_item.map(|cursor| cursor.parse().unwrap());
+    let mut left = partial_view.items_more;
     // A page that ends by its bytes after two items, and one that ends by its number.
-    let data = shown.items[0].data.get().len();
+    let data = partial_view.items[0].data.get().len();
     for limits in [ItemLimits { items: 100, bytes: 2 * data }, ItemLimits { items: 147, bytes: 1 << 20 }] {
         let page = views::items_of_job(store, &org, job_id, cursor, limits).await.unwrap();
         left -= page.items.len();
         assert_eq!(page.more, left);
-        shown.items.extend(page.items);
+        partial_view.items.extend(page.items);
         cursor = page.next;
     }
     assert!(left == 1 && cursor.is_some());
     let limits = ItemLimits { items: 1, bytes: 1 };
     let last = views::items_of_job(store, &org, job_id, cursor, limits).await.unwrap();
     assert!(last.more == 0 && last.next.is_none());
-    shown.items.extend(last.items);
-    assert_eq!(shown.items.len(), ids.len());
-    assert_eq!(shown.items.iter().map(|item| item.id.as_str().to_owned()).collect::<BTreeSet<_>>(), ids);
+    partial_view.items.extend(last.items);
+    assert_eq!(partial_view.items.len(), ids.len());
+    assert_eq!(
+        partial_view.items.iter().map(|item| item.id.as_str().to_owned()).collect::<BTreeSet<_>>(),
+        ids
+    );
     world.stop().await.unwrap();
 }
 
@@ -261,11 +267,11 @@ async fn repeated_report_requests_items_once() {
     let mut first = world(&platform).await;
     first.start();
     let report = send(&first).await;
-    settled(&first, PartialState::Done).await;
+    wait_for_state(&first, PartialState::Done).await;
     first.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
     first.drain().await;
-    assert_eq!(requests_of(&first).await.len(), 1);
-    assert_eq!(platform.asked().len(), 1);
+    assert_eq!(stored_requests(&first).await.len(), 1);
+    assert_eq!(platform.recorded_requests().len(), 1);
 }
 
 #[tokio::test]
@@ -274,15 +280,15 @@ async fn stored_request_is_made_after_a_crash() {
     platform.has("p9", &json!({"text": "hello"}));
     let mut world = world(&platform).await;
     requests::store(&world.moderation(), refresh(&post("p9"))).await.unwrap();
-    assert_eq!(platform.asked().len(), 0, "only the role asks");
+    assert_eq!(platform.recorded_requests().len(), 0, "only the role asks");
     world.start();
-    settled(&world, PartialState::Done).await;
+    wait_for_state(&world, PartialState::Done).await;
     world.until("the item", async || world.versions(&post("p9")).await.pop()).await;
     world.stop().await.unwrap();
 }
 
 /// A request that needs two calls, of which the platform answers the first.
-async fn ask_half_answered(trigger: PartialTrigger) -> (Platform, World, Vec<ItemKey>) {
+async fn half_answered_request(trigger: PartialTrigger) -> (Platform, World, Vec<ItemKey>) {
     let platform = Platform { answers: Some(1), ..Platform::default() };
     let keys: Vec<_> = (100..201).map(|number| post(&format!("p{number}"))).collect();
     for key in &keys {
@@ -297,11 +303,11 @@ async fn ask_half_answered(trigger: PartialTrigger) -> (Platform, World, Vec<Ite
 
 #[tokio::test]
 async fn request_with_failed_second_call_lists_items_of_the_first() {
-    let (platform, mut world, keys) = ask_half_answered(PartialTrigger::Refresh).await;
-    let row = settled(&world, PartialState::Failed).await;
-    let found: Vec<Value> = serde_json::from_str(&row.found).unwrap();
-    assert_eq!(found.len(), 100, "{row:?}");
-    assert_eq!((row.http_status, platform.asked().len()), (Some(500), 2), "{row:?}");
+    let (platform, mut world, keys) = half_answered_request(PartialTrigger::Refresh).await;
+    let row = wait_for_state(&world, PartialState::Failed).await;
+    let found_items: Vec<Value> = serde_json::from_str(&row.found).unwrap();
+    assert_eq!(found_items.len(), 100, "{row:?}");
+    assert_eq!((row.http_status, platform.recorded_requests().len()), (Some(500), 2), "{row:?}");
     for key in &keys[..100] {
         world.until("the item", async || world.versions(key).await.pop()).await;
     }
@@ -310,11 +316,11 @@ async fn request_with_failed_second_call_lists_items_of_the_first() {
 
 #[tokio::test]
 async fn retried_request_keeps_items_of_its_first_attempt() {
-    let (_platform, mut world, _) = ask_half_answered(PartialTrigger::Report).await;
-    let again = async || requests_of(&world).await.into_iter().find(|row| row.attempts >= 2);
-    let row = world.until("another attempt", again).await;
-    let found: Vec<Value> = serde_json::from_str(&row.found).unwrap();
-    assert_eq!((row.state, found.len()), (PartialState::Pending, 100), "{row:?}");
+    let (_platform, mut world, _) = half_answered_request(PartialTrigger::Report).await;
+    let find_retried = async || stored_requests(&world).await.into_iter().find(|row| row.attempts >= 2);
+    let row = world.until("another attempt", find_retried).await;
+    let found_items: Vec<Value> = serde_json::from_str(&row.found).unwrap();
+    assert_eq!((row.state, found_items.len()), (PartialState::Pending, 100), "{row:?}");
     world.stop().await.unwrap();
 }
 
@@ -322,16 +328,16 @@ async fn retried_request_keeps_items_of_its_first_attempt() {
 async fn submitted_item_takes_precedence_over_a_fetched_one() {
     for variant in ["partial", "original"] {
         let platform = Platform::default();
-        let fetched = json!({"id": "p1", "typeId": "post", "typeSchemaVariant": variant,
+        let fetched_item = json!({"id": "p1", "typeId": "post", "typeSchemaVariant": variant,
             "data": {"text": "newer"}});
-        platform.items.lock().unwrap().push(fetched);
+        platform.items.lock().unwrap().push(fetched_item);
         let mut world = world(&platform).await;
         world.start();
         // The rule that it matches asks for a review.
         let submission = world.submit_text("p1", "doubtful").await;
-        world.evaluated(&post("p1"), submission).await;
+        world.wait_until_evaluated(&post("p1"), submission).await;
         requests::store(&world.moderation(), refresh(&post("p1"))).await.unwrap();
-        settled(&world, PartialState::Done).await;
+        wait_for_state(&world, PartialState::Done).await;
         world.until("both", async || (world.versions(&post("p1")).await.len() == 2).then_some(())).await;
         let store = &world.deps.store;
         let latest = stored::answer(store, &org(), &post("p1"), None).await.unwrap();
@@ -339,7 +345,7 @@ async fn submitted_item_takes_precedence_over_a_fetched_one() {
         assert_eq!(latest["submissionId"], json!(submission), "{latest}");
 
         decide(&world, "default", Verdict::Act).await;
-        // Whom it strikes is read from the newest version: the fetched one names no author.
+        // The strike is for the author in the newest version; the fetched version names no author.
         let author = (org(), user("u1"));
         world.until("a strike", async || world.rows::<Strike>(&author).await.pop()).await;
         world.stop().await.unwrap();
@@ -352,13 +358,13 @@ async fn hanging_platform_does_not_delay_reports() {
     let mut world = world(&platform).await;
     world.start();
     let report = send(&world).await;
-    world.until("a call", async || (!platform.asked().is_empty()).then_some(())).await;
-    world.evaluated(&post("p1"), report.item.submission_id).await;
-    let other = ItemEntry { ..entry(&post("p2"), "hello") };
-    let submission = other.submission_id;
-    world.submit(vec![other]).await;
-    world.evaluated(&post("p2"), submission).await;
-    let row = requests_of(&world).await.pop().unwrap();
+    world.until("a call", async || (!platform.recorded_requests().is_empty()).then_some(())).await;
+    world.wait_until_evaluated(&post("p1"), report.item.submission_id).await;
+    let other_entry = ItemEntry { ..entry(&post("p2"), "hello") };
+    let submission = other_entry.submission_id;
+    world.submit(vec![other_entry]).await;
+    world.wait_until_evaluated(&post("p2"), submission).await;
+    let row = stored_requests(&world).await.pop().unwrap();
     assert_eq!(row.state, PartialState::Pending);
     let job = world.deps.store.get::<Job>(&(org(), row.job_id.unwrap())).await.unwrap();
     assert!(job.is_some(), "the job is open while the platform hangs");
@@ -372,7 +378,7 @@ async fn entry_that_does_not_fit_its_type_is_kept_and_marked() {
     let mut world = world(&platform).await;
     world.start();
     requests::store(&world.moderation(), refresh(&post("p7"))).await.unwrap();
-    let row = settled(&world, PartialState::Done).await;
+    let row = wait_for_state(&world, PartialState::Done).await;
     let invalid: Value = serde_json::from_str(&row.invalid).unwrap();
     assert_eq!(invalid[0]["id"], "p7");
     assert!(invalid[0]["faults"][0].as_str().is_some(), "{invalid}");

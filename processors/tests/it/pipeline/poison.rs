@@ -1,4 +1,4 @@
-//! Content that cannot be processed goes to the dead letters, alone, and comes back from there.
+//! Unprocessable content is sent to the dead letters alone and can be replayed.
 
 use tidegate_catalog::orgs;
 use tidegate_moderation::dead_letters::{self, Filter, ReplayCounts, ReplayOptions};
@@ -32,12 +32,12 @@ fn options(again: bool) -> ReplayOptions {
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_unprocessable_item_is_dead_lettered() {
     let mut world = World::started().await;
-    let (good, bad, other) =
+    let (good_entry, bad, other_entry) =
         (entry(&post("p1"), "hello"), of_unknown_type("v1"), entry(&post("p2"), "hello"));
-    let submissions = (good.submission_id, bad.submission_id, other.submission_id);
-    world.submit(vec![good, bad, other]).await;
-    world.evaluated(&post("p1"), submissions.0).await;
-    world.evaluated(&post("p2"), submissions.2).await;
+    let submissions = (good_entry.submission_id, bad.submission_id, other_entry.submission_id);
+    world.submit(vec![good_entry, bad, other_entry]).await;
+    world.wait_until_evaluated(&post("p1"), submissions.0).await;
+    world.wait_until_evaluated(&post("p2"), submissions.2).await;
     let letter = letters(&world, 1).await.remove(0);
     assert_eq!((letter.reason.as_str(), letter.stage.as_str()), ("unknown_type", "items"));
     assert_eq!(letter.submission_id, Some(submissions.1));
@@ -64,7 +64,7 @@ async fn undecodable_record_is_dead_lettered_unchanged() {
     let letter = letters(&world, 1).await.remove(0);
     assert_eq!((letter.reason.as_str(), letter.stage.as_str()), ("malformed_record", "reports"));
     assert!(letter.value.ends_with(&[255; 9]));
-    // Whose it is, nobody can say: it is the operator's.
+    // The org of the record is unknown, so only the operator sees it.
     for (include_unowned, listed) in [(true, 1), (false, 0)] {
         let filter = Filter { org: Some(org()), include_unowned, ..Filter::default() };
         let page = dead_letters::list(&world.deps.log, &world.deps.store, &filter, 10, None).await.unwrap();
@@ -76,10 +76,10 @@ async fn undecodable_record_is_dead_lettered_unchanged() {
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letters_are_listed_without_content_and_replayed_in_order() {
     let mut world = World::started().await;
-    let late = entry(&post("p1"), "scamcoin");
+    let late_entry = entry(&post("p1"), "scamcoin");
     let bad = tidegate_schemas::records::ItemEntry {
         data: bytes::Bytes::from_static(br#"{"text": "scamcoin", "extra": 1}"#),
-        ..late
+        ..late_entry
     };
     let submission = bad.submission_id;
     // Its type is not known yet.
@@ -95,18 +95,18 @@ async fn dead_letters_are_listed_without_content_and_replayed_in_order() {
         )
         .await;
     let key = ItemKey::new("video", "p1");
-    let newer = entry(&key, "hello");
-    let newest = newer.submission_id;
-    world.submit(vec![newer]).await;
-    world.evaluated(&key, newest).await;
+    let newer_entry = entry(&key, "hello");
+    let newest = newer_entry.submission_id;
+    world.submit(vec![newer_entry]).await;
+    world.wait_until_evaluated(&key, newest).await;
 
     let page =
         dead_letters::list(&world.deps.log, &world.deps.store, &Filter::default(), 10, None).await.unwrap();
     assert_eq!(page.items.len(), 1);
     assert!(!serde_json::to_string(&page).unwrap().contains("scamcoin"));
-    let other = Filter { org: Some(OrgId::new("other")), ..Filter::default() };
+    let other_filter = Filter { org: Some(OrgId::new("other")), ..Filter::default() };
     assert!(
-        dead_letters::list(&world.deps.log, &world.deps.store, &other, 10, None)
+        dead_letters::list(&world.deps.log, &world.deps.store, &other_filter, 10, None)
             .await
             .unwrap()
             .items
@@ -119,17 +119,17 @@ async fn dead_letters_are_listed_without_content_and_replayed_in_order() {
     let marked = dead_letters::list(log, store, &Filter::default(), 10, None).await.unwrap().items.remove(0);
     assert!(page.items[0].replayed_at.is_none() && marked.replayed_at.is_some());
     assert_eq!(marked.replayed_by.as_deref(), Some("somebody"));
-    let done = |replayed, skipped| ReplayCounts { replayed, skipped, refused: 0 };
+    let replay_counts = |replayed, skipped| ReplayCounts { replayed, skipped, refused: 0 };
     for (which, again, expected) in [
-        (&Filter::default(), false, done(0, 1)),
-        (&Filter::default(), true, done(1, 0)),
-        (&one, false, done(1, 0)),
-        (&Filter { id: Some("nope".to_owned()), ..Filter::default() }, false, done(0, 0)),
+        (&Filter::default(), false, replay_counts(0, 1)),
+        (&Filter::default(), true, replay_counts(1, 0)),
+        (&one, false, replay_counts(1, 0)),
+        (&Filter { id: Some("nope".to_owned()), ..Filter::default() }, false, replay_counts(0, 0)),
     ] {
         let replayed = dead_letters::replay(log, store, which, &options(again)).await.unwrap();
         assert_eq!(replayed, expected, "{which:?}, {again}");
     }
-    let row = world.evaluated(&key, submission).await;
+    let row = world.wait_until_evaluated(&key, submission).await;
     assert_eq!(row.state, EVALUATED);
     assert!(row.matched.contains("videos") && row.actions.contains("superseded"), "{}", row.actions);
     let versions = world.versions(&key).await;
@@ -143,8 +143,8 @@ async fn dead_letters_are_listed_without_content_and_replayed_in_order() {
 async fn stored_plan_of_superseded_content_is_not_carried_out() {
     let folder = tempfile::tempdir().unwrap();
     let db = fjall::Database::builder(folder.path()).open().unwrap();
-    let open = |max_row_bytes| store_of_rows(&db, max_row_bytes);
-    let mut world = World::on(open(20_000)).await;
+    let open_store = |max_row_bytes| store_of_rows(&db, max_row_bytes);
+    let mut world = World::on(open_store(20_000)).await;
     world.start();
     let scams = ["p1", "p2"].map(|id| entry(&post(id), &format!("scamcoin {}", "long ".repeat(10_000))));
     let [overtaken, other] = scams.each_ref().map(|scam| scam.submission_id);
@@ -156,12 +156,12 @@ async fn stored_plan_of_superseded_content_is_not_carried_out() {
         let cause = letter.submission_id.unwrap().0;
         assert_eq!(world.rows::<Plan>(&(org(), cause)).await.len(), 1, "{}", letter.detail);
     }
-    let newer = world.submit_text("p1", "good morning").await;
-    world.evaluated(&post("p1"), newer).await;
+    let newer_submission = world.submit_text("p1", "good morning").await;
+    world.wait_until_evaluated(&post("p1"), newer_submission).await;
     world.drain().await;
 
-    world.deps.store = open(1_000_000);
-    // The second time everything stands already.
+    world.deps.store = open_store(1_000_000);
+    // In the second round all rows exist already.
     for again in [false, true] {
         world.start();
         let (log, store) = (&world.deps.log, &world.deps.store);
@@ -169,12 +169,12 @@ async fn stored_plan_of_superseded_content_is_not_carried_out() {
         assert_eq!(replayed, ReplayCounts { replayed: 2, skipped: 0, refused: 0 });
         for id in ["p1", "p2"] {
             let marker = world.submit_text(id, "good evening").await;
-            world.evaluated(&post(id), marker).await;
+            world.wait_until_evaluated(&post(id), marker).await;
         }
-        let row = world.evaluated(&post("p1"), overtaken).await;
+        let row = world.wait_until_evaluated(&post("p1"), overtaken).await;
         assert!(row.matched.contains("demo-scam") && row.actions.contains("superseded"), "{}", row.actions);
         assert!(!row.actions.contains("eventId"), "{}", row.actions);
-        let row = world.evaluated(&post("p2"), other).await;
+        let row = world.wait_until_evaluated(&post("p2"), other).await;
         assert!(row.actions.contains("eventId") && !row.actions.contains("superseded"), "{}", row.actions);
         world.until("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
         world.drain().await;
@@ -189,17 +189,17 @@ async fn stored_plan_of_superseded_content_is_not_carried_out() {
 async fn org_with_mostly_poison_is_diverted_alone() {
     let poison = PoisonSettings { least: 3, ..PoisonSettings::default() };
     let mut world = World::with(Settings { poison, ..Settings::default() }).await;
-    let other = OrgId::new("other");
-    orgs::create(&world.deps.store, &other, "Other", Millis::now()).await.unwrap();
+    let other_org = OrgId::new("other");
+    orgs::create(&world.deps.store, &other_org, "Other", Millis::now()).await.unwrap();
     world.start();
     for nth in 0..3 {
-        world.submit_as(&other, vec![of_unknown_type(&format!("v{nth}"))]).await;
+        world.submit_as(&other_org, vec![of_unknown_type(&format!("v{nth}"))]).await;
     }
     letters(&world, 3).await;
     // Counted after the dead letter is durable: until then it may still be judged by itself.
     let diverted = world
         .until("a diverted item", async || {
-            world.submit_as(&other, vec![of_unknown_type("more")]).await;
+            world.submit_as(&other_org, vec![of_unknown_type("more")]).await;
             let letters = world.tail(Topic::DeadLetters).await;
             letters
                 .iter()
@@ -207,9 +207,9 @@ async fn org_with_mostly_poison_is_diverted_alone() {
                 .find(|letter| letter.reason == "org_diverted")
         })
         .await;
-    assert_eq!(diverted.org, Some(other));
+    assert_eq!(diverted.org, Some(other_org));
     let submission = world.submit_text("p1", "hello").await;
-    world.evaluated(&post("p1"), submission).await;
+    world.wait_until_evaluated(&post("p1"), submission).await;
     world.drain().await;
 }
 
@@ -217,12 +217,12 @@ async fn org_with_mostly_poison_is_diverted_alone() {
 async fn poison_of_several_orgs_stops_the_role() {
     let poison = PoisonSettings { least: 1, orgs: 2, ..PoisonSettings::default() };
     let mut world = World::with(Settings { poison, ..Settings::default() }).await;
-    let other = OrgId::new("other");
-    orgs::create(&world.deps.store, &other, "Other", Millis::now()).await.unwrap();
+    let other_org = OrgId::new("other");
+    orgs::create(&world.deps.store, &other_org, "Other", Millis::now()).await.unwrap();
     world.start();
     world.submit(vec![of_unknown_type("v1")]).await;
-    world.submit_as(&other, vec![of_unknown_type("v1")]).await;
-    let ended = world.ended().await;
+    world.submit_as(&other_org, vec![of_unknown_type("v1")]).await;
+    let ended = world.wait_for_end().await;
     assert!(matches!(&ended, Err(RoleError::Poison { role, .. }) if role.0 == "items"), "{ended:?}");
 }
 
@@ -247,7 +247,7 @@ async fn content_that_the_store_rejects_is_dead_lettered() {
     too_large_rows(World::on(store_of_rows(&db, 20_000)).await).await;
 }
 
-/// Whatever the engine: content above the store's limit, and content below it.
+/// On any engine: content above the store's limit and content below it.
 pub(crate) async fn too_large_rows(mut world: World) {
     world.start();
     let large = entry(&post("p1"), &"long ".repeat(10_000));
@@ -257,14 +257,14 @@ pub(crate) async fn too_large_rows(mut world: World) {
     assert_eq!((letter.reason.as_str(), letter.stage.as_str()), ("store_row_too_large", "items"));
     assert_eq!(letter.submission_id, Some(submission));
     assert!(letter.detail.contains("table items"), "{}", letter.detail);
-    let good = world.submit_text("p2", "hello").await;
-    world.evaluated(&post("p2"), good).await;
-    assert!(world.deps.health.readiness().is_ready(), "nothing waits");
-    // An item's key is above what any engine takes; what names the item is refused for its size before.
+    let good_submission = world.submit_text("p2", "hello").await;
+    world.wait_until_evaluated(&post("p2"), good_submission).await;
+    assert!(world.deps.health.readiness().is_ready(), "no part waits");
+    // The item's key is above the key limit of any engine, but a row with the item's name is refused for its size first.
     let long = ItemKey::new("post", "i".repeat(70_000));
     world.submit(vec![entry(&long, "hello")]).await;
-    let good = world.submit_text("p3", "hello").await;
-    world.evaluated(&post("p3"), good).await;
+    let good_submission = world.submit_text("p3", "hello").await;
+    world.wait_until_evaluated(&post("p3"), good_submission).await;
     let letter = letters(&world, 2).await.remove(1);
     assert_eq!(letter.reason, "store_row_too_large");
     assert!(letter.detail.contains("table items_by_hour"), "{}", letter.detail);

@@ -1,4 +1,4 @@
-//! Settings of queues: the priority of jobs, and what decisions on them must and cannot have.
+//! Settings of queues: priorities of jobs, and required and forbidden parts of decisions.
 
 use tidegate_moderation::{
     queue_counts::{self, Flow},
@@ -25,12 +25,12 @@ const STRICT: &str = "queue: default\nhidden_actions: [ban]\nrequire: {reason: t
                       order: {severity: 2}\n---\npolicy: scam\nname: Scam\nseverity: high\n";
 
 async fn claim(world: &World) -> Job {
-    let who = Reviewer { name: "ann".to_owned(), lease: std::time::Duration::from_secs(600) };
+    let reviewer = Reviewer { name: "ann".to_owned(), lease: std::time::Duration::from_secs(600) };
     let (store, queue) = (&world.deps.store, QueueId::new("default"));
     world
         .until("a job to claim", async || {
             let order = QueueOrder::default();
-            let next = ClaimNext { queue: &queue, order: &order, reviewer: &who, include_held: false };
+            let next = ClaimNext { queue: &queue, order: &order, reviewer: &reviewer, include_held: false };
             queues::claim_next(store, &org(), next, Millis::now(), |_| 0).await.unwrap()
         })
         .await
@@ -59,7 +59,7 @@ async fn queue_requirements_and_hidden_actions_bind_decisions() {
     world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
     let job = claim(&world).await;
     let config = world.deps.live.latest(&org()).await.unwrap();
-    let good = DecisionRequest {
+    let valid_request = DecisionRequest {
         verdict: Verdict::Act,
         actions: vec!["limit_reach".into()],
         parameters: decisions::Parameters::new(),
@@ -74,15 +74,18 @@ async fn queue_requirements_and_hidden_actions_bind_decisions() {
         decisions::decide(&deps, &org(), job.job_id, request, SHORT, Millis::now()).await.unwrap()
     };
     for (wrong, at) in [
-        (DecisionRequest { reason: None, ..good.clone() }, "/reason"),
-        (DecisionRequest { reason: Some(" ".to_owned()), ..good.clone() }, "/reason"),
-        (DecisionRequest { policies: Vec::new(), ..good.clone() }, "/policies"),
-        (DecisionRequest { actions: vec!["limit_reach".into(), "ban".into()], ..good.clone() }, "/actions/1"),
+        (DecisionRequest { reason: None, ..valid_request.clone() }, "/reason"),
+        (DecisionRequest { reason: Some(" ".to_owned()), ..valid_request.clone() }, "/reason"),
+        (DecisionRequest { policies: Vec::new(), ..valid_request.clone() }, "/policies"),
+        (
+            DecisionRequest { actions: vec!["limit_reach".into(), "ban".into()], ..valid_request.clone() },
+            "/actions/1",
+        ),
     ] {
         let refusal = decide(&wrong).await.unwrap_err();
         assert!(matches!(&refusal, Refusal::Invalid { pointer, .. } if pointer == at), "{at}: {refusal:?}");
     }
-    decide(&good).await.unwrap();
+    decide(&valid_request).await.unwrap();
     world.drain().await;
 }
 
@@ -102,13 +105,13 @@ async fn old_job_is_closed_once_and_no_replay_opens_it() {
     let closed = world.until("a closed job", async || newest(&world).await.filter(is_closed)).await;
     assert_eq!((closed.generation, &closed.decision), (1, &None));
     world.drain().await;
-    assert!(world.callbacks().await.is_empty(), "nobody decided anything");
+    assert!(world.callbacks().await.is_empty(), "no decision was made");
 
     let mut second = world.image().await;
     second.start();
-    let later = report(second.version().await, 2, "hello", false);
-    second.append(Topic::Reports, &post("p1").log_key(&org()), &later).await;
-    // It comes after the first report, which is processed again.
+    let later_report = report(second.version().await, 2, "hello", false);
+    second.append(Topic::Reports, &post("p1").log_key(&org()), &later_report).await;
+    // This report follows the replayed first one.
     let next =
         second.until("the next job", async || newest(&second).await.filter(|job| job.generation == 2)).await;
     assert_ne!(next.job_id, closed.job_id);
@@ -133,11 +136,11 @@ async fn counts_follow_jobs_and_are_the_same_after_a_replay() {
     world.until("three jobs", async || (counts(&world).await.open == 3).then_some(())).await;
     let job = claim(&world).await;
     let lease = std::time::Duration::from_secs(600);
-    let claimed = async |world: &World| {
+    let claim_next = async |world: &World| {
         let now = Millis::now();
         queue_counts::claimed(&world.deps.store, &org(), &queue, lease, now).await.unwrap()
     };
-    assert_eq!(claimed(&world).await, 1);
+    assert_eq!(claim_next(&world).await, 1);
     let request = DecisionRequest {
         verdict: Verdict::Ignore,
         actions: Vec::new(),
@@ -151,7 +154,10 @@ async fn counts_follow_jobs_and_are_the_same_after_a_replay() {
     let deps = world.moderation();
     decisions::decide(&deps, &org(), job.job_id, &request, SHORT, Millis::now()).await.unwrap().unwrap();
     world.until("two jobs", async || (counts(&world).await.open == 2).then_some(())).await;
-    assert_eq!((counts(&world).await.last_hour, claimed(&world).await), (Flow { opened: 3, closed: 1 }, 0));
+    assert_eq!(
+        (counts(&world).await.last_hour, claim_next(&world).await),
+        (Flow { opened: 3, closed: 1 }, 0)
+    );
     world.drain().await;
 
     let mut second = world.image().await;
@@ -165,11 +171,11 @@ async fn counts_follow_jobs_and_are_the_same_after_a_replay() {
     second.drain().await;
     let after = counts(&second).await;
     assert_eq!((after.open, after.last_hour), (2, Flow { opened: 3, closed: 1 }));
-    // Hours later they come from the sums.
-    let later = Millis::now().plus(std::time::Duration::from_secs(7_300));
+    // Hours later the counts are read from the sums.
+    let hours_later = Millis::now().plus(std::time::Duration::from_secs(7_300));
     let store = &second.deps.store;
-    let rolled = queue_counts::counts(store, &org(), &queue, later).await.unwrap();
+    let rolled = queue_counts::counts(store, &org(), &queue, hours_later).await.unwrap();
     assert_eq!((rolled.open, rolled.last_hour), (2, Flow::default()));
     assert_eq!(rolled.last_day, Flow { opened: 3, closed: 1 });
-    assert_eq!(queue_counts::counts(store, &org(), &queue, later).await.unwrap(), rolled);
+    assert_eq!(queue_counts::counts(store, &org(), &queue, hours_later).await.unwrap(), rolled);
 }

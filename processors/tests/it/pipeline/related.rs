@@ -1,4 +1,4 @@
-//! Decisions that act on items that belong to the job: its author, and what was sent along.
+//! Decisions on related items of a job: its author and the context items.
 
 use serde_json::{Value, json};
 use tidegate_moderation::review::{
@@ -22,7 +22,7 @@ use super::{
 
 const DECIDED: &str = "decision.moderator";
 
-fn along(item: &ItemKey, author: &str) -> ContextItem {
+fn context_item(item: &ItemKey, author: &str) -> ContextItem {
     let data = json!({"text": "me too", "author": {"typeId": "user", "id": author}});
     ContextItem {
         type_id: item.type_id.clone(),
@@ -36,18 +36,18 @@ fn along(item: &ItemKey, author: &str) -> ContextItem {
 }
 
 /// Reports p1 of u1, with p2 of u2 in its thread and p3 of u3 beside it, and claims the job.
-async fn reported(world: &World) -> Job {
+async fn open_reported_job(world: &World) -> Job {
     let report = Report {
-        thread: vec![along(&post("p2"), "u2")],
+        thread: vec![context_item(&post("p2"), "u2")],
         reported_in_thread: vec![post("p4")],
-        additional: vec![along(&post("p3"), "u3")],
+        additional: vec![context_item(&post("p3"), "u3")],
         ..report(world.version().await, 1, "hello", false)
     };
     world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
     claim(world, "default").await
 }
 
-fn related(item: ItemKey, actions: &[&str]) -> RelatedRequest {
+fn related_request(item: ItemKey, actions: &[&str]) -> RelatedRequest {
     RelatedRequest {
         item,
         actions: actions.iter().map(|action| (*action).into()).collect(),
@@ -80,11 +80,11 @@ async fn strikes(world: &World, of: &str) -> Vec<i64> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_decision_acts_on_related_items_once_under_replay() {
     let mut world = World::started().await;
-    let job = reported(&world).await;
+    let job = open_reported_job(&world).await;
     let decision = DecisionRequest {
         related: vec![
-            related(user("u1"), &["limit_reach"]),
-            related(post("p2"), &["ban", "limit_reach", "limit_reach"]),
+            related_request(user("u1"), &["limit_reach"]),
+            related_request(post("p2"), &["ban", "limit_reach", "limit_reach"]),
         ],
         ..request(&job, Verdict::Act, &["limit_reach"])
     };
@@ -116,21 +116,21 @@ async fn a_decision_acts_on_related_items_once_under_replay() {
     world.drain().await;
     assert_eq!(world.events(DECIDED).await.len(), 4);
     assert_eq!((strikes(&world, "u1").await, strikes(&world, "u2").await), (vec![1, 1], vec![1]));
-    let taken = world.rows::<ActionByItem>(&(org(), "post".into(), "p2".into())).await;
-    assert_eq!(taken.len(), 2, "{taken:?}");
+    let taken_actions = world.rows::<ActionByItem>(&(org(), "post".into(), "p2".into())).await;
+    assert_eq!(taken_actions.len(), 2, "{taken_actions:?}");
 
     let stored = world.deps.store.get::<Job>(&(org(), job.job_id)).await.unwrap().unwrap();
-    let shown = serde_json::to_value(job_view::summary(stored).unwrap()).unwrap();
-    assert_eq!(shown["decision"]["related"][1]["item"]["id"], "p2", "{shown}");
-    assert_eq!(shown["decision"]["related"][1]["user"]["id"], "u2", "{shown}");
+    let job_summary = serde_json::to_value(job_view::summary(stored).unwrap()).unwrap();
+    assert_eq!(job_summary["decision"]["related"][1]["item"]["id"], "p2", "{job_summary}");
+    assert_eq!(job_summary["decision"]["related"][1]["user"]["id"], "u2", "{job_summary}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn appeal_against_a_related_item_reverses_its_strike() {
     let mut world = World::started().await;
-    let job = reported(&world).await;
+    let job = open_reported_job(&world).await;
     let decision = DecisionRequest {
-        related: vec![related(post("p3"), &["limit_reach"])],
+        related: vec![related_request(post("p3"), &["limit_reach"])],
         ..request(&job, Verdict::Ignore, &[])
     };
     send(&world, &job, &decision).await.unwrap();
@@ -151,19 +151,19 @@ async fn appeal_against_a_related_item_reverses_its_strike() {
 #[tokio::test(flavor = "multi_thread")]
 async fn decision_can_act_on_the_author_only() {
     let mut world = World::started().await;
-    let job = reported(&world).await;
+    let job = open_reported_job(&world).await;
     let decision = DecisionRequest {
-        related: vec![related(user("u1"), &["ban"])],
+        related: vec![related_request(user("u1"), &["ban"])],
         ..request(&job, Verdict::Ignore, &[])
     };
     send(&world, &job, &decision).await.unwrap();
     let bodies = callback_bodies(&world, 2).await;
-    let of = |id: &str| bodies.iter().find(|body| body["item"]["id"] == id).unwrap();
-    assert_eq!((of("p1").get("action"), &of("u1")["action"]["id"]), (None, &"ban".into()));
+    let find_body = |id: &str| bodies.iter().find(|body| body["item"]["id"] == id).unwrap();
+    assert_eq!((find_body("p1").get("action"), &find_body("u1")["action"]["id"]), (None, &"ban".into()));
     assert!(bodies.iter().all(|body| body["decision"]["verdict"] == "ignore"), "{bodies:?}");
     world.drain().await;
-    let found = world.rows::<ReporterFinding>(&(org(), "user".into(), "reporter-1".into())).await;
-    assert!(found[0].upheld, "an action was taken on the report");
+    let findings = world.rows::<ReporterFinding>(&(org(), "user".into(), "reporter-1".into())).await;
+    assert!(findings[0].upheld, "an action was taken on the report");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,34 +173,35 @@ async fn related_items_are_refused_with_the_place_and_the_remedy() {
                      action: warn\nkind: callback\nparameters: [{name: text, type: STRING, required: true}]\n";
     world.configure(documents, false).await;
     world.start();
-    let job = reported(&world).await;
+    let job = open_reported_job(&world).await;
     let policy = world.deps.live.latest(&org()).await.unwrap().policies()[0].id.clone();
-    let good = RelatedRequest { policies: vec![policy.clone()], ..related(post("p4"), &["ban"]) };
+    let valid_request =
+        RelatedRequest { policies: vec![policy.clone()], ..related_request(post("p4"), &["ban"]) };
     let decision =
         |related: Vec<RelatedRequest>| DecisionRequest { related, ..request(&job, Verdict::Ignore, &[]) };
     let with = |item: ItemKey, actions: &[&str]| RelatedRequest {
         policies: vec![policy.clone()],
-        ..related(item, actions)
+        ..related_request(item, actions)
     };
-    let many = vec!["ban"; 101];
+    let too_many_actions = vec!["ban"; 101];
     for (wrong, at, says) in [
         (
-            vec![good.clone(), with(post("p9"), &["ban"])],
+            vec![valid_request.clone(), with(post("p9"), &["ban"])],
             "/related/1/item",
             "user/u1, post/p4, post/p2, post/p3",
         ),
         (vec![with(user("u2"), &["ban"])], "/related/0/item", "does not belong to the job"),
         (vec![with(user("reporter-1"), &["ban"])], "/related/0/item", "does not belong to the job"),
         (vec![with(post("p1"), &["ban"])], "/related/0/item", "`actions`"),
-        (vec![good.clone(), good.clone()], "/related/1/item", "/related/0"),
+        (vec![valid_request.clone(), valid_request.clone()], "/related/1/item", "/related/0"),
         (vec![with(post("p2"), &[])], "/related/0/actions", "at least one"),
         (vec![with(post("p2"), &["ban", "burn"])], "/related/0/actions/1", "burn"),
         (vec![with(post("p2"), &["look"])], "/related/0/actions/0", "queue"),
         (vec![with(post("p2"), &["warn"])], "/related/0/actions/0/parameters", "text"),
-        (vec![with(post("p2"), &many)], "/related", "100"),
-        (vec![related(post("p2"), &["ban"])], "/related/0/policies", "at least one policy"),
+        (vec![with(post("p2"), &too_many_actions)], "/related", "100"),
+        (vec![related_request(post("p2"), &["ban"])], "/related/0/policies", "at least one policy"),
         (
-            vec![RelatedRequest { policies: vec!["none".into()], ..good.clone() }],
+            vec![RelatedRequest { policies: vec!["none".into()], ..valid_request.clone() }],
             "/related/0/policies/0",
             "none",
         ),
@@ -210,6 +211,6 @@ async fn related_items_are_refused_with_the_place_and_the_remedy() {
         assert_eq!(pointer, at, "{detail}");
         assert!(detail.contains(says), "{at}: {detail}");
     }
-    send(&world, &job, &decision(vec![good])).await.unwrap();
+    send(&world, &job, &decision(vec![valid_request])).await.unwrap();
     world.drain().await;
 }

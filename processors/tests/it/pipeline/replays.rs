@@ -1,4 +1,4 @@
-//! What a crash leaves is done again, and its effects happen once.
+//! Work interrupted by a crash is repeated, and its effects happen once.
 
 use tidegate_schemas::records::ItemEntry;
 use tidegate_store::tables::items::{
@@ -11,25 +11,25 @@ use super::world::{World, entry, org, post, user};
 
 const AUTOMATIC: &str = "action.automatic";
 
-/// A world in which one scam was processed in full, and nothing is committed.
-async fn processed() -> World {
+/// Creates a world with one completely processed item and no commit.
+async fn world_with_processed_item() -> World {
     let world = World::started().await;
     world.submit_text("p1", "scamcoin").await;
     world.until("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
-    // The last that an item leads to.
+    // The evaluation record is the last effect of an item.
     world.until("its evaluation", async || world.tail(Topic::Evaluations).await.pop()).await;
     world
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replay_after_a_crash_has_the_same_effects() {
-    let mut first = processed().await;
+    let mut first = world_with_processed_item().await;
     let mut second = first.image().await;
     first.drain().await;
     second.start();
-    // Processing goes by the order of the item's key: this one comes after everything replayed of it.
+    // Items of one key are processed in order, so this one follows all replayed versions.
     let marker = second.submit_text("p1", "good morning").await;
-    second.evaluated(&post("p1"), marker).await;
+    second.wait_until_evaluated(&post("p1"), marker).await;
     second.drain().await;
     assert!(second.callbacks().await.len() > 1, "the replay appended again");
     assert_eq!(second.events(AUTOMATIC).await, first.events(AUTOMATIC).await);
@@ -39,31 +39,31 @@ async fn replay_after_a_crash_has_the_same_effects() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn item_is_listed_once_for_its_user_after_a_replay() {
-    let mut first = processed().await;
+    let mut first = world_with_processed_item().await;
     let mut second = first.image().await;
     first.drain().await;
     second.start();
-    // The scam is found with its plan; this one comes after everything replayed of its item.
+    // The first item has a stored plan. This version follows all replayed ones of its item.
     let marker = second.submit_text("p1", "good morning").await;
-    let newest = second.evaluated(&post("p1"), marker).await;
+    let newest = second.wait_until_evaluated(&post("p1"), marker).await;
     second.drain().await;
     let partition = (org(), user("u1"), stretch(newest.append_ms));
-    let listed = second.rows::<ItemOfUser>(&partition).await;
-    let listed: Vec<_> = listed.into_iter().map(|it| it.submission_id).collect();
-    let stored = second.versions(&post("p1")).await.into_iter().map(|it| it.submission_id);
-    assert_eq!(listed, stored.collect::<Vec<_>>());
-    assert_eq!(listed.len(), 2);
+    let item_rows = second.rows::<ItemOfUser>(&partition).await;
+    let listed_ids: Vec<_> = item_rows.into_iter().map(|row| row.submission_id).collect();
+    let stored = second.versions(&post("p1")).await.into_iter().map(|row| row.submission_id);
+    assert_eq!(listed_ids, stored.collect::<Vec<_>>());
+    assert_eq!(listed_ids.len(), 2);
 }
 
 /// The replay of a scam under other rules carries out the first plan.
 async fn replay_under(rules: &str) {
-    let mut first = processed().await;
+    let mut first = world_with_processed_item().await;
     let mut second = first.image().await;
     first.drain().await;
     second.configure(rules, false).await;
     second.start();
     let marker = second.submit_text("p1", "good morning").await;
-    second.evaluated(&post("p1"), marker).await;
+    second.wait_until_evaluated(&post("p1"), marker).await;
     second.drain().await;
     assert_eq!(second.events(AUTOMATIC).await, first.events(AUTOMATIC).await);
     let rows = second.versions(&post("p1")).await;
@@ -80,8 +80,9 @@ async fn replay_under_rules_without_match_carries_out_the_first_plan() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replay_under_other_actions_carries_out_the_first_plan() {
-    let other = "rule: other\nstatus: live\nwhen: {text: {in: [text], words: [scamcoin]}}\nactions: [ban]\n";
-    replay_under(&format!("{NO_MORE}---\n{other}")).await;
+    let other_rule =
+        "rule: other\nstatus: live\nwhen: {text: {in: [text], words: [scamcoin]}}\nactions: [ban]\n";
+    replay_under(&format!("{NO_MORE}---\n{other_rule}")).await;
 }
 
 /// The former process held more past its commit than this one ever will.
@@ -104,7 +105,7 @@ async fn replay_with_a_smaller_budget_reevaluates_no_planned_item() {
     second.configure(NO_MORE, false).await;
     second.start();
     let marker = second.submit_text("p1", "good morning").await;
-    second.evaluated(&post("p1"), marker).await;
+    second.wait_until_evaluated(&post("p1"), marker).await;
     second.drain().await;
     let rows = second.versions(&post("p1")).await;
     assert_eq!(rows.iter().filter(|row| row.matched.contains("demo-scam")).count(), ITEMS);
@@ -118,7 +119,7 @@ async fn a_keyed_item_that_is_sent_again_is_the_same_submission() {
     world.submit(vec![keyed.clone()]).await;
     world.submit(vec![keyed.clone()]).await;
     let marker = world.submit_text("p1", "good morning").await;
-    world.evaluated(&post("p1"), marker).await;
+    world.wait_until_evaluated(&post("p1"), marker).await;
     world.drain().await;
     assert_eq!(world.events(AUTOMATIC).await.len(), 1);
     assert!(world.rows::<Strike>(&(org(), user("u1"))).await.len() <= 1);
@@ -127,13 +128,13 @@ async fn a_keyed_item_that_is_sent_again_is_the_same_submission() {
 #[tokio::test(flavor = "multi_thread")]
 async fn store_outage_is_reported_and_loses_no_work() {
     let mut world = World::started().await;
-    let done = world.submit_text("p0", "hello").await;
-    world.evaluated(&post("p0"), done).await;
-    let held = entry(&post("p1"), "scamcoin");
-    let submission = held.submission_id;
+    let first_submission = world.submit_text("p0", "hello").await;
+    world.wait_until_evaluated(&post("p0"), first_submission).await;
+    let held_entry = entry(&post("p1"), "scamcoin");
+    let submission = held_entry.submission_id;
     // Until its configuration is asked for, the item must not need the store.
     world.deps.live.latest(&org()).await.unwrap();
-    let record_ready = world.prepare(vec![held]).await;
+    let record_ready = world.prepare(vec![held_entry]).await;
     world.deps.store.close().await.unwrap();
     world.send(record_ready).await;
     world
@@ -142,11 +143,11 @@ async fn store_outage_is_reported_and_loses_no_work() {
         })
         .await;
     world.stop().await.unwrap();
-    assert!(world.deps.health.readiness().is_ready(), "nobody waits any more");
-    let mut again = world.image().await;
-    again.start();
-    let row = again.evaluated(&post("p1"), submission).await;
+    assert!(world.deps.health.readiness().is_ready(), "no part waits any more");
+    let mut second = world.image().await;
+    second.start();
+    let row = second.wait_until_evaluated(&post("p1"), submission).await;
     assert!(row.matched.contains("demo-scam"));
-    again.drain().await;
-    assert!(again.tail(Topic::DeadLetters).await.is_empty(), "an outage is not poison");
+    second.drain().await;
+    assert!(second.tail(Topic::DeadLetters).await.is_empty(), "an outage is not poison");
 }

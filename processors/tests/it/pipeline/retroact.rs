@@ -1,4 +1,4 @@
-//! Rules that act on what came in before they were live: once, on the newest version only, and whoever dies.
+//! Retroactive rules act on older items once, on the newest version only, also across crashes.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ when: {text: {in: [text], words: [moon]}}
 actions: [ban]
 ";
 
-fn wanted(rule: &str, dry_run: bool) -> Wanted {
+fn run_request(rule: &str, dry_run: bool) -> Wanted {
     let now = Millis::now();
     Wanted {
         rules: vec![rule.into()],
@@ -51,7 +51,10 @@ fn wanted(rule: &str, dry_run: bool) -> Wanted {
 }
 
 async fn begin(world: &World, rule: &str, dry_run: bool) -> Run {
-    retroact::begin(&world.moderation(), &org(), wanted(rule, dry_run), Millis::now()).await.unwrap().unwrap()
+    retroact::begin(&world.moderation(), &org(), run_request(rule, dry_run), Millis::now())
+        .await
+        .unwrap()
+        .unwrap()
 }
 
 async fn step(world: &World, run: &Run) -> Result<Run, Refusal> {
@@ -62,7 +65,7 @@ async fn step_as(world: &World, run: &Run, clearance: Clearance) -> Result<Run, 
     retroact::step(&world.moderation(), &org(), run.id, clearance, 1_000, 1_000, || false).await.unwrap()
 }
 
-pub(crate) async fn whole(world: &World, rule: &str, dry_run: bool) -> Run {
+pub(crate) async fn run_to_end(world: &World, rule: &str, dry_run: bool) -> Run {
     let mut run = begin(world, rule, dry_run).await;
     while run.finished_at.is_none() {
         run = step(world, &run).await.unwrap();
@@ -71,7 +74,7 @@ pub(crate) async fn whole(world: &World, rule: &str, dry_run: bool) -> Run {
 }
 
 /// The row of the item's submission that a run made.
-pub(crate) async fn repeated(world: &World, id: &str) -> Item {
+pub(crate) async fn wait_for_repeat(world: &World, id: &str) -> Item {
     world
         .until("an item that was sent again", async || {
             let rows = world.versions(&post(id)).await;
@@ -80,18 +83,18 @@ pub(crate) async fn repeated(world: &World, id: &str) -> Item {
         .await
 }
 
-/// So many events were sent; what is listed of an action is written before.
-async fn acted(world: &World, events: usize) {
+/// Waits until `events` events were sent. The rows of an action are written before its event.
+async fn wait_for_events(world: &World, events: usize) {
     world.until("the events", async || (world.events(AUTOMATIC).await.len() >= events).then_some(())).await;
 }
 
 async fn submit(world: &World, texts: &[(&str, &str)]) {
-    let mut sent: Vec<(&str, SubmissionId)> = Vec::new();
+    let mut sent_ids: Vec<(&str, SubmissionId)> = Vec::new();
     for (id, text) in texts {
-        sent.push((id, world.submit_text(id, text).await));
+        sent_ids.push((id, world.submit_text(id, text).await));
     }
-    for (id, submission) in sent {
-        world.evaluated(&post(id), submission).await;
+    for (id, submission) in sent_ids {
+        world.wait_until_evaluated(&post(id), submission).await;
     }
 }
 
@@ -99,27 +102,27 @@ async fn submit(world: &World, texts: &[(&str, &str)]) {
 async fn rule_acts_on_older_items_and_repeats_nothing() {
     let mut world = World::started().await;
     submit(&world, &[("p1", "moon"), ("p2", "a moon"), ("p3", "hello"), ("p4", "scamcoin moon")]).await;
-    acted(&world, 1).await;
+    wait_for_events(&world, 1).await;
     world.configure(MOON, false).await;
 
-    let tried = whole(&world, "moon", true).await;
-    assert_eq!((tried.progress.items, tried.progress.matched, tried.progress.sent), (4, 3, 3));
-    assert_eq!(world.versions(&post("p1")).await.len(), 1, "a dry run sends nothing");
+    let dry_run = run_to_end(&world, "moon", true).await;
+    assert_eq!((dry_run.progress.items, dry_run.progress.matched, dry_run.progress.sent), (4, 3, 3));
+    assert_eq!(world.versions(&post("p1")).await.len(), 1, "a dry run sends no item");
 
-    let run = whole(&world, "moon", false).await;
-    assert_eq!(run.progress, tried.progress);
+    let run = run_to_end(&world, "moon", false).await;
+    assert_eq!(run.progress, dry_run.progress);
     let actions: Vec<_> =
         run.progress.actions.iter().map(|(action, count)| (action.as_str(), *count)).collect();
     assert_eq!(actions, [("ban", 3), ("limit_reach", 2)], "one was taken before");
     for id in ["p1", "p2", "p4"] {
-        let row = repeated(&world, id).await;
+        let row = wait_for_repeat(&world, id).await;
         assert!(row.matched.contains("moon") && !row.matched.contains("demo-scam"), "{}", row.matched);
     }
-    assert!(repeated(&world, "p4").await.actions.contains("duplicate"));
-    acted(&world, 6).await;
-    let again = whole(&world, "moon", false).await;
-    assert_eq!((again.progress.sent, again.progress.done_before), (0, 3));
-    // What was sent again is no newer version.
+    assert!(wait_for_repeat(&world, "p4").await.actions.contains("duplicate"));
+    wait_for_events(&world, 6).await;
+    let second_run = run_to_end(&world, "moon", false).await;
+    assert_eq!((second_run.progress.sent, second_run.progress.done_before), (0, 3));
+    // A repeated evaluation is not a newer version.
     let newest = stored::newest(&world.deps.store, &org(), &post("p1")).await.unwrap().unwrap();
     assert_eq!(newest.source, Source::Api.as_str());
     world.drain().await;
@@ -135,21 +138,21 @@ async fn retroact_step_repeated_after_a_crash_has_the_same_effects() {
     let run = begin(&world, "moon", false).await;
     let before = world.deps.store.get::<Retroaction>(&(org(), run.id)).await.unwrap().unwrap();
     step(&world, &run).await.unwrap();
-    repeated(&world, "p1").await;
+    wait_for_repeat(&world, "p1").await;
     // As it was when the items were sent.
-    let moved = world.deps.store.get::<Retroaction>(&(org(), run.id)).await.unwrap().unwrap();
-    assert!(world.deps.store.replace(&before, moved.version).await.unwrap().is_done());
+    let retroaction = world.deps.store.get::<Retroaction>(&(org(), run.id)).await.unwrap().unwrap();
+    assert!(world.deps.store.replace(&before, retroaction.version).await.unwrap().is_done());
     let mut run = step(&world, &run).await.unwrap();
     while run.finished_at.is_none() {
         run = step(&world, &run).await.unwrap();
     }
     assert_eq!(run.progress.done_before + run.progress.sent, 2, "counted once");
-    repeated(&world, "p2").await;
-    acted(&world, 4).await;
+    wait_for_repeat(&world, "p2").await;
+    wait_for_events(&world, 4).await;
     for id in ["p1", "p2"] {
         assert_eq!(world.versions(&post(id)).await.len(), 2, "one submission, however often it is sent");
     }
-    // A replay of everything under other rules carries out the same.
+    // A replay of all records under other rules has the same effects.
     let mut replayed = world.image().await;
     replayed.configure(&MOON.replace("[limit_reach, ban]", "[ban]"), false).await;
     replayed.start();
@@ -167,9 +170,9 @@ async fn retroact_acts_on_the_newest_version_and_counts_nothing() {
     submit(&world, &[("p1", "moon"), ("p2", "moon")]).await;
     submit(&world, &[("p1", "harmless")]).await;
     world.configure(MOON, false).await;
-    let run = whole(&world, "moon", false).await;
+    let run = run_to_end(&world, "moon", false).await;
     assert_eq!((run.progress.superseded, run.progress.sent), (1, 1));
-    repeated(&world, "p2").await;
+    wait_for_repeat(&world, "p2").await;
     let mut rows = 0;
     let bucket = Millis::now().0.div_euclid(900_000);
     for bucket in bucket - 2..=bucket {
@@ -186,8 +189,8 @@ async fn run_of_inactive_or_changed_rules_is_refused() {
     world.configure(MOON, false).await;
     let begin_of = async |rules: &[&str]| {
         let rules = rules.iter().map(|rule| (*rule).into()).collect();
-        let wanted = Wanted { rules, ..wanted("moon", false) };
-        retroact::begin(&world.moderation(), &org(), wanted, Millis::now()).await.unwrap()
+        let request = Wanted { rules, ..run_request("moon", false) };
+        retroact::begin(&world.moderation(), &org(), request, Millis::now()).await.unwrap()
     };
     assert_eq!(begin_of(&[]).await.unwrap_err(), Refusal::NoRules);
     assert_eq!(begin_of(&["moon", "sun"]).await.unwrap_err(), Refusal::NoSuchRule("sun".into()));
@@ -207,18 +210,18 @@ async fn run_leaves_out_items_of_child_safety() {
     let report = report(world.version().await, 1, "moon", true);
     world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
     job(&world, "child_safety", 1).await;
-    world.evaluated(&post("p1"), report.item.submission_id).await;
+    world.wait_until_evaluated(&post("p1"), report.item.submission_id).await;
 
     let begin = async |clearance| {
-        let wanted = Wanted { clearance, ..wanted("moon", true) };
-        retroact::begin(&world.moderation(), &org(), wanted, Millis::now()).await.unwrap().unwrap()
+        let request = Wanted { clearance, ..run_request("moon", true) };
+        retroact::begin(&world.moderation(), &org(), request, Millis::now()).await.unwrap().unwrap()
     };
-    let without = begin(Clearance::None).await;
-    assert_eq!(step(&world, &without).await.unwrap().progress.items, 1);
+    let without_clearance = begin(Clearance::None).await;
+    assert_eq!(step(&world, &without_clearance).await.unwrap().progress.items, 1);
     let cleared = begin(Clearance::ChildSafety).await;
     assert_eq!(step_as(&world, &cleared, Clearance::None).await.unwrap_err(), Refusal::ChildSafety);
     assert_eq!(step(&world, &cleared).await.unwrap().progress.items, 3);
-    let listed = retroact::list(&world.deps.store, &org(), Clearance::None).await.unwrap();
-    assert_eq!(listed.iter().map(|run| run.id).collect::<Vec<_>>(), [without.id]);
+    let listed_runs = retroact::list(&world.deps.store, &org(), Clearance::None).await.unwrap();
+    assert_eq!(listed_runs.iter().map(|run| run.id).collect::<Vec<_>>(), [without_clearance.id]);
     world.drain().await;
 }

@@ -40,7 +40,7 @@ pub(crate) fn report(world_version: ConfigVersion, nth: u8, text: &str, csam: bo
     }
 }
 
-/// An appeal against what was done to the item, in its own words.
+/// Appeal against the actions on the item.
 pub(crate) fn appeal(config_version: ConfigVersion, item: ItemEntry) -> Appeal {
     Appeal {
         org: org(),
@@ -85,12 +85,12 @@ async fn causes(world: &World, job_id: JobId, count: usize) {
 
 /// Claims the next job of the queue.
 pub(crate) async fn claim(world: &World, queue: &str) -> Job {
-    let who = Reviewer { name: "ann".to_owned(), lease: std::time::Duration::from_secs(600) };
+    let reviewer = Reviewer { name: "ann".to_owned(), lease: std::time::Duration::from_secs(600) };
     let queue = QueueId::new(queue);
     world
         .until("a job to claim", async || {
             let (store, order) = (&world.deps.store, QueueOrder::default());
-            let next = ClaimNext { queue: &queue, order: &order, reviewer: &who, include_held: false };
+            let next = ClaimNext { queue: &queue, order: &order, reviewer: &reviewer, include_held: false };
             queues::claim_next(store, &org(), next, Millis::now(), |_| 0).await.unwrap()
         })
         .await
@@ -125,7 +125,7 @@ async fn a_report_opens_a_job_and_its_item_is_a_version() {
     let job = job(&world, "review", 1).await;
     causes(&world, job.job_id, 1).await;
     assert_eq!(job.queue, QueueId::new("default"));
-    let row = world.evaluated(&post("p1"), report.item.submission_id).await;
+    let row = world.wait_until_evaluated(&post("p1"), report.item.submission_id).await;
     assert_eq!((row.source.as_str(), row.report_id), ("report", Some(report.report_id)));
     world.drain().await;
 }
@@ -151,7 +151,7 @@ async fn a_csam_report_opens_the_child_safety_job_only() {
     let report = send_report(&world, 1, "doubtful", true).await;
     let job = job(&world, "child_safety", 1).await;
     assert_eq!(job.queue, QueueId::new("child-safety"));
-    let row = world.evaluated(&post("p1"), report.item.submission_id).await;
+    let row = world.wait_until_evaluated(&post("p1"), report.item.submission_id).await;
     assert!(row.matched.contains("doubtful"), "the rule asked for a review: {}", row.matched);
     world.drain().await;
     let review = (org(), "review".to_owned(), "post".into(), "p1".into());
@@ -257,7 +257,7 @@ async fn each_subscribed_endpoint_receives_each_decision() {
         })
         .await;
     world.drain().await;
-    let told: Vec<(_, serde_json::Value)> = world
+    let sent_events: Vec<(_, serde_json::Value)> = world
         .callbacks()
         .await
         .into_iter()
@@ -265,7 +265,8 @@ async fn each_subscribed_endpoint_receives_each_decision() {
         .map(|callback| (callback.endpoint.unwrap(), serde_json::from_slice(&callback.body).unwrap()))
         .collect();
     for endpoint in ["audit", "platform"] {
-        let bodies: Vec<_> = told.iter().filter(|(to, _)| to.as_str() == endpoint).map(|it| &it.1).collect();
+        let bodies: Vec<_> =
+            sent_events.iter().filter(|(to, _)| to.as_str() == endpoint).map(|event| &event.1).collect();
         let [first, second] = bodies[..] else { panic!("{bodies:?}") };
         assert_eq!((first.get("action"), first["decision"]["verdict"].as_str()), (None, Some("ignore")));
         assert_eq!(first["decision"]["actions"], serde_json::json!([]));
@@ -282,7 +283,7 @@ async fn each_subscribed_endpoint_receives_each_decision() {
     }
     assert_ne!(ignored.job_id, acted.job_id);
 
-    // The records are replayed: the same events come from the stored plans.
+    // The records are replayed; the stored plans send the same events.
     let mut second = world.image().await;
     second.start();
     second.drain().await;

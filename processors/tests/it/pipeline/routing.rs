@@ -1,4 +1,4 @@
-//! Routing lists choose the queue of jobs, and that for reports chooses again while they wait.
+//! Routing lists choose the queue of jobs. The list for reports chooses again while a job waits.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use tidegate_test_support::pictures::{Answer, Host, picture};
 use tokio::sync::Semaphore;
 
 use super::{
-    media::{held, impatient, with_images},
+    media::{short_wait_settings, start_held_host, with_images},
     reviews::{appeal, decide, report},
     world::{World, entry, org, post, user},
 };
@@ -93,7 +93,7 @@ async fn reports_of_users_who_were_often_wrong_are_routed_apart() {
     world.configure(list, false).await;
     world.start();
     send(&world, "p1", 7, "hello", false).await;
-    assert_eq!(place(&job(&world, "review", "p1").await), ("default", None), "nothing is known of the user");
+    assert_eq!(place(&job(&world, "review", "p1").await), ("default", None), "the user has no history");
     decide(&world, "default", Verdict::Ignore).await;
     let reporter = user("reporter-7");
     world
@@ -124,20 +124,24 @@ async fn waiting_job_follows_its_reporters_once() {
     send(&world, "p1", 3, "hello", false).await;
     await_reports(&world, "review", "p1", 3).await;
     world.drain().await;
-    let moved = job(&world, "review", "p1").await;
-    assert_eq!(place(&moved), ("often", Some("reports/2")));
-    assert_eq!(moved.priority, 1, "three reporters are one doubling");
-    assert_eq!((open(&world, "default").await, open(&world, "often").await), (0, 1));
+    let moved_job = job(&world, "review", "p1").await;
+    assert_eq!(place(&moved_job), ("often", Some("reports/2")));
+    assert_eq!(moved_job.priority, 1, "three reporters are one doubling");
+    assert_eq!((count_open_jobs(&world, "default").await, count_open_jobs(&world, "often").await), (0, 1));
 
     let mut second = world.image().await;
     second.start();
     second.drain().await;
-    let again = job(&second, "review", "p1").await;
-    assert_eq!((place(&again), &again.moves), (place(&moved), &moved.moves), "a replay moves nothing");
-    assert_eq!((open(&second, "default").await, open(&second, "often").await), (0, 1));
+    let same_job = job(&second, "review", "p1").await;
+    assert_eq!(
+        (place(&same_job), &same_job.moves),
+        (place(&moved_job), &moved_job.moves),
+        "a replay moves no job"
+    );
+    assert_eq!((count_open_jobs(&second, "default").await, count_open_jobs(&second, "often").await), (0, 1));
 }
 
-async fn open(world: &World, queue: &str) -> i64 {
+async fn count_open_jobs(world: &World, queue: &str) -> i64 {
     let queue = QueueId::new(queue);
     queue_counts::counts(&world.deps.store, &org(), &queue, Millis::now()).await.unwrap().open
 }
@@ -158,16 +162,16 @@ async fn earlier_entry_of_a_joining_report_counts() {
 async fn claimed_and_moved_jobs_are_not_routed_again() {
     let mut world = world().await;
     let (deps, now) = (world.moderation(), Millis::now());
-    let mut waiting = Vec::new();
+    let mut waiting_jobs = Vec::new();
     for item in ["free", "claimed", "moved", "kept", "safe"] {
         send(&world, item, 1, "hello", item == "safe").await;
         let class = if item == "safe" { "child_safety" } else { "review" };
-        waiting.push(job(&world, class, item).await.job_id);
+        waiting_jobs.push(job(&world, class, item).await.job_id);
     }
     let ann = Reviewer { name: "ann".to_owned(), lease: std::time::Duration::from_secs(600) };
-    let claim = queues::claim(&deps.store, &org(), waiting[1], &ann, now).await.unwrap();
+    let claim = queues::claim(&deps.store, &org(), waiting_jobs[1], &ann, now).await.unwrap();
     assert!(matches!(claim, Claim::Yours(_)), "{claim:?}");
-    for (job, queue) in [(waiting[2], "doubts"), (waiting[3], "default")] {
+    for (job, queue) in [(waiting_jobs[2], "doubts"), (waiting_jobs[3], "default")] {
         let request = MoveRequest { queue: QueueId::new(queue), by: "ann".to_owned(), reason: None };
         assert_eq!(moves::move_job(&deps, &org(), job, &request, now).await.unwrap(), Ok(job));
     }
@@ -188,7 +192,7 @@ async fn claimed_and_moved_jobs_are_not_routed_again() {
     }
     let mut counts = Vec::new();
     for queue in ["default", "often", "doubts", "child-safety"] {
-        counts.push(open(&world, queue).await);
+        counts.push(count_open_jobs(&world, queue).await);
     }
     assert_eq!(counts, [2, 1, 1, 1]);
 }
@@ -217,8 +221,8 @@ async fn replayed_report_of_a_decided_job_does_not_route_the_next_one() {
     let mut replay = world.image().await;
     replay.start();
     replay.drain().await;
-    let again = job(&replay, "review", "p1").await;
-    assert_eq!((place(&again), &again.moves), (("default", None), &None));
+    let same_job = job(&replay, "review", "p1").await;
+    assert_eq!((place(&same_job), &same_job.moves), (("default", None), &None));
 }
 
 const FINDINGS: &str = "queue: spam\n---\nqueue: pictures\n---\nrule: plain\nstatus: live\nitem_types: [post]\n\
@@ -244,8 +248,8 @@ async fn first_report_is_routed_by_the_rules_that_its_text_matches() {
 async fn first_report_opens_its_job_at_once_and_follows_its_pictures() {
     let quick = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
     let go = Arc::new(Semaphore::new(0));
-    let slow = held(&go).await;
-    let mut world = World::beside(impatient(), &[quick.address.port(), slow.address.port()]).await;
+    let slow = start_held_host(&go).await;
+    let mut world = World::beside(short_wait_settings(), &[quick.address.port(), slow.address.port()]).await;
     world.start();
     let known_picture = with_images(&post("known"), &[quick.url("a.bmp")]);
     world.submit(vec![known_picture]).await;
@@ -265,14 +269,14 @@ async fn first_report_opens_its_job_at_once_and_follows_its_pictures() {
     world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
     assert_eq!(place(&job(&world, "review", "p1").await), ("default", None), "the host has not answered yet");
     go.add_permits(8);
-    let moved = world
+    let moved_job = world
         .until("the job to follow its pictures", async || {
             Some(job(&world, "review", "p1").await).filter(|job| job.moves.is_some())
         })
         .await;
-    assert_eq!(place(&moved), ("pictures", Some("reports/pictures")));
+    assert_eq!(place(&moved_job), ("pictures", Some("reports/pictures")));
     world.drain().await;
-    assert_eq!((open(&world, "default").await, open(&world, "pictures").await), (0, 1));
+    assert_eq!((count_open_jobs(&world, "default").await, count_open_jobs(&world, "pictures").await), (0, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! Models score items: asked only when a rule depends on it, once for equal inputs, and never able to hold up others.
+//! Models score items: called only if a rule depends on it, once for equal inputs, without delaying other items.
 
 use std::{
     collections::HashMap,
@@ -20,12 +20,12 @@ use tokio::{
 };
 
 use super::{
-    media::{impatient, patient},
+    media::{long_wait_settings, short_wait_settings},
     reviews::report,
     world::{World, entry, org, post},
 };
 
-/// A model that answers by the path of its address, and counts what it is asked.
+/// Model server that answers by path and records its requests.
 struct Model {
     port: u16,
     asked: Arc<Mutex<HashMap<String, Vec<Value>>>>,
@@ -47,7 +47,7 @@ impl Model {
         Self { port, asked, go }
     }
 
-    fn asked(&self, path: &str) -> Vec<Value> {
+    fn recorded_requests(&self, path: &str) -> Vec<Value> {
         self.asked.lock().unwrap().get(path).cloned().unwrap_or_default()
     }
 
@@ -135,20 +135,20 @@ fn rule(name: &str, condition: &str) -> String {
     format!("rule: {name}\nstatus: live\nitem_types: [post]\nwhen: {condition}\nactions: [ban]\n---\n")
 }
 
-fn listed(json: &str) -> Vec<Value> {
+fn parse_list(json: &str) -> Vec<Value> {
     serde_json::from_str(json).unwrap()
 }
 
-fn matched(row: &Item) -> Vec<String> {
-    listed(&row.matched).iter().map(|it| it["rule"].as_str().unwrap().to_owned()).collect()
+fn matched_rules(row: &Item) -> Vec<String> {
+    parse_list(&row.matched).iter().map(|it| it["rule"].as_str().unwrap().to_owned()).collect()
 }
 
-fn errored(row: &Item) -> Vec<(String, String)> {
+fn errored_rules(row: &Item) -> Vec<(String, String)> {
     let text = |it: &Value, key: &str| it[key].as_str().unwrap().to_owned();
-    let mut all: Vec<_> =
-        listed(&row.errored).iter().map(|it| (text(it, "rule"), text(it, "reason"))).collect();
-    all.sort();
-    all
+    let mut reasons: Vec<_> =
+        parse_list(&row.errored).iter().map(|it| (text(it, "rule"), text(it, "reason"))).collect();
+    reasons.sort();
+    reasons
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,25 +156,26 @@ async fn model_is_called_once_and_only_for_dependent_rules() {
     let model = Model::start().await;
     let condition = "{all: [{score: {model: toxic, gte: 0.8}}, {text: {in: [text], words: [maybe]}}]}";
     let documents = model.signals(&["/toxic"], "") + &rule("toxic", condition);
-    let mut world = world(patient(), &documents).await;
+    let mut world = world(long_wait_settings(), &documents).await;
     let no = world.submit_text("no", "certainly fine").await;
-    assert_eq!(matched(&world.evaluated(&post("no"), no).await), [""; 0]);
-    assert!(model.asked("/toxic").is_empty());
+    assert_eq!(matched_rules(&world.wait_until_evaluated(&post("no"), no).await), [""; 0]);
+    assert!(model.recorded_requests("/toxic").is_empty());
     for id in ["one", "two"] {
         let submission = world.submit_text(id, "maybe bad").await;
-        let row = world.evaluated(&post(id), submission).await;
-        assert_eq!(matched(&row), ["toxic"]);
+        let row = world.wait_until_evaluated(&post(id), submission).await;
+        assert_eq!(matched_rules(&row), ["toxic"]);
         assert!(row.matched.contains("0.9"), "{}", row.matched);
     }
-    assert_eq!(model.asked("/toxic"), [json!({"input": "maybe bad"})]);
-    // An explanation shows the score that is kept, and asks nobody.
+    assert_eq!(model.recorded_requests("/toxic"), [json!({"input": "maybe bad"})]);
+    // An explanation shows the stored score without a call.
     let row = world.versions(&post("two")).await.remove(0);
     let config = world.deps.live.org(&org()).unwrap();
     let (store, org, uncounted) = (&world.deps.store, org(), std::collections::BTreeSet::new());
     let archive = Archive { store, org: &org, uncounted: &uncounted, window_rows: 9 };
-    let why = stored_evaluation::explain(archive, config, &row, &"toxic".into()).await.unwrap().unwrap();
-    assert!(!why.is_guessed && serde_json::to_string(&why.tree).unwrap().contains("0.9"));
-    assert_eq!(model.asked("/toxic").len(), 1);
+    let explanation =
+        stored_evaluation::explain(archive, config, &row, &"toxic".into()).await.unwrap().unwrap();
+    assert!(!explanation.is_guessed && serde_json::to_string(&explanation.tree).unwrap().contains("0.9"));
+    assert_eq!(model.recorded_requests("/toxic").len(), 1);
     world.drain().await;
 }
 
@@ -187,15 +188,15 @@ async fn cheapest_model_is_called_first() {
     let documents = model.signals(&["/low", "/fair"], "cost: 1")
         + &model.signals(&["/dear"], "cost: 9")
         + &rule("stops", &both("low"));
-    let mut world = world(patient(), &documents).await;
+    let mut world = world(long_wait_settings(), &documents).await;
     let first = world.submit_text("a", "one").await;
-    let row = world.evaluated(&post("a"), first).await;
-    assert_eq!((matched(&row), errored(&row)), (vec![], vec![]));
-    assert_eq!((model.asked("/low").len(), model.asked("/dear").len()), (1, 0));
+    let row = world.wait_until_evaluated(&post("a"), first).await;
+    assert_eq!((matched_rules(&row), errored_rules(&row)), (vec![], vec![]));
+    assert_eq!((model.recorded_requests("/low").len(), model.recorded_requests("/dear").len()), (1, 0));
     world.configure(rule("goes-on", &both("fair")).trim_end_matches("---\n"), false).await;
     let second = world.submit_text("b", "two").await;
-    assert_eq!(matched(&world.evaluated(&post("b"), second).await), ["goes-on"]);
-    assert_eq!((model.asked("/low").len(), model.asked("/dear").len()), (2, 1));
+    assert_eq!(matched_rules(&world.wait_until_evaluated(&post("b"), second).await), ["goes-on"]);
+    assert_eq!((model.recorded_requests("/low").len(), model.recorded_requests("/dear").len()), (2, 1));
     world.drain().await;
 }
 
@@ -211,10 +212,10 @@ async fn invalid_model_answers_leave_rules_errored_with_a_reason() {
     documents += &rule("inverse", "{not: {score: {model: error, gte: 0.5}}}");
     documents += "signal: inside\nurl: http://10.0.0.1/\ninput: text\noutput: {score: /score}\n---\n";
     documents += &rule("inside", "{score: {model: inside, gte: 0.5}}");
-    let mut world = world(patient(), &documents).await;
+    let mut world = world(long_wait_settings(), &documents).await;
     let submission = world.submit_text("a", "hello").await;
-    let row = world.evaluated(&post("a"), submission).await;
-    assert_eq!(matched(&row), ["good"]);
+    let row = world.wait_until_evaluated(&post("a"), submission).await;
+    assert_eq!(matched_rules(&row), ["good"]);
     let expected = [
         ("busy", "status_429"),
         ("error", "status_500"),
@@ -229,8 +230,8 @@ async fn invalid_model_answers_leave_rules_errored_with_a_reason() {
         ("slow", "timeout"),
         ("text", "shape"),
     ];
-    assert_eq!(errored(&row), expected.map(|(rule, why)| (rule.to_owned(), format!("score: {why}"))));
-    assert_eq!(model.asked("/error").len(), 1, "equal calls are one");
+    assert_eq!(errored_rules(&row), expected.map(|(rule, why)| (rule.to_owned(), format!("score: {why}"))));
+    assert_eq!(model.recorded_requests("/error").len(), 1, "equal calls are one");
     world.drain().await;
 }
 
@@ -242,12 +243,12 @@ async fn busy_model_is_retried_if_its_pause_fits_the_timeout() {
     for path in paths {
         documents += &rule(&path[1..], &format!("{{score: {{model: {}, gte: 0.5}}}}", &path[1..]));
     }
-    let mut world = world(patient(), &documents).await;
+    let mut world = world(long_wait_settings(), &documents).await;
     let submission = world.submit_text("a", "hello").await;
-    let row = world.evaluated(&post("a"), submission).await;
-    assert_eq!(matched(&row), ["once-busy"]);
-    assert_eq!(errored(&row), [("busy-for-long".to_owned(), "score: status_503".to_owned())]);
-    assert_eq!(paths.map(|path| model.asked(path).len()), [2, 1]);
+    let row = world.wait_until_evaluated(&post("a"), submission).await;
+    assert_eq!(matched_rules(&row), ["once-busy"]);
+    assert_eq!(errored_rules(&row), [("busy-for-long".to_owned(), "score: status_503".to_owned())]);
+    assert_eq!(paths.map(|path| model.recorded_requests(path).len()), [2, 1]);
     world.drain().await;
 }
 
@@ -256,7 +257,7 @@ async fn items_of_a_record_get_their_own_scores_of_a_batch() {
     let model = Model::start().await;
     let documents =
         model.signals(&["/batch"], "batch: {max: 3}") + &rule("mean", "{score: {model: batch, gte: 0.5}}");
-    let mut world = world(patient(), &documents).await;
+    let mut world = world(long_wait_settings(), &documents).await;
     let entries: Vec<_> = (0..6)
         .map(|nth| {
             let text = if nth % 2 == 0 { "mean".to_owned() } else { format!("kind {nth}") };
@@ -266,10 +267,11 @@ async fn items_of_a_record_get_their_own_scores_of_a_batch() {
     let ids: Vec<_> = entries.iter().map(|entry| entry.submission_id).collect();
     world.submit(entries).await;
     for (nth, id) in ids.into_iter().enumerate() {
-        let row = world.evaluated(&post(&format!("p{nth}")), id).await;
-        assert_eq!(matched(&row), vec!["mean"; usize::from(nth % 2 == 0)], "p{nth}");
+        let row = world.wait_until_evaluated(&post(&format!("p{nth}")), id).await;
+        assert_eq!(matched_rules(&row), vec!["mean"; usize::from(nth % 2 == 0)], "p{nth}");
     }
-    let calls = model.asked("/batch").into_iter().map(|body| body["input"].as_array().unwrap().clone());
+    let calls =
+        model.recorded_requests("/batch").into_iter().map(|body| body["input"].as_array().unwrap().clone());
     let mut inputs = calls.collect::<Vec<_>>().concat();
     inputs.sort_by_key(Value::to_string);
     assert_eq!(inputs, ["kind 1", "kind 3", "kind 5", "mean"], "equal inputs are asked once");
@@ -294,24 +296,25 @@ async fn rules_search_the_text_that_a_model_returns() {
         + &rule("stops", both)
         + &rule("down", "{not: {model_text: {model: error, words: [scam]}}}")
         + &rule("no-text", "{not: {model_text: {model: low, words: [scam]}}}");
-    let mut world = world(patient(), &documents).await;
+    let mut world = world(long_wait_settings(), &documents).await;
     for id in ["one", "two"] {
         let submission = world.submit_text(id, "a video").await;
-        let row = world.evaluated(&post(id), submission).await;
-        assert_eq!(matched(&row), ["scam"]);
-        let hit = &listed(&row.matched)[0]["tree"]["model_text"]["hits"][0];
+        let row = world.wait_until_evaluated(&post(id), submission).await;
+        assert_eq!(matched_rules(&row), ["scam"]);
+        let hit = &parse_list(&row.matched)[0]["tree"]["model_text"]["hits"][0];
         assert_eq!((&hit["field"], &hit["found"]), (&json!("signal:speech"), &json!("SCAM")));
         let expected = [("down", "model_text: status_500"), ("no-text", "model_text: shape")];
-        assert_eq!(errored(&row), expected.map(|(rule, why)| (rule.to_owned(), why.to_owned())));
+        assert_eq!(errored_rules(&row), expected.map(|(rule, why)| (rule.to_owned(), why.to_owned())));
     }
-    assert_eq!((model.asked("/speech").len(), model.asked("/dear").len()), (1, 0));
+    assert_eq!((model.recorded_requests("/speech").len(), model.recorded_requests("/dear").len()), (1, 0));
     let row = world.versions(&post("two")).await.remove(0);
     let config = world.deps.live.org(&org()).unwrap();
     let (store, org, uncounted) = (&world.deps.store, org(), std::collections::BTreeSet::new());
     let archive = Archive { store, org: &org, uncounted: &uncounted, window_rows: 9 };
-    let why = stored_evaluation::explain(archive, config, &row, &"scam".into()).await.unwrap().unwrap();
-    assert!(!why.is_guessed && serde_json::to_string(&why.tree).unwrap().contains("SCAM"));
-    assert_eq!(model.asked("/speech").len(), 1);
+    let explanation =
+        stored_evaluation::explain(archive, config, &row, &"scam".into()).await.unwrap().unwrap();
+    assert!(!explanation.is_guessed && serde_json::to_string(&explanation.tree).unwrap().contains("SCAM"));
+    assert_eq!(model.recorded_requests("/speech").len(), 1);
     world.drain().await;
 }
 
@@ -319,14 +322,14 @@ async fn rules_search_the_text_that_a_model_returns() {
 async fn repeatedly_failing_model_is_paused() {
     let model = Model::start().await;
     let documents = model.signals(&["/error"], "") + &rule("r", "{score: {model: error, gte: 0.5}}");
-    let mut world = world(patient(), &documents).await;
+    let mut world = world(long_wait_settings(), &documents).await;
     for (nth, why) in ["status_500", "status_500", "status_500", "resting"].into_iter().enumerate() {
         let id = format!("i{nth}");
         let submission = world.submit_text(&id, &id).await;
-        let row = world.evaluated(&post(&id), submission).await;
-        assert_eq!(errored(&row), [("r".to_owned(), format!("score: {why}"))]);
+        let row = world.wait_until_evaluated(&post(&id), submission).await;
+        assert_eq!(errored_rules(&row), [("r".to_owned(), format!("score: {why}"))]);
     }
-    assert_eq!(model.asked("/error").len(), 3);
+    assert_eq!(model.recorded_requests("/error").len(), 3);
     world.drain().await;
 }
 
@@ -335,16 +338,16 @@ async fn item_waiting_for_a_model_is_handed_over_to_items_slow() {
     let model = Model::start().await;
     let condition = "{all: [{text: {in: [text], words: [maybe]}}, {score: {model: held, gte: 0.5}}]}";
     let documents = model.signals(&["/held"], "timeout: 60s") + &rule("held", condition);
-    let mut world = world(impatient(), &documents).await;
+    let mut world = world(short_wait_settings(), &documents).await;
     let (slow, quick) = (entry(&post("slow"), "maybe"), entry(&post("quick"), "scamcoin"));
     let (slow_id, quick_id) = (slow.submission_id, quick.submission_id);
-    // In one record, so that they share a batch.
+    // In one record, so they share a batch.
     world.submit(vec![slow, quick]).await;
-    assert_eq!(matched(&world.evaluated(&post("quick"), quick_id).await), ["demo-scam"]);
+    assert_eq!(matched_rules(&world.wait_until_evaluated(&post("quick"), quick_id).await), ["demo-scam"]);
     world
         .until("an accepted row and a call", async || {
             let row = world.versions(&post("slow")).await.into_iter().find(|row| row.state == ACCEPTED);
-            row.filter(|_| !model.asked("/held").is_empty())
+            row.filter(|_| !model.recorded_requests("/held").is_empty())
         })
         .await;
     model.go.add_permits(9);
@@ -354,9 +357,9 @@ async fn item_waiting_for_a_model_is_handed_over_to_items_slow() {
             rows.filter(|row| row.submission_id == slow_id).find(|row| row.state == EVALUATED)
         })
         .await;
-    assert_eq!(matched(&evaluated), ["held"]);
-    // The call went on while the item moved, and its answer served both.
-    assert_eq!(model.asked("/held").len(), 1);
+    assert_eq!(matched_rules(&evaluated), ["held"]);
+    // The call continued during the hand-over, so one answer served both waits.
+    assert_eq!(model.recorded_requests("/held").len(), 1);
     world.drain().await;
 }
 
@@ -367,7 +370,7 @@ async fn report_is_routed_by_a_score_without_a_rule() {
         - {name: harm, when: {all: [{score: {model: high, gte: 0.8}}, {field: {path: report.source, eq: user}}]}, queue: harm}\n\
         - {name: low, when: {score: {model: low, gte: 0.8}}, queue: harm}\n";
     let documents = format!("{}{lists}", model.signals(&["/high", "/low"], ""));
-    let mut world = world(patient(), &documents).await;
+    let mut world = world(long_wait_settings(), &documents).await;
     let report = report(world.version().await, 1, "hello", false);
     world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
     let key = (org(), "review".to_owned(), "post".into(), "p1".into());
@@ -379,6 +382,6 @@ async fn report_is_routed_by_a_score_without_a_rule() {
         })
         .await;
     assert_eq!(job.routed_by.as_deref(), Some("reports/harm"));
-    assert_eq!(model.asked("/high").len(), 1);
+    assert_eq!(model.recorded_requests("/high").len(), 1);
     world.drain().await;
 }

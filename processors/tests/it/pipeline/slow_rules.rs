@@ -1,4 +1,4 @@
-//! Rules that take long hold up neither a stop nor another organisation.
+//! Slow rules delay neither a stop nor another organisation.
 
 use std::{fmt::Write as _, time::Instant};
 
@@ -50,12 +50,12 @@ async fn stop_interrupts_slow_rules_and_leaves_their_records() {
     // A hundred such items take longer than there is time to drain.
     assert_eq!(world.stop().await.unwrap(), DrainResult::Clean);
     let oldest = world.deps.log.oldest_uncommitted(Group::ITEMS, Topic::Items).await.unwrap();
-    assert!(oldest.is_some(), "what was interrupted is not committed");
+    assert!(oldest.is_some(), "interrupted records are not committed");
 
     world.configure(&rules(|number| format!("[q-r]{number}")), false).await;
     world.start();
     let (item, submission) = last;
-    assert_eq!(world.evaluated(&item, submission).await.state, EVALUATED);
+    assert_eq!(world.wait_until_evaluated(&item, submission).await.state, EVALUATED);
     assert_eq!(world.stop().await.unwrap(), DrainResult::Clean);
     let delays: Vec<_> = load.report(Instant::now()).orgs;
     assert!(delays.iter().any(|load| load.org == org() && load.delay_ms > 0), "{delays:?}");

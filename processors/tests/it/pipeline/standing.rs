@@ -41,7 +41,7 @@ async fn threshold_is_crossed_once_despite_replays_and_late_strikes() {
     for cause in 1..=3 {
         strike(&world, cause, now, None).await;
     }
-    // Replayed, and one that was caused before the others and came last.
+    // Two replays, and a late strike with an earlier cause.
     strike(&world, 3, now, None).await;
     strike(&world, 1, now, None).await;
     strike(&world, 4, Millis(now.0 - 60_000), None).await;
@@ -119,7 +119,7 @@ async fn threshold_that_enqueues_a_review_opens_a_job_about_the_user() {
         assert_eq!(world.events(THRESHOLD).await.len(), 1, "the callback is sent in any case");
     };
     again(&world).await;
-    // Every record is replayed: commits come at a stop only.
+    // Every record is replayed, because commits occur only at a stop.
     let mut second = world.image().await;
     second.start();
     second.drain().await;

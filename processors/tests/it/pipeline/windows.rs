@@ -1,4 +1,4 @@
-//! What windows count: each item once, and itself before anything is asked for it.
+//! Windows count each item once, and before the item's own conditions read them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -40,47 +40,48 @@ when: {all: [{text: {in: [text], words: [flood]}}, {count: {window: posts-by-aut
 actions: [ban]
 ";
 
-fn by(author: &str, id: &str, text: &str) -> ItemEntry {
+fn post_by(author: &str, id: &str, text: &str) -> ItemEntry {
     let data = serde_json::json!({"text": text, "author": {"typeId": "user", "id": author}});
     entry_of(&post(id), data.to_string())
 }
 
 /// The row of each, in their order, once all are evaluated.
-async fn evaluated(world: &World, sent: &[(ItemKey, SubmissionId)]) -> Vec<Item> {
+async fn wait_for_all(world: &World, ids: &[(ItemKey, SubmissionId)]) -> Vec<Item> {
     let mut rows = Vec::new();
-    for (item, submission) in sent {
-        rows.push(world.evaluated(item, *submission).await);
+    for (item, submission) in ids {
+        rows.push(world.wait_until_evaluated(item, *submission).await);
     }
     rows
 }
 
-fn names(entries: &[ItemEntry]) -> Vec<(ItemKey, SubmissionId)> {
+fn item_ids(entries: &[ItemEntry]) -> Vec<(ItemKey, SubmissionId)> {
     entries.iter().map(|entry| (entry.key(), entry.submission_id)).collect()
 }
 
-/// What the rule comes to on a stored item when it is asked again.
-async fn fires_again(world: &World, row: &Item) -> bool {
+/// Returns the outcome of the rule for a stored item in a later explanation.
+async fn matches_in_explanation(world: &World, row: &Item) -> bool {
     let (org, uncounted) = (org(), BTreeSet::new());
     let archive = Archive { store: &world.deps.store, org: &org, uncounted: &uncounted, window_rows: 10_000 };
     let config = world.deps.live.latest(&org).await.unwrap();
-    let why = stored_evaluation::explain(archive, config, row, &"floods".into()).await.unwrap().unwrap();
-    why.tree.outcome() == ConditionResult::Passed
+    let explanation =
+        stored_evaluation::explain(archive, config, row, &"floods".into()).await.unwrap().unwrap();
+    explanation.tree.outcome() == ConditionResult::Passed
 }
 
 async fn submit(world: &World, entries: Vec<ItemEntry>) -> Vec<Item> {
-    let sent = names(&entries);
+    let sent_ids = item_ids(&entries);
     for entry in entries {
         world.submit(vec![entry]).await;
     }
-    evaluated(world, &sent).await
+    wait_for_all(world, &sent_ids).await
 }
 
-fn fired(row: &Item) -> bool {
+fn has_matched(row: &Item) -> bool {
     row.matched.contains("floods")
 }
 
 /// Over all buckets, which the test's clock may cross.
-async fn counted(store: &Store, author: &str) -> usize {
+async fn count_rows(store: &Store, author: &str) -> usize {
     let bucket = Millis::now().0.div_euclid(900_000);
     let mut rows = 0;
     for bucket in bucket - 4..=bucket {
@@ -95,12 +96,12 @@ async fn rule_matches_from_the_item_that_fills_the_window() {
     let mut world = World::started().await;
     world.configure(RULES, false).await;
     for nth in 0..6 {
-        let rows = submit(&world, vec![by("u1", &format!("p{nth}"), "flood")]).await;
-        assert_eq!(fired(&rows[0]), nth >= 3, "item {nth}: {}", rows[0].errored);
+        let rows = submit(&world, vec![post_by("u1", &format!("p{nth}"), "flood")]).await;
+        assert_eq!(has_matched(&rows[0]), nth >= 3, "item {nth}: {}", rows[0].errored);
     }
-    let other = submit(&world, vec![by("u2", "q", "flood")]).await;
-    assert!(!fired(&other[0]), "another author has a count of their own");
-    assert_eq!(counted(&world.deps.store, "u1").await, 6);
+    let other_rows = submit(&world, vec![post_by("u2", "q", "flood")]).await;
+    assert!(!has_matched(&other_rows[0]), "another author has a count of their own");
+    assert_eq!(count_rows(&world.deps.store, "u1").await, 6);
     world.drain().await;
     assert_eq!(world.events(AUTOMATIC).await.len(), 3);
 }
@@ -109,9 +110,9 @@ async fn rule_matches_from_the_item_that_fills_the_window() {
 async fn items_that_match_no_rule_are_counted_too() {
     let mut world = World::started().await;
     world.configure(RULES, false).await;
-    submit(&world, (0..3).map(|nth| by("u1", &format!("p{nth}"), "good morning")).collect()).await;
-    let rows = submit(&world, vec![by("u1", "last", "flood")]).await;
-    assert!(fired(&rows[0]));
+    submit(&world, (0..3).map(|nth| post_by("u1", &format!("p{nth}"), "good morning")).collect()).await;
+    let rows = submit(&world, vec![post_by("u1", "last", "flood")]).await;
+    assert!(has_matched(&rows[0]));
     world.drain().await;
 }
 
@@ -121,19 +122,19 @@ async fn replay_counts_once_and_repeats_the_first_outcome() {
     first.configure(RULES, false).await;
     let mut last = None;
     for nth in 0..8 {
-        last = submit(&first, vec![by("u1", &format!("p{nth}"), "flood")]).await.pop();
+        last = submit(&first, vec![post_by("u1", &format!("p{nth}"), "flood")]).await.pop();
     }
-    assert!(last.as_ref().is_some_and(fired));
+    assert!(last.as_ref().is_some_and(has_matched));
     let mut second = first.image().await;
     first.drain().await;
     second.start();
     let mut markers = Vec::new();
     for nth in 0..8 {
-        markers.push(by("u2", &format!("p{nth}"), "good morning"));
+        markers.push(post_by("u2", &format!("p{nth}"), "good morning"));
     }
     submit(&second, markers).await;
     second.drain().await;
-    assert_eq!(counted(&second.deps.store, "u1").await, 8);
+    assert_eq!(count_rows(&second.deps.store, "u1").await, 8);
     assert_eq!(second.events(AUTOMATIC).await, first.events(AUTOMATIC).await);
 }
 
@@ -144,14 +145,18 @@ async fn only_the_item_of_a_record_that_fills_the_window_matches() {
     world.configure(RULES, false).await;
     for round in 0..40 {
         let author = format!("u{round}");
-        let posts: Vec<_> = (0..4).map(|nth| by(&author, &format!("{round}-{nth}"), "flood")).collect();
-        let sent = names(&posts);
+        let posts: Vec<_> = (0..4).map(|nth| post_by(&author, &format!("{round}-{nth}"), "flood")).collect();
+        let sent_ids = item_ids(&posts);
         world.submit(posts).await;
-        let rows = evaluated(&world, &sent).await;
-        let stored: Vec<_> = rows.iter().map(fired).collect();
+        let rows = wait_for_all(&world, &sent_ids).await;
+        let stored: Vec<_> = rows.iter().map(has_matched).collect();
         assert_eq!(stored, [false, false, false, true], "round {round}");
         for row in &rows {
-            assert_eq!(fires_again(&world, row).await, fired(row), "what is explained is what is stored");
+            assert_eq!(
+                matches_in_explanation(&world, row).await,
+                has_matched(row),
+                "the explanation equals the stored outcome"
+            );
         }
     }
     world.drain().await;
@@ -162,12 +167,12 @@ async fn only_the_item_of_a_record_that_fills_the_window_matches() {
 async fn replay_counts_at_least_the_earlier_items() {
     let mut world = World::new().await;
     world.configure(RULES, false).await;
-    let posts: Vec<_> = (0..6).map(|nth| by("u1", &format!("p{nth}"), "flood")).collect();
-    let sent = names(&posts);
+    let posts: Vec<_> = (0..6).map(|nth| post_by("u1", &format!("p{nth}"), "flood")).collect();
+    let sent_ids = item_ids(&posts);
     world.submit(posts.clone()).await;
-    world.submit(vec![by("u1", "later", "flood")]).await;
-    let all = world.tail(Topic::Items).await;
-    for (record, submissions) in all.iter().zip([&sent[..], &[]]) {
+    world.submit(vec![post_by("u1", "later", "flood")]).await;
+    let records = world.tail(Topic::Items).await;
+    for (record, submissions) in records.iter().zip([&sent_ids[..], &[]]) {
         for (position, (_, submission)) in (0..).zip(submissions) {
             let at = record.written_at;
             let moment =
@@ -176,23 +181,23 @@ async fn replay_counts_at_least_the_earlier_items() {
         }
     }
     world.start();
-    let rows = evaluated(&world, &sent).await;
-    assert!(rows[3..].iter().all(fired), "each sees at least what was counted before it");
+    let rows = wait_for_all(&world, &sent_ids).await;
+    assert!(rows[3..].iter().all(has_matched), "each sees at least the items counted before it");
     world.drain().await;
-    assert_eq!(counted(&world.deps.store, "u1").await, 7);
+    assert_eq!(count_rows(&world.deps.store, "u1").await, 7);
 }
 
-/// Requests of many sellers, over all partitions: each seller's items match from the fourth on, in whatever order.
+/// Requests of many sellers over all partitions: in any order, each seller's items match from the fourth on.
 #[tokio::test(flavor = "multi_thread")]
 async fn items_of_concurrent_requests_match_in_sequence() {
     let mut world = World::started().await;
     world.configure(RULES, false).await;
     let posts: Vec<_> =
-        (0..1_000).map(|nth| by(&format!("u{}", nth % 100), &format!("p{nth}"), "flood")).collect();
-    let sent = names(&posts);
+        (0..1_000).map(|nth| post_by(&format!("u{}", nth % 100), &format!("p{nth}"), "flood")).collect();
+    let sent_ids = item_ids(&posts);
     futures::future::join_all(posts.chunks(50).map(|posts| world.submit(posts.to_vec()))).await;
-    let rows = evaluated(&world, &sent).await;
-    assert_eq!(rows.iter().filter(|row| fired(row)).count(), 700);
+    let rows = wait_for_all(&world, &sent_ids).await;
+    assert_eq!(rows.iter().filter(|row| has_matched(row)).count(), 700);
     world.drain().await;
 }
 
@@ -208,15 +213,15 @@ async fn two_processors_miss_nothing(store: Store) {
     for nth in 0..10 {
         for (world, (sent, half)) in [&first, &second].into_iter().zip(sent.iter_mut().zip(["a", "b"])) {
             let posts: Vec<_> = (0..authors)
-                .map(|author| by(&format!("u{author}"), &format!("{half}{nth}-{author}"), "flood"))
+                .map(|author| post_by(&format!("u{author}"), &format!("{half}{nth}-{author}"), "flood"))
                 .collect();
-            sent.extend(names(&posts));
+            sent.extend(item_ids(&posts));
             world.submit(posts).await;
         }
     }
     let mut matches = 0;
     for (world, sent) in [&first, &second].into_iter().zip(&sent) {
-        matches += evaluated(world, sent).await.iter().filter(|row| fired(row)).count();
+        matches += wait_for_all(world, sent).await.iter().filter(|row| has_matched(row)).count();
     }
     let items = sent[0].len() + sent[1].len();
     assert!(matches >= items - 3 * authors, "{matches} of {items} match");
@@ -258,16 +263,18 @@ async fn item_waiting_for_media_is_counted_before_later_items() {
     world.start();
     let author = serde_json::json!({"typeId": "user", "id": "u1"});
     let data = serde_json::json!({"text": "flood", "author": author, "images": [host.url("a.bmp")]});
-    let waits = entry_of(&post("p0"), data.to_string());
-    let posts: Vec<_> =
-        [waits].into_iter().chain((1..4).map(|nth| by("u1", &format!("p{nth}"), "flood"))).collect();
-    let sent = names(&posts);
+    let waiting_entry = entry_of(&post("p0"), data.to_string());
+    let posts: Vec<_> = [waiting_entry]
+        .into_iter()
+        .chain((1..4).map(|nth| post_by("u1", &format!("p{nth}"), "flood")))
+        .collect();
+    let sent_ids = item_ids(&posts);
     world.submit(posts).await;
-    let others = evaluated(&world, &sent[1..]).await;
-    assert_eq!(others.iter().map(fired).collect::<Vec<_>>(), [false, false, true]);
+    let other_rows = wait_for_all(&world, &sent_ids[1..]).await;
+    assert_eq!(other_rows.iter().map(has_matched).collect::<Vec<_>>(), [false, false, true]);
     assert!(world.versions(&post("p0")).await.is_empty(), "it waits still");
     go.add_permits(1);
-    assert!(!fired(&evaluated(&world, &sent[..1]).await[0]));
+    assert!(!has_matched(&wait_for_all(&world, &sent_ids[..1]).await[0]));
     world.drain().await;
 }
 
@@ -288,16 +295,16 @@ fn adds_one(at: Millis) -> WindowEntry {
 async fn item_counted_before_a_crash_is_counted_once() {
     let mut world = World::new().await;
     world.configure(RULES, false).await;
-    let entry = by("u1", "p1", "flood");
+    let entry = post_by("u1", "p1", "flood");
     let submission = entry.submission_id;
     world.submit(vec![entry]).await;
     let at = world.tail(Topic::Items).await[0].written_at;
     let moment = Moment::new(Coordinates { append_ms: at, offset: 0, position: 0 }, submission);
     windows::add(&world.deps.store, &org(), moment, &[adds_one(at)]).await.unwrap();
-    assert_eq!(counted(&world.deps.store, "u1").await, 1);
+    assert_eq!(count_rows(&world.deps.store, "u1").await, 1);
     world.start();
-    world.evaluated(&post("p1"), submission).await;
-    assert_eq!(counted(&world.deps.store, "u1").await, 1);
+    world.wait_until_evaluated(&post("p1"), submission).await;
+    assert_eq!(count_rows(&world.deps.store, "u1").await, 1);
     world.drain().await;
 }
 
@@ -305,11 +312,11 @@ async fn item_counted_before_a_crash_is_counted_once() {
 async fn item_sent_again_under_its_key_is_counted_once() {
     let mut world = World::started().await;
     world.configure(RULES, false).await;
-    let keyed = ItemEntry { keyed: true, ..by("u1", "p1", "flood") };
+    let keyed = ItemEntry { keyed: true, ..post_by("u1", "p1", "flood") };
     world.submit(vec![keyed.clone()]).await;
     world.submit(vec![keyed.clone()]).await;
-    submit(&world, vec![by("u2", "p1", "good morning")]).await;
-    assert_eq!(counted(&world.deps.store, "u1").await, 1);
+    submit(&world, vec![post_by("u2", "p1", "good morning")]).await;
+    assert_eq!(count_rows(&world.deps.store, "u1").await, 1);
     world.drain().await;
 }
 
@@ -318,8 +325,8 @@ async fn window_that_needs_too_many_rows_is_an_error() {
     let mut world = World::with(Settings { window_rows: 5, ..Settings::default() }).await;
     world.configure(&RULES.replace("gte: 4", "gte: 20"), false).await;
     world.start();
-    submit(&world, (0..8).map(|nth| by("u1", &format!("p{nth}"), "flood")).collect()).await;
-    let rows = submit(&world, vec![by("u1", "last", "flood")]).await;
+    submit(&world, (0..8).map(|nth| post_by("u1", &format!("p{nth}"), "flood")).collect()).await;
+    let rows = submit(&world, vec![post_by("u1", "last", "flood")]).await;
     assert!(rows[0].errored.contains("count: too_many_rows"), "{}", rows[0].errored);
     world.drain().await;
 }
@@ -368,12 +375,12 @@ async fn items_outside_the_window_or_above_the_threshold_do_not_count() {
         counted(store, &question).await.unwrap()
     };
     assert_eq!(ask(1_000, 1_000).await, Some(Amount::whole(150)));
-    let some = ask(10, 1_000).await.unwrap();
-    assert!(some >= Amount::whole(10));
+    let partial_count = ask(10, 1_000).await.unwrap();
+    assert!(partial_count >= Amount::whole(10));
     assert_eq!(ask(1_000, 100).await, None);
 }
 
-/// Offsets of two partitions say nothing about each other, and so do places in two records.
+/// Offsets of different partitions and positions in different records cannot be compared.
 #[tokio::test]
 async fn concurrent_items_are_explained_in_one_order() {
     use tidegate_moderation::rules::windows::{Question, RowBudget, counted, up_to};
@@ -430,18 +437,18 @@ async fn kth_counted_item_sees_at_least_k() {
         counted(store, &question).await.unwrap().unwrap()
     };
     let one_processor = async |mine: &[Moment]| {
-        let mut seen = Vec::new();
+        let mut counts = Vec::new();
         for moment in mine {
-            seen.push(count(*moment).await);
+            counts.push(count(*moment).await);
         }
-        seen
+        counts
     };
     let (first, second) = moments.split_at(32);
-    let (mut seen, more) = tokio::join!(one_processor(first), one_processor(second));
-    seen.extend(more);
-    seen.sort_unstable();
-    for (k, seen) in (1..).zip(seen) {
+    let (mut counts, more_counts) = tokio::join!(one_processor(first), one_processor(second));
+    counts.extend(more_counts);
+    counts.sort_unstable();
+    for (k, seen) in (1..).zip(counts) {
         assert!(seen >= Amount::whole(k), "item {k} saw {seen}");
     }
-    assert_eq!(count(moments[3]).await, Amount::whole(64), "a replay adds nothing and sees all");
+    assert_eq!(count(moments[3]).await, Amount::whole(64), "a replay adds no row and sees all");
 }

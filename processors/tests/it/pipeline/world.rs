@@ -1,4 +1,4 @@
-//! An installation in a temporary folder, what is sent to it, and what is found in it.
+//! Test installation in a temporary folder, with helpers to send records and read rows.
 
 use std::{
     collections::BTreeMap,
@@ -131,36 +131,36 @@ impl World {
 
     /// One in which media may be fetched from these ports of this machine.
     pub(crate) async fn beside(settings: Settings, ports: &[u16]) -> Self {
-        Self::configured(Self::open(tempfile::tempdir().unwrap(), settings, ports, None).await).await
+        Self::configure_default(Self::open(tempfile::tempdir().unwrap(), settings, ports, None).await).await
     }
 
     /// The log in a folder, the rows elsewhere.
     pub(crate) async fn on(store: Store) -> Self {
-        Self::configured(
+        Self::configure_default(
             Self::open(tempfile::tempdir().unwrap(), Settings::default(), &[], Some(store)).await,
         )
         .await
     }
 
-    /// One more processor, with a log of its own, beside the one whose store this is.
+    /// Another processor with its own log on the store of an existing one.
     pub(crate) async fn beside_another(store: Store) -> Self {
         Self::open(tempfile::tempdir().unwrap(), Settings::default(), &[], Some(store)).await
     }
 
-    async fn configured(world: Self) -> Self {
+    async fn configure_default(world: Self) -> Self {
         orgs::create(&world.deps.store, &org(), "Acme", Millis::now()).await.unwrap();
         world.configure(DOCUMENTS, false).await;
         world
     }
 
     async fn open(folder: TempDir, settings: Settings, ports: &[u16], elsewhere: Option<Store>) -> Self {
-        // Written at a stop only, so that nothing is while an image is taken.
+        // Written at a stop only: a write during an image would spoil the copy.
         let settings = Settings { rule_counts_ms: 3_600_000, ..settings };
         let db = fjall::Database::builder(folder.path().join("data")).open().unwrap();
         let stream = tidegate_stream::settings::Settings {
             partitions: Some(4),
             consume: tidegate_stream::settings::ConsumeSettings {
-                // Commits come at a stop only: whatever an image is taken of is replayed.
+                // Commits only at a stop, so every record of an image is replayed.
                 commit_interval_ms: 3_600_000,
                 ..Default::default()
             },
@@ -170,20 +170,20 @@ impl World {
         let store = elsewhere.unwrap_or_else(|| {
             Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap()
         });
-        // Nobody follows changes here, and that is no outage.
+        // The test does not follow changes of the catalog, which must not count as an outage.
         let mut catalog = tidegate_catalog::Settings { stale_after_ms: 3_600_000, ..Default::default() };
-        // Few, so that a test can have more.
+        // A low limit that tests can exceed.
         catalog.rules.matched = MATCHED;
         let live = Arc::new(Live::open(store.clone(), catalog.clone()).await.unwrap());
         let secrets = Secrets::new(store.clone(), MasterKey::new([7; 32]), &catalog);
         let scorer = Scorer::new(
-            Client::new(outside(ports)).unwrap(),
+            Client::new(egress_settings(ports)).unwrap(),
             store.clone(),
             secrets.clone(),
             &scores::Settings { failures: 3, ..Default::default() },
         );
         let changes = Changes::new(store.clone(), secrets.clone(), &catalog);
-        let client = Client::new(outside(ports)).unwrap();
+        let client = Client::new(egress_settings(ports)).unwrap();
         let signals = Signals::new(
             client.clone(),
             Decoders::new(Limits::default()).unwrap(),
@@ -234,14 +234,14 @@ impl World {
     }
 
     /// How the role ended by itself.
-    pub(crate) async fn ended(&mut self) -> Result<DrainResult, RoleError> {
+    pub(crate) async fn wait_for_end(&mut self) -> Result<DrainResult, RoleError> {
         let (_, running) = self.running.take().unwrap();
         tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap()
     }
 
-    /// What the disk holds now, as after a kill: opened by another process. Nothing may be written meanwhile.
+    /// Opens a copy of the current disk content, as after a kill. No write may occur meanwhile.
     pub(crate) async fn image(&self) -> Self {
-        // The engine tidies its folder up in the background; what comes, goes or changes meanwhile spoils the copy.
+        // The engine cleans up its folder in the background, so the copy is repeated until the folder was stable.
         let data = self.folder.path().join("data");
         let folder = self
             .until("an image of the folder", async || {
@@ -311,7 +311,7 @@ impl World {
         self.rows(&(org(), item.type_id.clone(), item.id.clone())).await
     }
 
-    pub(crate) async fn evaluated(&self, item: &ItemKey, submission: SubmissionId) -> Item {
+    pub(crate) async fn wait_until_evaluated(&self, item: &ItemKey, submission: SubmissionId) -> Item {
         self.until("an evaluated row", async || {
             self.versions(item).await.into_iter().find(|row| row.submission_id == submission)
         })
@@ -366,8 +366,8 @@ impl World {
     }
 }
 
-/// No time is what a test waits for.
-fn outside(ports: &[u16]) -> tidegate_egress::Settings {
+/// Egress settings for loopback, with timeouts that no test reaches.
+fn egress_settings(ports: &[u16]) -> tidegate_egress::Settings {
     tidegate_egress::Settings {
         // A name for this machine may have both.
         allow_cidrs: vec!["127.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
