@@ -43,7 +43,8 @@ where
     A: IntoResponse,
     F: Future<Output = Result<A, Problem>> + Send,
 {
-    let (api, response_metrics) = (Arc::clone(api), Arc::new(metrics::ResponseMetrics::of(endpoint)));
+    let (api, response_metrics) =
+        (Arc::clone(api), Arc::new(metrics::ResponseMetrics::for_endpoint(endpoint)));
     on(method, move |request: Request| {
         let (api, response_metrics, handler) =
             (Arc::clone(&api), Arc::clone(&response_metrics), handler.clone());
@@ -71,7 +72,7 @@ pub(crate) fn open_route<A: IntoResponse>(
     endpoint: &'static str,
     answer: impl Fn() -> A + Clone + Send + Sync + 'static,
 ) -> MethodRouter {
-    let response_metrics = Arc::new(metrics::ResponseMetrics::of(endpoint));
+    let response_metrics = Arc::new(metrics::ResponseMetrics::for_endpoint(endpoint));
     on(MethodFilter::GET, move |request: Request| {
         let (response_metrics, answer) = (Arc::clone(&response_metrics), answer.clone());
         handle_request(request, move |_, _| async move {

@@ -54,7 +54,7 @@ impl Api {
     async fn content(&self, admitted: AdmittedRequest) -> Result<Response, Problem> {
         self.check_lag(&admitted.org)?;
         let request = self.receive_request(admitted).await?;
-        let (config, entry, is_sync) = self.checked_content(&request).await?;
+        let (config, entry, is_sync) = self.validate_content(&request).await?;
         let (item, submission) = (entry.key(), entry.submission_id);
         // Before the append: a request that is refused for too many waits must not submit its item.
         let holder = Holder { org: Some(request.org.clone()), connection: None };
@@ -85,7 +85,7 @@ impl Api {
         }
     }
 
-    async fn checked_content(
+    async fn validate_content(
         &self,
         request: &ReceivedRequest,
     ) -> Result<(Arc<Compiled>, ItemEntry, bool), Problem> {

@@ -78,7 +78,7 @@ pub(crate) struct ResponseMetrics {
 }
 
 impl ResponseMetrics {
-    pub(crate) fn of(endpoint: &'static str) -> Self {
+    pub(crate) fn for_endpoint(endpoint: &'static str) -> Self {
         Self {
             endpoint,
             duration: histogram!(DURATION, "endpoint" => endpoint),

@@ -51,7 +51,7 @@ fn render(document: &Value) -> String {
     page.push_str("<h2>Requests to the platform</h2>\n");
     write_operations(&mut page, &document["webhooks"]);
     page.push_str("<h2>Schemas</h2>\n");
-    for (name, schema) in members(&document["components"]["schemas"]) {
+    for (name, schema) in object_entries(&document["components"]["schemas"]) {
         let text = serde_json::to_string_pretty(schema).unwrap_or_default();
         append(&mut page, format_args!("<h3 id=\"{name}\">{name}</h3>\n<pre>{}</pre>\n", escape_html(&text)));
     }
@@ -60,8 +60,8 @@ fn render(document: &Value) -> String {
 }
 
 fn write_operations(page: &mut String, paths: &Value) {
-    for (path, methods) in members(paths) {
-        for (method, operation) in members(methods) {
+    for (path, methods) in object_entries(paths) {
+        for (method, operation) in object_entries(methods) {
             write_operation(page, &method.to_uppercase(), path, operation);
         }
     }
@@ -85,7 +85,7 @@ fn write_operation(page: &mut String, method: &str, path: &str, operation: &Valu
         append(page, format_args!("<p>Body: {}</p>\n", schema_link(schema)));
     }
     page.push_str("<table><tr><th>answer</th><th>meaning</th></tr>\n");
-    for (status, answer) in members(&operation["responses"]) {
+    for (status, answer) in object_entries(&operation["responses"]) {
         // Shared responses are references; the last segment of the reference is their name.
         let meaning = match answer["$ref"].as_str() {
             Some(reference) => escape_html(last_segment(reference)),
@@ -112,7 +112,7 @@ fn last_segment(reference: &str) -> &str {
     reference.rsplit('/').next().unwrap_or(reference)
 }
 
-fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+fn object_entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten()
 }
 

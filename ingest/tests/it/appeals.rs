@@ -25,7 +25,7 @@ async fn repeated_appeal_is_appended_again() {
     for path in [APPEAL, "/api/v1/report/appeal/"] {
         assert_eq!(service.post(path, &appeal("a-1")).await.status, 204);
     }
-    // The order of keys is no other content.
+    // A different key order is the same content.
     let sorted = r#"{"actionsTaken":["limit_reach"],"actionedItem":{"data":{"text":"hello"},"typeId":"post","id":"p-1"},
         "appealedAt":"2026-01-02T03:04:05.006Z","appealedBy":{"typeId":"user","id":"u-1"},"appealId":"a-1"}"#;
     assert_eq!(service.post_text(APPEAL, sorted).await.status, 204);
@@ -77,7 +77,7 @@ async fn appeal_claimed_without_append_is_appended_by_the_retry() {
     let service = service().await;
     let body = appeal("a-1").to_string();
     let digest = scan(body.as_bytes()).unwrap().root(body.as_bytes()).digest();
-    // As a process leaves it that dies between its claim and its append.
+    // State after a crash between claim and append.
     let store = &service.deps.store;
     assert!(claim(store, &service.org, &AppealId::new("a-1"), &digest, Millis(1)).await.unwrap());
     service.assert_nothing_appended().await;

@@ -185,7 +185,7 @@ async fn unknown_content_coding_is_415_before_the_body_is_read() {
         for coding in codings {
             request = request.header(header::CONTENT_ENCODING, *coding);
         }
-        // It would never end.
+        // The body never ends, so a read would hang.
         let body = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
         let answer = service.ask(request.body(body).unwrap()).await;
         assert_eq!(answer.status, 415, "{codings:?}");

@@ -26,7 +26,7 @@ fn assert_deprecated(answer: &Answer) {
     assert_eq!(answer.header("link"), r#"</api/v1/items/async/>; rel="successor-version""#);
 }
 
-/// The data of the only item in the log.
+/// Returns the data of the only item in the log.
 fn data(mut records: Vec<Items>) -> Value {
     assert_eq!(records.len(), 1);
     let mut record = records.remove(0);
@@ -63,7 +63,7 @@ async fn content_timeout_is_503_with_the_look_up_address() {
             "{answer:?}"
         );
     }
-    // A retry under a key is the same submission.
+    // A retry under the same key is the same submission.
     for _ in 0..2 {
         assert_eq!(service.post_keyed(CONTENT, "k-1", &content()).await.status, 503);
     }

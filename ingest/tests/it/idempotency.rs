@@ -45,7 +45,7 @@ async fn another_key_or_none_is_another_submission() {
     assert_eq!(submission_ids.len(), 4);
 }
 
-/// A route that takes the header, with a body, its status, and bodies that differ from it.
+/// Routes that accept the header, each with a body, its status, and different bodies.
 fn keyed_routes() -> Vec<(&'static str, Value, u16, Vec<Value>)> {
     let items = json!({"items": [post("a"), post("b")]});
     let reordered = json!({"items": [post("b"), post("a")]});
@@ -122,7 +122,7 @@ async fn invalid_body_does_not_claim_its_key() {
 async fn claim_without_an_append_is_completed_by_the_retry() {
     let service = service().await;
     let items = json!({"items": [post("a"), post("b")]});
-    // As a process that crashed after the claim.
+    // State after a crash between claim and append.
     let body = Bytes::from(items.to_string());
     let claim = IdempotencyClaim {
         org: service.org.clone(),

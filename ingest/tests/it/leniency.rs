@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{APPEAL, ITEMS, REPORT, appeal, post, report, service};
 
-/// Fields that may be left out, and the same fields required.
+/// Documents with optional fields, and with the same fields required.
 const TYPES: &str = "\
 item_type: loose
 kind: CONTENT
@@ -35,7 +35,7 @@ enum Form {
     Refused,
 }
 
-/// The body with one member set.
+/// Returns the body with one member set.
 fn with(mut body: Value, key: &str, value: Value) -> Value {
     body[key] = value;
     body

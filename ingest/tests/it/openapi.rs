@@ -20,7 +20,7 @@ fn shape(path: &str) -> String {
     parts.map(|part| if part.starts_with('{') { "{}" } else { part }).collect::<Vec<_>>().join("/")
 }
 
-/// Paths of the router: the literals of its array of routes that are paths.
+/// Collects the paths of the router from the literals of its array of routes.
 fn collect_routes() -> BTreeSet<String> {
     let code = include_str!("../../src/lib.rs");
     let array = code.split_once("let routes: [").unwrap().1.split_once("];").unwrap().0;
@@ -32,7 +32,7 @@ fn paths() -> impl Iterator<Item = (&'static String, &'static Value)> {
     contract().document()["paths"].as_object().unwrap().iter()
 }
 
-/// Status, content type and policy of an answer, and its text.
+/// Returns status, headers and text of a response.
 async fn send_raw(service: &Service, method: &str, path: &str, key: &str) -> (u16, String, String) {
     let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
     let request = if key.is_empty() { request } else { request.header("x-api-key", key) };

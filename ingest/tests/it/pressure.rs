@@ -112,7 +112,7 @@ async fn a_spent_byte_budget_is_503_until_a_request_ends() {
     assert_eq!(service.post(ITEMS, &json!({"items": []})).await.status, 202);
 }
 
-/// A body that brings some bytes and then no more.
+/// Body that sends some bytes and then stalls.
 fn stalled_body(bytes: usize) -> Body {
     let first_chunk = stream::iter([Ok::<_, std::io::Error>(Bytes::from(vec![b' '; bytes]))]);
     Body::from_stream(first_chunk.chain(stream::pending()))

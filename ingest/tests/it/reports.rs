@@ -77,7 +77,7 @@ async fn unreadable_context_members_are_kept_as_sent() {
         Some(&br#"{"id":77}"#[..]),
         Some(br#"{"typeVersion":5,"typeSchemaVariant":"weird"}"#),
         Some(br#"{"type":{"id":"post", "version":[1.50]}}"#),
-        // Beside `typeId`, `type` is ignored, and `data` holds itself.
+        // With `typeId` present, `type` is ignored and `data` is the data itself.
         None,
         None,
     ];

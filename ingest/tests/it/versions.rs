@@ -28,7 +28,7 @@ async fn item_is_validated_against_its_numbered_version() {
     ] {
         service.apply(&format!("item_type: note\nkind: CONTENT\nfields: {fields}\n")).await;
     }
-    // Another name is another version of the same fields.
+    // Another version name with the same fields is another version.
     service.apply("item_type: note\nname: Note\nkind: CONTENT\nfields: [{name: a, type: NUMBER}]\n").await;
     for (version, data, faults) in [
         ("4", json!({"a": 1}), &[][..]),
@@ -75,7 +75,7 @@ async fn item_is_validated_against_its_named_version() {
         ("2025-07", json!({"a": "x"}), &["/items/0/data/a"]),
         ("2025-01", json!({"a": "x"}), &[]),
         ("2025-01", json!({"a": 5}), &["/items/0/data/a"]),
-        // The service never had it.
+        // The version never existed.
         ("2024-01", json!({"a": true}), &[]),
         ("2023-01", json!({}), &["/items/0/typeVersion"]),
     ] {

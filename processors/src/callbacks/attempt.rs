@@ -76,7 +76,7 @@ impl Dispatcher {
     }
 
     async fn recover_or_call(&self, due_attempt: &DueAttempt) -> Result<Vec<UnsavedAttempt>, TaskError> {
-        let Some(row) = rows::get(&self.store, &due_attempt.queue.org, due_attempt.event_id).await? else {
+        let Some(row) = rows::load(&self.store, &due_attempt.queue.org, due_attempt.event_id).await? else {
             return Ok(Vec::new());
         };
         let progress = rows::progress(&row);
@@ -206,7 +206,7 @@ impl Dispatcher {
         unsaved_attempt: &UnsavedAttempt,
     ) -> Result<(), TaskError> {
         let _lock = self.lock_event(due_attempt.event_id).await;
-        let Some(row) = rows::get(&self.store, &due_attempt.queue.org, due_attempt.event_id).await? else {
+        let Some(row) = rows::load(&self.store, &due_attempt.queue.org, due_attempt.event_id).await? else {
             return Ok(());
         };
         let stored_progress = rows::progress(&row);
@@ -233,7 +233,7 @@ impl Dispatcher {
     /// Holds the delivery until the missing endpoint, secret or header variable is configured. The org sees the reason.
     async fn hold_delivery(&self, due_attempt: &DueAttempt, tag: &'static str) -> Result<(), TaskError> {
         let _lock = self.lock_event(due_attempt.event_id).await;
-        let Some(row) = rows::get(&self.store, &due_attempt.queue.org, due_attempt.event_id).await? else {
+        let Some(row) = rows::load(&self.store, &due_attempt.queue.org, due_attempt.event_id).await? else {
             return Ok(());
         };
         let stored_progress = rows::progress(&row);

@@ -116,7 +116,7 @@ pub(crate) fn due_row(row: &Delivery, due_at: Millis) -> Due {
     }
 }
 
-pub(crate) async fn get(
+pub(crate) async fn load(
     store: &Store,
     org: &OrgId,
     event_id: EventId,
@@ -135,17 +135,17 @@ pub(crate) async fn put_due(
 }
 
 /// Attempt number in the due row of a delivery that was released before its attempt started.
-const NOT_BEGUN: i64 = 0;
+const NOT_STARTED: i64 = 0;
 
 /// Builds the due row of a delivery without a started attempt. The next owner of the shard attempts it without waiting
 /// for a lease.
 pub(crate) fn released_due_row(org: &OrgId, event_id: EventId, shard: i64, now: Millis) -> Due {
-    Due { shard, minute: minute_of(now), due_at: now, org: org.clone(), event_id, attempt: NOT_BEGUN }
+    Due { shard, minute: minute_of(now), due_at: now, org: org.clone(), event_id, attempt: NOT_STARTED }
 }
 
 /// True if the former owner of the shard released the delivery before its attempt started.
 pub(crate) fn is_released(row: &Due) -> bool {
-    row.attempt == NOT_BEGUN
+    row.attempt == NOT_STARTED
 }
 
 pub(crate) async fn put_released(store: &Store, rows: &[Due], now: Millis) -> Result<(), TaskError> {
@@ -153,7 +153,7 @@ pub(crate) async fn put_released(store: &Store, rows: &[Due], now: Millis) -> Re
 }
 
 /// Marks a released delivery as started. A later owner of the shard then waits for the lease of the attempt.
-pub(crate) async fn mark_begun(
+pub(crate) async fn mark_started(
     store: &Store,
     released_row: &Due,
     attempt: i64,

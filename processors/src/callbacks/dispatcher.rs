@@ -63,7 +63,7 @@ pub(crate) struct Dispatcher {
     takeover_grace: Duration,
     takeover_times: Mutex<HashMap<u32, Millis>>,
     queues: Mutex<EndpointQueues>,
-    wake: Notify,
+    queue_changed: Notify,
     event_locks: Vec<tokio::sync::Mutex<()>>,
 }
 
@@ -88,18 +88,18 @@ impl Dispatcher {
             partition_count: usize::try_from(deps.log.partitions()).unwrap_or(usize::MAX),
             takeover_grace: Duration::ZERO,
             takeover_times: Mutex::default(),
-            wake: Notify::new(),
+            queue_changed: Notify::new(),
             event_locks: (0..EVENT_LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
         };
         // Only on Kafka can a former owner of a shard be alive. Embedded data has one owner, so no grace is needed.
         if matches!(deps.log, tidegate_stream::Log::Kafka(_)) {
-            dispatcher.takeover_grace = dispatcher.lease();
+            dispatcher.takeover_grace = dispatcher.call_lease();
         }
         dispatcher
     }
 
     /// Returns the time after which a call, or the process that made it, has certainly ended.
-    pub(crate) fn lease(&self) -> Duration {
+    pub(crate) fn call_lease(&self) -> Duration {
         Duration::from_millis(
             self.client.settings().total_timeout_ms.saturating_add(self.settings.lease_margin_ms),
         )
@@ -107,7 +107,7 @@ impl Dispatcher {
 
     /// Returns the longest postponement of a due delivery: the lease of its call, or the longest deferral.
     pub(crate) fn longest_postponement(&self) -> Duration {
-        self.lease().max(Duration::from_millis(self.settings.longest_deferral_ms))
+        self.call_lease().max(Duration::from_millis(self.settings.longest_deferral_ms))
     }
 
     /// Locks an event while its delivery row is read, changed and written. Never held during a call.
@@ -130,7 +130,7 @@ impl Dispatcher {
         };
         let result = self.queues.lock().offer(due_attempt, now);
         if result == OfferResult::Queued {
-            self.wake.notify_one();
+            self.queue_changed.notify_one();
         }
         result
     }
@@ -199,7 +199,7 @@ impl Dispatcher {
             }
         };
         // After one lease the deliveries are due anyway, so further retries would gain no time.
-        let _in_time = timeout(self.lease(), release_all).await;
+        let _in_time = timeout(self.call_lease(), release_all).await;
     }
 
     async fn write_released(&self, attempts: &[DueAttempt]) -> Result<(), TaskError> {
@@ -235,7 +235,7 @@ impl Dispatcher {
                     has_ownership_updates = change.is_ok();
                     self.on_ownership_change(&mut calls);
                 }
-                () = self.wake.notified() => {}
+                () = self.queue_changed.notified() => {}
                 _ = metrics_tick.tick() => self.record_metrics(),
             }
         }
@@ -295,7 +295,7 @@ impl Drop for Call {
             self.due_attempt.event_id,
             self.started_at.elapsed(),
         );
-        self.dispatcher.wake.notify_one();
+        self.dispatcher.queue_changed.notify_one();
     }
 }
 

@@ -78,7 +78,7 @@ impl StoredDueTable for DueDeliveries {
         if let Some(until) = leased_until.filter(|_| !is_released) {
             return Ok(FollowUp::DueAgain(until));
         }
-        let Some(row) = rows::get(&dispatcher.store, &due_row.org, due_row.event_id).await? else {
+        let Some(row) = rows::load(&dispatcher.store, &due_row.org, due_row.event_id).await? else {
             // The delivery is written after its due row, so it may still follow.
             let is_new = due_row.due_at.plus(MAX_WRITE_DELAY) > now;
             return Ok(if is_new { FollowUp::DueAgain(now.plus(WRITE_RECHECK)) } else { FollowUp::Settled });
@@ -96,7 +96,7 @@ impl StoredDueTable for DueDeliveries {
         }
         // Before the call: a later owner that still saw the row as released would repeat the call without waiting.
         if is_released && dispatcher.has_other_owners() {
-            rows::mark_begun(&dispatcher.store, due_row, row.attempts + 1, now).await?;
+            rows::mark_started(&dispatcher.store, due_row, row.attempts + 1, now).await?;
         }
         let due_again_at = match dispatcher.offer(&row, false, now) {
             OfferResult::Closed => {
@@ -104,7 +104,7 @@ impl StoredDueTable for DueDeliveries {
                 rows::put_released(&dispatcher.store, &[released_row], now).await?;
                 return Ok(FollowUp::Settled);
             }
-            OfferResult::Queued | OfferResult::AlreadyUnderWay => now.plus(dispatcher.lease()),
+            OfferResult::Queued | OfferResult::AlreadyUnderWay => now.plus(dispatcher.call_lease()),
             OfferResult::AlreadyQueued => {
                 now.plus(Duration::from_millis(dispatcher.settings.longest_deferral_ms))
             }

@@ -56,7 +56,7 @@ impl Intake {
         let dispatcher = &*self.0;
         let record = &job.record;
         let _lock = dispatcher.lock_event(record.event_id).await;
-        if rows::get(&dispatcher.store, &record.org, record.event_id).await?.is_some() {
+        if rows::load(&dispatcher.store, &record.org, record.event_id).await?.is_some() {
             // A stored delivery has its due row, which is written first, so an interrupted run needs no repair.
             metrics::record_repeated_callback();
             return Ok(());
@@ -80,7 +80,7 @@ impl Intake {
         row.next_at = Some(next_at);
         // For an attempt that starts now, the due row is the fallback after a crash, so it is due when the lease ends.
         let is_due = next_at <= now;
-        let due_at = if is_due { now.plus(dispatcher.lease()) } else { next_at };
+        let due_at = if is_due { now.plus(dispatcher.call_lease()) } else { next_at };
         rows::insert(&dispatcher.store, &row, Some(due_at), now).await?;
         failpoint!("after_callback_rows");
         metrics::record_callback_state(DeliveryState::Pending);
@@ -95,7 +95,7 @@ impl Intake {
         let record = &job.record;
         let _lock = dispatcher.lock_event(record.event_id).await;
         let offset = job.position.offset.0;
-        let row = rows::get(&dispatcher.store, &record.org, record.event_id).await?;
+        let row = rows::load(&dispatcher.store, &record.org, record.event_id).await?;
         // Without a row the delivery has expired. A row with a later offset has this command applied.
         let Some(row) = row.filter(|row| row.applied < offset) else { return Ok(()) };
         let stored_progress = rows::progress(&row);
@@ -115,7 +115,7 @@ impl Intake {
         }
         let is_resent = command == Command::Resend && new_progress.needs_attempt();
         // The attempt is queued below; the due row is its fallback after a crash.
-        let due_at = is_resent.then(|| now.plus(dispatcher.lease()));
+        let due_at = is_resent.then(|| now.plus(dispatcher.call_lease()));
         rows::save(&dispatcher.store, &updated, None, due_at, now).await?;
         report_change(&updated, stored_progress.state, new_progress.state);
         if is_resent {

@@ -116,7 +116,7 @@ impl<H: Handler> ConsumerLoop<H> {
                         }
                     }
                     Ok(None) => self.is_inbox_open = false,
-                    Err(error) => self.fail(error.into()),
+                    Err(error) => self.fail_role(error.into()),
                 },
                 () = &mut drain_deadline, if !self.is_inbox_open => {
                     is_forced = true;
@@ -239,7 +239,7 @@ impl<H: Handler> ConsumerLoop<H> {
             // Panics of handlers are caught inside the task, so this panic is a bug of the consumer.
             Err(error) => {
                 let role = self.retry_loop.role;
-                self.fail(RoleError::UnexpectedExit { role, detail: error.to_string() });
+                self.fail_role(RoleError::UnexpectedExit { role, detail: error.to_string() });
             }
         }
     }
@@ -286,7 +286,7 @@ impl<H: Handler> ConsumerLoop<H> {
                 }
                 metrics::set_diverted_orgs(role, self.poison_monitor.count_diverted());
             }
-            PoisonAction::Stop { reason: why } => self.fail(RoleError::Poison { role, why }),
+            PoisonAction::Stop { reason: why } => self.fail_role(RoleError::Poison { role, why }),
         }
     }
 
@@ -315,7 +315,7 @@ impl<H: Handler> ConsumerLoop<H> {
         }
     }
 
-    fn fail(&mut self, failure: RoleError) {
+    fn fail_role(&mut self, failure: RoleError) {
         tracing::error!(role = %self.retry_loop.role, tag = failure.tag(), "{failure}");
         // The first failure is reported; later ones are usually consequences.
         self.failure.get_or_insert(failure);

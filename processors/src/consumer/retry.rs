@@ -158,7 +158,7 @@ impl<H: Handler> RetryLoop<H> {
             // A missing configuration is detected before the first write, so the next attempt still counts as the first.
             is_retry |= !matches!(disposition, Disposition::AwaitConfig | Disposition::AwaitCatalog);
             let is_same_wait =
-                wait_guard.as_ref().is_some_and(|guard| guard.is_for(error.tag(), disposition));
+                wait_guard.as_ref().is_some_and(|guard| guard.has_reason(error.tag(), disposition));
             // Logged and registered once per wait, not at every retry.
             if !is_same_wait {
                 tracing::debug!(role = %self.role, tag = error.tag(), "{error}");
@@ -305,7 +305,7 @@ struct WaitGuard<'a> {
 }
 
 impl WaitGuard<'_> {
-    fn is_for(&self, tag: &str, disposition: Disposition) -> bool {
+    fn has_reason(&self, tag: &str, disposition: Disposition) -> bool {
         self.tag == tag && self.disposition == disposition
     }
 }

@@ -35,7 +35,7 @@ type Piece = Box<dyn FnOnce() + Send>;
 pub(crate) struct ComputePool {
     threads: Arc<rayon::ThreadPool>,
     queue: Arc<Mutex<PieceQueue>>,
-    load: Arc<ProcessingLoad>,
+    processing_load: Arc<ProcessingLoad>,
 }
 
 /// Waiting pieces, ordered by the computing time that their orgs have used.
@@ -112,7 +112,7 @@ impl ComputePool {
             .thread_name(|index| format!("compute-{index}"))
             .build()?;
         let queue = PieceQueue::new(threads.current_num_threads());
-        Ok(Self { threads: Arc::new(threads), queue: Arc::new(Mutex::new(queue)), load })
+        Ok(Self { threads: Arc::new(threads), queue: Arc::new(Mutex::new(queue)), processing_load: load })
     }
 
     /// Runs a piece for a record. After a cancelled ticket the piece is interrupted at the end of [`DRAIN_GRACE`] or not
@@ -176,7 +176,7 @@ impl ComputePool {
             let started_at = Instant::now();
             piece();
             let ended_at = Instant::now();
-            self.load.add_time(&org, ended_at - started_at, ended_at);
+            self.processing_load.add_time(&org, ended_at - started_at, ended_at);
             self.queue.lock().finish(&org, ended_at - started_at);
         }
         let mut queue = self.queue.lock();

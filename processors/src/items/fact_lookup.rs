@@ -49,7 +49,7 @@ pub(crate) struct FactLookup {
     store: Store,
     window_rows: usize,
     /// Running look-ups of strikes. Their result is `None` if the store failed, because its errors cannot be cloned.
-    strike_lookups: SingleFlight<StrikeQuery, Option<i64>>,
+    running_strike_lookups: SingleFlight<StrikeQuery, Option<i64>>,
     window_order: WindowOrder,
     counting_threads: CountingThreads,
 }
@@ -59,7 +59,7 @@ impl FactLookup {
         Ok(Self {
             store,
             window_rows: settings.window_rows,
-            strike_lookups: SingleFlight::default(),
+            running_strike_lookups: SingleFlight::default(),
             window_order: WindowOrder::default(),
             counting_threads: CountingThreads::new(
                 settings.counting_threads,
@@ -191,7 +191,7 @@ impl FactLookup {
     ) -> Result<i64, moderation::Error> {
         let counted_from = within.map_or(Millis(0), |within| within.since(now));
         let query = (org.clone(), user.clone(), counted_from);
-        let (lookup, _) = self.strike_lookups.join(&query, || {
+        let (lookup, _) = self.running_strike_lookups.join(&query, || {
             let (store, (org, user, counted_from)) = (self.store.clone(), query.clone());
             async move { strikes::total(&store, &org, &user, counted_from).await.ok() }
         });

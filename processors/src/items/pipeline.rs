@@ -367,7 +367,7 @@ impl ItemRun<'_> {
         if claims.is_empty() {
             return Ok(Refused::new());
         }
-        let refused_rules = self.pipeline.limits.request(self.limit_request(), &claims).await?;
+        let refused_rules = self.pipeline.limits.request_claims(self.limit_request(), &claims).await?;
         tidegate_stream::failpoint!("after_limits");
         Ok(refused_rules)
     }

@@ -28,7 +28,7 @@ impl ItemRun<'_> {
         } else {
             let claims =
                 submissions::claims(submission, &prepared, &outcome, self.no_review_reason, Some(repetition));
-            pipeline.limits.request(self.limit_request(), &claims).await?
+            pipeline.limits.request_claims(self.limit_request(), &claims).await?
         };
         let mut plan = submissions::plan(
             submission,

@@ -79,7 +79,7 @@ impl RuleLimits {
     }
 
     /// Requests all claims of a submission. Returns the refused rules with their reasons.
-    pub(crate) async fn request(
+    pub(crate) async fn request_claims(
         &self,
         request: LimitRequest<'_>,
         claims: &[Claim],
@@ -155,7 +155,7 @@ impl RuleLimits {
             tracing::error!(%org, %rule, version = rule_version.version, most = max_matches,
                 "a rule matched more often in an hour than expected: it stops acting until its document changes");
         }
-        self.remember(rule_version, true);
+        self.cache_alarm(rule_version, true);
         Ok(true)
     }
 
@@ -166,11 +166,11 @@ impl RuleLimits {
             return Ok(*is_alarmed);
         }
         let is_alarmed = limits::is_alarmed(&self.store, rule_version).await?;
-        self.remember(rule_version.clone(), is_alarmed);
+        self.cache_alarm(rule_version.clone(), is_alarmed);
         Ok(is_alarmed)
     }
 
-    fn remember(&self, rule_version: RuleVersion, is_alarmed: bool) {
+    fn cache_alarm(&self, rule_version: RuleVersion, is_alarmed: bool) {
         let mut alarms = self.alarms.lock();
         if alarms.len() >= CACHE_CAPACITY {
             alarms.clear();
@@ -278,7 +278,7 @@ mod tests {
                     submission: SubmissionId::random(),
                     appended_at: AT,
                 };
-                rule_limits.request(limit_request, &[claim]).await.unwrap().remove("r")
+                rule_limits.request_claims(limit_request, &[claim]).await.unwrap().remove("r")
             })
         });
         let mut results = Vec::new();
@@ -347,7 +347,7 @@ mod tests {
         ] {
             let limit_request = LimitRequest { org: &org, submission, appended_at: at };
             assert_eq!(
-                rule_limits.request(limit_request, &claims).await.unwrap().is_empty(),
+                rule_limits.request_claims(limit_request, &claims).await.unwrap().is_empty(),
                 allowed,
                 "{at:?}"
             );
@@ -405,7 +405,11 @@ mod tests {
             let limit_request =
                 LimitRequest { org: &org, submission: SubmissionId::random(), appended_at: at };
             assert_eq!(
-                !new_process.request(limit_request, &[watched_claim(version)]).await.unwrap().is_empty(),
+                !new_process
+                    .request_claims(limit_request, &[watched_claim(version)])
+                    .await
+                    .unwrap()
+                    .is_empty(),
                 is_refused
             );
         }

@@ -125,7 +125,7 @@ impl WindowGuard {
 }
 
 impl OrgOrder {
-    fn forget(&mut self, number: u64, submission: SubmissionId) {
+    fn remove_item(&mut self, number: u64, submission: SubmissionId) {
         if self.numbers.get(&submission).is_some_and(|entry| entry.number == number) {
             self.numbers.remove(&submission);
         }
@@ -135,7 +135,7 @@ impl OrgOrder {
         // The item failed before it was counted. It gets a new number at its retry, after the items counted meanwhile.
         if let Some(token) = self.uncounted_items.remove(&number) {
             token.cancel();
-            self.forget(number, submission);
+            self.remove_item(number, submission);
         }
         if let Some(guards) = self.guard_counts.get_mut(&number) {
             *guards -= 1;
@@ -148,7 +148,7 @@ impl OrgOrder {
             && (number < oldest_guarded || self.recent_items.len() > MAX_REMEMBERED_ITEMS)
         {
             self.recent_items.pop_front();
-            self.forget(number, submission);
+            self.remove_item(number, submission);
         }
     }
 }

@@ -233,11 +233,11 @@ impl<T: DueTable> DueScanner<T> {
         }
         let backlog_minutes = index.backlog_minutes(now, BACKLOG_BATCH_MINUTES);
         for minute in &backlog_minutes {
-            self.read_minute_into(shard, *minute, index, now).await?;
+            self.index_minute(shard, *minute, index, now).await?;
         }
         if Instant::now() >= *sweep_at {
             for minute in index.recent_minutes(now) {
-                self.read_minute_into(shard, minute, index, now).await?;
+                self.index_minute(shard, minute, index, now).await?;
             }
             *sweep_at = Instant::now() + self.sweep_interval;
         } else {
@@ -279,7 +279,7 @@ impl<T: DueTable> DueScanner<T> {
         (is_set_back && !self.is_set_back_reported.swap(true, Relaxed)).then_some(minutes_set_back)
     }
 
-    async fn read_minute_into(
+    async fn index_minute(
         &self,
         shard: u32,
         minute: i64,

@@ -120,7 +120,7 @@ impl Service {
         make_key(&self.deps.keys, &self.org, scopes.iter().copied().collect()).await
     }
 
-    /// Makes another organisation of the same configuration, and returns its key.
+    /// Creates another organisation with the same configuration and returns its key.
     pub(crate) async fn other_org(&self) -> String {
         let other = OrgId::new("other");
         orgs::create(&self.deps.store, &other, "Other", Millis(1)).await.unwrap();
@@ -130,7 +130,7 @@ impl Service {
         self.deps.keys.create(new).await.unwrap().token.reveal()
     }
 
-    /// Sends a request. Its answer is held to the published description.
+    /// Sends a request and validates the response against the published description.
     pub(crate) async fn ask(&self, request: Request<Body>) -> Answer {
         let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
         let answer = Answer::of(self.router.clone().oneshot(request).await.unwrap()).await;
@@ -150,7 +150,7 @@ impl Service {
         self.ask(self.request("GET", path).body(Body::empty()).unwrap()).await
     }
 
-    /// Posts a body. The published description takes it if the service does, and refuses it if its shape is refused.
+    /// Posts a body. Checks that the published description accepts exactly the shapes that the service accepts.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
         let answer = self.post_text(path, body.to_string()).await;
         let described = contract().check_request("POST", path, body);
@@ -202,7 +202,7 @@ impl Service {
         self.records(Topic::Decisions).await
     }
 
-    /// Number of records that requests appended.
+    /// Counts the records appended by requests.
     pub(crate) async fn count_appended(&self) -> usize {
         let mut count = 0;
         for topic in [Topic::Items, Topic::Reports, Topic::Appeals, Topic::Decisions] {
@@ -260,7 +260,7 @@ pub(crate) fn appeal(id: &str) -> Value {
     })
 }
 
-/// A whole answer.
+/// Complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -280,19 +280,19 @@ impl Answer {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// All values of a header.
+    /// Returns all values of a header.
     pub(crate) fn headers(&self, name: &str) -> Vec<&str> {
         self.headers.get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
     }
 
-    /// The pointers of all faults, in an answer that is a whole envelope.
+    /// Returns the pointers of all faults. Checks that the response is a complete envelope.
     pub(crate) fn faults(&self) -> Vec<&str> {
         self.assert_envelope();
         let errors = self.body["errors"].as_array().unwrap();
         errors.iter().map(|error| error["pointer"].as_str().unwrap_or("")).collect()
     }
 
-    /// True if the shape of the body is refused for more than a limit, of which no schema knows.
+    /// True if the shape is refused for a reason other than a limit; limits are not part of the schema.
     fn is_misshapen(&self) -> bool {
         let errors = self.body["errors"].as_array().into_iter().flatten();
         let mut of_shape = errors.filter(|error| error["title"] == "Request body failed schema validation.");

@@ -26,7 +26,7 @@ fn attempt(progress: &Progress, outcome: Outcome) -> Progress {
 #[derive(Clone, Debug)]
 enum Step {
     Attempt(Outcome, Option<u64>, f64),
-    /// Attempt of a former owner of the shard, or one that is written down twice.
+    /// Attempt of a former owner of the shard, or an attempt that is stored twice.
     Late(Outcome, i64),
     Missing,
     TooLarge,

@@ -20,7 +20,7 @@ use crate::{
 };
 
 const SHARD: u32 = 0;
-/// Longer than a test takes on any machine.
+/// Longer than any test.
 const GRACE: Duration = Duration::from_secs(3_600);
 
 async fn deps(folder: &TempDir) -> Deps {
@@ -34,7 +34,7 @@ async fn deps(folder: &TempDir) -> Deps {
     Deps { log, store, live, secrets, client, health: Health::default() }
 }
 
-/// As it is where other processes own shards before and after it. This one owns none now.
+/// Creates a dispatcher with other owners of the shards; it owns none itself.
 fn new_dispatcher(deps: &Deps) -> Arc<Dispatcher> {
     let (_, ownership) = watch::channel(Ownership::default());
     let mut dispatcher = Dispatcher::new(deps, Settings::default(), Arc::default(), ownership);
@@ -90,7 +90,7 @@ async fn released_delivery_is_attempted_at_once_by_the_next_owner() {
     assert_eq!(table.act(&remaining_rows[0], takeover_at).await.unwrap(), FollowUp::Settled);
     assert_eq!(next.queues.lock().count_queued(), 1, "it is begun at once");
 
-    // Its call may be under way when the shard is lost again.
+    // The call may be running when the shard is lost again.
     let remaining_row =
         due_rows(&deps, began).await.into_iter().find(|due| due.due_at < takeover_at).unwrap();
     assert!(!rows::is_released(&remaining_row));
@@ -113,7 +113,7 @@ async fn offer_after_a_stop_is_released_to_the_next_owner() {
     stop.cancel();
     assert_eq!(Arc::clone(&dispatcher).run(stop).await, DrainResult::Clean);
     assert_eq!(dispatcher.offer(&row, true, began), OfferResult::Closed);
-    // A due row that was being acted on at the stop.
+    // A due row in processing at the stop.
     let due_row = rows::due_row(&row, began);
     let table = DueDeliveries(Arc::clone(&dispatcher));
     assert_eq!(table.act(&due_row, began).await.unwrap(), FollowUp::Settled);

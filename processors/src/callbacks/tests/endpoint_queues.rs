@@ -197,7 +197,7 @@ fn long_backlog_is_deferred_at_the_speed_of_its_queue() {
         .collect();
     assert_eq!(places[0], 1_000);
     for two in places.windows(2) {
-        // Two at once, four seconds each.
+        // Two concurrent attempts of four seconds each.
         assert!((1_900..=2_000).contains(&(two[1] - two[0])), "{places:?}");
     }
     let last_result = (200..400).map(|event| queues.offer(work(0, event), NOW)).last();

@@ -62,7 +62,7 @@ pub(crate) enum ReadyWork<R> {
 pub(crate) struct KeyQueues<R> {
     capacity: Capacity,
     batch_limit: Capacity,
-    in_use: Capacity,
+    usage: Capacity,
     /// Waiting parts of each key that has a part ready or running.
     later_parts: HashMap<Key, VecDeque<QueuedPart<R>>>,
     ready_parts: ReadyParts<R>,
@@ -99,7 +99,7 @@ impl<R: Clone> KeyQueues<R> {
         Self {
             capacity,
             batch_limit,
-            in_use: Capacity { parts: 0, bytes: 0 },
+            usage: Capacity { parts: 0, bytes: 0 },
             later_parts: HashMap::new(),
             ready_parts: ReadyParts { by_org: BTreeMap::new(), org_order: VecDeque::new() },
             unfinished: HashMap::new(),
@@ -109,7 +109,7 @@ impl<R: Clone> KeyQueues<R> {
 
     /// True if another record may be admitted. A record above the full capacity is admitted when the queues are empty.
     pub(crate) fn has_capacity(&self) -> bool {
-        self.in_use.parts < self.capacity.parts && self.in_use.bytes < self.capacity.bytes
+        self.usage.parts < self.capacity.parts && self.usage.bytes < self.capacity.bytes
     }
 
     pub(crate) fn has_ready_parts(&self) -> bool {
@@ -117,7 +117,7 @@ impl<R: Clone> KeyQueues<R> {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.in_use.parts == 0
+        self.usage.parts == 0
     }
 
     /// Queues the parts of a record. A record without parts is finished at once.
@@ -140,8 +140,8 @@ impl<R: Clone> KeyQueues<R> {
                 record_number,
             };
             part_count += 1;
-            self.in_use.parts += 1;
-            self.in_use.bytes += bytes;
+            self.usage.parts += 1;
+            self.usage.bytes += bytes;
             if let Some(queue) = self.later_parts.get_mut(&part.key) {
                 // The part starts after an earlier part of its key, when the batch of its record has already started.
                 part.is_batchable = false;
@@ -210,8 +210,8 @@ impl<R: Clone> KeyQueues<R> {
     }
 
     fn release_part(&mut self, part: QueuedPart<R>, is_done: bool) -> Option<FinishedRecord<R>> {
-        self.in_use.parts -= 1;
-        self.in_use.bytes -= part.bytes;
+        self.usage.parts -= 1;
+        self.usage.bytes -= part.bytes;
         let record = self.unfinished.get_mut(&part.record_number)?;
         record.open_parts -= 1;
         record.is_complete &= is_done;

@@ -34,7 +34,7 @@ fn next_single<R: Clone>(queues: &mut KeyQueues<R>) -> Option<QueuedPart<R>> {
     })
 }
 
-/// Items of the parts that start next, and whether they start as a batch.
+/// Takes the next parts. Returns their items and whether they are a batch.
 fn next_items<R: Clone>(queues: &mut KeyQueues<R>) -> (Vec<String>, bool, Vec<QueuedPart<R>>) {
     let (parts, is_batch) = match next_work(queues).unwrap() {
         ReadyWork::Single(part) => (vec![part], false),
@@ -43,12 +43,12 @@ fn next_items<R: Clone>(queues: &mut KeyQueues<R>) -> (Vec<String>, bool, Vec<Qu
     (parts.iter().map(|part| part.key.item.id.to_string()).collect(), is_batch, parts)
 }
 
-/// A record of the test: its number in the log and the epoch of its assignment.
+/// Record of the test: number in the log and epoch of its assignment.
 type Record = (usize, u8);
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Org, item, size and whether it is batchable, of each part.
+    /// Org, item, size and batchability of each part.
     Admit(Vec<(u8, u8, usize, bool)>),
     Start,
     /// Ends one of the running parts.
@@ -220,7 +220,7 @@ proptest! {
         }
         prop_assert_eq!(model.returned.len(), model.admitted, "every record is returned once");
         prop_assert!(queues.is_empty());
-        prop_assert_eq!(queues.in_use, Capacity { parts: 0, bytes: 0 });
+        prop_assert_eq!(queues.usage, Capacity { parts: 0, bytes: 0 });
         prop_assert!(queues.later_parts.is_empty() && queues.unfinished.is_empty(), "no part or record remains");
     }
 

@@ -28,7 +28,7 @@ fn queue_that_knows(limits: Limits, name: &'static str) -> SlowQueue {
     SlowQueue::new(limits, move |_, host| host.starts_with(name))
 }
 
-/// A queue for which each host is known.
+/// Creates a queue that knows all hosts.
 fn queue(items: usize, per_host: usize) -> SlowQueue {
     queue_that_knows(limits(items, per_host), "")
 }
@@ -113,7 +113,7 @@ async fn hanging_host_leaves_permits_to_other_hosts_of_its_org() {
     assert_eq!(queue.0.totals(), Totals::default());
 }
 
-/// Not on a runtime, which lets a task poll only so many times before it yields.
+/// Without a runtime, because a runtime makes a task yield after a number of polls.
 #[test]
 fn many_hanging_hosts_leave_a_permit_to_the_next_one() {
     let (queue, org) = (queue(64, 16), OrgId::new("o"));
@@ -127,7 +127,7 @@ fn many_hanging_hosts_leave_a_permit_to_the_next_one() {
     }
 }
 
-/// A queue for which `known` is a known host, and `good` becomes one.
+/// Creates a queue that knows the host `known` and learns the host `good`.
 fn queue_that_learns(limits: Limits, is_good_known: &Arc<AtomicBool>) -> SlowQueue {
     let is_good_known = Arc::clone(is_good_known);
     SlowQueue::new(limits, move |_, host| {

@@ -31,7 +31,7 @@ impl DueRow for Row {
 enum Step {
     /// Writes a row that is due in this number of seconds. Writers with a late clock write in the past.
     Write(i64),
-    /// Seconds go by, then a pass. Every `again`th row that is due is due again later.
+    /// Advances the clock and runs a pass. Every `again`th due row is due again later.
     Pass { seconds: i64, sweeps: bool, again: usize },
     /// The process dies, and its successor starts at the saved cursor.
     Restart,

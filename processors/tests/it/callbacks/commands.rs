@@ -13,7 +13,7 @@ use super::{
     world::{World, callback, quick_settings},
 };
 
-/// Answers with a status that can be changed.
+/// Starts a receiver with a changeable status.
 async fn switchable_receiver(status: u16) -> (Arc<AtomicU16>, Receiver) {
     let switch = Arc::new(AtomicU16::new(status));
     let read = Arc::clone(&switch);

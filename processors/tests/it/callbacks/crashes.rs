@@ -18,7 +18,7 @@ use super::{
     world::{World, callback, org, quick_settings},
 };
 
-/// Hangs until it is told to answer.
+/// Starts a receiver that answers only after a signal of the test.
 async fn hanging() -> (Arc<AtomicBool>, Receiver) {
     let answers = Arc::new(AtomicBool::new(false));
     let read = Arc::clone(&answers);
@@ -35,14 +35,14 @@ async fn hanging() -> (Arc<AtomicBool>, Receiver) {
 #[tokio::test(flavor = "multi_thread")]
 async fn kill_causes_at_most_one_extra_attempt() {
     let (answers, receiver) = hanging().await;
-    // A lease that this test cannot wait for.
+    // The lease is longer than the test.
     let settings = Settings { in_flight_per_endpoint: 1, lease_margin_ms: 3_600_000, ..quick_settings() };
     let mut world = World::calling_for(settings.clone(), 10_000).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let under_way = world.ask("platform").await;
     world.until("a call under way", async || (receiver.requests().len() == 1).then_some(())).await;
-    // It waits behind the other: accepted, and never attempted.
+    // The second callback is accepted but not attempted, because it waits behind the first.
     let accepted = world.ask("platform").await;
     world.until_state(accepted, "pending").await;
     let mut next = world.image(settings).await;
@@ -71,7 +71,7 @@ async fn kill_causes_at_most_one_extra_attempt() {
 #[tokio::test(flavor = "multi_thread")]
 async fn callbacks_queued_at_a_stop_are_sent_once_after_it() {
     let (answers, receiver) = hanging().await;
-    // Far longer than this test waits for anything.
+    // Much longer than any wait of this test.
     let settings = Settings { in_flight_per_endpoint: 1, lease_margin_ms: 3_600_000, ..quick_settings() };
     let mut world = World::calling_for(settings, 10_000).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
@@ -85,7 +85,7 @@ async fn callbacks_queued_at_a_stop_are_sent_once_after_it() {
     for event in &waiting_ids {
         world.until_state(*event, "pending").await;
     }
-    // These are accepted while the stop waits for the call under way, or by the next process.
+    // These are accepted during the stop, while a call is running, or by the next process.
     let log = world.deps.log.clone();
     let late_events: Vec<_> = (0..5).map(|_| callback(Some("platform"))).collect();
     let appending = async {

@@ -216,7 +216,7 @@ async fn held_callback_uses_the_endpoint_of_a_new_event() {
     assert_eq!((named_receiver.requests().len(), first.requests().len()), (2, 1));
 }
 
-/// An event of the action `act` that was planned for an endpoint.
+/// Builds an event of the action `act` planned for an endpoint.
 fn planned_for(endpoint: &str) -> Callback {
     Callback { body: Bytes::from_static(br#"{"action":{"id":"act"}}"#), ..callback(Some(endpoint)) }
 }
@@ -226,7 +226,7 @@ fn act_at(endpoint: &str, endpoints: &[(&str, String)]) -> String {
     format!("action: act\nkind: callback\nendpoint: {endpoint}\n{}", endpoints.collect::<String>())
 }
 
-/// A place for secrets with none in it.
+/// Creates an empty store of secrets.
 fn no_secrets(folder: &tempfile::TempDir) -> Secrets {
     let db = fjall::Database::builder(folder.path()).open().unwrap();
     let empty = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();

@@ -47,7 +47,7 @@ impl Drop for World {
     }
 }
 
-/// Twelve attempts within two seconds or so.
+/// Settings with twelve attempts within about two seconds.
 pub(crate) fn quick_settings() -> Settings {
     let pauses = [
         "0s", "50ms", "50ms", "100ms", "100ms", "200ms", "200ms", "200ms", "200ms", "200ms", "200ms", "200ms",
@@ -68,7 +68,7 @@ impl World {
         Self::calling_for(settings, 60_000).await
     }
 
-    /// A call may take so many milliseconds.
+    /// Creates a world with a limit of milliseconds per call.
     pub(crate) async fn calling_for(settings: Settings, total_timeout_ms: u64) -> Self {
         let world = Self::open(tempfile::tempdir().unwrap(), settings, total_timeout_ms).await;
         orgs::create(&world.deps.store, &org(), "Acme", Millis::now()).await.unwrap();
@@ -102,7 +102,7 @@ impl World {
         Self { folder, deps, changes, settings, running: None }
     }
 
-    /// Endpoints by name and URL.
+    /// Configures endpoints by name and URL.
     pub(crate) async fn endpoints(&self, endpoints: &[(&str, String)]) {
         let documents: Vec<_> =
             endpoints.iter().map(|(name, url)| format!("endpoint: {name}\nurl: {url}\n")).collect();
@@ -113,7 +113,7 @@ impl World {
         self.change(documents, false).await;
     }
 
-    /// As the task that follows changes does, which does not run here.
+    /// Loads the latest configuration in place of the task that follows changes.
     pub(crate) async fn follow(&self) {
         self.deps.live.latest(&org()).await.unwrap();
     }
@@ -163,7 +163,7 @@ impl World {
         self.deps.log.append(&[(partition, Record::of(&key, record))]).await.unwrap();
     }
 
-    /// Asks for a callback; its event.
+    /// Requests a callback and returns its event id.
     pub(crate) async fn ask(&self, endpoint: &str) -> EventId {
         let record = callback(Some(endpoint));
         self.append(&record).await;

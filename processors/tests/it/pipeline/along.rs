@@ -60,7 +60,7 @@ async fn send(world: &World, report: &Report) {
     world.append(Topic::Reports, &post("p1").log_key(&org()), report).await;
 }
 
-/// The job of the report: the first of its subject.
+/// Returns the id of the report's job, the first of its subject.
 fn report_job_id() -> JobId {
     job_id(&[b"child_safety", b"post", b"p1"])
 }
@@ -70,7 +70,7 @@ fn job_id(of: &[&[u8]]) -> JobId {
     derive(Kind::Job, &[&[org.as_str().as_bytes()], of, &[&first]].concat())
 }
 
-/// The media that a job shows beside its cause, of each item.
+/// Returns the media of each item that a job shows with its cause.
 async fn displayed_media(world: &World, job: JobId) -> Vec<(String, Vec<Media>)> {
     let limits = CauseLimits { causes: 10, bytes: usize::MAX };
     let causes =

@@ -50,7 +50,7 @@ async fn world() -> World {
     world
 }
 
-/// The first job of the class about the item, with its causes.
+/// Returns the first job of the class for the item, with its causes.
 async fn job(world: &World, class: &str, item: &ItemKey) -> Option<(Job, Vec<JobCause>)> {
     let key = (org(), class.to_owned(), item.type_id.clone(), item.id.clone());
     let pointer = world.deps.store.get::<SubjectJob>(&key).await.unwrap()?;
@@ -201,7 +201,7 @@ async fn child_safety_decision_is_sent_to_cleared_endpoints_only() {
         decisions::decide(&deps, &org(), job.job_id, &request, SHORT, Millis::now()).await.unwrap().unwrap();
     };
     decide(&world).await;
-    // The only endpoint may not have it: the event waits for one that may.
+    // The only endpoint lacks the clearance, so the event waits for a cleared one.
     assert_eq!(wait_for_endpoints(&world, 1).await, [None]);
     let safety = "endpoint: safety\nurl: https://safety.example/\nchild_safety: true\n";
     world.configure(safety, false).await;

@@ -8,7 +8,7 @@ use tidegate_test_support::{Proxy, servers};
 
 use super::world::{World, entry, post};
 
-/// Name of a keyspace that no other run has.
+/// Returns a keyspace name that is unique to this run.
 pub(crate) fn new_keyspace(what: &str) -> String {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
     format!("{what}_{started}_{}", std::process::id())

@@ -16,7 +16,7 @@ async fn find_items(world: &World, span: &Span, limit: usize) -> Vec<SubmissionI
         let page = page(&world.deps.store, &org(), span, from, limit).await.unwrap();
         assert!(page.items.len() <= limit, "{} of {limit}", page.items.len());
         found_ids.extend(page.items.iter().map(|row| row.submission_id));
-        // As the command hands it back.
+        // In the form in which the command passes the cursor.
         from = page.next.map(|place| place.to_string().parse().unwrap());
         if from.is_none() {
             return found_ids;

@@ -15,7 +15,7 @@ use super::{
     world::{World, post},
 };
 
-/// One item for each picture that the hosts have.
+/// Builds one item for each picture of the hosts.
 fn items(name: &str, hosts: &[Host], each: usize) -> Vec<ItemEntry> {
     let numbers = (0..each).flat_map(|nth| (0..hosts.len()).map(move |host| (nth, host)));
     numbers
@@ -25,7 +25,7 @@ fn items(name: &str, hosts: &[Host], each: usize) -> Vec<ItemEntry> {
         .collect()
 }
 
-/// Hosts under addresses of their own.
+/// Starts hosts with separate addresses.
 async fn hosts(
     first: u8,
     count: u8,
@@ -43,7 +43,7 @@ async fn find_evaluated(world: &World, entry: &ItemEntry) -> Option<Item> {
     rows.into_iter().find(|row| row.submission_id == entry.submission_id && row.state == EVALUATED)
 }
 
-/// The state and reason of the one medium that each item has, once all are evaluated.
+/// Waits until all items are evaluated. Returns state and reason of the single medium of each.
 async fn ends(world: &World, entries: &[ItemEntry]) -> Vec<(String, Option<String>)> {
     let mut ends = Vec::new();
     for entry in entries {
@@ -61,7 +61,7 @@ async fn wait_for_all(world: &World, entries: &[ItemEntry]) -> Vec<SubmissionId>
     evaluated
 }
 
-/// A good host's items have their pictures while others wait.
+/// Checks that items of a good host are evaluated while others wait.
 async fn goes_on_beside(world: &World, good: &[Host], stuck: &[ItemEntry]) {
     let fine = items("fine", good, 100);
     world.submit(fine.clone()).await;
@@ -133,7 +133,7 @@ async fn slow_or_invalid_hosts_do_not_affect_a_good_host() {
     world
         .until("each to drip", async || dripping.iter().all(|host| !host.asked("").is_empty()).then_some(()))
         .await;
-    // Fewer than it takes for a host to be left alone.
+    // Fewer failures than the number that pauses a host.
     let (long, short, fine) =
         (items("long", &boasting, 4), items("short", &hiding, 4), items("fine", &good_hosts, 100));
     world.submit([long.clone(), short.clone(), fine.clone()].concat()).await;
@@ -155,7 +155,7 @@ async fn slow_hosts_leave_permits_for_a_good_host() {
     let good_hosts = hosts(100, 1, || Answer::Picture(picture(1))).await;
     let mut world =
         world(short_wait_settings(), &boasting.iter().chain(&good_hosts).collect::<Vec<_>>()).await;
-    // Fewer than it takes for a host to be left alone.
+    // Fewer failures than the number that pauses a host.
     let slow = items("slow", &boasting, 4);
     world.submit(slow.clone()).await;
     world
@@ -172,7 +172,7 @@ async fn slow_hosts_leave_permits_for_a_good_host() {
 #[tokio::test(flavor = "multi_thread")]
 async fn queued_items_end_at_their_own_deadline() {
     let hanging = hosts(2, 1, || Answer::Never).await;
-    // One after the other, they would take ten minutes.
+    // Sequentially, the items would take ten minutes.
     let media = MediaSettings {
         wait_ms: 1,
         slow_wait_ms: 2_000,

@@ -107,7 +107,7 @@ when: {count: {window: by-tag, gte: 3}}
     world.drain().await;
 }
 
-/// Bytes that the files of a folder take on the disk.
+/// Returns the disk size of the files in a folder.
 fn disk_bytes(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries

@@ -43,7 +43,7 @@ fn suppression(row: &Item) -> Option<String> {
     matched_rules[0]["suppressed"].as_str().map(str::to_owned)
 }
 
-/// The items acted on, by the day on which the log took them: a test may run over midnight.
+/// Counts items and actions by the day of their append, because a test may run over midnight.
 fn days(rows: &[Item]) -> BTreeMap<i64, (usize, usize)> {
     let mut days = BTreeMap::new();
     for row in rows {
@@ -103,12 +103,12 @@ async fn rule_with_an_alarm_stops_until_its_document_changes() {
     let mut world = World::started().await;
     world.configure(&rule("{alarm_per_hour: 3}"), false).await;
     let rows = submit(&world, (0..10).map(|nth| post_by("u1", &format!("p{nth}"))).collect()).await;
-    // Ten are too many for two hours as well, should one end meanwhile.
+    // Ten matches exceed the threshold even if they are spread over two hours.
     let acted = rows.iter().filter(|row| suppression(row).is_none()).count();
     assert!((3..=6).contains(&acted), "{acted}");
     let last = submit(&world, vec![post_by("u2", "last")]).await;
     assert_eq!(suppression(&last[0]).as_deref(), Some("alarm"));
-    // The matches of the rule before, in the same hour, are not the mended one's.
+    // Matches of the earlier version in the same hour do not count for the changed rule.
     world.configure(&rule("{alarm_per_hour: 3}").replace("words: [", "words: [nothing, "), false).await;
     let mended = submit(&world, vec![post_by("u2", "mended")]).await;
     assert_eq!(suppression(&mended[0]), None);
@@ -120,7 +120,7 @@ async fn rule_with_an_alarm_stops_until_its_document_changes() {
 async fn alarm_also_counts_matches_outside_the_rollout() {
     let mut world = World::started().await;
     world.configure(&rule("{alarm_per_hour: 3}\nrollout: {percent: 0}"), false).await;
-    // Ten are too many for two hours as well, should one end meanwhile.
+    // Ten matches exceed the threshold even if they are spread over two hours.
     let rows = submit(&world, (0..10).map(|nth| post_by("u1", &format!("p{nth}"))).collect()).await;
     let out = rows.iter().filter(|row| suppression(row).as_deref() == Some("rollout")).count();
     let alarmed = rows.iter().filter(|row| suppression(row).as_deref() == Some("alarm")).count();
@@ -156,7 +156,7 @@ async fn replay_acts_only_on_items_within_the_limit() {
     assert_eq!(second.events(AUTOMATIC).await, events);
 }
 
-/// Both have taken their place before either has a plan, as after a kill in between.
+/// Both items have taken a place before either has a plan, as after a kill in between.
 #[tokio::test(flavor = "multi_thread")]
 async fn reevaluated_item_uses_a_place_and_keeps_its_cooldown() {
     use tidegate_moderation::rules::limits::{CooldownRequest, LimitPeriod, PeriodUnit, take, take_cooldown};
@@ -177,7 +177,7 @@ async fn reevaluated_item_uses_a_place_and_keeps_its_cooldown() {
     let row = world.wait_until_evaluated(&post("p1"), submission).await;
     assert_eq!(suppression(&row), None);
     let later_rows = submit(&world, vec![post_by("u2", "p2")]).await;
-    // On the same day the wasted place is missed: never too many, at times too few.
+    // On the same day the unused place is missing: at times too few actions, never too many.
     let same_day = later_rows[0].append_ms.day() == at.day();
     assert_eq!(suppression(&later_rows[0]), same_day.then(|| "limit".to_owned()));
     world.drain().await;

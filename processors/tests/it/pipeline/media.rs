@@ -36,7 +36,7 @@ when: {media: {in: [images], state: [ok, low_quality]}}
 actions: [limit_reach]
 ";
 
-/// The item type of the world has no such field: it is one of every type.
+/// The field is built in, so the item type of the world does not declare it.
 pub(crate) fn with_images(item: &ItemKey, urls: &[String]) -> ItemEntry {
     let author = serde_json::json!({"typeId": "user", "id": "u1"});
     entry_of(item, serde_json::json!({"text": "look", "author": author, "images": urls}).to_string())
@@ -69,7 +69,7 @@ pub(crate) fn states(row: &Item) -> Vec<(String, Option<String>)> {
     media(row).into_iter().map(|medium| (medium.state, medium.reason)).collect()
 }
 
-/// A host that gives its picture once the test lets it.
+/// Starts a host that sends its picture after the test adds a permit.
 pub(crate) async fn start_held_host(go: &Arc<Semaphore>) -> Host {
     let go = Arc::clone(go);
     Host::start(move |_| Answer::After(Arc::clone(&go), Box::new(Answer::Picture(picture(1))))).await.unwrap()
@@ -153,7 +153,7 @@ async fn hanging_fetch_ends_in_a_visible_state() {
 async fn hanging_host_does_not_affect_items_of_other_hosts() {
     let hanging = Host::start(|_| Answer::Never).await.unwrap();
     let good_host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
-    // Fewer items are worked on at once than hang.
+    // More items hang than are processed concurrently.
     let media = MediaSettings { wait_ms: 60_000, ..MediaSettings::default() };
     let mut world =
         world(Settings { concurrency: 4, media, ..Settings::default() }, &[&hanging, &good_host]).await;
@@ -279,7 +279,7 @@ async fn resent_item_waiting_for_media_is_the_same_version() {
     let edit = world.submit_text("p1", "hello").await;
     world.wait_until_evaluated(&post("p1"), edit).await;
     world.submit(vec![entry.clone()]).await;
-    // An item's records are worked on one after the other.
+    // Records of one item are processed one after another.
     let last = world.submit_text("p1", "bye").await;
     world.wait_until_evaluated(&post("p1"), last).await;
     go.add_permits(2);

@@ -15,7 +15,7 @@ use tidegate_stream::{Topic, health::Readiness};
 
 use super::world::{World, entry, post};
 
-/// A consumer that is full after four records, and patient for a moment only.
+/// Settings of a consumer that is full after four records, with a short grace period.
 fn small() -> Settings {
     let missing_settings = MissingConfigSettings { grace_ms: 200, ..MissingConfigSettings::default() };
     Settings { budget_records: 4, retry_max_ms: 200, missing: missing_settings, ..Settings::default() }
@@ -62,7 +62,7 @@ async fn move_head(world: &World, text: &str) -> ConfigVersion {
     version
 }
 
-/// Content of the other org, as a process that can run the version accepted it.
+/// Appends content of the other org, as accepted by a process that can run the version.
 async fn accept(world: &World, version: ConfigVersion, id: &str) -> SubmissionId {
     let item = tidegate_schemas::records::ItemEntry {
         data: bytes::Bytes::from_static(br#"{"text": "hello"}"#),
@@ -114,7 +114,7 @@ async fn waiting_content_that_blocks_others_goes_to_the_dead_letters() {
     let (mut world, version, documents) = with_an_org_that_does_not_compile(small()).await;
     world.start();
     let mut waiting_items = Vec::new();
-    // More than the consumer holds: without room the others behind it would never be read.
+    // More than the consumer holds: without room, the content behind it would never be read.
     for nth in 0..8 {
         waiting_items.push(accept(&world, version, &format!("w{nth}")).await);
     }
@@ -135,7 +135,7 @@ async fn waiting_content_that_blocks_others_goes_to_the_dead_letters() {
     assert!(letters[0].detail.contains("does not compile here"), "{}", letters[0].detail);
 
     move_head(&world, &documents).await;
-    // As the task that follows changes sees it, before anybody can call it back.
+    // Loaded as by the task that follows changes.
     world.deps.live.latest(&other_org()).await.unwrap();
     let filter = Filter { reason: Some("config_missing".to_owned()), ..Filter::default() };
     assert_eq!(

@@ -43,7 +43,7 @@ struct Platform {
     items: Arc<Mutex<Vec<Value>>>,
     asked: Arc<Mutex<Vec<Value>>>,
     hangs: bool,
-    /// Number of calls that it answers before it fails.
+    /// Number of answered calls before the failures.
     answers: Option<usize>,
 }
 
@@ -143,7 +143,7 @@ async fn items_named_by_a_report_are_fetched_without_effects() {
     world.start();
     let report = send(&world).await;
     let row = wait_for_state(&world, PartialState::Done).await;
-    // The author of the reported item was never submitted either.
+    // The author of the reported item was not submitted either.
     let creator = json!({"id": "u1", "typeId": "user"});
     assert_eq!(
         platform.recorded_requests(),
@@ -239,7 +239,7 @@ async fn fetched_items_beyond_the_limit_are_counted_and_paged() {
     );
     let mut cursor: Option<ItemCursor> = partial_view.next_item.map(|cursor| cursor.parse().unwrap());
     let mut left = partial_view.items_more;
-    // A page that ends by its bytes after two items, and one that ends by its number.
+    // One page ends by its bytes after two items, the other by its number of items.
     let data = partial_view.items[0].data.get().len();
     for limits in [ItemLimits { items: 100, bytes: 2 * data }, ItemLimits { items: 147, bytes: 1 << 20 }] {
         let page = views::items_of_job(store, &org, job_id, cursor, limits).await.unwrap();
@@ -287,7 +287,7 @@ async fn stored_request_is_made_after_a_crash() {
     world.stop().await.unwrap();
 }
 
-/// A request that needs two calls, of which the platform answers the first.
+/// Creates a request that needs two calls; the platform answers only the first.
 async fn half_answered_request(trigger: PartialTrigger) -> (Platform, World, Vec<ItemKey>) {
     let platform = Platform { answers: Some(1), ..Platform::default() };
     let keys: Vec<_> = (100..201).map(|number| post(&format!("p{number}"))).collect();
@@ -333,7 +333,7 @@ async fn submitted_item_takes_precedence_over_a_fetched_one() {
         platform.items.lock().unwrap().push(fetched_item);
         let mut world = world(&platform).await;
         world.start();
-        // The rule that it matches asks for a review.
+        // The matching rule opens a review.
         let submission = world.submit_text("p1", "doubtful").await;
         world.wait_until_evaluated(&post("p1"), submission).await;
         requests::store(&world.moderation(), refresh(&post("p1"))).await.unwrap();

@@ -82,7 +82,7 @@ async fn dead_letters_are_listed_without_content_and_replayed_in_order() {
         ..late_entry
     };
     let submission = bad.submission_id;
-    // Its type is not known yet.
+    // The type of the item does not exist yet.
     let renamed = tidegate_schemas::records::ItemEntry { type_id: "video".into(), ..bad };
     world.submit(vec![renamed]).await;
     letters(&world, 1).await;
@@ -196,7 +196,7 @@ async fn org_with_mostly_poison_is_diverted_alone() {
         world.submit_as(&other_org, vec![of_unknown_type(&format!("v{nth}"))]).await;
     }
     letters(&world, 3).await;
-    // Counted after the dead letter is durable: until then it may still be judged by itself.
+    // The org is diverted after its dead letters are durable; parts before that are processed.
     let diverted = world
         .until("a diverted item", async || {
             world.submit_as(&other_org, vec![of_unknown_type("more")]).await;

@@ -61,7 +61,7 @@ async fn send(world: &World, job: &Job, request: &DecisionRequest) -> Result<(),
     decisions::decide(&deps, &org(), job.job_id, request, SHORT, Millis::now()).await.unwrap().map(drop)
 }
 
-/// Waits for so many callbacks of decisions.
+/// Waits for this number of callbacks of decisions.
 async fn callback_bodies(world: &World, count: usize) -> Vec<Value> {
     world
         .until("the callbacks of the decision", async || {

@@ -55,7 +55,7 @@ async fn item_is_listed_once_for_its_user_after_a_replay() {
     assert_eq!(listed_ids.len(), 2);
 }
 
-/// The replay of a scam under other rules carries out the first plan.
+/// Replays a matched item under other rules and checks that the first plan is carried out.
 async fn replay_under(rules: &str) {
     let mut first = world_with_processed_item().await;
     let mut second = first.image().await;
@@ -85,7 +85,7 @@ async fn replay_under_other_actions_carries_out_the_first_plan() {
     replay_under(&format!("{NO_MORE}---\n{other_rule}")).await;
 }
 
-/// The former process held more past its commit than this one ever will.
+/// The first process held more uncommitted records than the budget of the second one allows.
 #[tokio::test(flavor = "multi_thread")]
 async fn replay_with_a_smaller_budget_reevaluates_no_planned_item() {
     const ITEMS: usize = 6;
@@ -132,7 +132,7 @@ async fn store_outage_is_reported_and_loses_no_work() {
     world.wait_until_evaluated(&post("p0"), first_submission).await;
     let held_entry = entry(&post("p1"), "scamcoin");
     let submission = held_entry.submission_id;
-    // Until its configuration is asked for, the item must not need the store.
+    // The outage must start after the configuration is loaded.
     world.deps.live.latest(&org()).await.unwrap();
     let record_ready = world.prepare(vec![held_entry]).await;
     world.deps.store.close().await.unwrap();

@@ -73,7 +73,7 @@ pub(crate) async fn run_to_end(world: &World, rule: &str, dry_run: bool) -> Run 
     run
 }
 
-/// The row of the item's submission that a run made.
+/// Waits for the row of the repeated submission of a run.
 pub(crate) async fn wait_for_repeat(world: &World, id: &str) -> Item {
     world
         .until("an item that was sent again", async || {
@@ -139,7 +139,7 @@ async fn retroact_step_repeated_after_a_crash_has_the_same_effects() {
     let before = world.deps.store.get::<Retroaction>(&(org(), run.id)).await.unwrap().unwrap();
     step(&world, &run).await.unwrap();
     wait_for_repeat(&world, "p1").await;
-    // As it was when the items were sent.
+    // State of the run at the time of the repeated submissions.
     let retroaction = world.deps.store.get::<Retroaction>(&(org(), run.id)).await.unwrap().unwrap();
     assert!(world.deps.store.replace(&before, retroaction.version).await.unwrap().is_done());
     let mut run = step(&world, &run).await.unwrap();

@@ -96,7 +96,7 @@ pub(crate) async fn claim(world: &World, queue: &str) -> Job {
         .await
 }
 
-/// Request of a decision under a claim.
+/// Builds the request of a decision under a claim.
 pub(crate) fn request(job: &Job, verdict: Verdict, actions: &[&str]) -> DecisionRequest {
     DecisionRequest {
         verdict,

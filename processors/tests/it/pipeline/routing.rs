@@ -57,7 +57,7 @@ async fn job(world: &World, class: &str, item: &str) -> Job {
         .await
 }
 
-/// Waits until the job of an item has so many reports.
+/// Waits until the job of an item has this number of reports.
 async fn await_reports(world: &World, class: &str, item: &str, count: usize) {
     let job_id = job(world, class, item).await.job_id;
     world

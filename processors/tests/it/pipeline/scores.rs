@@ -51,7 +51,7 @@ impl Model {
         self.asked.lock().unwrap().get(path).cloned().unwrap_or_default()
     }
 
-    /// Documents of a signal at each path.
+    /// Builds the documents of one signal per path.
     fn signals(&self, paths: &[&str], rest: &str) -> String {
         let signal = |path: &&str| {
             let port = self.port;

@@ -36,7 +36,7 @@ fn hostile_text() -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_interrupts_slow_rules_and_leaves_their_records() {
     let mut world = World::new().await;
-    // They take seconds of a build without optimisation on the text.
+    // The rules take seconds on this text in an unoptimised build.
     world.configure(&rules(|number| format!("a[ab]{{{}}}[q-r]", 20 + number)), false).await;
     let text = hostile_text();
     let entries: Vec<ItemEntry> = (0..100).map(|nth| entry(&post(&format!("p{nth}")), &text)).collect();
@@ -47,7 +47,7 @@ async fn stop_interrupts_slow_rules_and_leaves_their_records() {
     world.start();
     let load = std::sync::Arc::clone(world.deps.live.processing_load());
     world.until("an evaluation", async || load.report(Instant::now()).orgs.pop()).await;
-    // A hundred such items take longer than there is time to drain.
+    // A hundred of these items take longer than the drain time.
     assert_eq!(world.stop().await.unwrap(), DrainResult::Clean);
     let oldest = world.deps.log.oldest_uncommitted(Group::ITEMS, Topic::Items).await.unwrap();
     assert!(oldest.is_some(), "interrupted records are not committed");

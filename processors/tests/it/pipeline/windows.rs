@@ -45,7 +45,7 @@ fn post_by(author: &str, id: &str, text: &str) -> ItemEntry {
     entry_of(&post(id), data.to_string())
 }
 
-/// The row of each, in their order, once all are evaluated.
+/// Waits until all items are evaluated and returns their rows in order.
 async fn wait_for_all(world: &World, ids: &[(ItemKey, SubmissionId)]) -> Vec<Item> {
     let mut rows = Vec::new();
     for (item, submission) in ids {
@@ -80,7 +80,7 @@ fn has_matched(row: &Item) -> bool {
     row.matched.contains("floods")
 }
 
-/// Over all buckets, which the test's clock may cross.
+/// Counts over all buckets, because the test may cross a bucket boundary.
 async fn count_rows(store: &Store, author: &str) -> usize {
     let bucket = Millis::now().0.div_euclid(900_000);
     let mut rows = 0;
@@ -138,7 +138,7 @@ async fn replay_counts_once_and_repeats_the_first_outcome() {
     assert_eq!(second.events(AUTOMATIC).await, first.events(AUTOMATIC).await);
 }
 
-/// Many times, because they are worked on at once.
+/// Repeated, because the items are processed concurrently.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_item_of_a_record_that_fills_the_window_matches() {
     let mut world = World::started().await;
@@ -162,7 +162,7 @@ async fn only_the_item_of_a_record_that_fills_the_window_matches() {
     world.drain().await;
 }
 
-/// A processor dies when all are counted and none is evaluated.
+/// The first processor dies after all items are counted and before any is evaluated.
 #[tokio::test(flavor = "multi_thread")]
 async fn replay_counts_at_least_the_earlier_items() {
     let mut world = World::new().await;
@@ -201,7 +201,7 @@ async fn items_of_concurrent_requests_match_in_sequence() {
     world.drain().await;
 }
 
-/// Two processors with a log each and one store. The k-th item that is counted sees at least k.
+/// Two processors with separate logs and one store. The k-th counted item sees at least k.
 async fn two_processors_miss_nothing(store: Store) {
     let mut first = World::on(store.clone()).await;
     first.configure(RULES, false).await;
@@ -290,7 +290,7 @@ fn adds_one(at: Millis) -> WindowEntry {
     }
 }
 
-/// As if a processor had died once the item was counted.
+/// As after the death of a processor that had counted the item.
 #[tokio::test(flavor = "multi_thread")]
 async fn item_counted_before_a_crash_is_counted_once() {
     let mut world = World::new().await;
@@ -331,7 +331,7 @@ async fn window_that_needs_too_many_rows_is_an_error() {
     world.drain().await;
 }
 
-/// Rows of another process, read piece by piece.
+/// Rows of another process, read in pages.
 #[tokio::test]
 async fn items_outside_the_window_or_above_the_threshold_do_not_count() {
     use tidegate_moderation::rules::windows::{Question, RowBudget, counted};

@@ -97,7 +97,7 @@ pub(crate) struct World {
     pub(crate) deps: Deps,
     changes: Changes,
     pub(crate) settings: Settings,
-    /// The ports of this machine that media may be fetched from.
+    /// Loopback ports from which media may be fetched.
     ports: Vec<u16>,
     running: Option<(CancellationToken, JoinHandle<Result<DrainResult, RoleError>>)>,
 }
@@ -114,7 +114,7 @@ pub(crate) fn user(id: &str) -> ItemKey {
     ItemKey::new("user", id)
 }
 
-/// An embedded store that takes rows of so many bytes.
+/// Opens an embedded store with a limit of bytes per row.
 pub(crate) fn store_of_rows(db: &fjall::Database, max_row_bytes: usize) -> Store {
     Store::open_embedded(db, tidegate_store::embedded::Settings { max_row_bytes, ..Default::default() })
         .unwrap()
@@ -129,12 +129,12 @@ impl World {
         Self::beside(settings, &[]).await
     }
 
-    /// One in which media may be fetched from these ports of this machine.
+    /// Creates a world that may fetch media from these loopback ports.
     pub(crate) async fn beside(settings: Settings, ports: &[u16]) -> Self {
         Self::configure_default(Self::open(tempfile::tempdir().unwrap(), settings, ports, None).await).await
     }
 
-    /// The log in a folder, the rows elsewhere.
+    /// Creates a world with its log in a folder and its rows in another store.
     pub(crate) async fn on(store: Store) -> Self {
         Self::configure_default(
             Self::open(tempfile::tempdir().unwrap(), Settings::default(), &[], Some(store)).await,
@@ -211,7 +211,7 @@ impl World {
             prune,
         };
         self.changes.apply(org, change).await.unwrap();
-        // Live from here on, as if the task that follows changes had seen it.
+        // Loads the version, as the task that follows changes would.
         self.deps.live.latest(org).await.unwrap();
     }
 
@@ -233,7 +233,7 @@ impl World {
         running.await.unwrap()
     }
 
-    /// How the role ended by itself.
+    /// Waits for the role to end without a stop and returns its result.
     pub(crate) async fn wait_for_end(&mut self) -> Result<DrainResult, RoleError> {
         let (_, running) = self.running.take().unwrap();
         tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap()
@@ -268,7 +268,7 @@ impl World {
         self.deps.log.append(&[(partition, Record::new(key, record.to_datum()))]).await.unwrap();
     }
 
-    /// One record with these items.
+    /// Builds one record with these items.
     pub(crate) async fn submit(&self, items: Vec<ItemEntry>) {
         self.submit_as(&org(), items).await;
     }
@@ -278,7 +278,7 @@ impl World {
         self.send(record).await;
     }
 
-    /// A record to be sent, as long as the store is there.
+    /// Builds a record. Requires an available store.
     pub(crate) async fn prepare(&self, items: Vec<ItemEntry>) -> Items {
         self.record(&org(), items).await
     }
@@ -327,20 +327,20 @@ impl World {
         self.deps.log.read_page(query).await.unwrap().records
     }
 
-    /// Returns the callbacks. Each body is held to the published description.
+    /// Returns the callbacks. Each body is validated against the published description.
     pub(crate) async fn callbacks(&self) -> Vec<Callback> {
         let callbacks: Vec<Callback> =
             self.tail(Topic::Callbacks).await.iter().map(|tailed| tailed.decode().unwrap()).collect();
         for callback in callbacks.iter().filter(|callback| !callback.body.is_empty()) {
             let mut body: Value = serde_json::from_slice(&callback.body).unwrap();
-            // The owner of the callback adds it.
+            // The role `deliver` adds the sequence.
             body["sequence"] = 1.into();
             contract().check_webhook(&body).unwrap_or_else(|error| panic!("{error}\n{body}"));
         }
         callbacks
     }
 
-    /// The distinct events among the callbacks, of one type.
+    /// Returns the distinct events of one type among the callbacks.
     pub(crate) async fn events(&self, event_type: &str) -> Vec<EventId> {
         let callbacks = self.callbacks().await;
         let of_type = callbacks.iter().filter(|callback| callback.event_type == event_type);
@@ -369,7 +369,7 @@ impl World {
 /// Egress settings for loopback, with timeouts that no test reaches.
 fn egress_settings(ports: &[u16]) -> tidegate_egress::Settings {
     tidegate_egress::Settings {
-        // A name for this machine may have both.
+        // The name of this machine may resolve to IPv4 and IPv6.
         allow_cidrs: vec!["127.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
         connect_timeout_ms: 15_000,
         media: tidegate_egress::settings::MediaSettings {
@@ -407,12 +407,12 @@ pub(crate) fn entry_of(item: &ItemKey, data: String) -> ItemEntry {
     }
 }
 
-/// Matches that are listed of rules that are not live.
+/// Number of listed matches of rules that are not live.
 pub(crate) const MATCHED: usize = 5;
 
 pub(crate) const SHORT: Duration = Duration::from_millis(1);
 
-/// All files of a folder, with how long they are and when they were written.
+/// Returns all files of a folder with length and modification time.
 fn files(folder: &Path) -> io::Result<BTreeMap<PathBuf, (u64, SystemTime)>> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
