@@ -87,6 +87,7 @@ impl Server {
         let Self { server, token, org, data } = self;
         let (base, token, address_origin, file) = match (server, token) {
             (Some(server), Some(token)) => (server, token, "--server or TIDEGATE_SERVER".to_owned(), None),
+            // The token of a local process is not valid on another server.
             (Some(server), None) => bail!(
                 "{} needs a key: give one of scope `admin` with --token or TIDEGATE_TOKEN (create one with \
                  `tidegate keys create --scopes admin` on the machine that runs it)",
@@ -99,6 +100,7 @@ impl Server {
                 };
                 let path = server_file::path(&folder);
                 let running_server = server_file::read(&folder)?.ok_or_else(|| not_running_error(&path))?;
+                // Absolute, so that the identity does not depend on the current folder.
                 let file = path.canonicalize().unwrap_or_else(|_| path.clone());
                 (
                     running_server.admin_url,
@@ -110,6 +112,7 @@ impl Server {
         };
         let client = Client::new(base.trim_end_matches('/').to_owned(), token, org, address_origin)?;
         Ok(match file {
+            // The port of a local process may differ after each start; the path of its file stays the same.
             Some(file) => Client { identity: file.display().to_string(), ..client },
             None => client,
         })
@@ -129,7 +132,7 @@ impl Client {
         base: String,
         token: String,
         org: Option<String>,
-        found_in: String,
+        address_origin: String,
     ) -> anyhow::Result<Self> {
         let display_address = redact_credentials(&base);
         Ok(Self {
@@ -139,7 +142,7 @@ impl Client {
             display_address,
             token,
             org,
-            address_origin: found_in,
+            address_origin,
         })
     }
 
@@ -177,6 +180,7 @@ impl Client {
                 .get(header::RETRY_AFTER)
                 .and_then(|value| value.to_str().ok()?.parse().ok());
             match retry_after {
+                // Long requests of an organisation take turns, so the wait may exceed the time limit of one request.
                 Some(seconds) if response.status() == StatusCode::SERVICE_UNAVAILABLE => {
                     tokio::time::sleep(Duration::from_secs(seconds)).await;
                 }
@@ -205,6 +209,7 @@ impl Client {
         let mut url = reqwest::Url::parse(&format!("{}/admin/v1{path}", self.base)).with_context(|| {
             format!("{} (from {}) is not an address", self.display_address, self.address_origin)
         })?;
+        // The HTTP client would send them as basic authentication.
         if !url.username().is_empty() || url.password().is_some() {
             bail!(
                 "{} (from {}) names a user or a password, which the admin API does not ask for: name the address \
@@ -284,12 +289,13 @@ impl Client {
 
 /// Removes user and password from an address, even from an invalid one: a password may be in the place of the port.
 fn redact_credentials(address: &str) -> String {
-    let (scheme, remainder) = address.split_at(address.find("://").map_or(0, |at| at + 3));
+    let (scheme, remainder) = address.split_at(address.find("://").map_or(0, |index| index + 3));
     let known_scheme =
         ["http://", "https://"].into_iter().find(|prefix| *prefix == scheme).unwrap_or_default();
     match remainder.rsplit_once('@') {
         Some((_, host)) => format!("{known_scheme}...@{host}"),
         None if is_host_with_port(remainder) => address.to_owned(),
+        // The text may be a password that was given in the place of an address.
         None => format!("{known_scheme}..."),
     }
 }
@@ -299,6 +305,7 @@ fn is_host_with_port(text: &str) -> bool {
     let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
     let (host, port) = authority.rsplit_once(':').unwrap_or((authority, ""));
     let has_port = port.bytes().all(|byte| byte.is_ascii_digit()) || port.ends_with(']');
+    // An escaped `@` would be part of the host, with credentials before it.
     has_port && host.is_ascii() && !host.contains('%')
 }
 
@@ -311,6 +318,7 @@ pub(crate) fn new_http_client() -> anyhow::Result<reqwest::Client> {
     const TIMEOUT: Duration = Duration::from_secs(90);
     reqwest::Client::builder()
         .no_proxy()
+        // A redirect could lead to another server, which must not get the key.
         .redirect(reqwest::redirect::Policy::none())
         .timeout(TIMEOUT)
         .build()

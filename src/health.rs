@@ -105,7 +105,7 @@ impl Health {
         } else if !state.is_open {
             complaints.insert("process", "starting".to_owned());
         }
-        let check_age = state.checked_at.map_or(Duration::ZERO, |at| at.elapsed());
+        let check_age = state.checked_at.map_or(Duration::ZERO, |checked_at| checked_at.elapsed());
         if check_age > MAX_CHECK_AGE {
             complaints.insert(
                 "process",
@@ -132,6 +132,7 @@ impl Health {
     fn set_fatal_error(&self, reason: String) {
         self.0.fatal_error.send_if_modified(|fatal_error| {
             let is_first = fatal_error.is_none();
+            // The first reason is kept: later ones may be its consequences.
             fatal_error.get_or_insert(reason);
             is_first
         });
@@ -158,6 +159,7 @@ impl Health {
         let store_complaint = match tokio::time::timeout(STORE_TIMEOUT, parts.store.ping()).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => {
+                // The store has closed for good, so only a new process can use it.
                 if error.is_final() {
                     self.set_fatal_error(error.to_string());
                 }
@@ -183,12 +185,14 @@ const WINDOW_CHECKS: usize = 10;
 /// warning if it refused most of them because their organisations had their share or processing is behind.
 fn overload(recent: &mut Vec<Load>, current: Load) -> (Option<String>, Option<String>) {
     recent.push(current);
+    // One check more than the window, because requests are counted between two checks.
     if recent.len() > WINDOW_CHECKS + 1 {
         recent.remove(0);
     }
     let oldest = recent.first().copied().unwrap_or_default();
     let (requests, seconds) = (current.requests - oldest.requests, recent.len() - 1);
     let most_refused = |refused: u64, reason: &str| {
+        // Single refusals are normal; the server is overloaded once they are the majority.
         let is_most = refused.saturating_mul(2) > requests && requests > 0;
         is_most.then(|| format!("{refused} of {requests} requests in {seconds} s were refused: {reason}"))
     };
@@ -221,7 +225,7 @@ pub(crate) struct Parts {
     pub(crate) http: HttpServers,
 }
 
-/// Servers whose refusals are reported.
+/// Servers that report refused requests.
 #[derive(Clone)]
 pub(crate) struct HttpServers {
     pub(crate) api: HttpServer,
@@ -233,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_refuses_most_is_told_and_its_orgs_share_is_only_a_warning() {
+    fn refused_requests_are_a_complaint_or_a_warning() {
         let mut recent = Vec::new();
         let load = |requests, refused, refused_by_share| Load {
             requests,
@@ -253,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_does_not_get_round_to_its_parts_is_not_ready() {
+    fn process_with_overdue_checks_is_not_ready() {
         let health = Health::default();
         health.set_open();
         health.0.state.lock().checked_at = Some(Instant::now());
@@ -264,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_means_opened_all_roles_running_and_no_complaint() {
+    fn ready_requires_open_parts_running_roles_and_no_complaint() {
         let health = Health::default();
         health.set_role("ingest", Role::Starting);
         assert!(!health.report().ready);

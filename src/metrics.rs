@@ -31,6 +31,7 @@ fn describe() {
 /// Installs the recorder of the process.
 pub(crate) fn install() -> anyhow::Result<PrometheusHandle> {
     let handle = PrometheusBuilder::new()
+        // Names of all histograms of durations end so.
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS_BUCKETS)
         .and_then(PrometheusBuilder::install_recorder)
         .context("metrics cannot be set up")?;

@@ -44,8 +44,10 @@ pub(crate) async fn open(settings: &Settings, retry: &OpenRetry) -> anyhow::Resu
     let master_key = MasterKey::load(&settings.security, data)?;
     let embedded = match folder {
         None => None,
+        // Reading the journals may take long and must not block a worker of the runtime.
         Some(folder) => Some(tokio::task::spawn_blocking(move || folder.open_database()).await??),
     };
+    // Kept for the diagnosis of an error: opening log and store reads table files, which may be damaged.
     let database =
         embedded.as_ref().zip(data).map(|((database, _), data)| database::closing_handle(data, database));
     match open_with(settings, embedded, master_key, retry).await {
@@ -149,7 +151,7 @@ async fn open_kafka(settings: &Settings) -> Result<Log, OpenError> {
     })
 }
 
-/// Opens the store, and refuses one whose tables differ from those of this version, because it must not be written to.
+/// Opens the store, and refuses one with tables that differ from those of this version, because it must not be written to.
 async fn open_cql(settings: &Settings) -> Result<Store, OpenError> {
     let classify_error = |error: tidegate_store::Error| {
         let is_outage = error.is_outage();
@@ -167,6 +169,7 @@ async fn open_cql(settings: &Settings) -> Result<Store, OpenError> {
 
 /// Creates a folder that only its owner may read, because it holds items of platforms and keys.
 pub(crate) fn create_folder(folder: &Path) -> anyhow::Result<()> {
+    // The permissions of an existing folder are the operator's choice.
     if folder.is_dir() {
         return Ok(());
     }

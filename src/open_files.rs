@@ -41,6 +41,7 @@ pub(crate) fn raise_limit() -> usize {
 fn current_limit() -> usize {
     use rustix::process::{Resource, getrlimit};
 
+    // Some systems report an enormous number in place of "unlimited".
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(UNLIMITED).min(UNLIMITED);
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
@@ -76,12 +77,14 @@ impl ConnectionLimits {
     /// Divides the files beyond the reserve, which takes at most half of the limit. If they are scarce, the admin API gets a quarter
     /// of them.
     fn divide(limit: usize, reserve: usize, configured: Self) -> Self {
+        // At least one connection for each of the two servers.
         let available = limit.saturating_sub(capped_reserve(limit, reserve) + OPERATIONS_CONNECTIONS).max(2);
         if configured.api.saturating_add(configured.admin) <= available {
             return configured;
         }
         let admin = configured.admin.min((available / 4).max(1));
         let api = configured.api.min(available - admin);
+        // Connections that the API does not need are left to the admin API.
         Self { api, admin: configured.admin.min(available - api) }
     }
 }
@@ -102,6 +105,7 @@ pub(crate) fn check(settings: &Settings, limit: usize) -> anyhow::Result<()> {
         return Ok(());
     }
     let connection_files = min_connections + OPERATIONS_CONNECTIONS;
+    // The reserve takes at most half of the limit, so twice the files of connections suffices for any reserve.
     let needed_files = (connection_files * 2).min(reserved.saturating_add(connection_files));
     anyhow::bail!(
         "the process may open {limit} files, which is too few: it needs {needed_files}, for {min_connections} connections of clients, \
@@ -175,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_lowered_is_named() {
+    fn only_lowered_settings_are_named() {
         let limits = |api, admin| ConnectionLimits { api, admin };
         assert_eq!(describe_lowered(limits(10, 10), limits(10, 10)), None);
         let lowered = describe_lowered(limits(10_000, 10_000), limits(10_000, 7_888));
@@ -188,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_leaves_too_few_connections_is_refused() {
+    fn limit_with_too_few_connections_is_refused() {
         let mut settings = Settings::default();
         let needed = |settings: &Settings| (0..).find(|limit| check(settings, *limit).is_ok());
         assert_eq!(needed(&settings), Some(256));

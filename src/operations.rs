@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_probe_is_answered_while_every_worker_is_busy() {
+    async fn probe_is_answered_while_every_worker_is_busy() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/livez", get(async || "alive\n"));

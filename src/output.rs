@@ -19,6 +19,7 @@ static OUTPUT_FAILED: AtomicBool = AtomicBool::new(false);
 pub(crate) fn print_line(line: impl Display) {
     if let Err(error) = writeln!(io::stdout().lock(), "{}", Lines(format_args!("{line}")))
         && error.kind() != io::ErrorKind::BrokenPipe
+        // Reported once: each further line would fail as well.
         && !OUTPUT_FAILED.swap(true, Ordering::Relaxed)
     {
         print_error(format!("error: standard output: {error}"));

@@ -54,6 +54,7 @@ impl OpenRetry {
             match attempt().await {
                 Ok(open) => {
                     self.health.set_complaint(part, None);
+                    // The log said that the start waits, so it also says that the wait is over.
                     if backoff > FIRST_BACKOFF {
                         tracing::info!(part, "the part is available; the start continues");
                     }

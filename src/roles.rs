@@ -98,6 +98,7 @@ pub(crate) async fn run(
         crew.servers.cancel();
         crew.workers.cancel();
         let error = match result {
+            // A role has no reason to end before it is told to.
             Ok(_) => anyhow::anyhow!("it ended without a stop signal"),
             Err(error) => error,
         };
@@ -107,6 +108,7 @@ pub(crate) async fn run(
         return End::Failed { role, error };
     }
     tracing::info!("stopping: not ready any more");
+    // Load balancers see the failing probe during this time and stop sending requests.
     let _forced_earlier = force.run_until_cancelled(tokio::time::sleep(timing.linger)).await;
     let deadline = Instant::now() + timing.drain;
     crew.servers.cancel();
@@ -132,6 +134,7 @@ impl Crew {
         };
         for Role { name, phase, start } in roles {
             health.set_role(name, health::Role::Running);
+            // Threads of the worker runtime have a lower priority than those of servers.
             let task = match phase {
                 Phase::Server => crew.tasks.spawn(start(crew.servers.child_token())),
                 Phase::Worker => crew.tasks.spawn_on(start(crew.workers.child_token()), workers),
@@ -168,6 +171,7 @@ impl Crew {
     async fn drain(&mut self, deadline: Instant, force: &CancellationToken) -> End {
         let mut outcome = DrainResult::Clean;
         while !self.names.is_empty() {
+            // Workers stop after the last server, because requests may still wait for their results.
             if !self.has_running(Phase::Server) {
                 self.workers.cancel();
             }
@@ -245,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exit_code_tells_how_it_ended() {
+    fn exit_code_reports_the_outcome() {
         let failed = End::Failed { role: "ingest", error: anyhow::anyhow!("gone") };
         let codes = [End::Clean, End::Forced, failed].map(|end| format!("{:?}", end.exit_code()));
         assert_eq!(codes, [0, 3, 4].map(|code| format!("{:?}", ExitCode::from(code))));
@@ -292,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_role_that_does_not_drain_in_time_is_left_and_the_end_says_so() {
+    async fn role_that_does_not_drain_in_time_forces_the_end() {
         let roles = vec![Role::new("process", Phase::Worker, |_| std::future::pending())];
         let signal = CancellationToken::new();
         signal.cancel();
@@ -304,7 +308,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_second_signal_does_not_wait() {
+    async fn second_signal_ends_the_drain() {
         let roles = vec![Role::new("process", Phase::Worker, |_| std::future::pending())];
         let (signal, force) = (CancellationToken::new(), CancellationToken::new());
         signal.cancel();

@@ -81,6 +81,7 @@ fn lower_priority() -> impl Fn() + Send + Sync + 'static {
     use rustix::process::{getpriority_process, setpriority_process};
     /// Gives a thread about a tenth of the time of one with normal priority while both want it.
     const NICE: i32 = 10;
+    // Relative to the priority that the process was started with.
     let lower_priority = getpriority_process(None).map(|usual| usual + NICE);
     move || {
         // Linux changes only the calling thread. If it refuses, all threads keep the same priority.

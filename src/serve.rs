@@ -65,6 +65,7 @@ pub(crate) async fn run(
     let settings = loaded.settings;
     telemetry::init_logging(&settings.telemetry)?;
     let files = open_files::raise_limit();
+    // Checked before listeners and data use up files of the limit.
     open_files::check(&settings, files)?;
     let metrics = crate::metrics::install()?;
     let (signal, force) = listen_for_signals()?;
@@ -78,11 +79,14 @@ pub(crate) async fn run(
     background.run(crate::metrics::upkeep(metrics.clone(), background.stop_token()));
     let ops = operations::router(health.clone(), metrics);
     let Listeners { ops: port, servers } = listeners;
+    // Started before the parts are opened, so that probes are answered during a long start.
     let operations = operations::Server::start(port, ops)?;
 
+    // The demo creates the organisation itself, because it needs the key.
     let makes_first_org = kinds.contains(&RoleKind::Console) && demo.is_none();
     let open_result =
         signal.run_until_cancelled(open_parts(&settings, &health, &servers, makes_first_org)).await;
+    // A signal ends the start at once, because no work has begun.
     let Some(opened) = open_result else {
         background.end().await;
         operations.stop();
@@ -102,6 +106,7 @@ pub(crate) async fn run(
         Err(error) => Err(error),
     };
     background.end().await;
+    // Stopped last, so that probes see the whole drain.
     operations.stop();
     end.map(|end| {
         if let End::Failed { role, error } = &end {
@@ -126,6 +131,7 @@ async fn open_parts(
     if makes_first_org {
         retry.open("first start", async || make_first_org(settings, &parts).await).await?;
     }
+    // They share the sockets with the real servers, so they must stop accepting first.
     placeholders.close().await;
     Ok(parts)
 }
@@ -143,15 +149,16 @@ struct RoleProcess<'a> {
 impl RoleProcess<'_> {
     async fn run(
         self,
-        opened: SharedParts,
+        parts: SharedParts,
         mut servers: Servers,
         demo: Option<Demo>,
         (signal, force): (CancellationToken, CancellationToken),
     ) -> anyhow::Result<End> {
-        let SharedParts { log, store, live, keys, secrets, database } = opened;
+        let SharedParts { log, store, live, keys, secrets, database } = parts;
         let workers = WorkerRuntime::start(self.settings.runtime)?;
         let changes = Changes::new(store.clone(), secrets.clone(), &self.settings.catalog);
         let banks = changes.banks();
+        // A new token for each process, so that it ends with the process.
         let token = Arc::new(LocalToken::new(random_local_token()));
         let processing = tidegate_processors::Health::default();
         let (api, admin) = open_files::create_servers(self.settings, self.file_limit)?;
@@ -184,6 +191,7 @@ impl RoleProcess<'_> {
         };
         let server_json = match addresses.console {
             Some(console) => {
+                // The folder does not exist yet if neither log nor store is embedded.
                 open::create_folder(&self.settings.data.folder)?;
                 Some(server_file::write(&self.settings.data.folder, console, token.reveal())?)
             }
@@ -229,6 +237,7 @@ impl RoleProcess<'_> {
 
         let timing = Timing { linger: self.settings.ops.linger(), drain: self.settings.ops.drain() };
         let end = roles::run(roles, workers.handle(), self.health, &timing, signal, force.clone()).await;
+        // Removed before the parts close, so that commands do not find a process that cannot answer.
         drop(server_json);
         let log_drain = log.close(Instant::now() + CLOSE_TIMEOUT).await;
         stop_following.cancel();
@@ -243,6 +252,7 @@ impl RoleProcess<'_> {
             end => end,
         };
         Ok(match (end, database) {
+            // The flush requires a closed store: rows written meanwhile would be lost.
             (End::Clean, Some(database)) if store_close.is_ok() => {
                 // A second signal cuts this short; the next start then has more to replay.
                 force.run_until_cancelled(database.close(self.settings.ops.drain())).await;

@@ -63,6 +63,7 @@ pub(crate) fn write(folder: &Path, admin: SocketAddr, token: &str) -> anyhow::Re
         pid: std::process::id(),
     };
     let path = path(folder);
+    // Locked first, so that the file of a running process is not overwritten.
     let lock = lock(folder)?;
     write_private(&path, &serde_json::to_vec_pretty(&content)?)
         .with_context(|| format!("cannot write {}", path.display()))?;
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_of_another_process_in_the_folders_place_stays() {
+    fn file_of_another_process_in_a_replaced_folder_stays() {
         let place = tempfile::tempdir().unwrap();
         let (folder, aside) = (place.path().join("data"), place.path().join("aside"));
         fs::create_dir(&folder).unwrap();
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_stays_that_of_the_process_that_came_first() {
+    fn second_process_cannot_replace_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         let first = write(folder, "127.0.0.1:1".parse().unwrap(), "a").unwrap();

@@ -67,6 +67,7 @@ pub(crate) fn check(settings: &Telemetry) -> Result<(), String> {
 pub(crate) fn init_logging(settings: &Telemetry) -> anyhow::Result<()> {
     let filter = parse_filter(settings).map_err(anyhow::Error::msg)?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Log collectors would store the escape sequences of colours.
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let init_result = match settings.format {
         LogFormat::Text => lines.fmt_fields(OneLineFields).with_ansi(is_terminal).try_init(),
@@ -75,7 +76,7 @@ pub(crate) fn init_logging(settings: &Telemetry) -> anyhow::Result<()> {
     init_result.map_err(|error| anyhow::anyhow!("log lines cannot be set up: {error}"))
 }
 
-/// Keeps an event on one line, whatever its values contain. The JSON format escapes them anyway.
+/// Keeps an event on one line by escaping its values. The JSON format does this itself.
 struct OneLineFields;
 
 impl<'writer> FormatFields<'writer> for OneLineFields {

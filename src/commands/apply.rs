@@ -59,6 +59,7 @@ impl Apply {
         let expected_state = pull_state.as_ref().filter(|_| !self.force);
         let client = self.connection.open()?;
         let mut body = json!({ "files": files, "prune": self.prune });
+        // The service refuses another version, because `apply` would overwrite changes that others made since the pull.
         if let Some(PullState { version, org, .. }) = expected_state {
             body["expectedVersion"] = json!(version);
             expect_org(&mut body, org.as_deref());
@@ -80,6 +81,7 @@ impl Apply {
             response.version,
             if response.changes.is_empty() { ", unchanged" } else { "" }
         ));
+        // A folder that was never pulled gets no state, so its next `apply` expects no version either.
         if let Some(pull_state) = pull_state {
             // Folders pulled from older servers do not name their organisation, so the server could not compare it.
             if let (None, Some(org)) = (&pull_state.org, &response.org) {

@@ -58,6 +58,7 @@ impl Demo {
 
 fn random_id(kind: &str) -> String {
     let mut digits = SubmissionId::random().0.simple().to_string();
+    // Short enough to read, and unlikely to repeat within a demo.
     digits.truncate(8);
     format!("{kind}-{digits}")
 }

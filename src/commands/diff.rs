@@ -43,7 +43,7 @@ impl Diff {
         let pull_state = PullState::read(&self.folder)?.filter(|_| !self.force);
         let client = self.connection.open()?;
         let mut body = json!({ "files": files, "prune": self.prune });
-        expect_org(&mut body, pull_state.as_ref().and_then(|pulled| pulled.org.as_deref()));
+        expect_org(&mut body, pull_state.as_ref().and_then(|state| state.org.as_deref()));
         let response: ValidateResponse = client.post("/config/validate", &body).await?;
         response.changes.iter().for_each(print_line);
         Ok(if response.changes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })

@@ -58,6 +58,7 @@ pub(super) fn read_with_faults(folder: &Path) -> anyhow::Result<(Vec<File>, Vec<
     for name in named_files(&pairs) {
         match read_text(&folder.join(&name)) {
             Ok(text) => files.push(File { name, text }),
+            // The catalog reports a missing file with its place in the bank.
             Err(Unreadable::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => faults.push(unreadable_fault(&name, &error)),
         }
@@ -80,8 +81,10 @@ pub(super) fn read_all(folder: &Path) -> anyhow::Result<Vec<File>> {
 
 fn find_documents(folder: &Path) -> anyhow::Result<(Vec<File>, Vec<DocumentFault>)> {
     let (mut files, mut faults) = (Vec::new(), Vec::new());
+    // `walk` reports unreadable folders as faults of documents, but an unreadable root is an error of the command.
     fs::read_dir(folder).with_context(|| describe_read_error(folder))?;
     walk(folder, Path::new(""), &mut BTreeMap::new(), &mut files, &mut faults);
+    // The order of the file system is arbitrary; messages and requests should not be.
     files.sort_by(|left, right| left.name.cmp(&right.name));
     faults.sort_by(|left, right| left.origin.file.cmp(&right.origin.file));
     Ok((files, faults))
@@ -121,7 +124,7 @@ fn read_text(path: &Path) -> Result<String, Unreadable> {
 
 fn unreadable_fault(name: &str, error: &Unreadable) -> DocumentFault {
     let line = match error {
-        Unreadable::InvalidText(misplaced) => misplaced.line,
+        Unreadable::InvalidText(invalid_utf8) => invalid_utf8.line,
         Unreadable::Io(_) => 0,
     };
     DocumentFault::new(&Origin { file: name.to_owned(), line, index: None }, "", error.to_string())
@@ -140,6 +143,7 @@ fn walk(
     files: &mut Vec<File>,
     faults: &mut Vec<DocumentFault>,
 ) {
+    // Links may lead to a folder more than once, or in a circle, so folders are told apart by their canonical path.
     let listing = fs::canonicalize(root.join(folder)).and_then(|place| {
         if let Some(first_path) = visited.get(&place) {
             let message = format!("it is the folder `{first_path}`, which is read already");
@@ -155,6 +159,7 @@ fn walk(
         Err(error) => return faults.push(unreadable_fault(&display_folder(folder), &error.into())),
     };
     for entry in entries {
+        // Hidden names include the temporary files of `pull` and `rules fmt`.
         if entry.file_name().to_string_lossy().starts_with('.') {
             continue;
         }

@@ -34,8 +34,8 @@ pub(super) enum Unreadable {
 }
 
 impl From<InvalidUtf8> for Unreadable {
-    fn from(misplaced: InvalidUtf8) -> Self {
-        Self::InvalidText(misplaced)
+    fn from(invalid_utf8: InvalidUtf8) -> Self {
+        Self::InvalidText(invalid_utf8)
     }
 }
 

@@ -105,7 +105,7 @@ impl Keys {
                 print_line(created.key);
             }
             Self::Revoke { id, connection } => {
-                let _nothing: Value =
+                let _response: Value =
                     connection.open()?.post(&format!("/keys/{id}/revoke"), &json!({})).await?;
                 print_line("revoked; every process refuses it within 30 seconds");
             }
@@ -125,17 +125,17 @@ fn describe_key(key: &Key, now: Millis) -> String {
 
 fn describe_end(revoked_at: Option<&str>, expires_at: Option<&str>, now: Millis) -> String {
     match (revoked_at, expires_at) {
-        (Some(at), _) => format!("revoked {at}"),
-        (None, Some(at)) if is_past(at, now) => format!("expired {at}"),
-        (None, Some(at)) => format!("expires {at}"),
+        (Some(revoked_at), _) => format!("revoked {revoked_at}"),
+        (None, Some(expired_at)) if is_past(expired_at, now) => format!("expired {expired_at}"),
+        (None, Some(expires_at)) => format!("expires {expires_at}"),
         (None, None) => "active".to_owned(),
     }
 }
 
 /// True if an ISO time is in the past. The texts sort like the times; a time beyond the calendar has another form and is never past.
-fn is_past(at: &str, now: Millis) -> bool {
+fn is_past(time: &str, now: Millis) -> bool {
     let now = now.iso();
-    at.len() == now.len() && at.ends_with('Z') && at <= now.as_str()
+    time.len() == now.len() && time.ends_with('Z') && time <= now.as_str()
 }
 
 #[cfg(test)]

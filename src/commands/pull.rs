@@ -50,6 +50,7 @@ impl Pull {
         fs::create_dir_all(&self.folder)
             .with_context(|| format!("the folder {} cannot be created", self.folder.display()))?;
         let previous_state = PullState::read(&self.folder)?;
+        // Documents from elsewhere could be overwritten without a way back.
         if previous_state.is_none() && !self.force && !documents::read_all(&self.folder)?.is_empty() {
             bail!(
                 "{} holds documents that were not pulled: choose another folder, or use --force",
@@ -89,6 +90,7 @@ impl Plan {
     ) -> anyhow::Result<Self> {
         let recorded_names =
             previous_state.iter().flat_map(PullState::written_files).map(|(name, _)| name.clone());
+        // The state file can be edited, so its names are not trusted either.
         let recorded_names = recorded_names.filter(|name| is_plain_file_name(name));
         let mut plan = Self {
             existing_files: FileHashes::new(),
@@ -102,6 +104,7 @@ impl Plan {
             if !is_plain_file_name(&file.name) {
                 bail!("the server sent an invalid file name: {:?}", file.name);
             }
+            // A file of the new configuration is overwritten, not removed.
             plan.files_to_remove.retain(|name| *name != file.name);
             let existing_hash = content_hash(&folder.join(&file.name))?;
             plan.existing_files.extend(existing_hash.clone().map(|hash| (file.name.clone(), hash)));
@@ -139,7 +142,8 @@ impl Plan {
         let Configuration { version, org, .. } = &self.configuration;
         let (version, org) = (*version, org.clone());
         let (old_version, old_org) =
-            self.previous_state.as_ref().map_or((version, &org), |before| (before.version, &before.org));
+            self.previous_state.as_ref().map_or((version, &org), |state| (state.version, &state.org));
+        // The state is written first: a crash then leaves a folder that is known to hold two versions.
         let unfinished_hashes = Some(new_hashes.clone());
         PullState {
             version: old_version,
@@ -176,6 +180,7 @@ impl Plan {
         let is_pulled = |name: &str| self.configuration.files.iter().any(|file| file.name == name);
         let mut descriptions = Vec::new();
         for (name, text) in pairs {
+            // Files of entries contain no documents.
             if is_pulled(name) || entries.iter().any(|entries| entries == name) {
                 continue;
             }
@@ -213,6 +218,7 @@ fn describe_refusal(
         written_files.filter(|(written_name, _)| *written_name == name).map(|(_, hash)| hash).collect();
     let was_pulled = previous_state.is_some_and(|state| state.files.contains_key(name));
     let reason = match existing_hash {
+        // A pull wrote this content, so it can be written again.
         Some(hash) if written_hashes.contains(&&hash) => return None,
         Some(_) if written_hashes.is_empty() => "exists, but was not pulled",
         Some(_) => "was changed since it was pulled",

@@ -47,7 +47,7 @@ impl PullState {
     /// Reads the state like `read`, and fails if the last pull was not finished.
     pub(super) fn read_complete(folder: &Path) -> anyhow::Result<Option<Self>> {
         let state = Self::read(folder)?;
-        if state.as_ref().is_some_and(|pulled| pulled.writing.is_some()) {
+        if state.as_ref().is_some_and(|state| state.writing.is_some()) {
             bail!(
                 "the last pull into {} was interrupted, so it holds files of two versions: pull again",
                 folder.display()

@@ -26,6 +26,7 @@ impl Role {
     pub(crate) fn run(self, kind: RoleKind) -> anyhow::Result<ExitCode> {
         let loaded = self.file.load_to_start(self.places.overrides())?;
         let embedded_parts = loaded.settings.embedded_parts();
+        // Only one process can open embedded data, so the other roles could not start.
         if !embedded_parts.is_empty() {
             let message = format!(
                 "`tidegate {}` is one of several processes, and embedded data is opened by one process only, but {}: \

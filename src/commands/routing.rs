@@ -50,6 +50,7 @@ impl Routing {
         let mut body = match (&options.item, &options.cause) {
             (Some(item), _) => item_body(item)?,
             (None, Some(file)) => read_body(file)?,
+            // The command line requires one of the two.
             (None, None) => anyhow::bail!("--item or --cause is needed"),
         };
         body.insert("list".to_owned(), options.list.into());

@@ -30,8 +30,10 @@ pub(crate) enum Store {
 
 impl Store {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        // `--expand` is the default; the flag only makes scripts explicit.
         let Self::Migrate { check, expand: _, file } = self;
         let settings = file.load(Vec::new())?.settings.store;
+        // The embedded store creates its tables itself, and is locked while the service runs.
         if settings.engine == StoreEngine::Embedded {
             print_line("store.engine = embedded: its tables are created when it is opened");
             return Ok(ExitCode::SUCCESS);

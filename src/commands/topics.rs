@@ -23,6 +23,7 @@ impl Topics {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let Self::Create { file } = self;
         let settings = file.load(Vec::new())?.settings.stream;
+        // The embedded log creates its topics itself, and is locked while the service runs.
         if settings.engine == EngineKind::Embedded {
             print_line("stream.engine = embedded: its topics are created when it is opened");
             return Ok(ExitCode::SUCCESS);

@@ -41,6 +41,7 @@ impl Up {
             None
         };
         let mut loaded = self.file.load_to_start(overrides)?;
+        // No override of the settings: a loss is accepted for this start only.
         loaded.settings.data.accepts_loss = self.accept_loss;
         runtime::run(loaded.settings.runtime, serve::run(loaded, &RoleKind::ALL, demo))
     }

@@ -41,7 +41,7 @@ pub(super) type RowId = (u64, u64);
 pub(super) struct Journals {
     /// Numbers and paths, oldest first.
     pub(super) numbered: Vec<(u64, PathBuf)>,
-    /// Files with the extension of a journal whose name is not a number. The database refuses to open a folder with one.
+    /// Files that have the extension of a journal but no number as their name. The database refuses to open a folder with one.
     pub(super) misnamed: Vec<PathBuf>,
 }
 
@@ -219,6 +219,7 @@ impl Journal {
         match self.parse_batch() {
             Ok(Some(batch)) => Ok(Batch::Complete(batch)),
             Ok(None) => Ok(Batch::None),
+            // The file ends within the batch: a crash cut it off.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Batch::None),
             Err(error) => Err(error),
         }
@@ -296,7 +297,7 @@ impl Journal {
         const BLOCK: usize = 256;
         self.search(from, |bytes| {
             let mut blocks = bytes.chunks(BLOCK);
-            let block = blocks.position(|block| block.iter().fold(0, |all, byte| all | byte) != 0)?;
+            let block = blocks.position(|block| block.iter().fold(0, |bits, byte| bits | byte) != 0)?;
             let at = bytes[block * BLOCK..].iter().position(|byte| *byte != 0)?;
             Some(block * BLOCK + at)
         })
@@ -307,7 +308,7 @@ impl Journal {
         let length = MAGIC.len();
         let marker_start =
             self.search(from, |bytes| bytes.windows(length).position(|bytes| bytes == MAGIC))?;
-        Ok(marker_start.map(|at| at + length as u64))
+        Ok(marker_start.map(|marker_start| marker_start + length as u64))
     }
 
     fn search(&mut self, mut from: u64, find: impl Fn(&[u8]) -> Option<usize>) -> io::Result<Option<u64>> {
@@ -321,8 +322,8 @@ impl Journal {
                     read => length += read,
                 }
             }
-            if let Some(at) = find(&buffer[..length]) {
-                return Ok(Some(from + at as u64));
+            if let Some(index) = find(&buffer[..length]) {
+                return Ok(Some(from + index as u64));
             }
             if length < buffer.len() {
                 return Ok(None);

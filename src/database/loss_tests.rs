@@ -1,4 +1,4 @@
-//! Databases that lost something that was durable, and those that a crash left.
+//! Tests of databases that lost durable data, and of those that a crash left.
 #![allow(clippy::unwrap_used)]
 
 use tidegate_store::Store;
@@ -25,7 +25,7 @@ fn items(index: u32) -> Partition {
     Partition::new(Topic::Items, index)
 }
 
-/// Log and store, opened as a start does.
+/// Opens log and store as a start does.
 async fn open_all(data: &Path, accepts_loss: bool) -> anyhow::Result<(Log, Store)> {
     let data = data.to_owned();
     let opened = tokio::task::spawn_blocking(move || {
@@ -53,8 +53,8 @@ async fn append(log: &Log, partition: Partition) {
     log.append(&[(partition, Record::new(b"key", &[b'v'; 300][..]))]).await.unwrap();
 }
 
-/// A data folder with acknowledged records, each synced by itself, and the path of its journal.
-async fn filled() -> (tempfile::TempDir, PathBuf) {
+/// Returns a data folder with acknowledged records, each synced on its own, and the path of its journal.
+async fn filled_data_folder() -> (tempfile::TempDir, PathBuf) {
     let data = tempfile::tempdir().unwrap();
     let opened = open_all(data.path(), false).await.unwrap();
     for _ in 0..RECORDS {
@@ -66,8 +66,8 @@ async fn filled() -> (tempfile::TempDir, PathBuf) {
     (data, journal)
 }
 
-/// Length of a journal without the zeros behind it.
-fn content(journal: &Path) -> usize {
+/// Length of a journal without the zeros after its content.
+fn content_length(journal: &Path) -> usize {
     fs::read(journal).unwrap().iter().rposition(|byte| *byte != 0).unwrap() + 1
 }
 
@@ -87,8 +87,8 @@ async fn read(log: &Log) -> Vec<i64> {
     records.iter().filter(|record| record.at.partition == items(0)).map(|record| record.at.offset.0).collect()
 }
 
-/// A start that accepts the loss gives no offset twice, and later starts have nothing to complain about.
-async fn goes_on_with_the_loss(data: &Path) {
+/// Asserts that a start that accepts the loss reuses no offset, and that later starts report no loss.
+async fn assert_loss_can_be_accepted(data: &Path) {
     let opened = open_all(data, true).await.unwrap();
     assert!(read(&opened.0).await.len() < usize::try_from(RECORDS).unwrap());
     append(&opened.0, items(0)).await;
@@ -98,30 +98,30 @@ async fn goes_on_with_the_loss(data: &Path) {
 }
 
 #[tokio::test]
-async fn zeros_in_a_journal_are_refused_and_nothing_is_changed() {
-    let (data, journal) = filled().await;
-    zero(&journal, content(&journal) / 2, 4_096);
+async fn zeros_in_a_journal_are_refused_without_changes() {
+    let (data, journal) = filled_data_folder().await;
+    zero(&journal, content_length(&journal) / 2, 4_096);
     let before = fs::read(&journal).unwrap();
     let refused = refusal(data.path()).await;
     assert!(refused.contains("0.jnl is damaged at byte") && refused.contains("--accept-loss"), "{refused}");
     assert!(fs::read(&journal).unwrap() == before, "it could still be mended");
-    goes_on_with_the_loss(data.path()).await;
+    assert_loss_can_be_accepted(data.path()).await;
     assert!(fs::read(data.path().join("damaged-0.jnl")).unwrap() == before);
 }
 
 #[tokio::test]
 async fn zeros_in_a_journal_are_found_without_the_mark() {
-    let (data, journal) = filled().await;
+    let (data, journal) = filled_data_folder().await;
     fs::remove_file(DurableMark::path_in(data.path())).unwrap();
-    zero(&journal, content(&journal) / 2, 4_096);
+    zero(&journal, content_length(&journal) / 2, 4_096);
     let refused = refusal(data.path()).await;
     assert!(refused.contains("0.jnl is damaged at byte"), "{refused}");
 }
 
 #[tokio::test]
-async fn a_journal_cut_at_half_is_refused_and_names_the_offsets() {
-    let (data, journal) = filled().await;
-    let half = content(&journal) as u64 / 2;
+async fn truncated_journal_is_refused_with_the_lost_offsets() {
+    let (data, journal) = filled_data_folder().await;
+    let half = content_length(&journal) as u64 / 2;
     File::options().write(true).open(&journal).unwrap().set_len(half).unwrap();
     for _ in 0..2 {
         let refused = refusal(data.path()).await;
@@ -129,24 +129,24 @@ async fn a_journal_cut_at_half_is_refused_and_names_the_offsets() {
         assert!(refused.contains("items[0] offsets ") && refused.contains(&named), "{refused}");
         assert!(refused.contains("items[1] offsets 0 to 0"), "{refused}");
     }
-    goes_on_with_the_loss(data.path()).await;
+    assert_loss_can_be_accepted(data.path()).await;
 }
 
 #[tokio::test]
-async fn a_journal_that_was_removed_is_no_fresh_installation() {
-    let (data, journal) = filled().await;
+async fn removed_journal_is_refused() {
+    let (data, journal) = filled_data_folder().await;
     fs::remove_file(&journal).unwrap();
     for _ in 0..2 {
         let refused = refusal(data.path()).await;
         assert!(refused.contains("has no journal"), "{refused}");
     }
-    goes_on_with_the_loss(data.path()).await;
+    assert_loss_can_be_accepted(data.path()).await;
 }
 
 #[tokio::test]
-async fn a_database_that_was_removed_or_emptied_is_no_fresh_installation() {
+async fn removed_or_emptied_database_is_refused() {
     for is_removed in [true, false] {
-        let (data, _) = filled().await;
+        let (data, _) = filled_data_folder().await;
         fs::remove_dir_all(folder_in(data.path())).unwrap();
         if !is_removed {
             fs::create_dir(folder_in(data.path())).unwrap();
@@ -156,23 +156,23 @@ async fn a_database_that_was_removed_or_emptied_is_no_fresh_installation() {
             refused.contains("is missing, and with it") && refused.contains("items[0] offsets 0 to 299"),
             "{refused}"
         );
-        goes_on_with_the_loss(data.path()).await;
+        assert_loss_can_be_accepted(data.path()).await;
     }
 }
 
 #[tokio::test]
-async fn a_journal_missing_between_others_is_named() {
-    let (data, journal) = filled().await;
+async fn journal_missing_between_others_is_named() {
+    let (data, journal) = filled_data_folder().await;
     fs::copy(&journal, journal.with_file_name("2.jnl")).unwrap();
     let refused = refusal(data.path()).await;
     assert!(refused.contains("the journals 1 to 1 before"), "{refused}");
 }
 
 #[tokio::test]
-async fn what_a_crash_leaves_behind_the_last_sync_is_no_loss() {
-    let (data, journal) = filled().await;
+async fn remains_of_a_crash_after_the_last_sync_are_no_loss() {
+    let (data, journal) = filled_data_folder().await;
     // Half a batch.
-    let end = content(&journal);
+    let end = content_length(&journal);
     let mut bytes = fs::read(&journal).unwrap();
     bytes.truncate(end);
     let batch: Vec<u8> = bytes[end - 200..].to_vec();
@@ -185,7 +185,7 @@ async fn what_a_crash_leaves_behind_the_last_sync_is_no_loss() {
     close((log, store)).await;
 
     // Writes without a sync of which a loss of power kept only the last.
-    let before = content(&journal);
+    let before = content_length(&journal);
     let (database, mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
     let record = fs::read(unflushed::path_in(data.path())).unwrap();
     let table = database.keyspace("t", fjall::KeyspaceCreateOptions::default).unwrap();
@@ -214,8 +214,8 @@ async fn data_of_an_older_version_gets_a_mark() {
     assert_eq!(mark.found().unwrap().ends["items"][&0], 1);
 }
 
-/// Bytes that cannot be compressed, so that a journal gets full.
-fn noise() -> Vec<u8> {
+/// Bytes that cannot be compressed, so that a journal fills up.
+fn incompressible_bytes() -> Vec<u8> {
     let mut state = 1_u64;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -224,15 +224,15 @@ fn noise() -> Vec<u8> {
     (0..1 << 20).map(|_| next()).collect()
 }
 
-/// A data folder with two journals, both of which hold rows that are in no table file.
+/// Returns a data folder with two journals, both with rows that are in no table file.
 async fn filled_with_two_journals() -> (tempfile::TempDir, PathBuf) {
-    let (data, journal) = filled().await;
+    let (data, journal) = filled_data_folder().await;
     let (database, mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
     let disk = Arc::new(DiskSpace::of(&folder_in(data.path())));
     let log = Log::open_embedded_marked(database.clone(), &settings(), mark, disk).unwrap();
     append(&log, items(0)).await;
     let table = database.keyspace("t", fjall::KeyspaceCreateOptions::default).unwrap();
-    let large = noise();
+    let large = incompressible_bytes();
     for n in 0..65_u32 {
         table.insert(n.to_be_bytes(), &large[..]).unwrap();
     }
@@ -256,8 +256,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Accepts the loss, and starts again without accepting anything.
-async fn is_accepted_once(data: &Path) {
+/// Accepts the loss, and asserts that the next start needs no acceptance.
+async fn assert_loss_is_accepted_once(data: &Path) {
     let (log, store) = open_all(data, true).await.unwrap();
     append(&log, items(0)).await;
     close((log, store)).await;
@@ -267,7 +267,7 @@ async fn is_accepted_once(data: &Path) {
 }
 
 #[tokio::test]
-async fn the_first_of_two_journals_that_was_removed_or_emptied_is_refused() {
+async fn lost_first_of_two_journals_is_refused() {
     let (data, _) = filled_with_two_journals().await;
     for damage in ["removed", "cut to nothing", "zeros"] {
         for has_record in [true, false] {
@@ -287,7 +287,7 @@ async fn the_first_of_two_journals_that_was_removed_or_emptied_is_refused() {
             let refused = refusal(damaged.path()).await;
             assert!(refused.contains("rows of") && refused.contains("log.meta"), "{what}: {refused}");
             assert_eq!(refused.contains("0.jnl was emptied"), damage != "removed", "{what}: {refused}");
-            is_accepted_once(damaged.path()).await;
+            assert_loss_is_accepted_once(damaged.path()).await;
         }
     }
 }
@@ -325,8 +325,8 @@ fn flush_all(data: &Path) {
 }
 
 #[tokio::test]
-async fn a_table_that_lacks_its_folder_or_manifest_is_refused_by_name() {
-    let (data, _) = filled().await;
+async fn table_without_folder_or_manifest_is_refused_by_name() {
+    let (data, _) = filled_data_folder().await;
     let (database, mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
     let made = database.keyspace("store.made", fjall::KeyspaceCreateOptions::default).unwrap();
     made.insert("k", "v").unwrap();
@@ -348,16 +348,16 @@ async fn a_table_that_lacks_its_folder_or_manifest_is_refused_by_name() {
                 && refused.contains(folder.join(lost).to_str().unwrap().trim_end_matches('/'));
             assert!(named && refused.contains("--accept-loss"), "{refused}");
         }
-        is_accepted_once(damaged.path()).await;
+        assert_loss_is_accepted_once(damaged.path()).await;
         let kept = damaged.path().join(format!("damaged-table-{table}/tables"));
         assert_eq!(kept.exists(), !lost.is_empty(), "what is left of it is kept");
     }
 }
 
-/// Journals hold rows of the lost table and of the one that was made anew under its name.
+/// The journals hold rows of the lost table and of the one that was created again under its name.
 #[tokio::test]
-async fn rows_of_a_lost_table_are_not_mixed_with_those_of_the_next_one() {
-    let (data, _) = filled().await;
+async fn rows_of_a_lost_table_are_not_mixed_with_the_next_ones() {
+    let (data, _) = filled_data_folder().await;
     let open = |accepts| LockedDataFolder::lock(data.path(), accepts).unwrap().open_database().unwrap();
     let table = |database: &Database, name: &str| {
         database.keyspace(name, fjall::KeyspaceCreateOptions::default).unwrap()
@@ -373,7 +373,7 @@ async fn rows_of_a_lost_table_are_not_mixed_with_those_of_the_next_one() {
     let (made, other) = (table(&database, "store.made"), table(&database, "t"));
     assert_ne!(made.id(), lost);
     made.insert("new", "row").unwrap();
-    let large = noise();
+    let large = incompressible_bytes();
     for n in 0..65_u32 {
         other.insert(n.to_be_bytes(), &large[..]).unwrap();
     }
@@ -397,7 +397,7 @@ async fn rows_of_a_lost_table_are_not_mixed_with_those_of_the_next_one() {
 
 #[tokio::test]
 async fn files_that_keep_the_database_from_opening_are_named() {
-    let (data, _) = filled().await;
+    let (data, _) = filled_data_folder().await;
     flush_all(data.path());
     let own = PathBuf::from("db/keyspaces").join(number_of(data.path(), "log.meta").to_string());
     let newest =
@@ -462,7 +462,7 @@ async fn rows_of_a_version_without_marks_are_opened_with_a_warning() {
 #[tokio::test]
 async fn database_that_lacks_its_marks_is_refused() {
     for is_emptied in [false, true] {
-        let (data, journal) = filled().await;
+        let (data, journal) = filled_data_folder().await;
         let mark = DurableMark::path_in(data.path());
         fs::remove_file(unflushed::path_in(data.path())).unwrap();
         if is_emptied {
@@ -470,7 +470,7 @@ async fn database_that_lacks_its_marks_is_refused() {
         } else {
             fs::remove_file(&mark).unwrap();
         }
-        let half = content(&journal) as u64 / 2;
+        let half = content_length(&journal) as u64 / 2;
         File::options().write(true).open(&journal).unwrap().set_len(half).unwrap();
         for _ in 0..2 {
             let refused = refusal(data.path()).await;
@@ -479,12 +479,12 @@ async fn database_that_lacks_its_marks_is_refused() {
                 "{refused}"
             );
         }
-        is_accepted_once(data.path()).await;
+        assert_loss_is_accepted_once(data.path()).await;
     }
 }
 
 #[tokio::test]
-async fn installation_that_was_never_written_to_lacks_nothing() {
+async fn unused_installation_has_no_loss() {
     let data = tempfile::tempdir().unwrap();
     for _ in 0..2 {
         drop(LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap());
@@ -493,8 +493,8 @@ async fn installation_that_was_never_written_to_lacks_nothing() {
 }
 
 #[tokio::test]
-async fn stop_leaves_nothing_to_read_again() {
-    let (data, _) = filled().await;
+async fn stop_leaves_no_rows_to_replay() {
+    let (data, _) = filled_data_folder().await;
     for round in 0..2_u8 {
         let (database, mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
         let disk = Arc::new(DiskSpace::of(&folder_in(data.path())));
@@ -517,13 +517,13 @@ async fn stop_leaves_nothing_to_read_again() {
 }
 
 #[test]
-fn journals_are_bounded_however_many_tables_fill_them() {
+fn journals_are_bounded_for_any_number_of_tables() {
     let data = tempfile::tempdir().unwrap();
     let (database, _mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
     // None of them holds enough in memory to be flushed by itself.
     let table = |n: u32| database.keyspace(&format!("t{n}"), fjall::KeyspaceCreateOptions::default).unwrap();
     let tables: Vec<_> = (0..16).map(table).collect();
-    let value = noise();
+    let value = incompressible_bytes();
     for n in 0..400_u32 {
         tables[n as usize % tables.len()].insert(n.to_be_bytes(), &value[..]).unwrap();
     }
@@ -536,7 +536,7 @@ fn journals_are_bounded_however_many_tables_fill_them() {
 
 #[tokio::test]
 async fn damaged_file_of_a_table_is_named() {
-    let (data, _) = filled().await;
+    let (data, _) = filled_data_folder().await;
     flush_all(data.path());
     let own =
         folder_in(data.path()).join("keyspaces").join(number_of(data.path(), "log.items.0").to_string());
@@ -581,7 +581,7 @@ fn files_without_rights_are_named_and_no_loss() {
         return;
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let (data, _) = runtime.block_on(filled());
+    let (data, _) = runtime.block_on(filled_data_folder());
     for (path, mode) in [
         ("db", 0o555),
         ("db/keyspaces", 0o000),
@@ -625,7 +625,7 @@ fn writer_that_is_killed() {
     let first = acked
         .last_key_value()
         .map_or(0, |row| u32::from_be_bytes(row.key().unwrap().as_ref().try_into().unwrap()) + 1);
-    let large = noise();
+    let large = incompressible_bytes();
     for row in first.. {
         tables[0].insert(row.to_be_bytes(), &large[..]).unwrap();
         for _ in 0..next(20) {

@@ -69,6 +69,7 @@ impl LockedDataFolder {
     /// Locks the folder. Fails if its database is missing, unless the loss is accepted.
     pub(crate) fn lock(data: &Path, accepts_loss: bool) -> anyhow::Result<Self> {
         let file = DurableMark::path_in(data);
+        // Checked first, because files without permissions would look lost.
         access::check(data, &folder_in(data), [file.clone(), unflushed::path_in(data)])?;
         let lock = lock(data)?;
         let mark = DurableMark::open(data, accepts_loss).with_context(|| {
@@ -86,6 +87,7 @@ impl LockedDataFolder {
     fn check_database_exists(&self) -> anyhow::Result<()> {
         let folder = folder_in(&self.data);
         let Some(durable) = self.mark.found().filter(|durable| !durable.is_empty()) else { return Ok(()) };
+        // A finished `db.new` only lacks its rename, which opening makes up for.
         if is_finished(&folder) || is_finished(&self.data.join(UNFINISHED)) {
             return Ok(());
         }
@@ -108,9 +110,12 @@ impl LockedDataFolder {
         if !is_finished(&folder) {
             create(&self.data, &folder, &unfinished)?;
         }
+        // It may hold rows of another installation, so it is not removed.
         if unfinished.exists() {
-            let (unused, used) = (unfinished.display(), folder.display());
-            tracing::warn!("{unused} is ignored because {used} exists: remove it if it is not needed");
+            let (ignored_folder, used_folder) = (unfinished.display(), folder.display());
+            tracing::warn!(
+                "{ignored_folder} is ignored because {used_folder} exists: remove it if it is not needed"
+            );
         }
         if has_lost_tables(&folder) {
             bail!(
@@ -135,6 +140,7 @@ impl LockedDataFolder {
         tracing::info!(folder = %folder.display(), tables = check_result.names.len(), "opening the database");
         let database = match open(&folder) {
             Ok(database) => database,
+            // Another process opened the database after the check.
             Err(fjall::Error::Locked) => return Err(open_elsewhere()),
             Err(error) => return Err(describe_open_error(&folder, &check_result.names, error)),
         };
@@ -142,6 +148,7 @@ impl LockedDataFolder {
         let FolderCheck { accepted, versions, scan, .. } = check_result;
         let watch = unflushed::WatcherHandle::start(&database, &self.data, accepted, &versions, &scan)?;
         self.mark.keep(Box::new(watch));
+        // A failure is no reason against the start: the data itself is complete.
         if !database.keyspace_exists(HAS_MARKS)
             && let Err(error) = self.create_marks_table(&database)
         {
@@ -153,7 +160,7 @@ impl LockedDataFolder {
         Ok((database, self.mark))
     }
 
-    /// Creates the table whose existence means that the data must have a mark.
+    /// Creates the table that records that the data must have a mark.
     fn create_marks_table(&self, database: &Database) -> anyhow::Result<()> {
         if self.mark.found().is_none() {
             // A count of 0 promises no durable write. The first write of a mark is synced in any case.
@@ -200,9 +207,11 @@ impl LockedDataFolder {
         if let Some(warning) = self.warn_of_missing_mark(folder, &names) {
             tracing::warn!("{warning}");
         }
+        // No loss that could be accepted: the database cannot be opened with such a table.
         tables::check_manifests(folder, &names)?;
         let journal::Journals { numbered: journals, misnamed } =
             journal::list_journals(folder).with_context(describe_error)?;
+        // Refused here by name, because the database would not open the folder either.
         if let Some(file) = misnamed.first() {
             bail!(
                 "{} is not a journal of this database, because its name is not a number: move it out of the folder",
@@ -214,6 +223,7 @@ impl LockedDataFolder {
         let expected_rows = record.as_ref().map(|record| record.expected_rows(folder)).unwrap_or_default();
         let bytes: u64 =
             journals.iter().filter_map(|(_, path)| fs::metadata(path).ok()).map(|file| file.len()).sum();
+        // Logged first, because large journals take a while to read.
         tracing::info!(folder = %folder.display(), journals = journals.len(), mib = bytes >> 20, "reading the journals");
         let scan = journal::scan(&journals, self.mark.found(), expected_rows).with_context(describe_error)?;
         let mut accepted_losses = record.clone().unwrap_or_default();
@@ -246,6 +256,7 @@ impl LockedDataFolder {
         for tail in &scan.tails {
             self.truncate(tail).with_context(|| format!("{} cannot be cut off", tail.file.display()))?;
         }
+        // Read before the database opens, because opening may flush tables.
         let versions = unflushed::Versions::read(folder, &names);
         Ok(FolderCheck { names, accepted: accepted_losses, versions, scan })
     }
@@ -268,6 +279,7 @@ impl LockedDataFolder {
         if tail.is_loss {
             let name = tail.file.file_name().unwrap_or_default().to_string_lossy();
             let copy = self.data.join(format!("damaged-{name}"));
+            // The bytes after the damage may still be recovered by hand.
             fs::copy(&tail.file, &copy).with_context(|| format!("{} cannot be written", copy.display()))?;
             tracing::warn!(copy = %copy.display(), "the damaged journal is kept as a copy");
         }
@@ -323,6 +335,7 @@ fn describe_lost_journals(
         accepted_losses.accepted_journals.extend(journal.map(|(number, _)| *number));
     }
     let oldest = journals.first().map_or(u64::MAX, |(number, _)| *number);
+    // Gaps are only looked for between existing journals, so older numbers are dropped.
     accepted_losses.accepted_journals.retain(|number| *number >= oldest);
     losses
 }
@@ -408,6 +421,7 @@ fn open(folder: &Path) -> fjall::Result<Database> {
         // A backup may have left out the lock file.
         File::options().create(true).append(true).open(folder.join(LOCK))?;
     }
+    // A new folder does not exist yet; its parent is on the same disk.
     let existing_folder = if folder.exists() { folder } else { folder.parent().unwrap_or(folder) };
     let total = DiskSpace::of(existing_folder).space().map_or(u64::MAX, |space| space.total);
     Database::builder(folder)
@@ -432,6 +446,7 @@ fn create(data: &Path, folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
         }
         fs::rename(unfinished, folder)?;
         #[cfg(unix)]
+        // A loss of power could otherwise undo the rename after rows were acknowledged.
         File::open(data)?.sync_all()?;
         anyhow::Ok(())
     })();
@@ -452,6 +467,7 @@ fn create_in_place(folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
             unfinished.display()
         );
     }
+    // The disk that the link leads to may not be mounted yet.
     if !folder.exists() {
         bail!(
             "the link has no target: put the target back, or remove the link to begin with an empty database"
@@ -477,6 +493,7 @@ fn clear(folder: &Path) -> anyhow::Result<()> {
     let remove_files = || {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
+            // Other folders stay, such as `lost+found` on a disk of its own.
             if path.is_file() {
                 tracing::warn!(file = %path.display(), "removing a file of an unfinished database without data");
                 fs::remove_file(path)?;

@@ -1,4 +1,4 @@
-//! Stop of the embedded database: flushes all tables and empties the journal, so the next start has nothing to replay.
+//! Stop of the embedded database: flushes all tables and empties the journal, so that the next start replays no rows.
 
 use std::{
     fs::File,
@@ -56,6 +56,7 @@ impl OpenDatabase {
             .spawn(move || drop(result_sender.send(self.flush(started_at + timeout))));
         let result = match thread {
             Ok(_) => tokio::time::timeout(timeout, result_receiver).await,
+            // Without a thread the journals stay, and the next start reads them.
             Err(_) => return,
         };
         match result {
@@ -76,6 +77,7 @@ impl OpenDatabase {
     fn flush(&self, deadline: Instant) -> anyhow::Result<()> {
         let keyspaces = self.keyspaces()?;
         for keyspace in &keyspaces {
+            // All flushes start before the wait, so that they do not follow one another.
             keyspace.rotate_memtable()?;
         }
         while keyspaces.iter().any(has_unwritten_rows) {

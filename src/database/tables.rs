@@ -34,6 +34,7 @@ pub(super) fn read_names(folder: &Path) -> anyhow::Result<Names> {
     if !list.join(CURRENT).exists() {
         return Ok(Names::new());
     }
+    // Without a readable list, the database would open as an empty one.
     if let Some(damage) = manifest_damage(&list)? {
         bail!("{damage}: put back a backup of the data folder");
     }
@@ -57,7 +58,7 @@ fn open(table: &Path) -> lsm_tree::Result<lsm_tree::AnyTree> {
     open_with(table, SequenceNumberCounter::default())
 }
 
-/// Opens a table whose changes take their sequence numbers from `sequence`.
+/// Opens a table; `sequence` numbers its changes.
 fn open_with(table: &Path, sequence: SequenceNumberCounter) -> lsm_tree::Result<lsm_tree::AnyTree> {
     lsm_tree::Config::new(table, sequence, SequenceNumberCounter::default()).open()
 }
@@ -93,6 +94,7 @@ pub(super) fn remove_from_list(folder: &Path, table: u64) -> anyhow::Result<()> 
 pub(super) fn check_manifests(folder: &Path, names: &Names) -> anyhow::Result<()> {
     for (table, name) in names {
         let table_folder = folder_of(folder, *table);
+        // A table without `current` is reported as lost elsewhere.
         if table_folder.join(CURRENT).exists()
             && let Some(damage) = manifest_damage(&table_folder)?
         {
@@ -188,7 +190,7 @@ fn list_files(table: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns a file in the folder of a table's files whose name is not a number.
+/// Returns a file in the folder of a table's files that has no number as its name.
 fn foreign_file(table: &Path) -> Option<PathBuf> {
     list_files(table).into_iter().find(|file| {
         file.file_name().and_then(|name| name.to_str()).is_none_or(|name| name.parse::<u64>().is_err())

@@ -53,7 +53,7 @@ fn cut_off(model: &Path, folder: &Path, steps: usize) {
 }
 
 #[test]
-fn what_was_never_finished_is_made_anew() {
+fn unfinished_database_is_created_again() {
     let data = tempfile::tempdir().unwrap();
     let (data, folder) = (data.path(), folder_in(data.path()));
     assert!(!may_hold_data(data));
@@ -76,7 +76,7 @@ fn what_was_never_finished_is_made_anew() {
 }
 
 #[test]
-fn wherever_making_it_was_cut_off_the_next_start_makes_it() {
+fn interrupted_creation_is_finished_by_the_next_start() {
     let model = tempfile::tempdir().unwrap();
     drop(open(model.path()).unwrap());
     for (place, db) in [
@@ -108,7 +108,7 @@ fn wherever_making_it_was_cut_off_the_next_start_makes_it() {
 }
 
 #[test]
-fn one_that_lacks_its_name_only_gets_it_and_keeps_its_rows() {
+fn finished_database_is_renamed_and_keeps_its_rows() {
     let data = tempfile::tempdir().unwrap();
     keep_a_row(&data.path().join(UNFINISHED));
     assert!(may_hold_data(data.path()), "its key must not be made anew");
@@ -117,7 +117,7 @@ fn one_that_lacks_its_name_only_gets_it_and_keeps_its_rows() {
 }
 
 #[test]
-fn rows_that_lack_their_name_are_not_passed_over_for_an_empty_folder() {
+fn unrenamed_rows_are_not_ignored_for_an_empty_folder() {
     let data = tempfile::tempdir().unwrap();
     let (folder, unfinished) = (folder_in(data.path()), data.path().join(UNFINISHED));
     keep_a_row(&unfinished);
@@ -133,7 +133,7 @@ fn rows_that_lack_their_name_are_not_passed_over_for_an_empty_folder() {
 }
 
 #[test]
-fn what_lies_beside_a_database_and_what_is_not_ours_stays() {
+fn foreign_files_beside_a_database_stay() {
     let data = tempfile::tempdir().unwrap();
     let unfinished = data.path().join(UNFINISHED);
     keep_a_row(&folder_in(data.path()));
@@ -151,7 +151,7 @@ fn what_lies_beside_a_database_and_what_is_not_ours_stays() {
 }
 
 #[test]
-fn a_database_without_the_list_of_its_tables_is_not_opened_as_an_empty_one() {
+fn database_without_its_list_of_tables_is_refused() {
     for lost in ["keyspaces", "keyspaces/0", "keyspaces/0/current"] {
         let (data, aside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (path, kept) = (folder_in(data.path()).join(lost), aside.path().join("kept"));
@@ -165,7 +165,7 @@ fn a_database_without_the_list_of_its_tables_is_not_opened_as_an_empty_one() {
 }
 
 #[test]
-fn a_database_whose_tables_are_all_gone_is_not_opened_as_an_empty_one() {
+fn database_without_any_tables_is_refused() {
     let (data, aside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (tables, kept) = (folder_in(data.path()).join(TABLES), aside.path().join("kept"));
     keep_a_row(&folder_in(data.path()));
@@ -180,7 +180,7 @@ fn a_database_whose_tables_are_all_gone_is_not_opened_as_an_empty_one() {
 }
 
 #[test]
-fn a_damaged_database_that_lacks_its_name_is_not_passed_over_for_an_empty_folder() {
+fn damaged_unrenamed_database_is_not_ignored() {
     for lost in [MARKER, TABLES] {
         let data = tempfile::tempdir().unwrap();
         let unfinished = data.path().join(UNFINISHED);
@@ -201,7 +201,7 @@ fn a_damaged_database_that_lacks_its_name_is_not_passed_over_for_an_empty_folder
 }
 
 #[test]
-fn while_one_starts_another_makes_nothing() {
+fn concurrent_start_creates_no_second_database() {
     let data = tempfile::tempdir().unwrap();
     let starting = LockedDataFolder::lock(data.path(), false).unwrap();
     let refused = format!("{:#}", open_in(data.path()).err().unwrap());
@@ -216,7 +216,7 @@ fn while_one_starts_another_makes_nothing() {
 
 #[cfg(unix)]
 #[test]
-fn two_data_folders_that_lead_to_one_place_do_not_make_it_together() {
+fn two_links_to_one_folder_create_one_database() {
     let disk = tempfile::tempdir().unwrap();
     let data = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(disk.path(), folder_in(data.path())).unwrap();
@@ -231,7 +231,7 @@ fn two_data_folders_that_lead_to_one_place_do_not_make_it_together() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_to_nothing_is_no_new_beginning() {
+fn link_without_target_is_refused() {
     let data = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("not-mounted", folder_in(data.path())).unwrap();
     let refused = format!("{:#}", open_in(data.path()).err().unwrap());
@@ -240,7 +240,7 @@ fn a_link_to_nothing_is_no_new_beginning() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_to_another_disk_stays_and_so_does_what_is_not_ours() {
+fn link_to_another_disk_and_foreign_files_stay() {
     let (data, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let folder = folder_in(data.path());
     std::os::unix::fs::symlink(disk.path(), &folder).unwrap();
@@ -252,7 +252,7 @@ fn a_link_to_another_disk_stays_and_so_does_what_is_not_ours() {
 }
 
 #[test]
-fn what_may_hold_something_is_kept_and_told() {
+fn folder_that_may_hold_data_is_refused_and_kept() {
     for file in ["0.jnl", "keyspaces/7/tables/3", "blob", "keyspaces/v1"] {
         let data = tempfile::tempdir().unwrap();
         let (data, path) = (data.path(), folder_in(data.path()).join(file));

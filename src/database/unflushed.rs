@@ -27,7 +27,7 @@ use super::{
 /// Name of the file in the data folder.
 const FILE_NAME: &str = "unflushed.mark";
 const HEADER: &str = "tidegate unflushed rows 1";
-/// Interval between two updates of the record; short in tests, whose journals are young.
+/// Interval between two updates of the record; short in tests, because their journals are young.
 const UPDATE_INTERVAL: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(1) };
 
 /// Total size of all journals above which a table is flushed. It bounds the time of a start, which reads the journals twice. It lies
@@ -45,7 +45,7 @@ struct UnflushedRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     rows: BTreeMap<u64, UnflushedRow>,
-    /// Numbers of journals whose loss was accepted.
+    /// Numbers of lost journals that an operator accepted as lost.
     pub(super) accepted_journals: BTreeSet<u64>,
 }
 
@@ -83,6 +83,7 @@ impl Record {
         let temporary_path = path.with_extension("mark.new");
         let mut file = File::create(&temporary_path)?;
         file.write_all(self.encode().as_bytes())?;
+        // Synced before the rename: a crash must not leave an empty file under the final name.
         file.sync_data()?;
         fs::rename(temporary_path, path)
     }
@@ -161,6 +162,7 @@ impl WatcherHandle {
         let mut watcher = Watcher {
             database: database.clone(),
             file: path_in(data),
+            // The rows of the earlier record were checked by this start. The journals give the new ones.
             record: Record { rows: BTreeMap::new(), ..accepted_losses },
             written_record: None,
             memtables: HashMap::new(),
@@ -263,6 +265,7 @@ impl Watcher {
             {
                 self.memtables.insert(table, (memtable.id(), sequence));
             }
+            // Without a version, a later flush of the row could not be detected.
             let Some(version) = version else {
                 self.record.rows.remove(&table);
                 continue;
@@ -290,6 +293,7 @@ impl Watcher {
         match self.record.write(&self.file) {
             Ok(()) => self.written_record = Some(self.record.clone()),
             Err(error) => {
+                // Warns once, until a write succeeds again.
                 if self.written_record.take().is_some() {
                     tracing::warn!(%error, file = %self.file.display(), "the record of unflushed rows cannot be written");
                 }

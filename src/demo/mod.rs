@@ -51,6 +51,7 @@ const DOCUMENTS: [(&str, &str); 6] = [
 
 /// Returns the settings that the demo changes.
 pub(crate) fn overrides(uses_default_folder: bool) -> Vec<Override> {
+    // Callbacks to loopback addresses are refused by default.
     let mut overrides = vec![Override {
         path: &["egress", "allow_cidrs"],
         flag: "--demo",
@@ -96,6 +97,7 @@ impl Demo {
         let org = OrgId::new(tidegate_catalog::DEFAULT_ORG);
         let first_org = first_start(deps.store, deps.keys, &system_clock()).await?;
         let api_key = match first_org {
+            // The key of a new organisation is only available now; later starts read it from the env file.
             Some(first_org) => first_org.key.reveal(),
             None => {
                 reuse_or_create_key(
@@ -103,7 +105,7 @@ impl Demo {
                     &org,
                     "demo platform",
                     Scopes::platform(),
-                    earlier_env.as_ref().map(|it| &it.api_key),
+                    earlier_env.as_ref().map(|env| &env.api_key),
                 )
                 .await?
             }
@@ -114,7 +116,7 @@ impl Demo {
             &org,
             "demo admin",
             admin_scopes,
-            earlier_env.as_ref().map(|it| &it.admin_key),
+            earlier_env.as_ref().map(|env| &env.admin_key),
         )
         .await?;
 
@@ -150,7 +152,7 @@ impl Demo {
 }
 
 impl PreparedDemo {
-    /// Returns the role of the receiver: a worker, so that it ends after the servers whose requests cause callbacks.
+    /// Returns the role of the receiver: a worker, so that it ends after the servers.
     pub(crate) fn role(self) -> Role {
         Role::new("demo-receiver", Phase::Worker, move |stop| self.receiver.serve(self.listener, stop))
     }
@@ -178,6 +180,7 @@ async fn reuse_or_create_key(
 ) -> anyhow::Result<String> {
     if let Some(earlier_key) = earlier_key
         && let Ok(caller) = keys.authenticate(earlier_key).await
+        // The key of an earlier version may lack a scope.
         && scopes.iter().all(|scope| caller.may(scope))
     {
         return Ok(earlier_key.clone());
@@ -198,8 +201,10 @@ async fn seed(changes: &Changes, org: &OrgId, receiver: SocketAddr) -> anyhow::R
     } else if has_receiver(&pulled.files) {
         files.push(("endpoints.yaml".to_owned(), endpoint));
     } else {
+        // The receiver's endpoint was removed, so the demo does not add it again.
         return Ok(());
     }
+    // Expects the pulled version: changes that were applied meanwhile are not overwritten.
     let change =
         Change { files, author: "demo".to_owned(), expected_version: Some(pulled.version), prune: false };
     changes.apply(org, change).await.context("the demo's documents are refused")?;

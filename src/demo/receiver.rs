@@ -90,6 +90,7 @@ async fn receive(State(receiver): State<Shared>, headers: HeaderMap, body: Bytes
         return StatusCode::BAD_REQUEST.into_response();
     };
     let callbacks = Arc::clone(&receiver.callbacks);
+    // Stored before the answer, because a callback with a failed answer is sent again.
     let write_result = tokio::task::spawn_blocking(move || callbacks.append(&body)).await;
     match write_result {
         Ok(Ok(())) => {
@@ -118,7 +119,7 @@ impl CallbackFile {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(&path)?;
         let content = fs::read(&path)?;
-        let complete_bytes = content.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let complete_bytes = content.iter().rposition(|byte| *byte == b'\n').map_or(0, |index| index + 1);
         if complete_bytes < content.len() {
             file.set_len(complete_bytes as u64)?;
         }

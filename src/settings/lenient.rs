@@ -179,6 +179,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             },
             Node::Leaf { .. } => self
                 .text()
+                // A variable may hold an inline table; any other text names a variant.
                 .filter(|text| text.trim_start().starts_with('{'))
                 .map_or_else(|| self.clone_leaf(), parse_inline)
                 .and_then(|value| {
@@ -215,6 +216,7 @@ impl<'de> SeqAccess<'de> for CommaSeparated<'_> {
     type Error = Fault;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
+        // Empty parts are skipped, so a trailing comma is allowed.
         let Some(part) = self.parts.by_ref().map(str::trim).find(|part| !part.is_empty()) else {
             return Ok(None);
         };
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn text_becomes_what_the_setting_asks_for() {
+    fn text_is_parsed_by_the_type_of_the_setting() {
         let sample = of_variables(&[
             ("COUNT", "7"),
             ("ON", "true"),

@@ -216,9 +216,11 @@ pub(crate) fn load(file: Option<&Path>, overrides: Vec<Override>) -> Result<Load
         None => Node::default(),
     };
     let variables = std::env::vars_os()
+        // A name or value that is not UTF-8 cannot be a setting.
         .filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)));
     layers.apply_variables(variables);
     for Override { path, flag, value } in overrides {
+        // Set last, because flags have precedence.
         layers.set(path, value, Origin::Flag(flag));
     }
     let settings: Settings = lenient::read(&layers).map_err(SettingsError::Fault)?;
@@ -341,6 +343,7 @@ impl Settings {
                 return Err(Refusal::new("security", &text));
             }
             (Err(error), None) => return Err(Refusal::new("security", &error)),
+            // With embedded data a key is created in the data folder. Processes that share servers must share a key.
             (Ok(None), _) if !has_embedded_data => {
                 return Err(Refusal::new("security", &tidegate_catalog::MasterKeyError::Missing));
             }
@@ -350,6 +353,7 @@ impl Settings {
         if self.store.engine == StoreEngine::Cql {
             self.store.cql.check_files().map_err(Refusal::in_section("store.cql"))?;
         }
+        // Read now, so that a missing variable refuses the start and not the first request.
         let resolution = self.partial_items.resolve(|name| std::env::var(name).ok());
         resolution.map_err(Refusal::in_section("partial_items"))?;
         self.egress.check_files().map_err(Refusal::in_section("egress"))
@@ -363,6 +367,7 @@ impl Settings {
         ];
         for (index, (name, address)) in listeners.iter().enumerate() {
             for (other_name, other_address) in &listeners[..index] {
+                // Port 0 means any free port, so equal addresses do not conflict.
                 if address == other_address && address.port() != 0 {
                     return Err(format!(
                         "{other_name} = {other_address} and {name} = {address} are the same address"

@@ -53,6 +53,7 @@ impl Node {
             *self = Self::of_toml(value, &origin);
             return;
         };
+        // A value of a section replaces a single value of a lower layer.
         if let Self::Leaf { .. } = self {
             *self = Self::default();
         }
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variable_wins_over_the_file_and_both_are_remembered() {
+    fn variable_has_precedence_over_the_file() {
         let file = Origin::File("a.toml".into());
         let mut tree = Node::of_toml(toml::from_str("[api]\nlisten = \"x\"\nother = 1").unwrap(), &file);
         tree.apply_variables(

@@ -13,7 +13,7 @@ use std::{
 pub(crate) struct TrackedReader<R> {
     file: R,
     positions: RowPositions,
-    at: u64,
+    offset: u64,
     line: u64,
     is_blank: bool,
     state: QuoteState,
@@ -53,7 +53,7 @@ impl RowPositions {
     /// Returns the first line, from 1, that begins at a byte or after it. Bytes must be requested in ascending order.
     pub(crate) fn line(&self, byte: u64) -> Option<u64> {
         let mut positions = self.lines.borrow_mut();
-        while positions.front().is_some_and(|(at, _)| *at < byte) {
+        while positions.front().is_some_and(|(offset, _)| *offset < byte) {
             positions.pop_front();
         }
         positions.front().map(|(_, line)| *line)
@@ -72,7 +72,7 @@ pub(crate) fn track_positions<R>(file: R) -> (TrackedReader<R>, RowPositions) {
         TrackedReader {
             file,
             positions: positions.clone(),
-            at: 0,
+            offset: 0,
             line: 1,
             is_blank: true,
             state: QuoteState::CellStart,
@@ -85,7 +85,7 @@ impl<R: Read> Read for TrackedReader<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(into)?;
         self.positions.ends_within_a_quote.set(read == 0 && self.state == QuoteState::Quote);
-        for (at, byte) in (self.at..).zip(&into[..read]) {
+        for (offset, byte) in (self.offset..).zip(&into[..read]) {
             self.state = self.state.after(*byte);
             match byte {
                 b'\n' => {
@@ -93,14 +93,15 @@ impl<R: Read> Read for TrackedReader<R> {
                     self.is_blank = true;
                 }
                 b'\r' => {}
+                // Lines within a quote are recorded as well; `RowPositions::line` skips them.
                 _ if self.is_blank => {
                     self.is_blank = false;
-                    self.positions.lines.borrow_mut().push_back((at, self.line));
+                    self.positions.lines.borrow_mut().push_back((offset, self.line));
                 }
                 _ => {}
             }
         }
-        self.at += read as u64;
+        self.offset += read as u64;
         Ok(read)
     }
 }

@@ -16,10 +16,12 @@ use crate::{
 pub(crate) fn csv_entries(file: impl BufRead + 'static, bank: BankKind) -> Result<FileEntries, FileError> {
     let (file, limit) = limit_length(file);
     let (file, positions) = track_positions(file);
+    // Flexible: a row with a wrong number of columns is refused alone, not the whole file.
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(file);
     let header = reader.headers()?.clone();
     let mut columns = Vec::new();
     for name in &header {
+        // Spreadsheets put a byte order mark before the first name.
         let name = name.trim().trim_start_matches('\u{feff}').to_ascii_lowercase();
         match field_name(&name) {
             Some(column) if !columns.contains(&column) => columns.push(column),
@@ -46,9 +48,10 @@ pub(crate) fn csv_entries(file: impl BufRead + 'static, bank: BankKind) -> Resul
             Ok(record) => record.position(),
             Err(error) => error.position(),
         };
-        if let Some(line) = position.and_then(|it| positions.line(it.byte())) {
+        if let Some(line) = position.and_then(|position| positions.line(position.byte())) {
             last_line = line;
         }
+        // The parser took the rest of the file for one cell, so rows in it would be lost.
         if positions.ends_within_a_quote() {
             let reason =
                 format!("line {last_line}: a quote begins in this row, or after it, and does not end");
@@ -57,6 +60,7 @@ pub(crate) fn csv_entries(file: impl BufRead + 'static, bank: BankKind) -> Resul
         let change = match record {
             Ok(record) if record.len() == columns.len() => parse_row(&columns, &record, bank),
             Ok(record) => Err(format!("it has {} columns instead of {}", record.len(), columns.len())),
+            // Reading cannot continue after an I/O error; all other faults concern one row.
             Err(error) if error.is_io_error() => {
                 return Err(FileError::from(error).at(format!("after line {last_line}")));
             }
@@ -70,6 +74,7 @@ pub(crate) fn csv_entries(file: impl BufRead + 'static, bank: BankKind) -> Resul
 fn parse_row(columns: &[&str], record: &csv::StringRecord, bank: BankKind) -> Result<Change, String> {
     let mut entry = Map::new();
     for (name, cell) in columns.iter().zip(record) {
+        // A blank cell stands for a missing field. The value itself may consist of blanks.
         if *name != "value" && cell.trim().is_empty() {
             continue;
         }
@@ -125,8 +130,8 @@ pub fn join_labels(labels: &[String]) -> String {
     let escape_label = |label: &String| {
         let (start, end) = (label.len() - label.trim_start().len(), label.trim_end().len());
         let mut text = String::with_capacity(label.len());
-        for (at, letter) in label.char_indices() {
-            let is_at_end = letter.is_whitespace() && (at < start || at >= end);
+        for (index, letter) in label.char_indices() {
+            let is_at_end = letter.is_whitespace() && (index < start || index >= end);
             if matches!(letter, '|' | '\\') || is_at_end {
                 text.push('\\');
             }

@@ -99,6 +99,7 @@ pub(crate) fn complete_entry(mut entry: Map<String, Value>, bank: BankKind) -> R
         return Err("its expiry is not a time such as 2026-12-31T00:00:00Z".to_owned());
     }
     match kind_name.as_ref().and_then(Value::as_str) {
+        // Files of exchanges mix kinds, so entries of another kind are skipped and not refused.
         Some(name) if hash_kind(name).is_none() || hash_kind(name) != bank.hash() => Ok(Change::OtherKind),
         _ => Ok(Change::Add(Value::Object(entry))),
     }

@@ -36,12 +36,13 @@ fn parse_entry(line: &str, bank: BankKind) -> Result<Change, String> {
             return Err(format!("it has both `{earlier_key}` and `{key}`, which are the same"));
         }
         let is_valid = match name {
-            "labels" => value.as_array().is_some_and(|all| all.iter().all(Value::is_string)),
+            "labels" => value.as_array().is_some_and(|labels| labels.iter().all(Value::is_string)),
             "distance" => value.as_u64().is_some_and(|number| u32::try_from(number).is_ok()),
             "disabled" => value.is_boolean(),
             _ => value.is_string(),
         };
         match value {
+            // `null` means the same as a missing field.
             Value::Null => {}
             value if is_valid => drop(fields.insert(name.to_owned(), value)),
             _ => {

@@ -46,6 +46,7 @@ pub(crate) fn records(
             return;
         }
         let mut values = serde_json::Deserializer::from_reader(file);
+        // An empty file is probably a failed download, not a page without records.
         if values.end().is_ok() {
             drop(sender.send(Err(FileError::new("it is empty, and an exchange hands out pages"))));
         }
@@ -88,6 +89,7 @@ struct Page<'s> {
 
 impl Page<'_> {
     fn send<E: Error>(&self, record: Record) -> Result<(), E> {
+        // The length limit applies to each record.
         self.limit.renew();
         self.sender.send(Ok(record)).map_err(|_| E::custom("the receiver was dropped"))
     }

@@ -55,8 +55,13 @@ pub enum Format {
 
 impl Format {
     /// Returns the format that the file's name suggests; by default one entry per line.
-    pub fn of(file: &Path) -> Self {
-        match file.extension().and_then(|it| it.to_str()).map(str::to_ascii_lowercase).as_deref() {
+    pub fn from_path(file: &Path) -> Self {
+        match file
+            .extension()
+            .and_then(|extension| extension.to_str())
+            .map(str::to_ascii_lowercase)
+            .as_deref()
+        {
             Some("csv") => Self::Csv,
             Some("ndjson" | "jsonl") => Self::Ndjson,
             Some("xml") => Self::Ncmec,

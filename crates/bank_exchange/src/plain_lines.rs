@@ -41,6 +41,7 @@ pub(crate) fn read_lines(
                 return Some(Ok(FileEntry::at_line(number, entry)));
             }
             let bytes =
+                // Only the start of a file may have a byte order mark.
                 if number == 1 { bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes) } else { &bytes };
             let text = std::str::from_utf8(bytes).map(|text| text.trim_end_matches(['\n', '\r']));
             match text {
@@ -59,7 +60,7 @@ fn skip_line(file: &mut impl BufRead) -> std::io::Result<()> {
     loop {
         let buffer = file.fill_buf()?;
         let (length, is_line_end) = match buffer.iter().position(|byte| *byte == b'\n') {
-            Some(at) => (at + 1, true),
+            Some(index) => (index + 1, true),
             None => (buffer.len(), buffer.is_empty()),
         };
         file.consume(length);
@@ -84,14 +85,17 @@ fn parse_word(line: &str, bank: BankKind) -> Result<Change, String> {
     }
     let cells: Vec<&str> = line.split(',').map(str::trim).collect();
     match cells[..] {
+        // Output of PDQ's tool for pictures.
         [value, name] if kind.canonical(value).is_ok() => {
             Ok(Change::Add(json!({"value": value, "reference": name})))
         }
+        // Output of PDQ's tool for videos.
         [_, quality, value, _] if kind == HashKind::Pdq => match quality.parse::<u32>() {
             Ok(quality) if quality < u32::from(MIN_QUALITY) => {
                 Err(format!("its quality is {quality}: hashes below {MIN_QUALITY} are unreliable"))
             }
             Ok(_) => Ok(Change::Add(json!(value))),
+            // Sent as it is, so that the service reports the fault.
             Err(_) => unchanged(),
         },
         _ => unchanged(),

@@ -55,6 +55,7 @@ struct Origin {
 fn read_origins(entry: &Value) -> anyhow::Result<Vec<Origin>> {
     let mut origins: Vec<Origin> = entry.get("also").map(Vec::deserialize).transpose()?.unwrap_or_default();
     origins.push(Origin::deserialize(entry)?);
+    // Sorted, because equal banks must give equal files.
     origins.sort_unstable();
     Ok(origins)
 }
@@ -82,12 +83,14 @@ pub(super) async fn run(
             }
         } else if !page.document.is_empty() {
             let count = page.document.len();
+            // On standard error: standard output is the exported file.
             print_error(format!(
                 "{count} entries of the bank's document are left out: `--document` writes them"
             ));
         }
         for entry in page.items {
             let is_disabled = entry["enabled"] == Value::Bool(false);
+            // Files only mark disabled entries, because most are enabled.
             let exported_entry =
                 ExportedEntry { disabled: is_disabled, ..serde_json::from_value(entry.clone())? };
             // Lines contain values only, so further origins would repeat the same line.

@@ -49,6 +49,7 @@ pub(super) async fn run(
 ) -> anyhow::Result<ExitCode> {
     let (bank_info, kind) = find_bank(client, bank).await?;
     let is_standard_input = file.as_os_str() == "-";
+    // Progress belongs to the digest of a file, which standard input does not have.
     if resume && is_standard_input {
         bail!("standard input cannot be resumed");
     }
@@ -62,6 +63,7 @@ pub(super) async fn run(
     let file_digest =
         if resume { digest_file(file).with_context(describe_read_error)? } else { String::new() };
     let (server, bank_name) = (client.identity().to_owned(), bank.to_owned());
+    // An organisation that was deleted and created again is another one.
     let org = format!("{} since {}", bank_info.org, bank_info.org_since.unwrap_or_default());
     let subject = ImportTarget { server, org, bank: bank_name, format, file: file_digest };
     let saved_progress = match &progress_path {
@@ -160,6 +162,7 @@ impl Import<'_> {
             }
             Ok(Change::WithdrawByReference { source, reference }) => {
                 let references = self.progress.withdrawn.entry(source).or_default();
+                // A repeated withdrawal also covers values that were listed since the first one, so their set is emptied.
                 if references.insert(reference, BTreeSet::new()).is_some() {
                     self.progress.sum.missing += 1;
                 }
@@ -171,6 +174,7 @@ impl Import<'_> {
                 self.progress.sum.rejected += 1;
             }
         }
+        // Remarks count as well, because they stay in memory until the batch is sent.
         if self.pending.len() + self.remarks.len() >= MAX_BATCH_ENTRIES
             || self.pending_bytes >= MAX_BATCH_BYTES
         {
@@ -213,8 +217,10 @@ impl Import<'_> {
             let raw_value = match &change {
                 Request::Add(entry) | Request::Withdraw(entry) => entry_value(entry),
             };
+            // Two spellings of a value are the same entry.
             let value = self.kind.canonical(raw_value).unwrap_or_else(|_| raw_value.to_owned());
             let kind = std::mem::discriminant(&change);
+            // The same value is added and withdrawn, so the earlier change must reach the service first.
             if kinds_by_value.get(&value).is_some_and(|earlier_kind| *earlier_kind != kind) {
                 self.send_batch(std::mem::take(&mut batch)).await?;
                 kinds_by_value.clear();
@@ -224,10 +230,12 @@ impl Import<'_> {
         }
         self.send_batch(batch).await?;
         self.pending_bytes = 0;
+        // Refusals by the service are added after the remarks of the reader, so they are out of order.
         self.remarks.sort_by_key(|(position, _)| *position);
         for (position, remark) in self.remarks.drain(..) {
             print_error(format!("{position}: {remark}"));
         }
+        // Saved after the answer: an interrupted batch is sent again, and entries that exist already stay unchanged.
         self.progress.done = self.read_count;
         self.save_progress()
     }
@@ -263,6 +271,7 @@ impl Import<'_> {
     async fn withdraw_entries(&self, entries: &[Value]) -> anyhow::Result<Vec<WithdrawResult>> {
         let path = format!("/banks/{}/entries/withdraw", self.bank);
         let response: WithdrawResults = self.client.post(&path, &json!({"entries": entries})).await?;
+        // Outcomes are matched with entries by their order.
         if response.outcomes.len() != entries.len() {
             bail!("the service reports {} of {} withdrawn entries", response.outcomes.len(), entries.len());
         }
@@ -304,6 +313,7 @@ impl Import<'_> {
             }
         }
         let reference_count: usize = self.progress.withdrawn.values().map(BTreeMap::len).sum();
+        // References without an entry have no outcome.
         self.progress.sum.missing += reference_count - outcome_by_reference.len();
         outcome_by_reference.into_values().for_each(|outcome| self.progress.sum.add_outcome(outcome));
         Ok(())

@@ -34,6 +34,7 @@ pub(in crate::commands) async fn look_up(
     for bank_match in &response.matches {
         let Match { bank, entry, kind, distance, labels } = bank_match;
         let line = format!("{name}  {bank}  {entry}  {kind}  {distance} bits  {}", labels.join(","));
+        // Entries without labels would leave blanks at the end.
         print_line(OneLine(format_args!("{}", line.trim_end())));
     }
     if response.truncated {

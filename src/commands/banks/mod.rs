@@ -225,7 +225,7 @@ impl Banks {
             }
             Self::Show { bank, limit, connection } => show(&connection.open()?, &bank, limit).await,
             Self::Import { bank, file, format, resume, connection } => {
-                let format = format.unwrap_or_else(|| Format::of(&file));
+                let format = format.unwrap_or_else(|| Format::from_path(&file));
                 import::run(&connection.open()?, &bank, &file, format, resume).await
             }
             Self::Export { bank, document, format, connection } => {
@@ -333,7 +333,7 @@ async fn fetch_page(
 
 async fn find_bank(client: &Client, bank: &str) -> anyhow::Result<(Bank, BankKind)> {
     let response: BankListResponse = client.get("/banks", &[]).await?;
-    let bank_info = response.items.into_iter().find(|it| it.id == bank);
+    let bank_info = response.items.into_iter().find(|candidate| candidate.id == bank);
     let bank_info = bank_info.ok_or_else(|| anyhow!("there is no bank `{bank}`"))?;
     let kind = serde_json::from_value(Value::String(bank_info.kind.clone()))
         .map_err(|_| anyhow!("this version does not know the kind of the bank"))?;

@@ -47,6 +47,7 @@ impl Inspect {
         let (limits, room) = (self.costs.limits(), self.costs.spill_options());
         let max_items = self.items.unwrap_or(match self.format {
             Format::Text => 50,
+            // JSON is read by programs, which expect all items.
             Format::Json => usize::MAX,
         });
         let options = ItemOptions { most: max_items, texts: self.texts };

@@ -50,7 +50,7 @@ impl Bundle {
     }
 }
 
-/// A bundle that is read.
+/// Input bundle of a command.
 #[derive(Debug, Args)]
 struct Input {
     /// Bundle to read; `-` reads standard input; gzip and zstd are unpacked

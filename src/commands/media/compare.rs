@@ -44,6 +44,7 @@ impl Compare {
                 print_error(format!("{} has too little detail for a meaningful hash", path.display()));
             }
         }
+        // Without PDQ hashes of both files, there is no verdict.
         Ok(if comparison.pdq.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
@@ -67,7 +68,8 @@ fn render(comparison: &Comparison) -> String {
 
 fn verdict(pdq: &PdqDistance) -> String {
     let match_text = if pdq.distance <= MATCH_DISTANCE { "a match" } else { "no match" };
-    let orientation_text = pdq.turned.map(|turn| format!(", the first one {}", describe_orientation(turn)));
+    let orientation_text =
+        pdq.turned.map(|orientation| format!(", the first one {}", describe_orientation(orientation)));
     let frames = match pdq.frames {
         (0, 0) => String::new(),
         (one, other) => format!(", frames {one} and {other}"),
@@ -75,8 +77,8 @@ fn verdict(pdq: &PdqDistance) -> String {
     format!("{match_text}{}{frames}", orientation_text.unwrap_or_default())
 }
 
-const fn describe_orientation(turn: Orientation) -> &'static str {
-    match turn {
+const fn describe_orientation(orientation: Orientation) -> &'static str {
+    match orientation {
         Orientation::Left => "turned left",
         Orientation::Around => "turned around",
         Orientation::Right => "turned right",

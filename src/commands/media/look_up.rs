@@ -73,6 +73,7 @@ impl Match {
 /// Returns the hashes that a service with these settings would compare.
 fn select_hashes(print: &Fingerprint, settings: &Settings) -> MediaHashes {
     let mut hashes = MediaHashes::from_fingerprint(print, settings.turned);
+    // The service does not compare hashes below this quality.
     hashes.pictures.retain(|picture| picture.quality >= settings.least_quality);
     hashes
 }

@@ -144,17 +144,18 @@ impl Backtest {
 
 /// Reports the first selected rule that is neither in the folder nor live.
 async fn check_rules_exist(
-    only: &[RuleId],
+    selected_rules: &[RuleId],
     files: &[File],
     client: &Client,
 ) -> anyhow::Result<Option<ExitCode>> {
     let mut rules = rules_of(files);
-    let is_known = |rules: &BTreeSet<String>| only.iter().all(|rule| rules.contains(rule.as_str()));
+    let is_known = |rules: &BTreeSet<String>| selected_rules.iter().all(|rule| rules.contains(rule.as_str()));
+    // The live rules are only requested if a selected rule is not in the folder.
     if !is_known(&rules) {
         let live: LiveConfig = client.get("/config", &[]).await?;
         rules.extend(rules_of(&live.files));
     }
-    let unknown = only.iter().find(|rule| !rules.contains(rule.as_str()));
+    let unknown = selected_rules.iter().find(|rule| !rules.contains(rule.as_str()));
     Ok(unknown.map(|rule| report_unknown_rule(rule.as_str(), rules.iter().map(String::as_str))))
 }
 
@@ -213,6 +214,7 @@ impl BacktestRequest<'_> {
             show_progress(&format!("{} items, through {}", run.findings.items, answer.through));
             next = answer.next;
         }
+        // Clears the progress line before the results are printed.
         show_progress("");
         run.covered_range = run.findings.covered(self.since..self.until).unwrap_or(self.since..self.since);
         Ok(run)
@@ -298,7 +300,11 @@ impl Run {
         Ok(answer["recorded"].as_u64().unwrap_or_default())
     }
 
-    fn reports(&self, only: &[RuleId], all: bool) -> impl Iterator<Item = RuleReport> {
+    fn reports(
+        &self,
+        selected_rules: &[RuleId],
+        include_unchanged: bool,
+    ) -> impl Iterator<Item = RuleReport> {
         self.heads
             .iter()
             .map(|(rule, head)| (rule, head, self.findings.rules.get(rule).cloned().unwrap_or_default()))
@@ -306,13 +312,19 @@ impl Run {
                 let matches_differ =
                     head.changed || rule_findings.new_hits() > 0 || rule_findings.lost_hits() > 0;
                 let errors_differ = rule_findings.errored != rule_findings.live_errored;
-                if only.is_empty() { all || matches_differ || errors_differ } else { only.contains(rule) }
+                // Rules that were selected are always reported, even without a difference.
+                if selected_rules.is_empty() {
+                    include_unchanged || matches_differ || errors_differ
+                } else {
+                    selected_rules.contains(rule)
+                }
             })
             .map(|(rule, head, rule_findings)| self.report(rule, head, &rule_findings))
     }
 
     fn per_day(&self, count: u64) -> f64 {
         let days = (self.covered_range.end.0 - self.covered_range.start.0) as f64 / DAY_MS as f64;
+        // The range is empty if there are no items, and has no days to divide by.
         if count == 0 { 0.0 } else { count as f64 * self.scale / days }
     }
 
@@ -324,12 +336,13 @@ impl Run {
             .get(rule)
             .into_iter()
             .flatten()
-            .map(|(other, both)| Overlap {
-                rule: other.clone(),
+            .map(|(other_rule, both)| Overlap {
+                rule: other_rule.clone(),
                 both: *both,
-                jaccard: self.findings.jaccard(rule, other),
+                jaccard: self.findings.jaccard(rule, other_rule),
             })
             .collect();
+        // Equal counts are sorted by name, so that the output is stable.
         overlaps.sort_by(|left, right| right.both.cmp(&left.both).then_with(|| left.rule.cmp(&right.rule)));
         RuleReport {
             rule: rule.clone(),
@@ -342,7 +355,9 @@ impl Run {
             live_errored: rule_findings.live_errored,
             hits_per_day: self.per_day(rule_findings.candidate),
             busiest_hour: rule_findings.busiest() as f64 * self.scale,
-            actions_per_day: head.most_a_day.map_or(actions_per_day, |most| actions_per_day.min(most as f64)),
+            actions_per_day: head
+                .most_a_day
+                .map_or(actions_per_day, |limit| actions_per_day.min(limit as f64)),
             decided: rule_findings.decided,
             live_decided: rule_findings.live_decided,
             precision: rule_findings.decided.precision(),
@@ -383,6 +398,7 @@ impl Run {
             self.version,
             findings.differing
         ));
+        // The stored items may not reach back to the start of the range.
         if findings.items > 0 && self.covered_range != (since..until) {
             print_line(format!(
                 "  they cover only {} until {}; numbers per day are computed from this time",
@@ -420,8 +436,9 @@ fn print_rule(report: &RuleReport) {
     let status = |status: Option<tidegate_rules::Status>| {
         status.map_or_else(|| "absent".to_owned(), |status| format!("{status:?}").to_lowercase())
     };
-    let (was, is) = (status(report.head.live_status), status(report.head.status));
-    let status = if was == is { is } else { format!("{was} -> {is}") };
+    let (live_status, new_status) = (status(report.head.live_status), status(report.head.status));
+    let status =
+        if live_status == new_status { new_status } else { format!("{live_status} -> {new_status}") };
     print_line(format!(
         "{} ({status}): {} hits, {} new, {} lost; {:.1} a day, {:.0} in its busiest hour; would act on {:.1} a day",
         report.rule,

@@ -162,10 +162,13 @@ fn print_match_changes(before: &Arc<Compiled>, after: &Arc<Compiled>, file: &Pat
                 .key
                 .map_or_else(|| format!("line {number}"), |key| format!("{} {}", key.type_id, key.id));
             let result = line.item.map(|prepared| evaluate(&prepared).matched);
-            result.map(|rules| (name, rules.iter().map(|it| it.rule.to_string()).collect::<BTreeSet<_>>()))
+            result.map(|rules| {
+                (name, rules.iter().map(|rule_match| rule_match.rule.to_string()).collect::<BTreeSet<_>>())
+            })
         };
         let ((name, old), new) = match (match_rules(before), match_rules(after)) {
             (Ok(old), Ok((_, new))) => (old, new),
+            // Matches can only be compared if the item fits its type in both folders.
             (Err(fault), _) | (_, Err(fault)) => {
                 refused_lines.add(number, &fault);
                 continue;
@@ -184,9 +187,12 @@ fn print_match_changes(before: &Arc<Compiled>, after: &Arc<Compiled>, file: &Pat
     }
     for ((rule, is_new), items) in &changes {
         let first_items = items[..items.len().min(MAX_LISTED_ITEMS)].join(", ");
-        let (sign, more) =
+        let (sign, ellipsis) =
             (if *is_new { '+' } else { '-' }, if items.len() > MAX_LISTED_ITEMS { ", ..." } else { "" });
-        print_line(OneLine(format_args!("{sign} {} matches of {rule}: {first_items}{more}", items.len())));
+        print_line(OneLine(format_args!(
+            "{sign} {} matches of {rule}: {first_items}{ellipsis}",
+            items.len()
+        )));
     }
     print_line(format!(
         "{compared_items} items compared; {} do not fit their type in both folders",

@@ -65,6 +65,7 @@ impl Explain {
                 print_line(client.post::<Json>("/rules/explain", &request).await?);
                 Ok(ExitCode::SUCCESS)
             }
+            // The command line requires one of the two.
             (None, None) => bail!("--items or --item is needed"),
         }
     }

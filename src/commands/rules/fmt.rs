@@ -75,6 +75,7 @@ impl Fmt {
             path.file_name().map(|name| format!(".{}.new", name.to_string_lossy())).unwrap_or_default();
         let temporary_path = path.with_file_name(name);
         fs::write(&temporary_path, text)
+            // The rename would otherwise replace the permissions of the file.
             .and_then(|()| fs::set_permissions(&temporary_path, fs::metadata(&path)?.permissions()))
             .and_then(|()| fs::rename(&temporary_path, &path))
             .with_context(|| format!("{} cannot be written", path.display()))
@@ -89,6 +90,7 @@ fn format_file(file: &File) -> Result<FormatResult, Vec<String>> {
     let format = if is_json { Format::Json } else { Format::Yaml };
     let mut rendered = documents.iter().map(|(_, document)| render(document, format));
     let text = match (is_json, documents.len()) {
+        // A single document in JSON is an object, not a list of one.
         (true, 1) => rendered.next().unwrap_or_default(),
         (true, _) => {
             let indented: Vec<String> = rendered.map(|text| text.trim_end().replace('\n', "\n  ")).collect();
@@ -115,18 +117,18 @@ const MAX_COMMENT_CANDIDATES: usize = 1_000;
 /// documents.
 fn has_comment(yaml: &str, documents: &[(Origin, Document)]) -> bool {
     // A byte order mark is not whitespace, but a comment at the beginning of the text may follow it.
-    let may_begin_comment = |at: &usize| {
-        yaml[..*at]
+    let may_begin_comment = |index: &usize| {
+        yaml[..*index]
             .chars()
             .next_back()
             .is_none_or(|previous| previous.is_whitespace() || previous == '\u{feff}')
     };
     let candidates: Vec<usize> =
-        yaml.match_indices('#').map(|(at, _)| at).filter(may_begin_comment).collect();
+        yaml.match_indices('#').map(|(index, _)| index).filter(may_begin_comment).collect();
     candidates.len() > MAX_COMMENT_CANDIDATES
-        || candidates.into_iter().any(|at| {
-            let end = yaml[at..].find(['\n', '\r']).map_or(yaml.len(), |line| at + line);
-            let without_comment = format!("{}{}", &yaml[..at], &yaml[end..]);
+        || candidates.into_iter().any(|index| {
+            let end = yaml[index..].find(['\n', '\r']).map_or(yaml.len(), |line| index + line);
+            let without_comment = format!("{}{}", &yaml[..index], &yaml[end..]);
             parse(&[("file.yaml", without_comment)]).is_ok_and(|left| {
                 left.iter().map(|(_, document)| document).eq(documents.iter().map(|(_, document)| document))
             })
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_written_once_and_comments_stay() {
+    fn formatting_is_stable_and_keeps_comments() {
         let loose = "rule: r\nwhen: {text: {in: [text], any_of: ['a #1 offer', b]}}\nstatus: live\n";
         let FormatResult::Other(text) = formed("rules.yaml", loose) else {
             panic!("{loose} is not canonical")
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn json_stays_json_whether_it_holds_one_document_or_several() {
+    fn json_files_stay_json() {
         let one = r#"{"policy": "p", "name": "P"}"#;
         for text in [one.to_owned(), format!("[{one}, {}]", one.replace("\"p\"", "\"q\""))] {
             let FormatResult::Other(formatted) = formed("policies.json", &text) else {

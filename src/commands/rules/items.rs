@@ -86,9 +86,11 @@ impl Iterator for Lines {
                     return Some(Err(anyhow::Error::new(error).context(place)));
                 }
             };
+            // Only the start of a file may have a byte order mark.
             if self.number == 1 && line.starts_with(BYTE_ORDER_MARK) {
                 line.drain(..BYTE_ORDER_MARK.len());
             }
+            // An overlong line is returned as well, so that it is counted as refused.
             if line.len() > MAX_LINE_BYTES || !line.trim_ascii().is_empty() {
                 return Some(Ok((self.number, line)));
             }
@@ -118,6 +120,7 @@ pub(super) fn parse_line(config: &Arc<Compiled>, line: &[u8], now: Millis) -> Li
         Ok(line) => line,
         Err(invalid_utf8) => return Line { key: None, item: Err(invalid_utf8.to_string()) },
     };
+    // A syntax error is reported by `parse_entry`, with its position.
     let members: Json = serde_json::from_str(line).unwrap_or_default();
     let source = match members.get("on").map(Json::as_str) {
         None | Some(Some("item")) => Source::Api,
@@ -156,6 +159,7 @@ fn describe_data_errors(config: &Compiled, entry: &ItemEntry) -> Option<String> 
 fn parse_entry(line: &str) -> Result<ItemEntry, String> {
     // Checked alone first, because the line is part of a request below, and positions of syntax errors would be those in the request.
     if let Err(error) = serde_json::from_str::<IgnoredAny>(line) {
+        // The caller adds the line of the file; within the item it is always 1.
         return Err(format!("no JSON: {error}").replace(" at line 1 column", " at column"));
     }
     let body = format!("{{\"items\":[{line}]}}");

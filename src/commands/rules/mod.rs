@@ -71,7 +71,8 @@ impl Rules {
 
 /// Reports an unknown rule, with the most similar name.
 fn report_unknown_rule<'a>(rule: &str, rules: impl IntoIterator<Item = &'a str>) -> ExitCode {
-    let suggestion = nearest(rule, rules).map_or_else(String::new, |it| format!(" (did you mean \"{it}\"?)"));
+    let suggestion =
+        nearest(rule, rules).map_or_else(String::new, |name| format!(" (did you mean \"{name}\"?)"));
     print_error(format!("error: no rule \"{rule}\" is evaluated{suggestion}"));
     ExitCode::from(REFUSED)
 }

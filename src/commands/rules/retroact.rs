@@ -94,6 +94,7 @@ impl Retroact {
                 });
                 let run: Run = client.post("/rules/retroactions", &body).await?;
                 if !self.json {
+                    // Printed at once, because an interrupted run is resumed by its id.
                     print_line(format!("run {}", run.id));
                 }
                 run.id
@@ -101,7 +102,7 @@ impl Retroact {
         };
         let (run, raw) = run_steps(&client, &id, self.per_second)
             .await
-            .with_context(|| format!("the run is unchanged: continue it with `--resume {id}`"))?;
+            .with_context(|| format!("the run keeps its progress: continue it with `--resume {id}`"))?;
         if self.json {
             print_line(raw);
         } else {

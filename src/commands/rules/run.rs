@@ -43,16 +43,22 @@ impl Run {
             match line.item {
                 Ok(prepared) => {
                     let outcome = evaluate(&prepared);
-                    let matched_rules: Vec<_> = outcome.matched.iter().map(|it| &it.rule).collect();
-                    let errored =
-                        outcome.errored.iter().map(|it| json!({"rule": it.rule, "reason": it.reason}));
+                    let matched_rules: Vec<_> =
+                        outcome.matched.iter().map(|rule_match| &rule_match.rule).collect();
+                    let errored = outcome
+                        .errored
+                        .iter()
+                        .map(|error| json!({"rule": error.rule, "reason": error.reason}));
                     output.insert("matched".to_owned(), json!(matched_rules));
                     output.insert("errored".to_owned(), errored.collect());
                     if let Json::Object(left_out) = json!(outcome.left_out()) {
                         output.extend(left_out);
                     }
                     if self.explain {
-                        let trees = outcome.matched.iter().map(|it| (it.rule.to_string(), json!(it.tree)));
+                        let trees = outcome
+                            .matched
+                            .iter()
+                            .map(|rule_match| (rule_match.rule.to_string(), json!(rule_match.tree)));
                         output.insert("trees".to_owned(), Json::Object(trees.collect()));
                     }
                 }

@@ -102,9 +102,9 @@ fn print_rule(line: &Line) {
             precision * 100.0
         ));
     }
-    if let Some(at) = &line.alarmed_at {
+    if let Some(alarmed_at) = &line.alarmed_at {
         print_line(format!(
-            "  it acts no more since {at}: it matched more often in an hour than was expected"
+            "  it acts no more since {alarmed_at}: it matched more often in an hour than was expected"
         ));
     }
 }

@@ -66,6 +66,7 @@ impl Test {
                 return Ok(ExitCode::FAILURE);
             }
         };
+        // A mistyped rule would otherwise pass without any test.
         if let Some(rule) = &self.rule
             && config.plan().rule(&rule.as_str().into()).is_none()
         {
@@ -98,12 +99,12 @@ impl Test {
     }
 
     fn is_selected(&self, rule: &str) -> bool {
-        self.rule.as_deref().is_none_or(|only| only == rule)
+        self.rule.as_deref().is_none_or(|selected_rule| selected_rule == rule)
     }
 
     fn run_examples(&self, config: &Compiled, now: Millis) -> Vec<Case> {
         let reports =
-            change::examples(config, now).into_iter().filter(|it| self.is_selected(it.rule.as_str()));
+            change::examples(config, now).into_iter().filter(|report| self.is_selected(report.rule.as_str()));
         let cases = reports.map(|report| Case {
             suite: report.rule.to_string(),
             name: match &report.name {
@@ -133,6 +134,7 @@ impl Test {
             let line = items::parse_line(config, &text, now);
             let (name, fixture) = fixtures::read(config, &text);
             let fault = match (line.item, fixture) {
+                // An unreadable item or fixture is a failed test, so the other lines are tested as well.
                 (Err(fault), _) | (Ok(_), Err(fault)) => Some(fault),
                 (Ok(prepared), Ok(fixture)) => self.compare_matches(&prepared, &fixture),
             };
@@ -147,7 +149,8 @@ impl Test {
     /// Returns the difference between actual and expected matches of an item.
     fn compare_matches(&self, prepared: &Prepared, fixture: &Fixture) -> Option<String> {
         let outcome = evaluate_with(prepared, &fixture.facts);
-        let matched_rules: BTreeSet<_> = outcome.matched.iter().map(|it| it.rule.as_str()).collect();
+        let matched_rules: BTreeSet<_> =
+            outcome.matched.iter().map(|rule_match| rule_match.rule.as_str()).collect();
         let expected_rules: BTreeSet<_> = fixture.expect.iter().map(String::as_str).collect();
         let list_difference = |one: &BTreeSet<&str>, other: &BTreeSet<&str>| {
             let rules = one.difference(other).copied().filter(|rule| self.is_selected(rule));
@@ -216,6 +219,7 @@ fn escape_xml(text: &str) -> String {
             '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => {
                 escaped.push('\u{fffd}');
             }
+            // XML parsers would turn these into blanks within an attribute anyway.
             '\t' | '\n' | '\r' => escaped.push(' '),
             other => escaped.push(other),
         }

@@ -27,6 +27,7 @@ struct Record {
 pub(crate) fn ncmec_entries(file: impl BufRead + 'static, kind: BankKind) -> FileEntries {
     let (file, limit) = limit_length(file);
     let mut reader = Reader::from_reader(file);
+    // An empty element then has a start and an end like any other.
     reader.config_mut().expand_empty_elements = true;
     let mut xml = Xml { reader, limit, parents: Vec::new(), has_root: false };
     let mut number = 0;
@@ -108,9 +109,13 @@ impl<R: BufRead> Xml<R> {
                         Some(OpenRecord { record, .. }) => {
                             // Feedback further down names other members; only the member that lists the record counts.
                             if path.is_empty() && name == "member" {
-                                let id = start.attributes().flatten().find(|it| local_name(it.key) == "id");
-                                let id =
-                                    id.map(|it| it.normalized_value(XmlVersion::Implicit1_0)).transpose()?;
+                                let id = start
+                                    .attributes()
+                                    .flatten()
+                                    .find(|attribute| local_name(attribute.key) == "id");
+                                let id = id
+                                    .map(|attribute| attribute.normalized_value(XmlVersion::Implicit1_0))
+                                    .transpose()?;
                                 record.set("member", &id.unwrap_or_default());
                             }
                             path.push(name);

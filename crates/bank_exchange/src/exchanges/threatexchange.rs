@@ -24,10 +24,11 @@ pub(crate) fn change(record: &Map<String, Value>, kind: BankKind) -> Result<Chan
     }
     let mut labels = tags(record);
     if let Some(descriptors) =
-        record.get("descriptors").and_then(|it| it.get("data")).and_then(Value::as_array)
+        record.get("descriptors").and_then(|descriptors| descriptors.get("data")).and_then(Value::as_array)
     {
         labels.extend(descriptors.iter().filter_map(Value::as_object).flat_map(tags));
     }
+    // Several descriptors may have the same tag.
     labels.sort_unstable();
     labels.dedup();
     Ok(add(value, "threatexchange", reference, &labels))

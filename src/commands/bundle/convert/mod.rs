@@ -198,6 +198,7 @@ impl Convert {
                 }
                 Ok(ExitCode::SUCCESS)
             }
+            // Faults of the content have exit code 1, all other errors have code 2.
             Err(error @ ConvertError::Content { .. }) => {
                 print_error(format!("error: {error}"));
                 Ok(ExitCode::FAILURE)
@@ -218,6 +219,7 @@ impl Convert {
         };
         let exported = match self.source.as_of {
             Some(at) => Some(at),
+            // Reproducible builds set the time of their outputs with `SOURCE_DATE_EPOCH`.
             None => source_date_epoch()?,
         };
         let (privacy, source, running) = (self.privacy, self.source, self.running);
@@ -269,6 +271,7 @@ impl Convert {
             },
             truncate_metadata: source.truncate_metadata,
             limits: Limits {
+                // A limit of zero would refuse every row.
                 record: bytes(running.max_record.max(1)),
                 expansion: running.max_expansion,
                 files: running.max_files,
@@ -300,10 +303,12 @@ fn stop_on_signal(meter: &Arc<Meter>) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut terminate, mut interrupt) = {
+        // Registered before the conversion starts, so that an early signal is not missed.
         let _inside = runtime.enter();
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
     };
     let meter = Arc::clone(meter);
+    // A thread of its own: the conversion is synchronous and occupies the main one.
     thread::spawn(move || {
         runtime.block_on(async {
             for is_second in [false, true] {

@@ -99,6 +99,7 @@ pub(super) fn sidecars(options: &[SidecarArg]) -> anyhow::Result<Option<Vec<Side
         SidecarArg::Ndjson => Some(Sidecar::Ndjson),
         SidecarArg::None => None,
     };
+    // `none` turns sidecars off, so it contradicts every format.
     let formats: Vec<_> = options.iter().filter_map(sidecar_of).collect();
     ensure!(
         formats.is_empty() || formats.len() == options.len(),

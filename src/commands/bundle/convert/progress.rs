@@ -53,6 +53,7 @@ impl ProgressForm {
             while stop_receiver.recv_timeout(UPDATE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 print_progress(form, &meter, started_at.elapsed());
             }
+            // The final state is printed even if the conversion ends between two updates.
             print_progress(form, &meter, started_at.elapsed());
             if form == Progress::Text {
                 let _reader_gone = writeln!(io::stderr());
@@ -65,8 +66,8 @@ impl ProgressForm {
 impl Drop for ProgressThread {
     fn drop(&mut self) {
         drop(self.stop.take());
-        if let Some(showing) = self.thread.take() {
-            let _panicked = showing.join();
+        if let Some(thread) = self.thread.take() {
+            let _panicked = thread.join();
         }
     }
 }
@@ -74,6 +75,7 @@ impl Drop for ProgressThread {
 fn print_progress(form: Progress, meter: &Meter, elapsed: Duration) {
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     let (rows, read, total) = (load(&meter.rows), load(&meter.read), load(&meter.total));
+    // Avoids a division by zero right after the start.
     let seconds = elapsed.as_secs_f64().max(0.001);
     let rate = rows as f64 / seconds;
     let left = (read > 0 && total >= read).then(|| seconds * (total - read) as f64 / read as f64);

@@ -41,6 +41,7 @@ impl DurationHistogram {
             rank += u128::from(*count);
             rank >= target_rank
         });
+        // The end of the last bucket may lie above the longest duration.
         bucket.map_or(self.longest, |bucket| Duration::from_nanos(upper_bound(bucket)).min(self.longest))
     }
 }
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_ends_at_most_a_64th_above_each_of_its_values() {
+    fn bucket_bounds_are_at_most_a_64th_apart() {
         let mut last = 0;
         let numbers = (0..20_000).chain((0..64).flat_map(|bit| [(1 << bit) - 1, 1 << bit, (1 << bit) + 1]));
         let mut numbers: Vec<u64> = numbers.chain([u64::MAX]).collect();

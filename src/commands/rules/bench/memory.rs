@@ -23,12 +23,13 @@ fn parse_status(status: &str) -> Option<(u64, u64)> {
 
 /// Describes the memory at each time, in order.
 pub(super) fn describe(times: &[(&str, ResidentMemory)]) -> String {
-    let values: Option<Vec<_>> = times.iter().map(|(when, it)| Some((when, it.0?))).collect();
+    let values: Option<Vec<_>> = times.iter().map(|(label, memory)| Some((label, memory.0?))).collect();
     let Some(values) = values else { return "memory: unknown on this system".to_owned() };
     // The kernel updates the peak in steps, so the current value may exceed it.
-    let peak = values.iter().map(|(_, (now, most))| now.max(most)).max().copied().unwrap_or_default();
+    let peak =
+        values.iter().map(|(_, (current, maximum))| current.max(maximum)).max().copied().unwrap_or_default();
     let descriptions: Vec<_> =
-        values.iter().map(|(when, (now, _))| format!("{} {when}", megabytes(*now))).collect();
+        values.iter().map(|(label, (current, _))| format!("{} {label}", megabytes(*current))).collect();
     format!("memory of the process: {}; {} at most", descriptions.join(", "), megabytes(peak))
 }
 
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_described_or_said_to_be_unknown() {
+    fn memory_is_described_or_unknown() {
         let at = |now, most| ResidentMemory(Some((now, most)));
         let said = describe(&[("before", at(10_000, 12_000)), ("after", at(30_000, 52_000))]);
         assert_eq!(said, "memory of the process: 10.2 MB before, 30.7 MB after; 53.2 MB at most");

@@ -57,6 +57,7 @@ impl Bench {
             }
         }
         let memory_with_items = ResidentMemory::read();
+        // Counted in a pass of its own, so that the measured loop only evaluates.
         let matching =
             prepared_items.iter().filter(|prepared| !evaluate(prepared).matched.is_empty()).count();
         let (cpu_start, end) = (cpu_time(), Instant::now() + Duration::from_secs(self.seconds));
@@ -64,12 +65,14 @@ impl Bench {
         while Instant::now() < end {
             for prepared in &prepared_items {
                 let item_start = Instant::now();
+                // Keeps the compiler from removing the evaluation as unused.
                 black_box(evaluate(prepared));
                 times.add(item_start.elapsed());
             }
         }
         // The rate uses CPU time: wall time also includes pauses of the thread.
         let cpu_seconds = (cpu_time() - cpu_start).as_secs_f64();
+        // The clock of the thread may not have advanced during a short measurement.
         let rate = times.count() as f64 / cpu_seconds.max(f64::MIN_POSITIVE);
         let (median, percentile_99, longest) = (times.percentile(50), times.percentile(99), times.longest());
         let figures = config.plan().size();
