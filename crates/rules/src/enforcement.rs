@@ -70,6 +70,7 @@ impl Enforcement {
             let salt = rollout.salt.as_deref().unwrap_or(rule.as_str());
             let subject = match rollout.by {
                 RolloutBy::Item => item,
+                // An item without a user is drawn by itself.
                 RolloutBy::User => user.unwrap_or(item),
             };
             let parts = ["rollout", salt, subject.type_id.as_str(), subject.id.as_str()];

@@ -64,6 +64,7 @@ impl Need {
     /// Returns the key of the answer, which is equal for needs that share an answer.
     pub(crate) fn question(&self) -> Self {
         match self {
+            // Rules with different bounds share one answer.
             Self::Count { window, key, .. } => {
                 Self::Count { window: window.clone(), key: key.clone(), at_least: Amount::ZERO }
             }
@@ -254,6 +255,7 @@ impl Facts {
             Some(Answer::Unknown) => Err(NoAnswer::Unknown),
             Some(Answer::Failed(reason)) => Err(NoAnswer::Failed(reason)),
             Some(Answer::Skipped) => Err(NoAnswer::Skipped),
+            // An answer of another kind is a mistake of the caller, and counts as missing.
             Some(answer) => select(answer).ok_or(NoAnswer::Failed("not_looked_up")),
             None => Err(NoAnswer::Failed("not_looked_up")),
         }

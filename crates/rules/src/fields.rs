@@ -83,7 +83,8 @@ impl ViewedText<'_, '_> {
         }
         // Folding can turn an exclamation mark into a letter, so the original decides where a word ends.
         let (start, end) = self.origin(start, end);
-        let (start, end) = self.derived.map_or((start, end), |derived| derived.with_unseen(start, end));
+        let (start, end) =
+            self.derived.map_or((start, end), |derived| derived.extend_over_unseen(start, end));
         let neighbours = [self.original[..start].chars().next_back(), self.original[end..].chars().next()];
         !neighbours.into_iter().flatten().any(in_word)
     }

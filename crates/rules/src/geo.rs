@@ -27,6 +27,7 @@ impl Point {
         let (lat, other_lat) = (self.lat.to_radians(), other.lat.to_radians());
         let half = |from: f64, to: f64| ((to - from).to_radians() / 2.0).sin().powi(2);
         let chord = half(self.lat, other.lat) + lat.cos() * other_lat.cos() * half(self.lng, other.lng);
+        // Rounding can exceed 1 for opposite points, where the arc sine is undefined.
         2.0 * EARTH_RADIUS * chord.sqrt().min(1.0).asin()
     }
 
@@ -100,6 +101,7 @@ impl Area {
             return all_longitudes;
         }
         let sine = angle.sin() / centre.lat.to_radians().cos();
+        // A circle of this size reaches every longitude, so the formula below has no solution.
         if angle >= std::f64::consts::FRAC_PI_2 || sine >= 1.0 {
             return all_longitudes;
         }
@@ -113,6 +115,7 @@ impl Area {
 
     fn cells(self, level: u8) -> Cells {
         let size = size(level);
+        // The pole and the margin beyond it belong to the last row.
         let row = |lat: f64| floor_to_integer((lat + 90.0) / size).clamp(0, rows(level) - 1);
         let column = |lng: f64| floor_to_integer((lng + 180.0) / size);
         let (first, last) = (column(self.west - MARGIN), column(self.east + MARGIN));
@@ -205,6 +208,7 @@ impl Grid {
     pub(crate) fn at(&self, point: Point) -> impl Iterator<Item = u32> {
         let cell = move |level: u8| {
             let row = floor_to_integer((point.lat + 90.0) / size(level)).min(rows(level) - 1);
+            // Longitudes wrap around at 180 degrees.
             (row, floor_to_integer((point.lng + 180.0) / size(level)).rem_euclid(rows(level) * 2))
         };
         self.levels.iter().filter_map(move |level| self.cells.get(&(*level, cell(*level)))).flatten().copied()

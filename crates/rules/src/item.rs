@@ -173,6 +173,7 @@ impl PartialOrd for Number {
 const END: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;
 
 fn compare(whole: i128, fraction: f64) -> Option<Ordering> {
+    // Beyond the whole numbers the sign decides, and NaN compares with no number.
     if !(-END..END).contains(&fraction) {
         return 0.0.partial_cmp(&fraction);
     }

@@ -211,6 +211,7 @@ struct CpuLimit {
 const CHECK_INTERVAL_BITS: u32 = 16;
 
 fn thread_cpu_time() -> Duration {
+    // The time of the thread excludes waiting for a core, which must not fail an evaluation.
     let cpu_time = clock_gettime(ClockId::ThreadCPUTime);
     let nanos = u32::try_from(cpu_time.tv_nsec).unwrap_or_default();
     Duration::new(cpu_time.tv_sec.unsigned_abs(), nanos)
@@ -250,8 +251,10 @@ impl Steps {
     #[cold]
     pub(crate) fn check_clock(&mut self) -> Result<(), OutOfSteps> {
         self.was_interrupted |= self.interrupt.as_ref().is_some_and(Interrupt::is_due);
+        // An interrupt is no overrun of the CPU limit, even if both are due.
         self.cpu.is_exceeded |= !self.was_interrupted && self.cpu.is_over();
         if self.was_interrupted || self.cpu.is_exceeded {
+            // All later steps fail too, so that every loop of the evaluation ends.
             (self.item, self.rule) = (0, 0);
             return Err(OutOfSteps);
         }

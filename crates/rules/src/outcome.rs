@@ -93,6 +93,7 @@ impl Match {
     #[must_use]
     pub fn shortened(&self) -> Self {
         let bare = |action: &ActionUse| ActionUse { id: action.id.clone(), params: Map::new() };
+        // Without parameters the match can share the data of the rule.
         let info = if self.actions.iter().all(|action| action.params.is_empty()) {
             Arc::clone(&self.info)
         } else {

@@ -145,6 +145,7 @@ pub(crate) fn find_overloads(
             let (steps_per_rule, units) = (limits.steps_per_rule, |bytes: u64| 1 + bytes / 4);
             let Some(affordable_units) = steps_per_rule.checked_div(work) else { continue };
             let bytes = affordable_units.saturating_sub(1).saturating_mul(4);
+            // A rule in several indexes is listed once, with the shortest text.
             if bytes < wide(limits.text_bytes)
                 && overloads.get(number).is_none_or(|other| bytes < other.bytes)
             {
@@ -182,6 +183,7 @@ pub(crate) fn find_hostile_overloads(
             });
             let mut patterns: Vec<&Arc<Pattern>> = Vec::new();
             for pattern in exploding {
+                // A pattern that several rules share is measured once.
                 if measured.contains(&Arc::as_ptr(pattern)) || measured.len() < MAX_MEASURED {
                     measured.insert(Arc::as_ptr(pattern));
                     patterns.push(pattern);

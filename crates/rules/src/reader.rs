@@ -54,6 +54,7 @@ impl Reader<'_> {
     pub(crate) fn at<T>(&mut self, segment: &str, read: impl FnOnce(&mut Self) -> T) -> T {
         let length = self.pointer.len();
         self.pointer.push('/');
+        // A long key of a hostile document must not make every error below it long.
         let segment: String = segment.chars().take(64).collect();
         self.pointer.push_str(&escape_key(&segment));
         let result = read(self);
@@ -66,6 +67,7 @@ impl Reader<'_> {
             return self.error("shape", format!("expected a mapping with {}", keys.join(", ")));
         };
         for key in object.keys().filter(|key| !keys.contains(&key.as_str())) {
+            // The search for a similar key takes time, so it ends with the listed errors.
             if self.has_max_errors() {
                 break;
             }
@@ -162,6 +164,7 @@ impl Reader<'_> {
             }
             entries.extend(self.at(&index.to_string(), |r| read(r, entry)));
         }
+        // All entries are read before failing, so that each reports its own errors.
         (entries.len() == list.len()).then_some(entries)
     }
 
@@ -248,6 +251,7 @@ impl Reader<'_> {
     pub(crate) fn amount(&mut self, value: &Json) -> Option<Amount> {
         let number = value.as_number().and_then(|number| Number::parse(&number.to_string()));
         match number.map(Number::millionths) {
+            // The ends of the range stand for numbers that were clamped.
             Some(millionths) if millionths > i64::MIN && millionths < i64::MAX => Some(Amount(millionths)),
             Some(_) => self.error("limit", "the number is beyond nine trillion"),
             None => self.error("type", "expected a number"),

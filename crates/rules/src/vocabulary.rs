@@ -304,6 +304,7 @@ fn find_route(fields: &HashMap<String, Shape>, path: &str) -> Option<(Route, Sha
         let (field, inside) = (&path[..dot], &path[dot + 1..]);
         let shape = fields.get(field)?;
         let shape = match (shape.container, shape.kind) {
+            // A path that ends with the dot names no key of the map.
             (Container::Map, kind) if !inside.is_empty() => Shape::one(kind),
             (container, Kind::Related) if matches!(inside, "id" | "typeId") => {
                 Shape { kind: Kind::Text, container }

@@ -59,6 +59,7 @@ impl Amount {
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, rest) = (self.0 / MILLION, (self.0 % MILLION).abs());
+        // The division drops the sign of amounts between -1 and 0.
         let sign = if self.0 < 0 && whole == 0 { "-" } else { "" };
         if rest == 0 {
             return write!(f, "{whole}");
@@ -95,6 +96,7 @@ impl WindowKey {
             return Some(Self(text));
         }
         let digest: Uuid = derive(Kind::WindowMember, &[b"key", text.as_bytes()]);
+        // The beginning keeps the key readable for people who inspect rows.
         Some(Self(format!("{}~{digest}", &text[..text.floor_char_boundary(64)])))
     }
 }
@@ -189,6 +191,7 @@ impl RunningCount<'_> {
         }
         match self.window.measure {
             Measure::Count => self.amount = self.amount.plus(Amount::ONE),
+            // A stored amount below zero would make the count decrease.
             Measure::Sum => self.amount = self.amount.plus(Amount(amount.0.max(0))),
             Measure::Distinct => self.members.extend(members),
         }

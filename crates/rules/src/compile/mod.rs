@@ -106,10 +106,12 @@ pub(crate) fn compile(
         predicates: Vec::new(),
         predicates_by_identity: HashMap::new(),
     };
+    // Windows are compiled first, because conditions of rules refer to them.
     let windows = compiler.windows();
     let mut keys = HashSet::new();
     let mut rules = Vec::with_capacity(sources.len());
     for source in sources {
+        // Further errors would not be listed.
         if compiler.context.errors.len() >= ERRORS_LISTED_IN_ALL {
             break;
         }
@@ -214,6 +216,7 @@ impl Compiler<'_> {
     }
 
     fn node(&mut self, condition: Condition, tree: &mut Tree) -> Option<Node> {
+        // An expression or a use of a rule has no node of its own: its inner condition takes its place.
         if !matches!(condition, Condition::Expr(_) | Condition::Rule(_)) {
             tree.nodes += 1;
         }
@@ -249,6 +252,7 @@ impl Compiler<'_> {
     fn nodes(&mut self, conditions: Vec<Condition>, tree: &mut Tree) -> Option<Vec<Node>> {
         let count = conditions.len();
         let mut nodes = Vec::with_capacity(count);
+        // All parts are compiled before failing, so that each reports its own errors.
         for (nth, condition) in conditions.into_iter().enumerate() {
             nodes.extend(self.at(nth, |c| c.node(condition, tree)));
         }
@@ -278,6 +282,7 @@ impl Compiler<'_> {
     fn predicate(&mut self, spec: LeafSpec) -> Option<u32> {
         let context = &mut self.context;
         let identity = spec.identity(context);
+        // An equal condition is evaluated once, but each of its uses reports the warnings at its own path.
         if let Some((predicate, warnings)) = self.predicates_by_identity.get(&identity) {
             let relocate =
                 |warning: &Warning| warning.relocate(context.kind, &context.rule, &context.pointer);

@@ -57,6 +57,7 @@ impl Compiler<'_> {
                             self.context.windows.push(declared);
                             windows.push(window);
                         }
+                        // Rules that name the window get no second error.
                         None => drop(self.context.invalid_windows.insert(key)),
                     }
                 }

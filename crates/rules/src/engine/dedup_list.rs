@@ -25,6 +25,7 @@ pub(crate) trait SeenSet<T>: Default {
 impl<T: Copy + Ord, M: SeenSet<T>> DedupList<T, M> {
     #[inline]
     pub(crate) fn push(&mut self, place: T) {
+        // Sorting a short list once is cheaper than a check at each push.
         if self.places.len() < UNCHECKED || self.is_new(place) {
             self.places.push(place);
         }
@@ -32,6 +33,7 @@ impl<T: Copy + Ord, M: SeenSet<T>> DedupList<T, M> {
 
     #[inline(never)]
     fn is_new(&mut self, new_place: T) -> bool {
+        // The set is filled at the first check, so that most items never need it.
         if self.memory.is_empty() {
             for place in &self.places {
                 self.memory.add(*place);
@@ -62,6 +64,7 @@ impl<T: Copy + Ord, M: SeenSet<T>> DedupList<T, M> {
 
     pub(crate) fn reset(&mut self) {
         self.places.clear();
+        // A thread must not keep the memory of one extreme item.
         self.places.shrink_to(UNCHECKED);
         if !self.memory.is_empty() {
             self.memory = M::default();

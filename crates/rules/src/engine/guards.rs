@@ -152,6 +152,7 @@ impl IndexedRules {
             let guards = builder.guards(&required_spans(all[*number as usize].as_ref(), None, predicates));
             let (first, rest) =
                 guards.split_first().map_or((Guard::NONE, &[][..]), |(guard, rest)| (*guard, rest));
+            // Floats are no keys of a map, so groups are found by their bits.
             groups.entry(first.bits()).or_default().push(guarded(*number, rest));
         }
         // A group of few rules saves no work, so these rules form one group and keep the common guard themselves.
@@ -206,6 +207,7 @@ impl GuardBuilder {
         let from = place(self.rules.len());
         self.rules.extend(rules);
         let to = place(self.rules.len());
+        // An empty group would only cost a check.
         if from < to {
             self.groups.push(Group { guard, from, to });
         }
@@ -256,6 +258,7 @@ fn span(leaf: &Leaf, passes: bool) -> Option<Span> {
             let number = f64::from(u8::from(boolean));
             Some(Span { watched: watched_value(true), low: number, high: number })
         }
+        // All guards of a rule must be met, so they cannot express one of several ranges.
         SearchedValues::Ranges(ranges) => match ranges[..] {
             [(low, high)] => Some(Span { watched: watched_value(false), low, high }),
             _ => None,

@@ -17,7 +17,7 @@ use crate::{
     compile::Rule,
     leaves::{Leaf, field::SearchedValues as Values, needle::Needle, text::TextLeaf},
     search::{hashing::BuildFastHasher, pattern::Pattern, scanner::Scanner, starts},
-    text::{View, derived::as_seen},
+    text::{View, derived::word_in_view},
 };
 
 /// Finest form of texts in which words are searched.
@@ -195,6 +195,7 @@ impl Index {
             Leaf::Text(text) => Some(text.view),
             _ => None,
         });
+        // One pass in the coarsest form in use serves the words of all finer forms.
         let coarsest = texts.max().unwrap_or(FINEST).max(FINEST);
         let mut lookups: BTreeMap<usize, Lookup> = BTreeMap::new();
         let mut media: BTreeMap<usize, Vec<Witness>> = BTreeMap::new();
@@ -269,6 +270,7 @@ fn add_needles(terms: &mut IndexTerms, coarsest: View, witness: Witness, text: &
     for nth in indexed {
         let length = u32::try_from(text.needles[nth as usize].length()).unwrap_or(u32::MAX);
         let mut add = |view: View, word: &str, proof| {
+            // One needle does not prove a condition that requires several.
             let proof = if text.required_count > 1 { Proof::Evaluate } else { proof };
             let entry = IndexEntry { witness, needle: nth, length, proof };
             let words = terms.words.entry(view).or_default();
@@ -278,6 +280,7 @@ fn add_needles(terms: &mut IndexTerms, coarsest: View, witness: Witness, text: &
         match &text.needles[nth as usize] {
             Needle::Word { view_form: seen, runs, whole_word: whole, .. } => {
                 let (view, word) = choose_form(seen, finest, coarsest);
+                // In a coarser form, or with repeated letters, a hit still has to be checked in the form of the condition.
                 let proof = match (view == text.view && runs.is_none(), whole) {
                     (true, false) => Proof::Place,
                     (true, true) => Proof::WholeWord,
@@ -341,10 +344,10 @@ impl UnindexedPatterns {
 /// Chooses the form in which a word is searched: the coarsest in use, so that one pass over a text serves all words, unless
 /// too few bytes of the word remain in it.
 fn choose_form(word: &str, finest: View, coarsest: View) -> (View, String) {
-    let coarse = as_seen(word, coarsest);
+    let coarse = word_in_view(word, coarsest);
     let suits = !coarse.is_empty()
         && (coarsest < View::Collapsed || coarse.len() >= MIN_COLLAPSED_BYTES.min(word.len()));
-    if suits || finest == coarsest { (coarsest, coarse) } else { (finest, as_seen(word, finest)) }
+    if suits || finest == coarsest { (coarsest, coarse) } else { (finest, word_in_view(word, finest)) }
 }
 
 impl Words {

@@ -25,7 +25,7 @@ use crate::{
     leaves::{Explained, Leaf, input::EvalInput},
     limits::{OutOfSteps, Steps},
     logic::Mask,
-    search::Next,
+    search::ScanControl,
     text::in_word,
 };
 
@@ -62,6 +62,7 @@ impl<'r, 'a> Run<'r, 'a> {
             return self.index.rules.to_vec();
         }
         self.nominate_unindexed();
+        // Explanations find the needles of a predicate by binary search.
         self.scratch.found_needles.order();
         self.scratch.candidates.take()
     }
@@ -116,7 +117,7 @@ impl<'r, 'a> Run<'r, 'a> {
                             scan.entries(word),
                         )
                     });
-                    if next == Next::Stop {
+                    if next == ScanControl::Stop {
                         return Err(OutOfSteps);
                     }
                 }
@@ -141,13 +142,14 @@ impl<'r, 'a> Run<'r, 'a> {
                         if affordable(pattern) {
                             total_work = total_work.saturating_add(*work);
                         } else {
+                            // The pattern alone exceeds the steps of a rule, so it is not run at the cost of all rules.
                             scan.entries(pattern).iter().for_each(|entry| self.give_up(entry.witness));
                         }
                     }
                     self.steps.take_shared(units.saturating_mul(total_work))?;
                     let at = WordMatch { slot: *slot, is_only_slot, nth, viewed, start: 0 };
                     let mut visitor = PatternVisitor { run: self, scan, at, max_work };
-                    if scan.patterns.scan(viewed.text, &mut visitor)? == Next::Stop {
+                    if scan.patterns.scan(viewed.text, &mut visitor)? == ScanControl::Stop {
                         return Err(OutOfSteps);
                     }
                 }
@@ -156,21 +158,22 @@ impl<'r, 'a> Run<'r, 'a> {
         Ok(())
     }
 
-    fn visit_word(&mut self, at: &WordMatch<'_, 'a>, word: u32, entries: &[IndexEntry]) -> Next {
+    fn visit_word(&mut self, at: &WordMatch<'_, 'a>, word: u32, entries: &[IndexEntry]) -> ScanControl {
+        // Without this check, a text full of one word would follow the word's entries at every place.
         if self.scratch.is_settled(word) {
-            return Next::Go;
+            return ScanControl::Continue;
         }
         let mut settled = true;
         for entry in entries {
             if self.steps.take_shared(1).is_err() {
-                return Next::Stop;
+                return ScanControl::Stop;
             }
             settled &= self.follow_entry(at, entry);
         }
         if settled {
             self.scratch.settle(word);
         }
-        Next::Go
+        ScanControl::Continue
     }
 
     /// Follows an entry. True if further places of the word in this text add no information.
@@ -213,6 +216,7 @@ impl<'r, 'a> Run<'r, 'a> {
                 self.scratch.found_needles.push((predicate, entry.needle));
                 true
             }
+            // Another place of the word may stand alone. The other checks have covered the text already.
             Ok(false) => entry.proof != Proof::WholeWord,
             Err(OutOfSteps) => {
                 self.give_up(entry.witness);
@@ -338,14 +342,14 @@ impl Visitor for PatternVisitor<'_, '_, '_, '_> {
         self.scan.work[pattern as usize] <= self.max_work
     }
 
-    fn visit_match(&mut self, pattern: u32) -> Next {
+    fn visit_match(&mut self, pattern: u32) -> ScanControl {
         for entry in self.scan.entries(pattern) {
             if self.run.steps.take_shared(1).is_err() {
-                return Next::Stop;
+                return ScanControl::Stop;
             }
             self.run.follow_entry(&self.at, entry);
         }
-        Next::Go
+        ScanControl::Continue
     }
 
     fn is_spent(&self, pattern: u32) -> bool {

@@ -15,9 +15,9 @@ use regex_syntax::{ParserBuilder, hir::Hir};
 use crate::{
     limits::OutOfSteps,
     search::{
-        Next,
+        ScanControl,
         kept_states::{GaveUp, KeptStates},
-        literals::NEST,
+        literals::MAX_NESTING,
         pattern::Pattern,
     },
 };
@@ -37,7 +37,7 @@ const SETS_PER_CLOCK_CHECK: usize = 8;
 pub(crate) trait Visitor {
     fn is_affordable(&self, pattern: u32) -> bool;
 
-    fn visit_match(&mut self, pattern: u32) -> Next;
+    fn visit_match(&mut self, pattern: u32) -> ScanControl;
 
     /// True if the conditions with the pattern have used up their steps, so that it is not run any more.
     fn is_spent(&self, pattern: u32) -> bool;
@@ -112,6 +112,7 @@ impl Patterns {
 
     /// Adds one set of the patterns, or several if they do not fit into one.
     fn join(&mut self, mut parts: Vec<Part>, sample: &str) {
+        // A set of one pattern would only duplicate the automaton of the pattern itself.
         if parts.len() > 1 {
             if let Some(set) = Set::new(&parts, sample) {
                 self.sets.push(set);
@@ -126,10 +127,10 @@ impl Patterns {
     }
 
     /// Reports each matching pattern to the visitor, possibly more than once.
-    pub(crate) fn scan(&self, text: &str, visitor: &mut impl Visitor) -> Result<Next, OutOfSteps> {
+    pub(crate) fn scan(&self, text: &str, visitor: &mut impl Visitor) -> Result<ScanControl, OutOfSteps> {
         for (nth, set) in self.sets.iter().enumerate() {
-            if set.scan(text, visitor)? == Next::Stop {
-                return Ok(Next::Stop);
+            if set.scan(text, visitor)? == ScanControl::Stop {
+                return Ok(ScanControl::Stop);
             }
             if nth % SETS_PER_CLOCK_CHECK == SETS_PER_CLOCK_CHECK - 1 {
                 visitor.check_clock()?;
@@ -153,8 +154,9 @@ impl Patterns {
 impl Part {
     /// `None` if the pattern can only run alone.
     fn new(number: u32, pattern: &Arc<Pattern>) -> Option<Self> {
-        let hir = ParserBuilder::new().nest_limit(NEST).build().parse(pattern.as_str()).ok()?;
+        let hir = ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(pattern.as_str()).ok()?;
         let states = nfa(std::slice::from_ref(&hir))?.states().len();
+        // A pattern that fills a quarter of a set would leave too few states for the others.
         (states <= MAX_STATES / 4).then(|| Self { number, pattern: Arc::clone(pattern), hir, states })
     }
 
@@ -190,20 +192,22 @@ impl Set {
         })
     }
 
-    fn scan(&self, text: &str, visitor: &mut impl Visitor) -> Result<Next, OutOfSteps> {
+    fn scan(&self, text: &str, visitor: &mut impl Visitor) -> Result<ScanControl, OutOfSteps> {
         let mut cache = self.cache_pool.get();
         let create_states = || SetStates::new(&self.automaton);
         if cache.search(create_states, |states| states.run(&self.automaton, text)).is_err() {
+            // The states go back to the pool, because the patterns now use caches of their own.
             drop(cache);
             return one_by_one(&self.patterns, text, visitor);
         }
         for pattern in cache.states.matches.iter() {
             let pattern = self.patterns[pattern.as_usize()].0;
-            if visitor.is_affordable(pattern) && visitor.visit_match(pattern) == Next::Stop {
-                return Ok(Next::Stop);
+            // The set runs all of its patterns, also those that are too expensive on this text.
+            if visitor.is_affordable(pattern) && visitor.visit_match(pattern) == ScanControl::Stop {
+                return Ok(ScanControl::Stop);
             }
         }
-        Ok(Next::Go)
+        Ok(ScanControl::Continue)
     }
 }
 
@@ -225,7 +229,7 @@ fn one_by_one(
     patterns: &[(u32, Arc<Pattern>)],
     text: &str,
     visitor: &mut impl Visitor,
-) -> Result<Next, OutOfSteps> {
+) -> Result<ScanControl, OutOfSteps> {
     for (number, pattern) in patterns {
         if !visitor.is_affordable(*number) || visitor.is_spent(*number) {
             continue;
@@ -238,11 +242,11 @@ fn one_by_one(
         match is_match {
             // A pattern that becomes too expensive also returns `OutOfSteps`, but ends only itself.
             Err(OutOfSteps) if affordable => return Err(OutOfSteps),
-            Ok(true) if visitor.visit_match(*number) == Next::Stop => return Ok(Next::Stop),
+            Ok(true) if visitor.visit_match(*number) == ScanControl::Stop => return Ok(ScanControl::Stop),
             _ => {}
         }
     }
-    Ok(Next::Go)
+    Ok(ScanControl::Continue)
 }
 
 impl fmt::Debug for Set {
@@ -275,9 +279,9 @@ mod tests {
             true
         }
 
-        fn visit_match(&mut self, pattern: u32) -> Next {
+        fn visit_match(&mut self, pattern: u32) -> ScanControl {
             self.patterns.insert(pattern);
-            Next::Go
+            ScanControl::Continue
         }
 
         fn is_spent(&self, _: u32) -> bool {

@@ -55,6 +55,7 @@ fn build(node: &Node, positive: bool, rule: &Rule, costs: &Costs) -> (f32, Prech
         Node::Any(inner) => (inner, !positive),
     };
     let mut parts: Vec<_> = inner.iter().map(|node| build(node, positive, rule, costs)).collect();
+    // The cheapest part runs first, because it may make the others unnecessary.
     parts.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     let cost = parts.iter().map(|(cost, _)| cost).sum();
     let mut parts: Vec<_> = parts.into_iter().map(|(_, part)| part).collect();

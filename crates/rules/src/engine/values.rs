@@ -63,9 +63,11 @@ impl Texts {
         }
         let hash = hash(text);
         let (word, bit) = bit(hash, self.filter.len());
+        // Most values of items occur in no rule and end here.
         if self.filter[word] & bit == 0 {
             return &[];
         }
+        // Linear probing. It ends, because at least half of the cells are empty.
         let mut at = start(hash, self.cells.len());
         loop {
             let cell = &self.cells[at];

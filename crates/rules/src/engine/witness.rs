@@ -59,8 +59,10 @@ fn choose(node: &Node, positive: bool, rule: &Rule, costs: &Costs) -> Option<(f3
     };
     let mut choices = inner.iter().map(|node| choose(node, positive, rule, costs));
     if all {
+        // All parts must pass, so the rarest one suffices.
         return choices.flatten().min_by(|(a, _), (b, _)| a.total_cmp(b));
     }
+    // One part must pass, so the witnesses of all parts are needed.
     choices.try_fold((0.0, Vec::new()), |(sum, mut predicates), choice| {
         let (cost, more_predicates) = choice?;
         predicates.extend(more_predicates);

@@ -76,6 +76,7 @@ pub(crate) fn all(text: &str) -> Vec<Host<'_>> {
     while at < text.len() {
         let length = text[at..].find(ends).unwrap_or(text.len() - at);
         let piece = &text[at..at + length];
+        // A second pass costs as much as the first, so it is left to pieces with a symbol and a dot.
         if hosts_in(text, at, at + length, false, &mut hosts) && may_have_dots(piece) {
             hosts_in(text, at, at + length, true, &mut hosts);
         }
@@ -122,6 +123,7 @@ fn hosts_in<'a>(text: &'a str, mut at: usize, end: usize, signs: bool, hosts: &m
             let next = match sign {
                 '/' | '\\' | '?' | '#' if is_host || is_port => After::Path,
                 ':' if is_host => After::Host,
+                // A user and a password may stand between the scheme and the host.
                 ':' | '@' if after == After::Scheme => After::Scheme,
                 '/' | '\\' | '?' | '#' | '@' | '~' | '+' | '!' | '$' | '*' if after == After::Path => {
                     After::Path
@@ -139,6 +141,7 @@ fn hosts_in<'a>(text: &'a str, mut at: usize, end: usize, signs: bool, hosts: &m
 
 /// True if the text after a scheme and a name contains an `@`, so that the name is a user.
 fn has_user(tail: &str) -> bool {
+    // Bounded, because the text after each scheme is read ahead.
     tail.chars().take(MAX_NAME_BYTES).take_while(|c| !matches!(c, '/' | '\\' | '?' | '#')).any(|c| c == '@')
 }
 
@@ -218,6 +221,7 @@ fn may_have_dots(text: &str) -> bool {
 /// Host of a run, if it has a dot or needs none.
 fn host(text: &str, start: usize, end: usize, escaped: bool, needs_none: bool) -> Option<Host<'_>> {
     let run = &text[start..end];
+    // Most hosts are plain ASCII and need no conversion.
     if escaped || !run.is_ascii() {
         return decode_host(run, start, needs_none);
     }

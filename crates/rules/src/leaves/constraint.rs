@@ -134,6 +134,7 @@ pub(crate) fn contradict(constraints: &[&Allowed]) -> bool {
         }
     }
     low.zip(high).is_some_and(|((low, low_closed), (high, high_closed))| {
+        // If both ends are the same number, both ranges must include it and no list may exclude it.
         low > high || low == high && !(low_closed && high_closed && allows(&Constant::Number(low)))
     })
 }

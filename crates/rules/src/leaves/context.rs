@@ -89,6 +89,7 @@ impl<'a> Context<'a> {
         key.clone_into(&mut self.rule);
         self.pointer.clear();
         self.item_types = item_types.to_vec();
+        // Items are counted in windows before any look-up, so conditions of windows use the item only.
         self.local = kind != "rule";
     }
 
@@ -132,6 +133,7 @@ impl<'a> Context<'a> {
     }
 
     pub(crate) fn push_error(&mut self, error: RuleError) {
+        // One document with many errors must not displace the errors of the others.
         if self.errors.len() < ERRORS_LISTED_IN_ALL.min(self.errors_before + ERRORS_LISTED) {
             self.errors.push(error);
         }
@@ -180,6 +182,7 @@ impl<'a> Context<'a> {
     /// Adds a step to the position, and returns the length to restore afterwards.
     pub(crate) fn push_segment(&mut self, segment: impl Display) -> usize {
         let length = self.pointer.len();
+        // The document has no paths inside of an expression.
         if !self.in_expr {
             self.pointer = format!("{}/{segment}", self.pointer);
         }
@@ -331,6 +334,7 @@ impl<'a> Context<'a> {
         }
         let path = Path { name: path.to_owned(), routes };
         let next = self.paths.len();
+        // Conditions on one path share a slot, so that the field is read once for an item.
         let slot = *self.slots.entry(path).or_insert_with_key(|path| {
             self.paths.push(path.clone());
             next

@@ -130,6 +130,7 @@ impl LeafKind for CountLeaf {
                     if largest.is_none_or(|(_, amount)| counted > amount) {
                         largest = Some((key, counted));
                     }
+                    // The first sufficient key decides, and is the one that is shown.
                     if counted >= self.at_least {
                         largest = Some((key, counted));
                         break;

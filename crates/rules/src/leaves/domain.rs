@@ -49,6 +49,7 @@ impl LeafKind for DomainLeaf {
         let mut domains = HashMap::new();
         let mut add = |domain: String, entry: Option<EntryName>| {
             let next = domains.len();
+            // The rule's own domains come first, so the same domain in the bank does not replace them.
             domains.entry(domain).or_insert((next, entry));
         };
         for domain in test.domains {
@@ -96,6 +97,7 @@ impl LeafKind for DomainLeaf {
         if !mask.is_empty() {
             let result = self.visit_hosts(input, steps, &mut |slot, viewed, host| {
                 let Some((domain, (nth, entry))) = self.find_domain(&host.name) else { return true };
+                // Each domain is shown with its first host only.
                 if hits.iter().all(|(other_nth, _)| other_nth != nth) {
                     hits.push((
                         *nth,

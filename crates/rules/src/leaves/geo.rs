@@ -128,6 +128,7 @@ pub(crate) struct GeoPlace<'a> {
 
 impl GeoPlace<'_> {
     fn hash(&self) -> std::borrow::Cow<'_, str> {
+        // Coordinates get the longest geohash, because a cell contains a place if its hash is a prefix.
         self.hash.map_or_else(|| self.point.hash().into(), Into::into)
     }
 
@@ -156,6 +157,7 @@ impl GeoPlaces {
             Self::Pairs(lat, lng) => {
                 let values =
                     |slot: usize| input.fields.slot(slot).values.as_deref().unwrap_or_default().iter();
+                // In lists, a latitude and a longitude belong together by their position.
                 for pair in values(*lat).zip(values(*lng)) {
                     let ((_, Value::Number(north)), (_, Value::Number(east))) = pair else { continue };
                     let point = Point::new(north.coarse(), east.coarse());
@@ -224,6 +226,7 @@ impl LeafKind for GeoLeaf {
     }
 
     fn witness(&self) -> Option<f32> {
+        // Areas may overlap, so the sum of their shares may exceed 1.
         Some(self.boxes().map(Area::share).sum::<f32>().min(1.0))
     }
 
@@ -233,6 +236,7 @@ impl LeafKind for GeoLeaf {
 
     fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
         let places = self.places.find_places(input);
+        // Without a place an item is neither inside nor outside of the areas.
         if places.is_empty() {
             return Ok(Mask::INAPPLICABLE);
         }

@@ -108,6 +108,7 @@ impl LeafKind for MediaLeaf {
             context.at("kind", |c| c.error("unknown_value", detail));
         }
         let is_known = unknown.is_empty() && banks.len() == test.banks.len();
+        // Unknown names are errors already, and would only repeat as warnings.
         if is_known {
             warn_impossible_tests(&test, &banks, context);
         }
@@ -161,6 +162,7 @@ impl LeafKind for MediaLeaf {
                 Ok(media) => {
                     let matches = self.find_matches(media);
                     match self.unknown_reason(media.state) {
+                        // A match decides even if the medium could be analysed only in part.
                         Some(reason) if matches.is_empty() => failure = failure.or(Some(reason)),
                         _ => has_answered = true,
                     }

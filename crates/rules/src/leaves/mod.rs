@@ -161,6 +161,7 @@ macro_rules! leaf_kinds {
                             leaf.settle(needs, facts, explained, limits, steps);
                         LeafDecision { mask, explained: Explained::$kind(explained), reason }
                     })*
+                    // Each leaf explains its own kind, so another kind is a mistake, and must not let a rule pass.
                     (_, explained) => LeafDecision { mask: Mask::ERRORED, explained, reason: None },
                 }
             }

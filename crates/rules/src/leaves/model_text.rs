@@ -76,9 +76,11 @@ impl LeafKind for ModelTextLeaf {
     const LOOKS_UP: bool = true;
 
     fn compile(spec: ModelText, context: &mut Context<'_>) -> Option<Self> {
+        // `ModelTexts` has a single field and ignores its name.
         let route = Route { field: String::new(), inside: None };
         let paths = [Path { name: spec.text.fields.concat(), routes: vec![route] }];
         let mut text = TextLeaf::compile_for_slots(Some(vec![0]), spec.text, context)?;
+        // The engine does not scan the texts of models, so a long list needs a search of its own.
         text.build_bulk_search();
         Some(Self { model: spec.model, paths, text })
     }

@@ -42,7 +42,11 @@ pub fn pattern_error(pattern: &str, limits: &Limits) -> Option<String> {
 pub(crate) fn compile_pattern(pattern: &str, limit: usize) -> Result<Needle, String> {
     let build = |size: usize| {
         // Each thread keeps a cache of the lazy automaton. It is bounded too, because there may be thousands of patterns.
-        RegexBuilder::new(pattern).size_limit(size).dfa_size_limit(limit).nest_limit(literals::NEST).build()
+        RegexBuilder::new(pattern)
+            .size_limit(size)
+            .dfa_size_limit(limit)
+            .nest_limit(literals::MAX_NESTING)
+            .build()
     };
     let mut result = build(limit.min(WEIGHTS[0].0));
     let mut weight = WEIGHTS[0].1;

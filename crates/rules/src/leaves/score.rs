@@ -84,6 +84,7 @@ impl LeafKind for ScoreLeaf {
                 let passed = self.0.tests.iter().all(|(op, end)| order_holds(*op, number, *end));
                 (Mask::from_bool(passed), Some(score), None)
             }
+            // A model that returns no finite number has failed.
             Ok(_) => (Mask::ERRORED, None, Some("not_a_number")),
             Err(NoAnswer::Unknown) => (Mask::INAPPLICABLE, None, None),
             Err(NoAnswer::Failed(reason)) => (Mask::ERRORED, None, Some(reason)),

@@ -23,7 +23,7 @@ use crate::{
     limits::{OutOfSteps, Steps, wide},
     logic::{ConditionResult, Mask},
     reader::{Object, Reader, is_present},
-    search::{Next, scanner::Scanner, starts},
+    search::{ScanControl, scanner::Scanner, starts},
     text::{
         View,
         derived::{Derived, Runs},
@@ -119,6 +119,7 @@ impl LeafKind for TextLeaf {
     }
 
     fn lint(&self, passes: bool) -> Vec<Constraint> {
+        // A failed search says only that words are absent, which no constraint expresses.
         if !passes {
             return Vec::new();
         }
@@ -127,6 +128,7 @@ impl LeafKind for TextLeaf {
         if self.entries.is_none() && possible < self.required_count {
             return vec![Constraint::impossible()];
         }
+        // Of several fields only one must be present, so they give no constraint.
         if let [slot] = self.slots[..] { vec![Constraint::presence(slot, true)] } else { Vec::new() }
     }
 
@@ -156,8 +158,10 @@ impl LeafKind for TextLeaf {
         steps: &mut Steps,
     ) -> TextExplained {
         let (hits, more) = match (found_needles, &self.bulk) {
+            // A skipped condition was not searched, and its explanation must not search it either.
             _ if mask.is_empty() => (Vec::new(), false),
             (Some(needles), _) => self.hits(needles.iter().map(|(_, nth)| *nth as usize), input, steps),
+            // Out of steps, the explanation lists no hits instead of failing.
             (None, Some(bulk)) => {
                 let needles = self.find_in_bulk(bulk, usize::MAX, input, steps).unwrap_or_default();
                 self.hits(needles, input, steps)
@@ -306,6 +310,7 @@ impl TextLeaf {
             Search::Regex(patterns) => {
                 let mut regexes = Vec::with_capacity(patterns.len());
                 context.at("regex", |c| {
+                    // All patterns are compiled before failing, so that each reports its own error.
                     for (nth, pattern) in patterns.iter().enumerate() {
                         // A single pattern may be written without a list, so its error path must suit both forms.
                         regexes.extend(match patterns.len() {
@@ -318,6 +323,7 @@ impl TextLeaf {
             }
         };
         let required_count = if all { needles.len() } else { text.min_distinct };
+        // Words with the same form are found together, and must not count as several.
         if !all && required_count > 1 {
             remove_duplicates(&mut needles, entries.as_mut());
             if entries.is_none() && needles.len() < required_count {
@@ -369,6 +375,7 @@ impl TextLeaf {
     /// Prepares the evaluation without a scan of the engine: a long list of words then costs one pass over a text.
     pub(crate) fn build_bulk_search(&mut self) {
         let words = self.needles.iter().filter(|needle| matches!(needle, Needle::Word { .. })).count();
+        // Patterns cannot join the bulk search, so a condition with some is searched one by one.
         if self.bulk.is_some() || words <= MAX_SINGLE_WORDS || words < self.needles.len() {
             return;
         }
@@ -412,20 +419,22 @@ impl TextLeaf {
                 let next = bulk.scanner.scan(viewed.text.as_bytes(), &mut |word, start| {
                     if steps.take(1).is_err() {
                         ran_out = true;
-                        return Next::Stop;
+                        return ScanControl::Stop;
                     }
                     for nth in bulk.needles(word) {
+                        // Each needle counts once, however often it occurs.
                         if is_missing[nth] && self.needles[nth].is_at(&viewed, start) {
                             is_missing[nth] = false;
                             found_needles.push(nth);
                         }
                     }
-                    if found_needles.len() >= enough { Next::Stop } else { Next::Go }
+                    if found_needles.len() >= enough { ScanControl::Stop } else { ScanControl::Continue }
                 });
                 match next {
+                    // The visitor also stops the scan without steps, which is no result.
                     _ if ran_out => return Err(OutOfSteps),
-                    Next::Stop => return Ok(found_needles),
-                    Next::Go => {}
+                    ScanControl::Stop => return Ok(found_needles),
+                    ScanControl::Continue => {}
                 }
             }
         }
@@ -479,11 +488,13 @@ impl TextLeaf {
     ) -> (Vec<Hit>, bool) {
         let mut hits = Vec::new();
         for (nth, needle) in needles.into_iter().map(|nth| (nth, &self.needles[nth])) {
+            // Out of steps: the hits so far are shown.
             let Ok(place) = self.find(needle, input, steps) else { break };
             let Some((slot, viewed, start, end)) = place else { continue };
             if hits.len() >= input.limits.hits {
                 return (hits, true);
             }
+            // Moderators read the original, so hits are mapped back from the searched form.
             let (start, end) = viewed.origin(start, end);
             hits.push(Hit {
                 field: input.fields.path(slot).to_owned(),
@@ -580,6 +591,7 @@ fn bank_needles(
 }
 
 fn word_needle(written: Arc<str>, view_form: String, runs: Runs, whole: bool) -> Needle {
+    // Most words equal their form in the view; shared texts halve the memory of a bank.
     let seen = if *view_form == *written { Arc::clone(&written) } else { view_form.into() };
     Needle::Word {
         written,

@@ -357,6 +357,7 @@ impl Plan {
             scan.added = added;
             scan
         });
+        // An interrupted scan is incomplete and must not be used.
         (!scan.was_interrupted).then_some(scan)
     }
 
@@ -515,6 +516,7 @@ impl Plan {
                             let tree =
                                 leaves::tree(&evaluated.rule.when, &evaluated.rule.uses, evaluated.explained);
                             explained += tree.size();
+                            // Beyond the limit a match is still listed, but without its tree.
                             let has_room = explained <= self.limits.explained;
                             let rule_info = Arc::clone(&head.info);
                             outcome.matched.push(Match {
@@ -612,6 +614,7 @@ fn partition_rules(
         };
         let list =
             (0_u32..).zip(rules).filter(|(_, rule)| concerns(rule)).map(|(number, _)| number).collect();
+        // Item types with the same rules share an index.
         let type_index = type_indexes.entry(list).or_insert_with_key(|list| {
             lists.push(list.clone());
             TypeIndex { index: lists.len() - 1, text_paths: searched_paths(list, rules, predicates) }

@@ -1,6 +1,5 @@
-//! A quick hash for tables whose keys come from rules.
-//!
-//! It does not resist chosen collisions: items only look up, and authors of such rules harm only themselves.
+//! Fast hash for tables with keys from rules. It does not resist chosen collisions: items only look up, and authors of
+//! colliding rules slow down only themselves.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -16,22 +15,23 @@ impl BuildHasher for BuildFastHasher {
     type Hasher = FastHasher;
 
     fn build_hasher(&self) -> FastHasher {
-        // Not zero: a key that begins with zeros would stay there.
+        // A state of zero would stay zero over leading zeros of a key.
         FastHasher(0x51_7cc1_b727_220a)
     }
 }
 
 impl Hasher for FastHasher {
-    #[expect(clippy::cast_possible_truncation, reason = "the lower half is what is meant")]
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half is intended")]
     fn write(&mut self, bytes: &[u8]) {
         let mut add = |eight: u64| {
-            // Both halves of the product, so that no bit of the key is lost at its upper end.
+            // Both halves of the product are used, so that the upper bits of the key are not lost.
             let product = u128::from(self.0.rotate_left(23) ^ eight) * FACTOR;
             self.0 = (product >> 64) as u64 ^ product as u64;
         };
         let (eights, rest) = bytes.as_chunks();
         eights.iter().for_each(|eight| add(u64::from_le_bytes(*eight)));
-        // What is left with zeros behind it, of pieces whose lengths are known: a copy of any length is a call.
+        // The remaining bytes are read in pieces of fixed lengths and padded with zeros, because a copy of variable length
+        // is a function call.
         match (rest.first_chunk::<4>(), rest.last_chunk::<4>(), rest) {
             (Some(first), Some(last), _) => {
                 let last = u64::from(u32::from_le_bytes(*last)) << (8 * (rest.len() - 4));
@@ -41,13 +41,13 @@ impl Hasher for FastHasher {
                 let middle = u64::from(rest[rest.len() / 2]) << (8 * (rest.len() / 2));
                 add(u64::from(*first) | middle | u64::from(*last) << (8 * (rest.len() - 1)));
             }
-            (_, _, [only]) => add((*only).into()),
+            (_, _, [single]) => add((*single).into()),
             (_, _, []) => {}
         }
     }
 
     fn finish(&self) -> u64 {
-        // A product is mixed well in its upper half, and tables take bits from both ends.
+        // The upper half of a product is mixed best, and tables use bits of both ends.
         self.0 ^ self.0 >> 32
     }
 }

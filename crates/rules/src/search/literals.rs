@@ -1,4 +1,5 @@
-//! Texts of which every match of a pattern holds at least one, so that the pattern runs only where one was found.
+//! Literals of a pattern: texts of which every match contains at least one, so that the pattern runs only after one was
+//! found.
 
 use regex_syntax::{
     ParserBuilder,
@@ -6,33 +7,33 @@ use regex_syntax::{
 };
 
 use super::likelihood;
-use crate::text::{View, derived::as_seen};
+use crate::text::{View, derived::word_in_view};
 
-/// Texts that one pattern may be waiting for.
-const MOST: usize = 64;
-/// Characters of a class that are told apart.
-const CLASS: usize = 64;
-/// Bytes of one text: a longer one is hardly rarer.
-const LENGTH: usize = 64;
-/// A shorter text occurs too often to wait for.
-const LEAST: usize = 3;
+/// Maximum number of literals of one pattern.
+const MAX_LITERALS: usize = 64;
+/// Maximum number of characters of a class that are listed one by one.
+const MAX_CLASS_CHARS: usize = 64;
+/// Maximum bytes of one literal. A longer one is hardly rarer.
+const MAX_LITERAL_BYTES: usize = 64;
+/// Minimum bytes of a literal. A shorter one occurs too often.
+const MIN_LITERAL_BYTES: usize = 3;
 
-/// Nesting of groups that a pattern may have.
-pub(crate) const NEST: u32 = 64;
+/// Maximum nesting of groups in a pattern.
+pub(crate) const MAX_NESTING: u32 = 64;
 
-/// The texts, as they stand in `view`. `None` if there are none, or only short or too many ones.
+/// Returns the literals in their form in `view`. `None` if there are none, or only short or too many ones.
 pub(crate) fn required(pattern: &str, view: View) -> Option<Vec<String>> {
-    let hir = ParserBuilder::new().nest_limit(NEST).build().parse(pattern).ok()?;
-    let found = walk(&hir, view);
-    best([found.required, found.exact].into_iter().flatten())
+    let hir = ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(pattern).ok()?;
+    let literals = walk(&hir, view);
+    best([literals.required, literals.exact].into_iter().flatten())
 }
 
-/// Knowledge about the texts that a part of a pattern matches.
+/// Literals of a part of a pattern.
 #[derive(Default)]
 struct LiteralSet {
-    /// All texts that it matches.
+    /// All texts that the part matches.
     exact: Option<Vec<String>>,
-    /// Texts of which each match holds one.
+    /// Texts of which each match contains one.
     required: Option<Vec<String>>,
 }
 
@@ -41,7 +42,7 @@ impl LiteralSet {
         Self { exact: Some(texts), required: None }
     }
 
-    /// The better of the two ways to know.
+    /// Chooses the better of the two lists.
     fn best(self) -> Option<Vec<String>> {
         best([self.required, self.exact].into_iter().flatten())
     }
@@ -51,24 +52,24 @@ fn walk(hir: &Hir, view: View) -> LiteralSet {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => LiteralSet::exact(vec![String::new()]),
         HirKind::Literal(literal) => match std::str::from_utf8(&literal.0) {
-            Ok(text) => LiteralSet::exact(vec![as_seen(text, view)]),
+            Ok(text) => LiteralSet::exact(vec![word_in_view(text, view)]),
             Err(_) => LiteralSet::default(),
         },
-        HirKind::Class(class) => class_of(class, view).map_or_else(LiteralSet::default, LiteralSet::exact),
+        HirKind::Class(class) => class_texts(class, view).map_or_else(LiteralSet::default, LiteralSet::exact),
         HirKind::Capture(capture) => walk(&capture.sub, view),
-        HirKind::Repetition(repetition) => repeated(repetition, view),
+        HirKind::Repetition(repetition) => walk_repetition(repetition, view),
         HirKind::Concat(parts) => concat(parts.iter().map(|part| walk(part, view))),
         HirKind::Alternation(parts) => alternation(parts.iter().map(|part| walk(part, view))),
     }
 }
 
-fn class_of(class: &Class, view: View) -> Option<Vec<String>> {
+fn class_texts(class: &Class, view: View) -> Option<Vec<String>> {
     let mut characters = Vec::new();
     match class {
         Class::Unicode(class) => {
             for range in class.ranges() {
-                characters.extend((range.start()..=range.end()).take(CLASS + 1));
-                if characters.len() > CLASS {
+                characters.extend((range.start()..=range.end()).take(MAX_CLASS_CHARS + 1));
+                if characters.len() > MAX_CLASS_CHARS {
                     return None;
                 }
             }
@@ -77,64 +78,74 @@ fn class_of(class: &Class, view: View) -> Option<Vec<String>> {
             for range in class.ranges().iter().filter(|range| range.end() < 0x80) {
                 characters.extend((range.start()..=range.end()).map(char::from));
             }
-            if class.ranges().iter().any(|range| range.end() >= 0x80) || characters.len() > CLASS {
+            // Bytes beyond ASCII are parts of characters, and form no text by themselves.
+            if class.ranges().iter().any(|range| range.end() >= 0x80) || characters.len() > MAX_CLASS_CHARS {
                 return None;
             }
         }
     }
     let mut buffer = [0; 4];
-    Some(distinct(characters.into_iter().map(|one| as_seen(one.encode_utf8(&mut buffer), view)).collect()))
+    Some(sort_and_dedup(
+        characters
+            .into_iter()
+            .map(|character| word_in_view(character.encode_utf8(&mut buffer), view))
+            .collect(),
+    ))
 }
 
-fn repeated(repetition: &Repetition, view: View) -> LiteralSet {
-    let once = walk(&repetition.sub, view);
+fn walk_repetition(repetition: &Repetition, view: View) -> LiteralSet {
+    let single = walk(&repetition.sub, view);
     match (repetition.min, repetition.max) {
+        // An optional part also matches the empty text.
         (0, Some(1)) => {
-            let exact = once.exact.map(|mut texts| {
+            let exact = single.exact.map(|mut texts| {
                 texts.push(String::new());
-                distinct(texts)
+                sort_and_dedup(texts)
             });
             LiteralSet { exact, required: None }
         }
         (0, _) => LiteralSet::default(),
+        // A small fixed number of repetitions is written out.
         (min, max) if max == Some(min) && min <= 8 => {
-            let parts =
-                (0..min).map(|_| LiteralSet { exact: once.exact.clone(), required: once.required.clone() });
+            let parts = (0..min)
+                .map(|_| LiteralSet { exact: single.exact.clone(), required: single.required.clone() });
             concat(parts)
         }
-        _ => LiteralSet { exact: None, required: once.best() },
+        // The part occurs at least once, so each match contains its literals.
+        _ => LiteralSet { exact: None, required: single.best() },
     }
 }
 
 fn concat(parts: impl Iterator<Item = LiteralSet>) -> LiteralSet {
-    let mut whole = true;
+    let mut is_exact = true;
     let mut running = vec![String::new()];
     let mut candidates = Vec::new();
     for part in parts {
         match part.exact.as_ref().and_then(|texts| product(&running, texts)) {
             Some(longer) => running = longer,
             None => {
-                whole = false;
+                // The product is too large: the texts so far are a candidate, and a new list begins here.
+                is_exact = false;
                 candidates
                     .push(std::mem::replace(&mut running, part.exact.unwrap_or_else(|| vec![String::new()])));
             }
         }
         candidates.extend(part.required);
     }
-    if whole && candidates.is_empty() {
+    if is_exact && candidates.is_empty() {
         return LiteralSet::exact(running);
     }
-    let exact = whole.then(|| running.clone());
+    let exact = is_exact.then(|| running.clone());
     candidates.push(running);
     LiteralSet { exact, required: best(candidates) }
 }
 
 fn product(heads: &[String], tails: &[String]) -> Option<Vec<String>> {
-    let long = heads.iter().chain(tails).any(|text| text.len() > LENGTH);
-    if long || heads.len().saturating_mul(tails.len()) > MOST {
+    let long = heads.iter().chain(tails).any(|text| text.len() > MAX_LITERAL_BYTES);
+    if long || heads.len().saturating_mul(tails.len()) > MAX_LITERALS {
         return None;
     }
-    Some(distinct(
+    Some(sort_and_dedup(
         heads.iter().flat_map(|head| tails.iter().map(move |tail| format!("{head}{tail}"))).collect(),
     ))
 }
@@ -142,6 +153,7 @@ fn product(heads: &[String], tails: &[String]) -> Option<Vec<String>> {
 fn alternation(parts: impl Iterator<Item = LiteralSet>) -> LiteralSet {
     let (mut exact, mut required) = (Some(Vec::new()), Some(Vec::new()));
     for part in parts {
+        // An alternation has literals only if each of its branches has some.
         exact = exact.zip(part.exact.clone()).map(|(mut all, texts)| {
             all.extend(texts);
             all
@@ -151,20 +163,23 @@ fn alternation(parts: impl Iterator<Item = LiteralSet>) -> LiteralSet {
             all
         });
     }
-    let few = |texts: Option<Vec<String>>| texts.map(distinct).filter(|texts| texts.len() <= MOST);
+    let few =
+        |texts: Option<Vec<String>>| texts.map(sort_and_dedup).filter(|texts| texts.len() <= MAX_LITERALS);
     LiteralSet { exact: few(exact), required: few(required) }
 }
 
-/// The texts that are the least likely to occur, of those that are long enough and few enough.
+/// Chooses the list with the least likely texts, among those with texts that are long enough and few enough.
 fn best(choices: impl IntoIterator<Item = Vec<String>>) -> Option<Vec<String>> {
-    let good = |texts: &Vec<String>| {
-        !texts.is_empty() && texts.len() <= MOST && texts.iter().all(|text| text.len() >= LEAST)
+    let is_usable = |texts: &Vec<String>| {
+        !texts.is_empty()
+            && texts.len() <= MAX_LITERALS
+            && texts.iter().all(|text| text.len() >= MIN_LITERAL_BYTES)
     };
     let cost = |texts: &Vec<String>| texts.iter().map(|text| likelihood(text.as_bytes())).sum::<f32>();
-    choices.into_iter().filter(good).min_by(|a, b| cost(a).total_cmp(&cost(b)))
+    choices.into_iter().filter(is_usable).min_by(|a, b| cost(a).total_cmp(&cost(b)))
 }
 
-fn distinct(mut texts: Vec<String>) -> Vec<String> {
+fn sort_and_dedup(mut texts: Vec<String>) -> Vec<String> {
     texts.sort_unstable();
     texts.dedup();
     texts

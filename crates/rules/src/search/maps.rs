@@ -1,8 +1,7 @@
-//! Maps of bits that say of most parts of a text that no word has them.
-//!
-//! They may take a part for one that a word has, and never the other way round.
+//! Bit maps that reject most parts of a text because no word contains them. They may accept a part that no word contains,
+//! but never reject one that a word contains.
 
-/// Many places are held against it, so it should fit into a core's nearest cache, or the one behind it.
+/// Coarse map. Many places are looked up in it, so it should fit into the first or second level of a core's cache.
 #[derive(Debug)]
 pub(super) enum Coarse {
     Tiny(Box<[u64; 1 << 9]>),
@@ -12,30 +11,30 @@ pub(super) enum Coarse {
     Huge(Box<[u64; 1 << 17]>),
 }
 
-/// The map for places that the coarse one lets pass: of whole parts, with at least 32 bits an entry.
+/// Map for places that pass the coarse one: of whole parts, with at least 32 bits for each entry.
 #[derive(Debug)]
 pub(super) struct Fine {
     bits: Box<[u64]>,
     shift: u32,
 }
 
-/// Contents of the places that the coarse map knows: which classes of parts have such a beginning, and whether
-/// as the first part of a key or as the second. One look says which keys are worth another.
+/// Details of the places that pass the coarse map: which classes of parts have such a beginning, and whether as the first or
+/// the second part of a key. One read tells which keys to check.
 #[derive(Debug)]
 pub(super) struct Marks {
-    /// Cells: the lower bits are the classes, the upper two the parts. A power of two.
+    /// Cells: the lower bits are the classes, the upper two the parts. The length is a power of two.
     marks: Box<[u8]>,
 }
 
-/// Classes that are told apart.
-const MARKED: usize = 6;
+/// Number of classes that are distinguished.
+const MARKED_CLASSES: usize = 6;
 
 #[inline]
 pub(super) fn hash(gram: u64) -> u64 {
     gram.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Position of a part in the coarse map: one bit, because what it lets pass too much is cheap to look at again.
+/// Position of a part in the coarse map. A single bit, because places that pass wrongly are cheap to check.
 #[inline]
 fn place_of<const N: usize>(hash: u64) -> (usize, u32) {
     // The highest bits are the best mixed; N is a power of two, so the mask keeps the index inside.
@@ -52,11 +51,11 @@ pub(super) fn bit<const N: usize>(bits: &[u64; N], hash: u64) -> u64 {
 impl Coarse {
     pub(super) fn of(beginnings: &[u64]) -> Self {
         match beginnings.len() {
-            ..1_024 => Self::Tiny(filled(beginnings)),
-            1_024..8_192 => Self::Small(filled(beginnings)),
-            8_192..65_536 => Self::Middle(filled(beginnings)),
-            65_536..524_288 => Self::Large(filled(beginnings)),
-            _ => Self::Huge(filled(beginnings)),
+            ..1_024 => Self::Tiny(fill_map(beginnings)),
+            1_024..8_192 => Self::Small(fill_map(beginnings)),
+            8_192..65_536 => Self::Middle(fill_map(beginnings)),
+            65_536..524_288 => Self::Large(fill_map(beginnings)),
+            _ => Self::Huge(fill_map(beginnings)),
         }
     }
 
@@ -71,8 +70,8 @@ impl Coarse {
     }
 }
 
-fn filled<const N: usize>(beginnings: &[u64]) -> Box<[u64; N]> {
-    // By way of a vector, because a megabyte does not belong on the stack.
+fn fill_map<const N: usize>(beginnings: &[u64]) -> Box<[u64; N]> {
+    // Built as a vector, because a megabyte could overflow the stack.
     let mut bits: Box<[u64; N]> =
         vec![0; N].into_boxed_slice().try_into().unwrap_or_else(|_| unreachable!("made with N words"));
     for beginning in beginnings {
@@ -83,14 +82,15 @@ fn filled<const N: usize>(beginnings: &[u64]) -> Box<[u64; N]> {
 }
 
 impl Marks {
-    /// Class and part of each beginning.
-    pub(super) fn of(beginnings: &[u64], of: &[(usize, usize)]) -> Self {
-        let one = of.iter().all(|(class, _)| *class == 0);
-        let room = if one { 1 } else { beginnings.len().next_power_of_two().clamp(1 << 9, 1 << 20) };
-        let mut marks = Self { marks: vec![0; room].into() };
-        for (beginning, (class, part)) in beginnings.iter().zip(of) {
+    /// `owners`: class and part of each beginning.
+    pub(super) fn of(beginnings: &[u64], owners: &[(usize, usize)]) -> Self {
+        let has_one_class = owners.iter().all(|(class, _)| *class == 0);
+        let cells =
+            if has_one_class { 1 } else { beginnings.len().next_power_of_two().clamp(1 << 9, 1 << 20) };
+        let mut marks = Self { marks: vec![0; cells].into() };
+        for (beginning, (class, part)) in beginnings.iter().zip(owners) {
             let place = marks.place_of(hash(*beginning));
-            marks.marks[place] |= 1 << class | 1 << (MARKED + part);
+            marks.marks[place] |= 1 << class | 1 << (MARKED_CLASSES + part);
         }
         marks
     }
@@ -99,18 +99,18 @@ impl Marks {
         size_of_val(&*self.marks)
     }
 
-    /// Not the highest bits, by which the coarse map goes: what shares a place there should not share one here.
+    /// Avoids the highest bits, which the coarse map uses, so that parts that collide there do not collide here.
     #[inline]
     fn place_of(&self, hash: u64) -> usize {
         usize::try_from(hash >> 42).unwrap_or_default() & (self.marks.len() - 1)
     }
 
-    /// Classes and parts that a place may be of: a bit for each.
+    /// Classes and parts of a place, one bit for each combination.
     #[inline]
     pub(super) fn at(&self, hash: u64) -> u32 {
         let marks = u32::from(self.marks[self.place_of(hash)]);
-        // Each class twice, side by side, as far as it is either part.
-        SPREAD[marks as usize % SPREAD.len()] * (marks >> MARKED)
+        // Each class has two adjacent bits, one for each part; the product sets those of the parts that occur.
+        SPREAD[marks as usize % SPREAD.len()] * (marks >> MARKED_CLASSES)
     }
 
     #[inline]
@@ -120,13 +120,13 @@ impl Marks {
     }
 }
 
-/// Bits with room for another behind each.
-static SPREAD: [u32; 1 << MARKED] = {
-    let mut spread = [0; 1 << MARKED];
+/// Bits with a free bit after each.
+static SPREAD: [u32; 1 << MARKED_CLASSES] = {
+    let mut spread = [0; 1 << MARKED_CLASSES];
     let mut bits = 0;
     while bits < spread.len() {
         let mut nth = 0;
-        while nth < MARKED {
+        while nth < MARKED_CLASSES {
             if bits >> nth & 1 == 1 {
                 spread[bits] |= 1 << (2 * nth);
             }
@@ -152,14 +152,14 @@ impl Fine {
         size_of_val(&*self.bits)
     }
 
-    /// Two bits of one word: two say no more often than one, and cost one look.
+    /// Two bits of one word. They reject more than one bit does, at the cost of one read.
     fn place_of(&self, hash: u64) -> (usize, u64) {
         let place = usize::try_from(hash >> self.shift).unwrap_or_default();
         (place, 1 << (hash >> 26 & 63) | 1 << (hash >> 20 & 63))
     }
 
     #[inline]
-    pub(super) fn holds(&self, hash: u64) -> bool {
+    pub(super) fn may_contain(&self, hash: u64) -> bool {
         let (place, bits) = self.place_of(hash);
         self.bits[place] & bits == bits
     }

@@ -1,4 +1,4 @@
-//! Search in texts: for many words at once, and what can be said of a pattern before it runs.
+//! Searches in texts: for many words at once, and the properties of patterns before they run.
 
 pub(crate) mod grams;
 pub(crate) mod hashing;
@@ -12,16 +12,16 @@ pub(crate) mod scanner;
 pub(crate) mod width;
 mod worst_case;
 
-/// Answer to an occurrence.
+/// Answer of a visitor to a hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// Tell of the next one.
-    Go,
+pub(crate) enum ScanControl {
+    /// Reports the next hit.
+    Continue,
     /// Stops the scan.
     Stop,
 }
 
-/// Start of each list once lists of these lengths stand one behind the other, and the end of the last.
+/// Start of each of several adjacent lists with these lengths, and the end of the last.
 pub(crate) fn starts(lengths: impl Iterator<Item = usize>) -> Box<[u32]> {
     let mut at = 0;
     let mut starts = vec![0];
@@ -32,10 +32,10 @@ pub(crate) fn starts(lengths: impl Iterator<Item = usize>) -> Box<[u32]> {
     starts.into()
 }
 
-/// Length of a text for which likelihoods are guessed.
-const TEXT: f32 = 300.0;
+/// Length of a typical text in bytes, for estimates of likelihoods.
+const TYPICAL_TEXT_BYTES: f32 = 300.0;
 
-/// About `log2` of how often a byte occurs in a million bytes of text, times two.
+/// Twice the binary logarithm of the occurrences of a byte in a million bytes of text, approximately.
 pub(crate) fn commonness(byte: u8) -> u32 {
     match byte {
         b' ' => 35,
@@ -51,12 +51,12 @@ pub(crate) fn commonness(byte: u8) -> u32 {
     }
 }
 
-/// Likelihood that a text holds this piece at least once, guessed from its bytes. It only orders choices: a wrong guess
-/// costs time and never changes an outcome.
+/// Estimated likelihood that a text contains this piece, from its bytes. It only orders choices: a wrong estimate costs time
+/// and never changes an outcome.
 pub(crate) fn likelihood(piece: &[u8]) -> f32 {
     let bits: f32 =
         piece.iter().map(|byte| 20.0 - f32::from(u8::try_from(commonness(*byte)).unwrap_or(40)) / 2.0).sum();
-    (TEXT * (-bits).exp2()).min(1.0)
+    (TYPICAL_TEXT_BYTES * (-bits).exp2()).min(1.0)
 }
 
 #[cfg(test)]

@@ -1,72 +1,78 @@
-//! Chooses which lengths of parts share a pass over a text, by what the passes are likely to cost.
-//!
-//! A wrong guess costs time and never changes what is found.
+//! Chooses which lengths of parts share a pass over a text, by the estimated costs of the passes. A wrong estimate costs
+//! time and never changes a result.
 
 use std::ops::Range;
 
 use super::{
-    keys::{CLASSES, Keyed, Keys, Probe, at, mask},
+    keys::{CLASSES, KeyedWord, Keys, Probe, at, mask},
     maps::{Coarse, Fine, Marks, hash},
 };
 
-/// Cost of an answer of the coarse map beside a probe, and each class that it may be of. Less than it takes: pieces
-/// of words are guessed to be several times as common in texts as they turn out to be.
+/// Cost of an answer of the coarse map relative to a probe, and of each class that the answer may belong to. Lower than
+/// measured, because estimates exceed the real frequency of pieces of words several times.
 const ANSWER: f64 = 1.0;
-const PART: f64 = 0.5;
+const CLASS_CHECK: f64 = 0.5;
 
-/// Each byte that may follow a part.
-const BYTES: usize = 256;
+/// Number of possible bytes after a part.
+const BYTE_VALUES: usize = 256;
 
-/// Classes share a probe if that is cheaper: a probe for what the parts of several classes begin with is answered more
-/// often than probes for each whole part.
-pub(super) fn passes(words: &[&[u8]], entries: &[Keyed]) -> Vec<Probe> {
+/// Lets classes share a probe if that is cheaper. A probe for the common beginnings of the parts of several classes gets
+/// more answers than separate probes for whole parts.
+pub(super) fn passes(words: &[&[u8]], entries: &[KeyedWord]) -> Vec<Probe> {
     let mut counts = [0_usize; CLASSES.len()];
     for entry in entries {
         counts[entry.class] += CLASSES[entry.class].stride;
     }
     let grouped = |stride: usize| {
-        // From the shortest parts to the longest.
-        let used = (0..CLASSES.len()).rev().filter(|class| CLASSES[*class].stride == stride);
-        let used: Vec<_> =
-            used.map(|class| (CLASSES[class].width, counts[class])).filter(|(_, count)| *count > 0).collect();
-        let alike: Vec<f64> = used.iter().map(|(width, _)| likeness(words, *width)).collect();
-        let all = |range: &Range<usize>| used[range.clone()].iter().map(|(_, count)| count).sum::<usize>();
-        // Few parts that are a byte too short stand in the map with each byte that may follow: that costs less than a
-        // pass of their own.
-        let padded = |range: &Range<usize>| {
-            let (width, count) = used[range.start];
-            range.len() > 1 && used[range.start + 1].0 == width + 1 && count * BYTES <= all(range)
+        // Ordered from the shortest parts to the longest.
+        let class_numbers = (0..CLASSES.len()).rev().filter(|class| CLASSES[*class].stride == stride);
+        let class_sizes: Vec<_> = class_numbers
+            .map(|class| (CLASSES[class].width, counts[class]))
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        let likeness_by_class: Vec<f64> =
+            class_sizes.iter().map(|(width, _)| likeness(words, *width)).collect();
+        let count_parts =
+            |range: &Range<usize>| class_sizes[range.clone()].iter().map(|(_, count)| count).sum::<usize>();
+        // If there are few parts that are one byte too short, they are entered with every possible next byte, which costs
+        // less than a pass of their own.
+        let is_padded = |range: &Range<usize>| {
+            let (width, count) = class_sizes[range.start];
+            range.len() > 1
+                && class_sizes[range.start + 1].0 == width + 1
+                && count * BYTE_VALUES <= count_parts(range)
         };
         let group = |range: Range<usize>| {
-            let (start, count) = if padded(&range) {
-                (range.start + 1, all(&range) + used[range.start].1 * (BYTES - 1))
+            let (start, count) = if is_padded(&range) {
+                (range.start + 1, count_parts(&range) + class_sizes[range.start].1 * (BYTE_VALUES - 1))
             } else {
-                (range.start, all(&range))
+                (range.start, count_parts(&range))
             };
             #[expect(clippy::cast_precision_loss, reason = "a guess")]
             let (count, classes) = (count as f64, range.len() as f64);
-            1.0 + (1.0 - (-count * alike[start]).exp()) * (ANSWER + PART * classes)
+            1.0 + (1.0 - (-count * likeness_by_class[start]).exp()) * (ANSWER + CLASS_CHECK * classes)
         };
-        // Each bit says whether a new probe begins before a class; there are at most six of one stride.
+        // Each bit decides whether a new probe begins before a class. At most six classes have the same stride.
         let splits = |split: usize| {
             let mut starts: Vec<usize> =
-                (0..used.len()).filter(|nth| *nth == 0 || split >> nth & 1 == 1).collect();
-            starts.push(used.len());
+                (0..class_sizes.len()).filter(|nth| *nth == 0 || split >> nth & 1 == 1).collect();
+            starts.push(class_sizes.len());
             starts.windows(2).map(|ends| ends[0]..ends[1]).collect::<Vec<_>>()
         };
         let cost = |split: &usize| splits(*split).into_iter().map(group).sum::<f64>();
-        let best = (0..1 << used.len()).min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or_default();
+        let best = (0..1 << class_sizes.len()).min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or_default();
         let probe = |range: Range<usize>| {
-            let width = used[range.start + usize::from(padded(&range))].0;
-            let classes = &used[range.clone()];
-            let (mut beginnings, mut marked) = (Vec::with_capacity(all(&range)), Vec::new());
+            let width = class_sizes[range.start + usize::from(is_padded(&range))].0;
+            let classes = &class_sizes[range.clone()];
+            let (mut beginnings, mut marked) = (Vec::with_capacity(count_parts(&range)), Vec::new());
             for keyed in entries {
                 let class = CLASSES[keyed.class];
                 let nth = classes.iter().position(|(width, _)| *width == class.width);
                 let Some(nth) = nth.filter(|_| class.stride == stride) else { continue };
                 for (offset, part) in keyed.parts() {
                     if class.width < width {
-                        beginnings.extend((0..BYTES as u64).map(|byte| byte << (8 * class.width) | part));
+                        beginnings
+                            .extend((0..BYTE_VALUES as u64).map(|byte| byte << (8 * class.width) | part));
                     } else {
                         beginnings.push(part & mask(width));
                     }
@@ -74,10 +80,10 @@ pub(super) fn passes(words: &[&[u8]], entries: &[Keyed]) -> Vec<Probe> {
                 }
             }
             let keys = |(width, _): &(usize, usize)| {
-                let of = |keyed: &&Keyed| {
+                let has_class = |keyed: &&KeyedWord| {
                     CLASSES[keyed.class].width == *width && CLASSES[keyed.class].stride == stride
                 };
-                let keys: Vec<u64> = entries.iter().filter(of).map(|keyed| keyed.key).collect();
+                let keys: Vec<u64> = entries.iter().filter(has_class).map(|keyed| keyed.key).collect();
                 Keys { mask: mask(width + stride - 1), fine: Fine::of(&keys) }
             };
             let keys = classes.iter().map(keys).collect();
@@ -89,7 +95,7 @@ pub(super) fn passes(words: &[&[u8]], entries: &[Keyed]) -> Vec<Probe> {
     [grouped(2), grouped(1)].into_iter().flatten().collect()
 }
 
-/// Likelihood that two pieces of so many bytes are equal, guessed from the words: nothing else is known of the texts.
+/// Estimated likelihood that two pieces of this length are equal. Based on the words, because the texts are unknown.
 fn likeness(words: &[&[u8]], width: usize) -> f64 {
     const SAMPLE: usize = 4_096;
     let long: Vec<&&[u8]> = words.iter().filter(|word| word.len() >= width).collect();

@@ -1,8 +1,9 @@
-//! A regular expression with what it costs: what a text is charged before it is searched, by the engine that searches it.
+//! Regular expression with its cost: the steps charged for a text before the search, depending on the engine that searches
+//! it.
 //!
-//! A lazily built automaton takes about 2 ns a byte, whatever the pattern. Where a text makes it build more states than
-//! its cache holds, an engine without states takes up to 9 ns a byte for every place of the pattern. Which of the two it
-//! is depends on pattern and text alone, never on what a thread has searched before, so a replay is charged the same.
+//! A lazy automaton takes about 2 ns for each byte with any pattern. On a text that needs more states than its cache holds,
+//! an engine without states takes up to 9 ns for each byte and each place of the pattern. The choice of the engine depends
+//! on pattern and text alone, never on earlier texts of the thread, so a replay is charged the same.
 
 use std::{
     fmt,
@@ -19,29 +20,29 @@ use regex_automata::{
 
 use super::{
     kept_states::{GaveUp, KeptStates},
-    literals::NEST,
+    literals::MAX_NESTING,
     width::{self, Width},
     worst_case::{self, WorstCase},
 };
 use crate::limits::{OutOfSteps, Steps, wide};
 
-/// Bytes of a text for which an automaton is charged as if it built a state for each, which takes about as long as the
-/// engine without states. A text of that length needs no automaton of its own to find out.
-const BUILDING: usize = 256;
+/// Length up to which a text is charged as if an automaton built a state for each byte, which takes about as long as the
+/// engine without states. So short a text needs no automaton for the choice of the engine.
+const BUILD_BYTES: usize = 256;
 
 /// Bytes of states that a thread keeps for one direction of one pattern.
-const CACHE: usize = 256 << 10;
+const CACHE_BYTES: usize = 256 << 10;
 
 pub(crate) struct Pattern {
     regex: Regex,
-    /// Compiled size by class, see `needle::WEIGHTS`.
+    /// Class of the compiled size, see `needle::WEIGHTS`.
     pub(crate) weight: u64,
     /// Steps for every four bytes that an automaton reads.
     pub(crate) work: u64,
     width: Width,
-    /// Made when a long text is searched for the first time; `None` if it cannot be made.
+    /// Built at the first search of a long text. `None` if that fails.
     automaton: OnceLock<Option<Automaton>>,
-    /// Measured when it is needed for the first time.
+    /// Measured at its first use.
     worst_case: OnceLock<WorstCase>,
 }
 
@@ -54,7 +55,7 @@ type StateCache = KeptStates<hybrid::Cache>;
 
 impl Pattern {
     pub(crate) fn new(regex: Regex, weight: u64) -> Self {
-        let width = width::of(regex.as_str());
+        let width = width::measure(regex.as_str());
         let work = width.work().max(weight);
         Self { work, weight, width, regex, automaton: OnceLock::new(), worst_case: OnceLock::new() }
     }
@@ -67,26 +68,26 @@ impl Pattern {
         self.regex.as_str()
     }
 
-    /// Steps of a search by an automaton that is built already.
+    /// Steps of a search by an automaton with all of its states.
     pub(crate) fn base(&self, text: &str) -> u64 {
         self.base_of(text.len())
     }
 
     pub(crate) fn base_of(&self, bytes: usize) -> u64 {
-        fours(bytes).saturating_mul(self.work)
+        four_byte_units(bytes).saturating_mul(self.work)
     }
 
-    /// Steps of a search of the worst text of that length beyond those of an automaton.
+    /// Steps on the worst text of this length beyond those of an automaton.
     pub(crate) fn steps_beyond_base(&self, bytes: usize) -> u64 {
         let bytes = match self.width.may_explode {
-            true if bytes <= BUILDING || self.worst_case().explodes => bytes,
-            true => BUILDING,
+            true if bytes <= BUILD_BYTES || self.worst_case().explodes => bytes,
+            true => BUILD_BYTES,
             false => 0,
         };
-        self.slower(bytes)
+        self.slow_steps(bytes)
     }
 
-    /// True if a text can make the slow engine run for its whole length, as far as its form tells.
+    /// True if, by the form of the pattern, a text could make the slow engine run over its whole length.
     pub(crate) fn may_explode(&self) -> bool {
         self.width.may_explode
     }
@@ -96,25 +97,25 @@ impl Pattern {
     }
 
     /// Steps of the engine without states beyond those of an automaton.
-    fn slower(&self, bytes: usize) -> u64 {
+    fn slow_steps(&self, bytes: usize) -> u64 {
         if bytes == 0 {
             return 0;
         }
         let work = self.width.slow_work(bytes, self.worst_case().visits).saturating_sub(self.work);
-        fours(bytes).saturating_mul(work)
+        four_byte_units(bytes).saturating_mul(work)
     }
 
-    /// Number of times that the compiled size is taken: by the pattern, by a thread's states, and by an automaton of ours.
+    /// Number of copies of the compiled size: the pattern, the states of a thread, and an automaton of this module.
     pub(crate) fn programs(&self) -> usize {
         2 + usize::from(self.width.may_explode)
     }
 
     pub(crate) fn is_match(&self, text: &str, steps: &mut Steps) -> Result<bool, OutOfSteps> {
         steps.take(self.base(text))?;
-        self.is_match_beyond_base(text, |more| steps.take(more))
+        self.is_match_beyond_base(text, |extra_steps| steps.take(extra_steps))
     }
 
-    /// The same for a text that has been charged [`Self::base`].
+    /// Like [`Self::is_match`], for a text that has been charged [`Self::base`].
     pub(crate) fn is_match_beyond_base(
         &self,
         text: &str,
@@ -123,11 +124,11 @@ impl Pattern {
         self.search(text, charge, is_match, Regex::is_match)
     }
 
-    /// First match: its start and end.
+    /// Start and end of the first match.
     pub(crate) fn find(&self, text: &str, steps: &mut Steps) -> Result<Option<(usize, usize)>, OutOfSteps> {
         steps.take(self.base(text))?;
         let find = |regex: &Regex, text: &str| regex.find(text).map(|found| (found.start(), found.end()));
-        self.search(text, |more| steps.take(more), find_by_states, find)
+        self.search(text, |extra_steps| steps.take(extra_steps), find_by_states, find)
     }
 
     fn search<T>(
@@ -135,50 +136,54 @@ impl Pattern {
         text: &str,
         mut charge: impl FnMut(u64) -> Result<(), OutOfSteps>,
         fast: impl Fn(&mut hybrid::Cache, &hybrid::Regex, &str) -> Result<T, GaveUp>,
-        any: impl Fn(&Regex, &str) -> T,
+        fallback: impl Fn(&Regex, &str) -> T,
     ) -> Result<T, OutOfSteps> {
-        // An automaton with Unicode's borders of words stops at the first character beyond ASCII.
-        if self.width.has_borders && !text.is_ascii() {
-            charge(self.slower(text.len()))?;
+        // An automaton with Unicode word boundaries stops at the first character beyond ASCII.
+        if self.width.has_word_boundaries && !text.is_ascii() {
+            charge(self.slow_steps(text.len()))?;
         } else if self.width.may_explode {
-            charge(self.slower(text.len().min(BUILDING)))?;
-            if text.len() > BUILDING {
+            charge(self.slow_steps(text.len().min(BUILD_BYTES)))?;
+            if text.len() > BUILD_BYTES {
                 let automaton = self.automaton.get_or_init(|| Automaton::new(self.as_str()));
-                if let Some(Ok(found)) = automaton.as_ref().map(|it| it.search(text, &fast)) {
-                    return Ok(found);
+                if let Some(Ok(result)) = automaton.as_ref().map(|automaton| automaton.search(text, &fast)) {
+                    return Ok(result);
                 }
-                charge(self.slower(text.len()).saturating_sub(self.slower(BUILDING)))?;
+                charge(self.slow_steps(text.len()).saturating_sub(self.slow_steps(BUILD_BYTES)))?;
             }
         }
-        Ok(any(&self.regex, text))
+        Ok(fallback(&self.regex, text))
     }
 }
 
-fn fours(bytes: usize) -> u64 {
+fn four_byte_units(bytes: usize) -> u64 {
     1 + wide(bytes) / 4
 }
 
 impl Automaton {
     fn new(pattern: &str) -> Option<Self> {
-        let hir = syntax::parse_with(pattern, &syntax::Config::new().nest_limit(NEST)).ok()?;
+        let hir = syntax::parse_with(pattern, &syntax::Config::new().nest_limit(MAX_NESTING)).ok()?;
         let prefilter = Prefilter::from_hir_prefix(MatchKind::LeftmostFirst, &hir).filter(Prefilter::is_fast);
         let config = dfa::Config::new()
+            // Only a prefilter needs to recognise start states.
             .specialize_start_states(prefilter.is_some())
             .prefilter(prefilter)
             .unicode_word_boundary(true)
-            .cache_capacity(CACHE)
+            .cache_capacity(CACHE_BYTES)
+            // A pattern that needs more than the capacity to start gets its minimum instead of an error.
             .skip_cache_capacity_check(true)
+            // Fail when the cache is full for the first time: the engine without states takes over, and its steps are
+            // charged.
             .minimum_cache_clear_count(Some(0));
-        let limit = thompson::Config::new().nfa_size_limit(Some(8 * CACHE));
+        let limit = thompson::Config::new().nfa_size_limit(Some(8 * CACHE_BYTES));
         let regex = hybrid::Builder::new()
-            .syntax(syntax::Config::new().nest_limit(NEST))
+            .syntax(syntax::Config::new().nest_limit(MAX_NESTING))
             .thompson(limit)
             .dfa(config)
             .build(pattern)
             .ok()?;
         let regex = Arc::new(regex);
-        let own = Arc::clone(&regex);
-        let make = move || KeptStates::new(own.create_cache());
+        let cache_regex = Arc::clone(&regex);
+        let make = move || KeptStates::new(cache_regex.create_cache());
         Some(Self { regex, caches: Pool::new(Box::new(make)) })
     }
 
@@ -187,16 +192,18 @@ impl Automaton {
         text: &str,
         search: impl Fn(&mut hybrid::Cache, &hybrid::Regex, &str) -> Result<T, GaveUp>,
     ) -> Result<T, GaveUp> {
-        let new = || self.regex.create_cache();
-        self.caches.get().search(new, |states| search(states, &self.regex, text))
+        let create_cache = || self.regex.create_cache();
+        self.caches.get().search(create_cache, |states| search(states, &self.regex, text))
     }
 }
 
-/// Measures the program that the engine without states runs, and an automaton on the text that is made of it.
+/// Measures the program of the engine without states, and an automaton on the text built from that program.
 fn measure(pattern: &str) -> WorstCase {
-    let syntax = syntax::Config::new().nest_limit(NEST);
-    let limit = thompson::Config::new().which_captures(WhichCaptures::All).nfa_size_limit(Some(8 * CACHE));
+    let syntax = syntax::Config::new().nest_limit(MAX_NESTING);
+    let limit =
+        thompson::Config::new().which_captures(WhichCaptures::All).nfa_size_limit(Some(8 * CACHE_BYTES));
     let Ok(nfa) = thompson::Compiler::new().syntax(syntax).configure(limit).build(pattern) else {
+        // Without a program to measure, the worst is assumed.
         return WorstCase { visits: 0, explodes: true };
     };
     let (mut worst_case, text) = worst_case::measure(&nfa);
@@ -212,8 +219,8 @@ fn measure(pattern: &str) -> WorstCase {
 
 fn is_match(states: &mut hybrid::Cache, regex: &hybrid::Regex, text: &str) -> Result<bool, GaveUp> {
     let input = Input::new(text).earliest(true);
-    let found = regex.forward().try_search_fwd(states.as_parts_mut().0, &input);
-    found.map(|found| found.is_some()).map_err(|_| GaveUp)
+    let half_match = regex.forward().try_search_fwd(states.as_parts_mut().0, &input);
+    half_match.map(|half_match| half_match.is_some()).map_err(|_| GaveUp)
 }
 
 fn find_by_states(
@@ -221,8 +228,8 @@ fn find_by_states(
     regex: &hybrid::Regex,
     text: &str,
 ) -> Result<Option<(usize, usize)>, GaveUp> {
-    let found = regex.try_search(states, &Input::new(text)).map_err(|_| GaveUp)?;
-    Ok(found.map(|found| (found.start(), found.end())))
+    let result = regex.try_search(states, &Input::new(text)).map_err(|_| GaveUp)?;
+    Ok(result.map(|span| (span.start(), span.end())))
 }
 
 impl fmt::Debug for Pattern {

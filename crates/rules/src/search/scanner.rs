@@ -1,99 +1,105 @@
-//! Finds every occurrence of many words in a text at once. The method is chosen by their number and length.
+//! Finds all occurrences of many words in a text in one go. The number and the lengths of the words determine the method.
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 use memchr::memmem::Finder;
 
-use super::{Next, grams::Grams};
+use super::{ScanControl, grams::Grams};
 
-/// Up to so many words are searched one by one; beyond, one pass over the text is cheaper.
-const FEW: usize = 6;
+/// Maximum number of words that are searched one by one. Beyond it, one pass over the text is cheaper.
+const MAX_SINGLE_WORDS: usize = 6;
 
-/// Memory that the fastest automaton may take; beyond it, a denser and slower one is built.
+/// Maximum memory of the fastest automaton. A larger one is built denser and slower.
 const DFA_BYTES: usize = 16 << 20;
 
-/// A search for words. It may tell of a word again at a place behind one that was found, never too seldom.
+/// Search for words. Occurrences may overlap, and each is reported.
 #[derive(Debug, Default)]
 pub(crate) struct Scanner {
-    few: Vec<(u32, Finder<'static>)>,
+    finders: Vec<(u32, Finder<'static>)>,
     grams: Option<Box<Grams>>,
-    rest: Option<Box<Rest>>,
+    remaining: Option<Box<RemainingWords>>,
 }
 
-/// Words that are too short or too alike for the table of grams.
+/// Words that are too short or too similar for the table of grams.
 #[derive(Debug)]
-struct Rest {
+struct RemainingWords {
     automaton: AhoCorasick,
     words: Vec<u32>,
 }
 
 impl Scanner {
-    /// A search for `words`, none of them empty and none twice; they are named by their place in the list.
+    /// Builds a search for `words`, which are distinct and not empty. Hits name a word by its position in the list.
     pub(crate) fn new(words: &[&[u8]]) -> Self {
         let all = (0_u32..).zip(words.iter().copied());
-        if words.len() <= FEW {
+        if words.len() <= MAX_SINGLE_WORDS {
             return Self {
-                few: all.map(|(nth, word)| (nth, Finder::new(word).into_owned())).collect(),
+                finders: all.map(|(nth, word)| (nth, Finder::new(word).into_owned())).collect(),
                 ..Self::default()
             };
         }
         let (grams, rest) = Grams::new(words);
-        Self { few: Vec::new(), grams: grams.map(Box::new), rest: Rest::new(words, rest).map(Box::new) }
+        Self {
+            finders: Vec::new(),
+            grams: grams.map(Box::new),
+            remaining: RemainingWords::new(words, rest).map(Box::new),
+        }
     }
 
-    /// Calls `found` with a word and where it starts, in no order.
-    pub(crate) fn scan(&self, text: &[u8], found: &mut impl FnMut(u32, usize) -> Next) -> Next {
-        for (word, finder) in &self.few {
+    /// Calls `visit` with a word and its start, in no particular order.
+    pub(crate) fn scan(&self, text: &[u8], visit: &mut impl FnMut(u32, usize) -> ScanControl) -> ScanControl {
+        for (word, finder) in &self.finders {
             let mut from = 0;
             while let Some(at) = finder.find(&text[from..]) {
-                if found(*word, from + at) == Next::Stop {
-                    return Next::Stop;
+                if visit(*word, from + at) == ScanControl::Stop {
+                    return ScanControl::Stop;
                 }
+                // Occurrences may overlap, so the search continues one byte after the start.
                 from += at + 1;
             }
         }
         if let Some(grams) = &self.grams
-            && grams.scan(text, found) == Next::Stop
+            && grams.scan(text, visit) == ScanControl::Stop
         {
-            return Next::Stop;
+            return ScanControl::Stop;
         }
-        self.rest.as_ref().map_or(Next::Go, |rest| rest.scan(text, found))
+        self.remaining.as_ref().map_or(ScanControl::Continue, |rest| rest.scan(text, visit))
     }
 
-    /// Bytes that the search holds.
+    /// Bytes of the search.
     pub(crate) fn memory(&self) -> usize {
-        let few = self.few.len() * size_of::<(u32, Finder<'static>)>();
+        let finder_bytes = self.finders.len() * size_of::<(u32, Finder<'static>)>();
         let grams = self.grams.as_ref().map_or(0, |grams| grams.memory());
-        few + grams + self.rest.as_ref().map_or(0, |rest| rest.automaton.memory_usage())
+        finder_bytes + grams + self.remaining.as_ref().map_or(0, |rest| rest.automaton.memory_usage())
     }
 }
 
-impl Rest {
+impl RemainingWords {
     fn new(words: &[&[u8]], rest: Vec<u32>) -> Option<Self> {
         if rest.is_empty() {
             return None;
         }
-        let of = |nth: &u32| words[*nth as usize];
-        let bytes: usize = rest.iter().map(|nth| of(nth).len()).sum();
+        let word_at = |nth: &u32| words[*nth as usize];
+        let bytes: usize = rest.iter().map(|nth| word_at(nth).len()).sum();
         let build = |kind| {
             let mut builder = AhoCorasick::builder();
             builder.match_kind(MatchKind::Standard).kind(Some(kind)).prefilter(false);
-            builder.build(rest.iter().map(of)).ok()
+            builder.build(rest.iter().map(word_at)).ok()
         };
-        // A state a byte at most, and a transition of four bytes for each class of bytes.
+        // The automaton has at most one state for each byte, with a transition of four bytes for each class of bytes.
         let small = bytes.saturating_mul(4 * 64) <= DFA_BYTES;
         let automaton = small.then(|| build(AhoCorasickKind::DFA)).flatten();
+        // Slower kinds have larger limits, and are tried if a faster one cannot be built.
         let automaton = automaton.or_else(|| build(AhoCorasickKind::ContiguousNFA));
         let automaton = automaton.or_else(|| build(AhoCorasickKind::NoncontiguousNFA))?;
         Some(Self { automaton, words: rest })
     }
 
-    fn scan(&self, text: &[u8], found: &mut impl FnMut(u32, usize) -> Next) -> Next {
+    fn scan(&self, text: &[u8], visit: &mut impl FnMut(u32, usize) -> ScanControl) -> ScanControl {
         for hit in self.automaton.find_overlapping_iter(Input::new(text)) {
-            if found(self.words[hit.pattern().as_usize()], hit.start()) == Next::Stop {
-                return Next::Stop;
+            if visit(self.words[hit.pattern().as_usize()], hit.start()) == ScanControl::Stop {
+                return ScanControl::Stop;
             }
         }
-        Next::Go
+        ScanControl::Continue
     }
 }
 
@@ -115,7 +121,7 @@ mod tests {
         let mut found = BTreeSet::new();
         Scanner::new(words).scan(text, &mut |word, at| {
             found.insert((word, at));
-            Next::Go
+            ScanControl::Continue
         });
         found
     }
@@ -177,7 +183,7 @@ mod tests {
                     let mut found = BTreeSet::new();
                     scanner.scan(&text, &mut |word, at| {
                         found.insert((word, at));
-                        Next::Go
+                        ScanControl::Continue
                     });
                     assert!(found.contains(&(nth, before)), "{word:?} {before} {behind:?}");
                 }
@@ -186,15 +192,15 @@ mod tests {
     }
 
     #[test]
-    fn a_search_ends_when_nothing_more_is_wanted() {
+    fn scan_ends_when_the_visitor_stops_it() {
         for words in [vec![b"aaaaaaaa".as_slice()], (1..20).map(|n| &[b'a'; 20][..n]).collect()] {
             let mut calls = 0;
             let scanner = Scanner::new(&words);
             let next = scanner.scan(&[b'a'; 100], &mut |_, _| {
                 calls += 1;
-                if calls == 5 { Next::Stop } else { Next::Go }
+                if calls == 5 { ScanControl::Stop } else { ScanControl::Continue }
             });
-            assert_eq!((next, calls), (Next::Stop, 5));
+            assert_eq!((next, calls), (ScanControl::Stop, 5));
         }
     }
 }

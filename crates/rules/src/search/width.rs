@@ -1,53 +1,57 @@
-//! Cost of a pattern for each byte of a text, seen from the pattern alone.
-//!
-//! It is counted in places that a text can be at at once. How often the slow engine has to run depends on the text, see
-//! `pattern`.
+//! Cost of a pattern for each byte of a text, estimated from the pattern alone. It is counted in places, the positions in
+//! the pattern that a text can reach at the same time. `pattern` determines how often the slow engine runs.
 
 use regex_syntax::{
     ParserBuilder,
     hir::{Class, Hir, HirKind},
 };
 
-use super::literals::NEST;
+use super::literals::MAX_NESTING;
 use crate::limits::wide;
 
-/// Places that a byte of text is held against for a quarter of a step.
-const PLACES: u64 = 4;
-/// The same of plain words: their automaton has no more states than they have letters, so it is soon complete.
-const LETTERS: u64 = 32;
+/// Places that a byte of text is compared with for a quarter of a step.
+const PLACES_PER_STEP: u64 = 4;
+/// The same for plain words. Their automaton has at most one state for each letter, so it is soon complete.
+const LETTERS_PER_STEP: u64 = 32;
 
-/// Variable places of a pattern up to which its automaton has few states, whatever the text.
-const FEW: u64 = 8;
+/// Maximum number of variable places of a pattern with few automaton states on every text.
+const MAX_HARMLESS_PLACES: u64 = 8;
 
-/// Size of a pattern as a search meets it.
+/// Size of a pattern for a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Width {
     places: u64,
     is_words: bool,
     /// True if a text can make its automaton build more states than a cache holds.
     pub(crate) may_explode: bool,
-    /// True if it has Unicode's borders of words.
-    pub(crate) has_borders: bool,
+    /// True if it has Unicode word boundaries.
+    pub(crate) has_word_boundaries: bool,
 }
 
-pub(crate) fn of(pattern: &str) -> Width {
-    let Ok(hir) = ParserBuilder::new().nest_limit(NEST).build().parse(pattern) else {
-        return Width { places: 1, is_words: false, may_explode: false, has_borders: false };
+pub(crate) fn measure(pattern: &str) -> Width {
+    let Ok(hir) = ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(pattern) else {
+        return Width { places: 1, is_words: false, may_explode: false, has_word_boundaries: false };
     };
-    let (places, is_words) = (width(&hir), is_words(&hir));
-    let may_explode = !is_words && variable(&hir) > FEW;
-    Width { places, is_words, may_explode, has_borders: hir.properties().look_set().contains_word_unicode() }
+    let (places, is_words) = (count_places(&hir), is_words(&hir));
+    let may_explode = !is_words && count_variable_places(&hir) > MAX_HARMLESS_PLACES;
+    Width {
+        places,
+        is_words,
+        may_explode,
+        has_word_boundaries: hir.properties().look_set().contains_word_unicode(),
+    }
 }
 
 impl Width {
     /// Steps for every four bytes of text that an automaton reads.
     pub(crate) fn work(self) -> u64 {
-        (self.places / if self.is_words { LETTERS } else { PLACES }).max(1)
+        (self.places / if self.is_words { LETTERS_PER_STEP } else { PLACES_PER_STEP }).max(1)
     }
 
-    /// Steps for every four bytes of text where there is no automaton: measured, 30 ns a byte and 4 to 9 ns for each
-    /// place, at about 20 ns a step. Of words few places are live at once, and of any pattern hardly more than there are bytes.
-    /// Groups and alternatives add states that are no places: each of the `visits` of states for a byte takes about 5 ns.
+    /// Steps for every four bytes of text without an automaton. Measured: 30 ns for each byte and 4 to 9 ns for each place,
+    /// at about 20 ns for a step. In words few places are live at the same time, and in any pattern hardly more than the
+    /// text has bytes. Groups and alternatives add states that are no places: each of the `visits` of states for a byte
+    /// takes about 5 ns.
     pub(crate) fn slow_work(self, bytes: usize, visits: u64) -> u64 {
         if self.is_words {
             return 4;
@@ -58,34 +62,35 @@ impl Width {
     }
 }
 
-/// Places of a pattern with each repeat written out.
-fn width(hir: &Hir) -> u64 {
+/// Places of a pattern with each repetition written out.
+fn count_places(hir: &Hir) -> u64 {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) | HirKind::Class(_) => 1,
         HirKind::Literal(literal) => u64::try_from(literal.0.len()).unwrap_or(u64::MAX),
-        HirKind::Capture(capture) => width(&capture.sub),
+        HirKind::Capture(capture) => count_places(&capture.sub),
         HirKind::Concat(parts) | HirKind::Alternation(parts) => {
-            parts.iter().map(width).fold(0, u64::saturating_add)
+            parts.iter().map(count_places).fold(0, u64::saturating_add)
         }
         HirKind::Repetition(repetition) => {
             let times = repetition.max.unwrap_or(repetition.min).max(1);
-            // A repeat is a place itself: one of nothing, often enough, would else cost nothing.
-            width(&repetition.sub).saturating_mul(u64::from(times)).saturating_add(1)
+            // A repetition is a place itself, so that many repetitions of an empty part do not cost zero.
+            count_places(&repetition.sub).saturating_mul(u64::from(times)).saturating_add(1)
         }
     }
 }
 
-/// Places at which a text can go on in several ways. Only these make states without end: where a pattern spells out what
-/// comes next, the last bytes of the text say how far it has got.
-fn variable(hir: &Hir) -> u64 {
+/// Places at which a text has several continuations. Only these cause unbounded states: in a literal part, the last bytes of
+/// the text determine the position.
+fn count_variable_places(hir: &Hir) -> u64 {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) | HirKind::Literal(_) => 0,
         HirKind::Class(class) => u64::from(!is_letter(class)),
-        HirKind::Capture(capture) => variable(&capture.sub),
-        HirKind::Concat(parts) => parts.iter().map(variable).fold(0, u64::saturating_add),
-        HirKind::Alternation(parts) => parts.iter().map(variable).fold(1, u64::saturating_add),
+        HirKind::Capture(capture) => count_variable_places(&capture.sub),
+        HirKind::Concat(parts) => parts.iter().map(count_variable_places).fold(0, u64::saturating_add),
+        // The choice between the branches is itself a place with several continuations.
+        HirKind::Alternation(parts) => parts.iter().map(count_variable_places).fold(1, u64::saturating_add),
         HirKind::Repetition(repetition) if is_literal(&repetition.sub) => 1,
-        HirKind::Repetition(_) => width(hir),
+        HirKind::Repetition(_) => count_places(hir),
     }
 }
 
@@ -97,7 +102,7 @@ fn is_literal(hir: &Hir) -> bool {
     }
 }
 
-/// True if it is made of words, in one case or in either, and of nothing that repeats.
+/// True if the pattern consists of words, in one case or in both, without repetitions.
 fn is_words(hir: &Hir) -> bool {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) | HirKind::Literal(_) => true,
@@ -108,7 +113,7 @@ fn is_words(hir: &Hir) -> bool {
     }
 }
 
-/// True if a class is one letter in its cases: two such classes are the same or have nothing in common.
+/// True if a class is one letter in its cases. Two such classes are equal or disjoint.
 fn is_letter(class: &Class) -> bool {
     let Class::Unicode(class) = class else { return false };
     let mut letters = class.iter().flat_map(|range| range.start()..=range.end());
@@ -121,10 +126,10 @@ fn is_letter(class: &Class) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::of;
+    use super::measure;
 
     fn work(pattern: &str) -> u64 {
-        of(pattern).work()
+        measure(pattern).work()
     }
 
     #[test]
@@ -138,7 +143,7 @@ mod tests {
             "wallet.*seed phrase",
             r"(?:free|cheap|best|new|good)\s*(?:viagra|cialis|pills)\s*(?:now|here)",
         ];
-        assert!(harmless.iter().all(|pattern| !of(pattern).may_explode));
+        assert!(harmless.iter().all(|pattern| !measure(pattern).may_explode));
         let exploding = [
             "a.{0,200}b",
             "x[ab]{20}",
@@ -149,7 +154,7 @@ mod tests {
             "(?i)x[a-c]{9}",
             "[ab][ac][ad][ae][af][ag][ah][ai][aj]",
         ];
-        assert!(exploding.iter().all(|pattern| of(pattern).may_explode));
+        assert!(exploding.iter().all(|pattern| measure(pattern).may_explode));
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Worst case of a pattern, measured on a text that is made from the pattern: states that the engine without an automaton
-//! visits for a byte, and whether the text makes an automaton build states without end.
+//! Worst case of a pattern, measured on a text built from the pattern: the states that the engine without an automaton
+//! visits for each byte, and whether the text makes an automaton build states without end.
 //!
-//! The text follows the compiled program: each byte is taken from a state that is alive, so that many stay alive, and none
-//! completes a match. It counts states instead of time, so the same pattern has the same price on every machine.
+//! The text follows the compiled program: each byte is taken from a live state, so that many states stay alive, and no byte
+//! completes a match. States are counted instead of time, so a pattern has the same price on every machine.
 
 use std::collections::HashSet;
 
@@ -13,28 +13,29 @@ use regex_automata::{
 
 use crate::limits::wide;
 
-/// States that one measurement visits, which takes some milliseconds. Of fewer, a wide pattern would have too short a text.
-const MOST_VISITS: usize = 1 << 18;
+/// Visited states of one measurement, which takes some milliseconds. With fewer, the text for a wide pattern would be too
+/// short.
+const MAX_VISITS: usize = 1 << 18;
 
-/// Longest text that is made.
-const MOST_BYTES: usize = 16 << 10;
+/// Maximum bytes of the text.
+const MAX_BYTES: usize = 16 << 10;
 
-/// Bytes that are tried at each place. The one that leaves most states alive is taken.
-const TRIED: usize = 3;
+/// Bytes tried at each place. The one with the most live states is taken.
+const TRIES: usize = 3;
 
 /// Worst case of one pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorstCase {
     /// States of the program that are visited for one byte.
     pub(crate) visits: u64,
-    /// True if sets of states kept coming that the text had not had before.
+    /// True if the text kept producing new sets of states.
     pub(crate) explodes: bool,
 }
 
 /// Set of states, in the order in which they were reached.
 struct StateSet {
     states: Vec<StateID>,
-    /// Number of the set in which each state was last.
+    /// Number of the last set that contained each state.
     member_of: Vec<u32>,
     number: u32,
     has_match: bool,
@@ -53,7 +54,7 @@ impl StateSet {
         self.has_match = false;
     }
 
-    /// Adds a state and those that it leads to without a byte. Every look-around counts as passed.
+    /// Adds a state and the states that it leads to without a byte. Every look-around counts as passed.
     fn add(&mut self, nfa: &NFA, state: StateID) {
         self.stack.push(state);
         while let Some(state) = self.stack.pop() {
@@ -71,10 +72,10 @@ impl StateSet {
         }
     }
 
-    /// Becomes the set that follows another one at a byte.
-    fn follow(&mut self, nfa: &NFA, before: &Self, byte: u8) {
+    /// Becomes the successor of another set after a byte.
+    fn set_successor(&mut self, nfa: &NFA, predecessor: &Self, byte: u8) {
         self.clear();
-        for state in &before.states {
+        for state in &predecessor.states {
             let next = match nfa.state(*state) {
                 State::ByteRange { trans } if trans.matches_byte(byte) => Some(trans.next),
                 State::Sparse(transitions) => transitions.matches_byte(byte),
@@ -96,7 +97,7 @@ impl StateSet {
     }
 }
 
-/// Same numbers at each measurement.
+/// Random numbers that are the same in each measurement.
 struct Dice(u64);
 
 impl Dice {
@@ -108,54 +109,56 @@ impl Dice {
     }
 }
 
-/// Measures a program on a text that is made for it, and returns the text as well.
+/// Measures a program on a text built from it, and returns the text too.
 pub(crate) fn measure(nfa: &NFA) -> (WorstCase, Vec<u8>) {
     let (mut dice, mut text) = (Dice(0x2545_f491_4f6c_dd1d), Vec::new());
     let mut sets = [StateSet::new(nfa), StateSet::new(nfa), StateSet::new(nfa)];
     sets[0].clear();
     sets[0].add(nfa, nfa.start_anchored());
     let (mut visited, mut kept, mut novelties) = (0, 0, Vec::new());
-    let mut seen = HashSet::new();
-    while visited < MOST_VISITS && text.len() < MOST_BYTES {
+    let mut known_sets = HashSet::new();
+    while visited < MAX_VISITS && text.len() < MAX_BYTES {
         let [current, best, tried] = &mut sets;
         let mut best_byte = None;
-        // Now and then any byte that keeps a state alive: always the best one would soon go in circles.
-        let tries = if dice.roll(4) == 0 { 1 } else { TRIED };
+        // From time to time any byte that keeps a state alive, because the best byte alone would soon lead into a cycle.
+        let tries = if dice.roll(4) == 0 { 1 } else { TRIES };
         for _ in 0..tries {
-            let Some(byte) = any_byte(nfa, current, &mut dice) else { break };
-            tried.follow(nfa, current, byte);
+            let Some(byte) = pick_live_byte(nfa, current, &mut dice) else { break };
+            tried.set_successor(nfa, current, byte);
             visited += tried.states.len();
+            // A match would end the search, so bytes without one rank first.
             let rank = |set: &StateSet| (!set.has_match, set.states.len());
             if best_byte.is_none() || rank(tried) > rank(best) {
                 best_byte = Some(byte);
                 std::mem::swap(best, tried);
             }
         }
-        // A pattern that reads nothing.
+        // The pattern reads no byte.
         let Some(byte) = best_byte else { break };
         text.push(byte);
         kept += best.states.len();
-        novelties.push(seen.insert(best.fingerprint()));
+        novelties.push(known_sets.insert(best.fingerprint()));
         sets.swap(0, 1);
     }
-    let later = &novelties[novelties.len() / 2..];
-    let new = later.iter().filter(|is_new| **is_new).count();
-    let explodes = 4 * new > later.len();
+    // Early on every set is new, so only the later half shows whether new sets keep being reached.
+    let later_half = &novelties[novelties.len() / 2..];
+    let new_sets = later_half.iter().filter(|is_new| **is_new).count();
+    let explodes = 4 * new_sets > later_half.len();
     (WorstCase { visits: wide(kept.div_ceil(text.len().max(1))), explodes }, text)
 }
 
-/// A byte that some state of the set can read. ASCII where there is any: other characters are several bytes, of which the
+/// Picks a byte that a state of the set can read. ASCII is preferred: other characters have several bytes, of which the
 /// later ones leave little choice.
-fn any_byte(nfa: &NFA, set: &StateSet, dice: &mut Dice) -> Option<u8> {
+fn pick_live_byte(nfa: &NFA, set: &StateSet, dice: &mut Dice) -> Option<u8> {
     let from = dice.roll(set.states.len());
     let states = set.states[from..].iter().chain(&set.states[..from]);
     states.into_iter().find_map(|state| match nfa.state(*state) {
-        State::ByteRange { trans } => Some(byte_of(trans.start, trans.end, dice)),
+        State::ByteRange { trans } => Some(pick_from_range(trans.start, trans.end, dice)),
         State::Sparse(transitions) => {
             let all = &transitions.transitions;
             let ascii = all.partition_point(|transition| transition.start < 0x80);
             let transition = all.get(dice.roll(if ascii > 0 { ascii } else { all.len() }))?;
-            Some(byte_of(transition.start, transition.end, dice))
+            Some(pick_from_range(transition.start, transition.end, dice))
         }
         State::Dense(transitions) => {
             let from = u8::try_from(dice.roll(256)).unwrap_or_default();
@@ -167,8 +170,8 @@ fn any_byte(nfa: &NFA, set: &StateSet, dice: &mut Dice) -> Option<u8> {
     })
 }
 
-/// One of the first bytes of a range: a range of many letters would leave few of them twice.
-fn byte_of(start: u8, end: u8, dice: &mut Dice) -> u8 {
+/// Picks one of the first bytes of a range, because few letters of a large range would occur twice.
+fn pick_from_range(start: u8, end: u8, dice: &mut Dice) -> u8 {
     let letters = usize::from(end - start).min(3) + 1;
     start.saturating_add(u8::try_from(dice.roll(letters)).unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! Reads the part of a rule document that says when its matches lead to actions.
+//! Reads the limits on the effects of a rule's matches.
 
 use serde_json::Value as Json;
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Reader<'_> {
-    /// `object` is the whole rule.
+    /// Reads them from the document of the rule.
     pub(super) fn enforcement(&mut self, object: &Object) -> Enforcement {
         let rollout = self.optional(object, "rollout", Self::rollout);
         let limits = self.optional(object, "limits", Self::action_limits);

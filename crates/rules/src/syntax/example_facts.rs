@@ -1,4 +1,5 @@
-//! Reads what examples say is known beside their items. Whether windows, banks and models exist is seen elsewhere.
+//! Reads the facts of examples. Whether windows, banks and models exist is checked when rules are compiled, and for lines in
+//! `inline_tests`.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::{
     windows::Amount,
 };
 
-/// Keys of what is known beside an item.
+/// Keys of the facts of an example.
 pub(super) const FACT_KEYS: [&str; 5] = ["strikes", "counts", "scores", "texts", "media"];
 
 impl Reader<'_> {
@@ -42,8 +43,8 @@ impl Reader<'_> {
             return self.error("shape", "expected a mapping of models to scores");
         };
         let mut scores = Vec::with_capacity(object.len());
-        for (model, said) in object {
-            scores.push((model.clone(), self.at(model, |r| r.said(said))?));
+        for (model, score) in object {
+            scores.push((model.clone(), self.at(model, |r| r.model_scores(score))?));
         }
         Some(scores)
     }
@@ -53,20 +54,21 @@ impl Reader<'_> {
             return self.error("shape", "expected a mapping of models to texts");
         };
         let mut texts = Vec::with_capacity(object.len());
-        for (model, said) in object {
-            let said = self.at(model, |r| {
-                r.one_or_more(said, |r, v| match v.as_str() {
+        for (model, answer) in object {
+            let model_texts = self.at(model, |r| {
+                r.one_or_more(answer, |r, v| match v.as_str() {
                     Some(text) => Some(text.into()),
                     None => r.error("shape", "expected a text"),
                 })
             });
-            texts.push((model.clone(), said?));
+            texts.push((model.clone(), model_texts?));
         }
         Some(texts)
     }
 
-    fn said(&mut self, value: &Json) -> Option<Scores> {
+    fn model_scores(&mut self, value: &Json) -> Option<Scores> {
         let Some(object) = value.as_object() else {
+            // Refuses numbers beyond the range of a float.
             self.number(value)?;
             return Some(Scores { whole: value.as_f64(), ..Scores::default() });
         };
@@ -86,14 +88,14 @@ impl Reader<'_> {
         let state = self.optional(object, "state", |r, v| r.variant(v, MediaState::ALL, MediaState::as_str));
         let distance = self.optional(object, "distance", Self::distance);
         let labels = self.optional(object, "labels", |r, v| r.list(v, |r, v| r.text(v).map(str::to_owned)));
-        let found = bank.map(|bank| BankMatch {
+        let bank_match = bank.map(|bank| BankMatch {
             bank: BankId::from(bank),
             entry: entry.unwrap_or_else(|| "example".to_owned()),
             kind: kind.unwrap_or_else(|| "pdq".to_owned()),
             distance: distance.unwrap_or_default(),
             labels: labels.unwrap_or_default(),
         });
-        let matches = found.into_iter().collect();
+        let matches = bank_match.into_iter().collect();
         Some((url, Media { state: state.unwrap_or_default(), matches }))
     }
 }

@@ -1,7 +1,7 @@
-//! Reads expressions: a checked subset of CEL, and the conditions that they are made of.
+//! Parses expressions, a checked subset of CEL, and converts them to conditions.
 //!
-//! A plain comparison of a field becomes a `field` condition, so that it is indexed and explained as any other; `&&`,
-//! `||` and `!` become `all`, `any` and `not`. What is left is a formula.
+//! A plain comparison of a field becomes a `field` condition, so that it is indexed and explained like any other; `&&`, `||`
+//! and `!` become `all`, `any` and `not`. The other parts become formulas.
 
 use serde_json::Value as Json;
 use tidegate_schemas::item_types::datetime;
@@ -22,31 +22,31 @@ use crate::{
     vocabulary::Container,
 };
 
-/// An error in an expression, and its character.
+/// Error in an expression, with the number of its character.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ExprError {
     pub(super) at: usize,
-    pub(super) what: String,
+    pub(super) message: String,
 }
 
-/// Parts of one expression.
-const MOST_NODES: usize = 500;
+/// Maximum number of parts of one expression.
+const MAX_NODES: usize = 500;
 
-/// The least whole number, without its sign.
-const LEAST: &str = "9223372036854775808";
+/// Digits of the smallest whole number, without its sign.
+const MIN_DIGITS: &str = "9223372036854775808";
 
-fn more_of_number(c: char) -> bool {
+fn continues_number(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '_')
 }
 
-/// Brackets and signs in each other.
-const DEEPEST: usize = 24;
+/// Maximum nesting of brackets and signs.
+const MAX_DEPTH: usize = 24;
 
-/// The condition that an expression is, and of how many parts it is made.
+/// Parses an expression. Returns its condition and the number of its parts.
 pub(super) fn read(source: &str) -> Result<(Condition, usize), ExprError> {
-    let mut reader = Reader { source, at: 0, each: None, nodes: 0, depth: 0 };
-    let part = reader.either()?;
-    reader.space();
+    let mut reader = Reader { source, at: 0, element_name: None, nodes: 0, depth: 0 };
+    let part = reader.parse_or()?;
+    reader.skip_whitespace();
     if reader.at < source.len() {
         return Err(reader.error("expected an operator or the end"));
     }
@@ -54,20 +54,20 @@ pub(super) fn read(source: &str) -> Result<(Condition, usize), ExprError> {
     Ok((reader.condition(part), nodes))
 }
 
-/// A part of an expression, with the bytes that it is written in.
+/// Part of an expression, with its range in the source.
 struct Part {
     body: Ast,
     start: usize,
     end: usize,
-    /// The parts of `&&` and `||`, which a flat tree is made of, and of `!`.
+    /// Operands of a chain of `&&` or `||`, which becomes one flat node, or of `!`.
     inner: Vec<Part>,
 }
 
 struct Reader<'s> {
     source: &'s str,
     at: usize,
-    /// The name of the value that `exists` or `all` is at.
-    each: Option<String>,
+    /// Name of the element in `exists` or `all`.
+    element_name: Option<String>,
     nodes: usize,
     depth: usize,
 }
@@ -76,35 +76,35 @@ const ORDERS: [(&str, Op); 6] =
     [("==", Op::Eq), ("!=", Op::Ne), ("<=", Op::Lte), (">=", Op::Gte), ("<", Op::Lt), (">", Op::Gt)];
 
 impl Reader<'_> {
-    fn error(&self, what: impl Into<String>) -> ExprError {
-        ExprError { at: self.source[..self.at].chars().count() + 1, what: what.into() }
+    fn error(&self, message: impl Into<String>) -> ExprError {
+        ExprError { at: self.source[..self.at].chars().count() + 1, message: message.into() }
     }
 
-    fn space(&mut self) {
+    fn skip_whitespace(&mut self) {
         let rest = &self.source[self.at..];
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    fn rest(&mut self) -> &str {
-        self.space();
+    fn remaining(&mut self) -> &str {
+        self.skip_whitespace();
         &self.source[self.at..]
     }
 
     fn take(&mut self, sign: &str) -> bool {
-        let found = self.rest().starts_with(sign);
-        if found {
+        let is_present = self.remaining().starts_with(sign);
+        if is_present {
             self.at += sign.len();
         }
-        found
+        is_present
     }
 
     fn expect(&mut self, sign: &str) -> Result<(), ExprError> {
         if self.take(sign) { Ok(()) } else { Err(self.error(format!("expected `{sign}`"))) }
     }
 
-    /// A word, if one stands here.
+    /// Reads the word at this place, if there is one.
     fn word(&mut self) -> Option<String> {
-        let rest = self.rest();
+        let rest = self.remaining();
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
         let word = rest[..end].to_owned();
         if word.is_empty() || word.starts_with(|c: char| c.is_ascii_digit()) {
@@ -116,41 +116,43 @@ impl Reader<'_> {
 
     fn part(&mut self, start: usize, body: Ast) -> Result<Part, ExprError> {
         self.nodes += 1;
-        if self.nodes > MOST_NODES {
-            return Err(self.error(format!("the expression has more than {MOST_NODES} parts")));
+        if self.nodes > MAX_NODES {
+            return Err(self.error(format!("the expression has more than {MAX_NODES} parts")));
         }
         Ok(Part { body, start, end: self.at, inner: Vec::new() })
     }
 
-    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, ExprError>) -> Result<T, ExprError> {
+    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, ExprError>) -> Result<T, ExprError> {
         self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(self.error(format!("the expression is nested deeper than {DEEPEST} levels")));
+        if self.depth > MAX_DEPTH {
+            return Err(self.error(format!("the expression is nested deeper than {MAX_DEPTH} levels")));
         }
-        let read = read(self);
+        let result = read(self);
         self.depth -= 1;
-        read
+        result
     }
 
     fn start(&mut self) -> usize {
-        self.space();
+        self.skip_whitespace();
         self.at
     }
 
-    fn either(&mut self) -> Result<Part, ExprError> {
+    fn parse_or(&mut self) -> Result<Part, ExprError> {
         let start = self.start();
-        let first = self.both()?;
-        let either = self.chain(start, first, "||", Self::both, |a, b| Ast::Or(Box::new(a), Box::new(b)))?;
-        if self.rest().starts_with('?') {
+        let operand = self.parse_and()?;
+        let part =
+            self.chain(start, operand, "||", Self::parse_and, |a, b| Ast::Or(Box::new(a), Box::new(b)))?;
+        // The conditional operator of CEL is outside of the subset.
+        if self.remaining().starts_with('?') {
             return Err(self.error("a choice with `?` is not supported; use || and &&"));
         }
-        Ok(either)
+        Ok(part)
     }
 
-    fn both(&mut self) -> Result<Part, ExprError> {
+    fn parse_and(&mut self) -> Result<Part, ExprError> {
         let start = self.start();
-        let first = self.relation()?;
-        self.chain(start, first, "&&", Self::relation, |a, b| Ast::And(Box::new(a), Box::new(b)))
+        let operand = self.parse_relation()?;
+        self.chain(start, operand, "&&", Self::parse_relation, |a, b| Ast::And(Box::new(a), Box::new(b)))
     }
 
     fn chain(
@@ -168,6 +170,7 @@ impl Reader<'_> {
         if inner.len() == 1 {
             return Ok(inner.remove(0));
         }
+        // A condition needs the operands as a flat list, a formula as nested pairs.
         let mut bodies = inner.iter().map(|part| part.body.clone());
         let first = bodies.next().unwrap_or(Ast::Boolean(true));
         let body = bodies.fold(first, join);
@@ -175,36 +178,38 @@ impl Reader<'_> {
         Ok(Part { inner, ..part })
     }
 
-    fn relation(&mut self) -> Result<Part, ExprError> {
+    fn parse_relation(&mut self) -> Result<Part, ExprError> {
         let start = self.start();
-        let left = self.sum()?;
+        let left = self.parse_sum()?;
         let order = ORDERS.into_iter().find(|(sign, _)| self.take(sign));
         if let Some((_, op)) = order {
-            let right = self.sum()?;
-            if ORDERS.iter().any(|(sign, _)| self.rest().starts_with(sign)) {
+            let right = self.parse_sum()?;
+            // CEL would compare the boolean result of the first comparison, which is hardly intended.
+            if ORDERS.iter().any(|(sign, _)| self.remaining().starts_with(sign)) {
                 return Err(self.error("comparisons do not follow each other; join them with &&"));
             }
             return self.part(start, Ast::Compare(op, Box::new(left.body), Box::new(right.body)));
         }
+        // The next word is consumed only if it is `in`.
         let before = self.at;
         if self.word().as_deref() != Some("in") {
             self.at = before;
             return Ok(left);
         }
         if self.take("[") {
-            let among = self.constants()?;
-            return self.part(start, Ast::Among(Box::new(left.body), among));
+            let choices = self.parse_constants()?;
+            return self.part(start, Ast::Among(Box::new(left.body), choices));
         }
-        match self.sum()?.body {
+        match self.parse_sum()?.body {
             Ast::Path(path) => self.part(start, Ast::In(Box::new(left.body), path)),
             _ => Err(self.error("`in` takes a list of constants or a field")),
         }
     }
 
-    fn constants(&mut self) -> Result<Vec<Ast>, ExprError> {
+    fn parse_constants(&mut self) -> Result<Vec<Ast>, ExprError> {
         let mut constants = Vec::new();
         while !self.take("]") {
-            let constant = self.sum()?.body;
+            let constant = self.parse_sum()?.body;
             if !is_constant(&constant) {
                 return Err(self.error("a list holds constants only"));
             }
@@ -221,22 +226,23 @@ impl Reader<'_> {
         }
     }
 
-    fn sum(&mut self) -> Result<Part, ExprError> {
-        self.operators(&[("+", Arithmetic::Plus), ("-", Arithmetic::Minus)], Self::product)
+    fn parse_sum(&mut self) -> Result<Part, ExprError> {
+        self.parse_operators(&[("+", Arithmetic::Plus), ("-", Arithmetic::Minus)], Self::parse_product)
     }
 
-    fn product(&mut self) -> Result<Part, ExprError> {
+    fn parse_product(&mut self) -> Result<Part, ExprError> {
         let signs = [("*", Arithmetic::Times), ("/", Arithmetic::Over), ("%", Arithmetic::Remainder)];
-        self.operators(&signs, Self::signed)
+        self.parse_operators(&signs, Self::parse_signed)
     }
 
-    fn operators(
+    fn parse_operators(
         &mut self,
         signs: &[(&str, Arithmetic)],
         read: fn(&mut Self) -> Result<Part, ExprError>,
     ) -> Result<Part, ExprError> {
         let start = self.start();
         let mut left = read(self)?;
+        // Operators of one level associate to the left: `a - b - c` is `(a - b) - c`.
         while let Some((_, sign)) = signs.iter().find(|(sign, _)| self.take(sign)) {
             let right = read(self)?;
             left = self.part(start, Ast::Arithmetic(*sign, Box::new(left.body), Box::new(right.body)))?;
@@ -244,36 +250,42 @@ impl Reader<'_> {
         Ok(left)
     }
 
-    fn signed(&mut self) -> Result<Part, ExprError> {
+    fn parse_signed(&mut self) -> Result<Part, ExprError> {
         let start = self.start();
-        if !self.rest().starts_with("!=") && self.take("!") {
-            let inner = self.deeper(Self::signed)?;
+        // `!=` is a comparison and no negation.
+        if !self.remaining().starts_with("!=") && self.take("!") {
+            let inner = self.nested(Self::parse_signed)?;
             let part = self.part(start, Ast::Not(Box::new(inner.body.clone())))?;
             return Ok(Part { inner: vec![inner], ..part });
         }
         if self.take("-") {
-            // The least number has no positive counterpart.
-            if self.rest().strip_prefix(LEAST).is_some_and(|rest| !rest.starts_with(more_of_number)) {
-                self.at += LEAST.len();
+            // The smallest number has no positive counterpart, so it is read together with its sign.
+            if self
+                .remaining()
+                .strip_prefix(MIN_DIGITS)
+                .is_some_and(|rest| !rest.starts_with(continues_number))
+            {
+                self.at += MIN_DIGITS.len();
                 return self.part(start, Ast::Number(Number::from(i64::MIN)));
             }
-            let inner = self.deeper(Self::signed)?.body;
+            let inner = self.nested(Self::parse_signed)?.body;
             let body = match inner {
                 Ast::Number(Number::Whole(whole)) if whole == i64::MIN.into() => {
                     return Err(self.error("the number does not fit into 64 bits"));
                 }
+                // A sign becomes part of its number, so that comparisons with negative constants stay plain.
                 Ast::Number(Number::Whole(whole)) => Ast::Number(Number::Whole(-whole)),
                 Ast::Number(Number::Fraction(fraction)) => Ast::Number(Number::Fraction(-fraction)),
                 inner => Ast::Negative(Box::new(inner)),
             };
             return self.part(start, body);
         }
-        let first = self.first()?;
-        self.calls(start, first)
+        let primary = self.parse_primary()?;
+        self.parse_calls(start, primary)
     }
 
-    /// Calls behind a value: `.contains("x")`, `.exists(x, ...)`.
-    fn calls(&mut self, start: usize, mut part: Part) -> Result<Part, ExprError> {
+    /// Parses the calls after a value: `.contains("x")`, `.exists(x, ...)`.
+    fn parse_calls(&mut self, start: usize, mut part: Part) -> Result<Part, ExprError> {
         while self.take(".") {
             let Some(name) = self.word() else { return Err(self.error("expected a name")) };
             self.expect("(")?;
@@ -284,15 +296,15 @@ impl Reader<'_> {
                         "startsWith" => Op::StartsWith,
                         _ => Op::EndsWith,
                     };
-                    let argument = self.deeper(Self::either)?.body;
+                    let argument = self.nested(Self::parse_or)?.body;
                     Ast::Part(op, Box::new(part.body), Box::new(argument))
                 }
-                "matches" => match self.deeper(Self::either)?.body {
+                "matches" => match self.nested(Self::parse_or)?.body {
                     Ast::Text(pattern) if !pattern.is_empty() => Ast::Matches(Box::new(part.body), pattern),
                     _ => return Err(self.error("`matches` takes a literal pattern")),
                 },
                 "size" => Ast::Size(Box::new(part.body)),
-                "exists" | "all" => self.quantified(name == "all", part.body)?,
+                "exists" | "all" => self.parse_quantifier(name == "all", part.body)?,
                 other => return Err(self.error(format!("unknown function `{other}`"))),
             };
             self.expect(")")?;
@@ -301,72 +313,74 @@ impl Reader<'_> {
         Ok(part)
     }
 
-    fn quantified(&mut self, every: bool, of: Ast) -> Result<Ast, ExprError> {
-        let Ast::Path(path) = of else { return Err(self.error("`exists` and `all` go over a field")) };
-        if self.each.is_some() {
+    fn parse_quantifier(&mut self, every: bool, of: Ast) -> Result<Ast, ExprError> {
+        let Ast::Path(path) = of else { return Err(self.error("`exists` and `all` apply to a field")) };
+        if self.element_name.is_some() {
             return Err(self.error("`exists` and `all` cannot be nested"));
         }
+        // An element named `item` would hide the fields of the item.
         let Some(name) = self.word().filter(|name| name != "item") else {
             return Err(self.error("expected a name for the values"));
         };
         self.expect(",")?;
-        self.each = Some(name.clone());
-        let body = Box::new(self.deeper(Self::either)?.body);
-        self.each = None;
+        self.element_name = Some(name.clone());
+        let body = Box::new(self.nested(Self::parse_or)?.body);
+        self.element_name = None;
         Ok(Ast::Quantified { every, path, name, body })
     }
 
-    fn first(&mut self) -> Result<Part, ExprError> {
+    fn parse_primary(&mut self) -> Result<Part, ExprError> {
         let start = self.start();
-        let rest = self.rest();
+        let rest = self.remaining();
         match rest.chars().next() {
             Some('(') => {
                 self.at += 1;
-                let inner = self.deeper(Self::either)?;
+                let inner = self.nested(Self::parse_or)?;
                 self.expect(")")?;
+                // The range includes the parentheses, so that a formula is shown as it was written.
                 Ok(Part { start, end: self.at, ..inner })
             }
             Some('"' | '\'') => {
-                let text = self.text()?;
+                let text = self.parse_text()?;
                 self.part(start, Ast::Text(text))
             }
             Some(digit) if digit.is_ascii_digit() => {
-                let number = self.number()?;
+                let number = self.parse_number()?;
                 self.part(start, Ast::Number(number))
             }
             Some(_) => {
                 let Some(word) = self.word() else { return Err(self.error("expected a value")) };
-                let body = self.named(&word)?;
+                let body = self.parse_name(&word)?;
                 self.part(start, body)
             }
             None => Err(self.error("expected a value, found the end")),
         }
     }
 
-    fn named(&mut self, word: &str) -> Result<Ast, ExprError> {
+    fn parse_name(&mut self, word: &str) -> Result<Ast, ExprError> {
         match word {
             "true" => Ok(Ast::Boolean(true)),
             "false" => Ok(Ast::Boolean(false)),
-            "item" => self.path().map(Ast::Path),
+            "item" => self.parse_path().map(Ast::Path),
             "has" => {
                 self.expect("(")?;
                 if self.word().as_deref() != Some("item") {
                     return Err(self.error("`has` takes a field, such as item.data.title"));
                 }
-                let path = self.path()?;
+                let path = self.parse_path()?;
                 self.expect(")")?;
                 Ok(Ast::Has(path))
             }
             "size" => {
                 self.expect("(")?;
-                let of = self.deeper(Self::either)?.body;
+                let of = self.nested(Self::parse_or)?.body;
                 self.expect(")")?;
                 Ok(Ast::Size(Box::new(of)))
             }
             "timestamp" => {
                 self.expect("(")?;
-                self.space();
-                let text = self.text()?;
+                self.skip_whitespace();
+                let text = self.parse_text()?;
                 self.expect(")")?;
                 match datetime::parse(&text) {
                     Some(_) if datetime::is_finer(&text) => Err(self.error(TOO_PRECISE)),
@@ -374,13 +388,13 @@ impl Reader<'_> {
                     None => Err(self.error("expected an instant such as 2026-01-31T12:00:00.000Z")),
                 }
             }
-            each if self.each.as_deref() == Some(each) => Ok(Ast::Each),
+            name if self.element_name.as_deref() == Some(name) => Ok(Ast::Each),
             other => Err(self.error(format!("unknown name `{other}`: fields are written item.data.{other}"))),
         }
     }
 
-    /// `.data`, then names and keys, up to a call.
-    fn path(&mut self) -> Result<String, ExprError> {
+    /// Parses `.data`, then names and keys, up to a call.
+    fn parse_path(&mut self) -> Result<String, ExprError> {
         const EXPECTED: &str = "expected a field, such as item.data.title";
         if !self.take(".") || self.word().as_deref() != Some("data") {
             return Err(self.error(EXPECTED));
@@ -389,12 +403,13 @@ impl Reader<'_> {
         loop {
             let before = self.at;
             let step = if self.take("[") {
-                self.space();
-                let key = self.text()?;
+                self.skip_whitespace();
+                let key = self.parse_text()?;
                 self.expect("]")?;
                 key
             } else if self.take(".") {
                 let Some(name) = self.word() else { return Err(self.error("expected the name of a field")) };
+                // A name before a parenthesis is a call and no step of the path.
                 if self.source[self.at..].starts_with('(') {
                     self.at = before;
                     break;
@@ -411,11 +426,12 @@ impl Reader<'_> {
         if path.is_empty() { Err(self.error(EXPECTED)) } else { Ok(path) }
     }
 
-    fn number(&mut self) -> Result<Number, ExprError> {
-        let rest = self.rest();
+    fn parse_number(&mut self) -> Result<Number, ExprError> {
+        let rest = self.remaining();
         let mut end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         let digits =
             |from: usize| rest[from..].find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len() - from);
+        // A dot without a digit after it begins a call.
         if rest[end..].starts_with('.') && digits(end + 1) > 0 {
             end += 1 + digits(end + 1);
         }
@@ -428,6 +444,7 @@ impl Reader<'_> {
         let text = rest[..end].to_owned();
         let number = match text.parse::<i64>() {
             Ok(whole) => Some(Number::from(whole)),
+            // A whole number beyond 64 bits is an error, and is not rounded to a float.
             Err(_) if text.contains(['.', 'e', 'E']) => {
                 text.parse::<f64>().ok().filter(|n| n.is_finite()).map(Number::from)
             }
@@ -441,7 +458,7 @@ impl Reader<'_> {
         Ok(number)
     }
 
-    fn text(&mut self) -> Result<String, ExprError> {
+    fn parse_text(&mut self) -> Result<String, ExprError> {
         let mut letters = self.source[self.at..].char_indices();
         let Some((_, quote @ ('"' | '\''))) = letters.next() else {
             return Err(self.error("expected a text in quotes"));
@@ -455,7 +472,7 @@ impl Reader<'_> {
                 }
                 '\n' => break,
                 '\\' => match letters.next() {
-                    Some((_, same @ ('\\' | '"' | '\'' | '`' | '?'))) => text.push(same),
+                    Some((_, escaped @ ('\\' | '"' | '\'' | '`' | '?'))) => text.push(escaped),
                     Some((_, 'n')) => text.push('\n'),
                     Some((_, 't')) => text.push('\t'),
                     Some((_, 'r')) => text.push('\r'),
@@ -470,7 +487,7 @@ impl Reader<'_> {
         Err(self.error("the text has no closing quote"))
     }
 
-    /// A part as a condition.
+    /// Converts a part to a condition.
     fn condition(&self, part: Part) -> Condition {
         match (&part.body, part.inner.len()) {
             (Ast::And(..), 1..) => {
@@ -505,9 +522,9 @@ fn constant(part: &Ast) -> Option<Json> {
     }
 }
 
-/// The plain comparison that a part is, if it is one.
+/// Converts a part to a plain comparison, if it is one.
 fn comparison(part: &Ast) -> Option<Condition> {
-    let one = |path: &str, of: Option<Of>, container: Container, op: Op, operand: Json| {
+    let compare_field = |path: &str, of: Option<Of>, container: Container, op: Op, operand: Json| {
         let (path, container) = (path.to_owned(), Some(container));
         Some(Condition::Leaf(LeafSpec::Field(Comparison {
             path,
@@ -518,7 +535,7 @@ fn comparison(part: &Ast) -> Option<Condition> {
         })))
     };
     match part {
-        Ast::Path(path) => one(path, None, Container::One, Op::Eq, Json::from(true)),
+        Ast::Path(path) => compare_field(path, None, Container::One, Op::Eq, Json::from(true)),
         Ast::Has(path) => Some(Condition::Leaf(LeafSpec::Field(Comparison {
             path: path.clone(),
             of: None,
@@ -527,25 +544,27 @@ fn comparison(part: &Ast) -> Option<Condition> {
             container: None,
         }))),
         Ast::Compare(op, left, right) => match (&**left, &**right) {
-            (Ast::Path(path), right) => one(path, None, Container::One, *op, constant(right)?),
-            (left, Ast::Path(path)) => one(path, None, Container::One, turned(*op), constant(left)?),
+            (Ast::Path(path), right) => compare_field(path, None, Container::One, *op, constant(right)?),
+            (left, Ast::Path(path)) => {
+                compare_field(path, None, Container::One, mirror(*op), constant(left)?)
+            }
             _ => None,
         },
         Ast::Among(of, among) => {
             let Ast::Path(path) = &**of else { return None };
-            one(path, None, Container::One, Op::In, among.iter().filter_map(constant).collect())
+            compare_field(path, None, Container::One, Op::In, among.iter().filter_map(constant).collect())
         }
-        Ast::In(value, path) => one(path, Some(Of::Any), Container::List, Op::Eq, constant(value)?),
+        Ast::In(value, path) => compare_field(path, Some(Of::Any), Container::List, Op::Eq, constant(value)?),
         Ast::Part(op, of, part) => {
             let (Ast::Path(path), Ast::Text(text)) = (&**of, &**part) else { return None };
-            one(path, None, Container::One, *op, Json::from(text.as_str()))
+            compare_field(path, None, Container::One, *op, Json::from(text.as_str()))
         }
         Ast::Quantified { every, path, body, .. } => {
             let of = Some(if *every { Of::All } else { Of::Any });
             let (op, operand) = match &**body {
                 Ast::Compare(op, left, right) => match (&**left, &**right) {
                     (Ast::Each, right) => (*op, constant(right)?),
-                    (left, Ast::Each) => (turned(*op), constant(left)?),
+                    (left, Ast::Each) => (mirror(*op), constant(left)?),
                     _ => return None,
                 },
                 Ast::Among(each, among) if **each == Ast::Each => {
@@ -554,14 +573,14 @@ fn comparison(part: &Ast) -> Option<Condition> {
                 Ast::Part(op, each, part) if **each == Ast::Each => (*op, constant(part)?),
                 _ => return None,
             };
-            one(path, of, Container::List, op, operand)
+            compare_field(path, of, Container::List, op, operand)
         }
         _ => None,
     }
 }
 
-/// The order as it is read from the other side.
-fn turned(op: Op) -> Op {
+/// Mirrors an order for swapped operands.
+fn mirror(op: Op) -> Op {
     match op {
         Op::Lt => Op::Gt,
         Op::Lte => Op::Gte,

@@ -1,6 +1,4 @@
-//! Rule and window documents as trees, and their reading.
-//!
-//! Which fields exist and what their types are is checked when rules are compiled.
+//! Rule and window documents as trees, and their parsing. Fields and their types are checked when rules are compiled.
 
 mod enforcement;
 mod example_facts;
@@ -40,7 +38,7 @@ string_enum! {
     }
 }
 
-/// An action that a match asks for.
+/// Action that a match requires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActionUse {
     pub id: ActionId,
@@ -48,7 +46,7 @@ pub struct ActionUse {
     pub params: Map<String, Json>,
 }
 
-/// A rule document.
+/// Rule document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     pub key: RuleId,
@@ -56,10 +54,10 @@ pub struct Rule {
     pub status: Status,
     pub expires_at: Option<Millis>,
     pub on: Vec<On>,
-    /// Empty: all.
+    /// Empty for all types.
     pub item_types: Vec<TypeId>,
     pub when: Condition,
-    /// Parts of the condition, with those of its expressions.
+    /// Number of parts of the condition, including those of its expressions.
     pub nodes: usize,
     pub policies: Vec<PolicyId>,
     pub actions: Vec<ActionUse>,
@@ -67,7 +65,7 @@ pub struct Rule {
     pub tests: Vec<Test>,
 }
 
-/// A node of a rule's condition tree.
+/// Node of a rule's condition tree.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
     All(Vec<Condition>),
@@ -80,17 +78,17 @@ pub enum Condition {
     Rule(RuleId),
 }
 
-/// A window document.
+/// Window document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
     pub key: WindowId,
-    /// Empty: all.
+    /// Empty for all types.
     pub item_types: Vec<TypeId>,
-    /// The path whose values are counted apart; the item's user if left out.
+    /// Path by which the window counts. `None` for the item's user.
     pub by: Option<String>,
     pub condition: Option<Condition>,
     pub measure: Measure,
-    /// The path that is summed up or whose different values are counted.
+    /// Path with the numbers to add up, or with the values to count distinctly.
     pub measured: Option<String>,
     /// Milliseconds.
     pub over: i64,
@@ -98,29 +96,29 @@ pub struct Window {
     pub bucket: i64,
 }
 
-/// An example beside the rule that says whether it must match.
+/// Test in a rule document, with the expected result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Test {
     pub name: Option<String>,
-    /// The item type of the example; the rule's only one if left out.
+    /// Item type of the example. `None` if the rule has only one.
     pub item_type: Option<TypeId>,
-    /// The `data` of an item.
+    /// `data` of the item.
     pub item: Json,
     pub facts: ExampleFacts,
     pub matches: bool,
 }
 
-/// Facts beside an item that is only tried.
+/// Facts about the item of an example.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExampleFacts {
-    /// The standing of its user, whatever the window.
+    /// Strike points of the user, over every period.
     pub strikes: i64,
-    /// Counts of windows, whatever the key; the others have counted nothing.
+    /// Counts of windows, for every key. Other windows have counted zero.
     pub counts: Vec<(WindowId, Amount)>,
-    /// Scores of models; the others have none.
+    /// Scores of models. Other models have none.
     pub scores: Vec<(String, Scores)>,
-    /// Texts that models return; the others return none.
+    /// Texts that models return. Other models return none.
     pub texts: Vec<(String, Vec<Arc<str>>)>,
-    /// Media by address, or one for all; the others are not known.
+    /// Media by address, or one for all addresses. Other media are unknown.
     pub media: Vec<(Option<String>, Media)>,
 }

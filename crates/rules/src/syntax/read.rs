@@ -1,4 +1,5 @@
-//! Reads rule and window documents, and names every error in them. Whether fields exist is seen when they are compiled.
+//! Reads rule and window documents, and reports every error in them. Whether fields exist is checked when rules are
+//! compiled.
 
 use serde_json::{Map, Value as Json};
 use tidegate_schemas::ids::{ActionId, PolicyId, RuleId, TypeId};
@@ -29,7 +30,7 @@ const RULE_KEYS: [&str; 14] = [
     "tests",
 ];
 
-/// Reads a rule document; all errors are listed, up to a hundred.
+/// Reads a rule document. Lists all errors, up to a hundred.
 #[allow(
     clippy::redundant_closure_for_method_calls,
     reason = "the method is not general enough in the reader's lifetime"
@@ -38,7 +39,7 @@ pub fn parse(document: &Json, limits: &Limits) -> Result<Rule, Vec<RuleError>> {
     read("rule", document, limits, |r, v| r.rule(v))
 }
 
-/// Reads a window document, as [`parse`] reads a rule's.
+/// Reads a window document like [`parse`] a rule document.
 #[allow(
     clippy::redundant_closure_for_method_calls,
     reason = "the method is not general enough in the reader's lifetime"
@@ -47,14 +48,14 @@ pub fn parse_window(document: &Json, limits: &Limits) -> Result<Window, Vec<Rule
     read("window", document, limits, |r, v| r.window(v))
 }
 
-/// Reads what a line says is known beside its item; `beside` names its other keys.
+/// Reads the facts of a line about its item. `other_keys` are the other keys of the line.
 pub(crate) fn example_facts(
     line: &Json,
-    beside: &[&str],
+    other_keys: &[&str],
     limits: &Limits,
 ) -> Result<ExampleFacts, Vec<RuleError>> {
     read("line", line, limits, |r, v| {
-        let object = r.object(v, &[beside, &FACT_KEYS].concat())?;
+        let object = r.object(v, &[other_keys, &FACT_KEYS].concat())?;
         Some(r.example_facts(object))
     })
 }
@@ -76,7 +77,7 @@ fn read<T>(
         errors: Vec::new(),
     };
     match read(&mut reader, document) {
-        Some(read) if reader.errors.is_empty() => Ok(read),
+        Some(value) if reader.errors.is_empty() => Ok(value),
         _ => Err(reader.errors),
     }
 }
@@ -97,7 +98,7 @@ impl Reader<'_> {
             let list = r.list(v, |r, v| r.text(v).map(TypeId::new))?;
             r.require_distinct(list, "item type")
         });
-        let when = self.required(object, "when", |r, v| r.condition(v, 1));
+        let condition = self.required(object, "when", |r, v| r.condition(v, 1));
         let policies = self.optional(object, "policies", |r, v| {
             let list = r.list(v, |r, v| r.text(v).map(PolicyId::new))?;
             r.require_distinct(list, "policy")
@@ -109,12 +110,12 @@ impl Reader<'_> {
         Some(Rule {
             name: name.unwrap_or_else(|| key.as_str().to_owned()),
             key,
-            // A rule that does not say so must not act.
+            // A rule without a status must not act.
             status: status.unwrap_or(Status::Draft),
             expires_at,
             on: on.unwrap_or_else(|| vec![On::Item]),
             item_types: item_types.unwrap_or_default(),
-            when: when?,
+            when: condition?,
             nodes: self.nodes,
             policies: policies.unwrap_or_default(),
             actions: actions.unwrap_or_default(),
@@ -164,7 +165,7 @@ impl Reader<'_> {
         }
         self.nodes += 1;
         if self.nodes > self.limits.nodes {
-            // Said once: every further node would say the same.
+            // Every further condition would report the same limit.
             return if self.nodes == self.limits.nodes + 1 {
                 self.error(
                     "nodes",
@@ -176,19 +177,20 @@ impl Reader<'_> {
         }
         let keys = [&["all", "any", "not"], LeafSpec::KEYS, &["expr", "rule"]].concat();
         let object = self.object(value, &keys)?;
-        let named: Vec<_> = keys.iter().filter(|key| is_present(object, key)).collect();
-        if named.len() != 1 {
+        let kinds: Vec<_> = keys.iter().filter(|key| is_present(object, key)).collect();
+        if kinds.len() != 1 {
             self.error::<()>("shape", format!("expected exactly one of {}", keys.join(", ")));
         }
-        // Of several all are read, for what is wrong in each.
-        let read: Vec<_> = named.iter().map(|key| self.of_kind(key, &object[**key], depth)).collect();
-        match <[_; 1]>::try_from(read) {
-            Ok([read]) => read,
+        // All of several kinds are read, so that each reports its own errors.
+        let conditions: Vec<_> =
+            kinds.iter().map(|key| self.condition_of_kind(key, &object[**key], depth)).collect();
+        match <[_; 1]>::try_from(conditions) {
+            Ok([condition]) => condition,
             Err(_) => None,
         }
     }
 
-    fn of_kind(&mut self, key: &str, inner: &Json, depth: usize) -> Option<Condition> {
+    fn condition_of_kind(&mut self, key: &str, inner: &Json, depth: usize) -> Option<Condition> {
         self.at(key, |r| match key {
             "all" => r.non_empty_list(inner, |r, v| r.condition(v, depth + 1)).map(Condition::All),
             "any" => r.non_empty_list(inner, |r, v| r.condition(v, depth + 1)).map(Condition::Any),
@@ -216,7 +218,7 @@ impl Reader<'_> {
                 self.nodes += nodes;
                 Some(Condition::Expr(Box::new(condition)))
             }
-            Err(error) => self.error("expr", format!("at character {}: {}", error.at, error.what)),
+            Err(error) => self.error("expr", format!("at character {}: {}", error.at, error.message)),
         }
     }
 }

@@ -9,11 +9,11 @@ use crate::{
     windows::Measure,
 };
 
-/// Buckets of a window: its rows are read bucket by bucket.
-const MOST_BUCKETS: i64 = 1_000;
+/// Maximum number of buckets of a window, because its rows are read bucket by bucket.
+const MAX_BUCKETS: i64 = 1_000;
 
-/// Buckets of a window that does not say.
-const USUAL_BUCKETS: i64 = 24;
+/// Number of buckets of a window without a `bucket`.
+const DEFAULT_BUCKETS: i64 = 24;
 
 const SECOND: i64 = 1_000;
 
@@ -30,7 +30,7 @@ impl Reader<'_> {
         let path = |r: &mut Self, key: &str| r.optional(object, key, |r, v| r.text(v).map(str::to_owned));
         let (by, sum, distinct) = (path(self, "by"), path(self, "sum"), path(self, "distinct"));
         let condition = self.optional(object, "where", |r, v| r.condition(v, 1));
-        let over = self.required(object, "over", Self::span);
+        let length = self.required(object, "over", Self::span);
         let bucket = self.optional(object, "bucket", Self::span);
         if is_present(object, "sum") && is_present(object, "distinct") {
             return self.error("shape", "`sum` and `distinct` exclude each other: remove one");
@@ -42,18 +42,19 @@ impl Reader<'_> {
         } else {
             Measure::Count
         };
-        let over = over?.millis();
+        let length_millis = length?.millis();
         let bucket = match bucket {
-            Some(bucket) if bucket.millis() > over => {
+            Some(bucket) if bucket.millis() > length_millis => {
                 return self
                     .at("bucket", |r| r.error("limit", "the bucket is longer than the window: shorten it"));
             }
-            Some(bucket) if over / bucket.millis() > MOST_BUCKETS => {
-                let detail = format!("the window has more than {MOST_BUCKETS} buckets: lengthen them");
+            Some(bucket) if length_millis / bucket.millis() > MAX_BUCKETS => {
+                let detail = format!("the window has more than {MAX_BUCKETS} buckets: lengthen them");
                 return self.at("bucket", |r| r.error("limit", detail));
             }
             Some(bucket) => bucket.millis(),
-            None => (over / USUAL_BUCKETS).max(SECOND).min(over),
+            // A bucket takes at least a second, but never more than the window.
+            None => (length_millis / DEFAULT_BUCKETS).max(SECOND).min(length_millis),
         };
         Some(Window {
             key: key?,
@@ -62,7 +63,7 @@ impl Reader<'_> {
             condition,
             measure,
             measured: sum.or(distinct),
-            over,
+            over: length_millis,
             bucket,
         })
     }

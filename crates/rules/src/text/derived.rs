@@ -1,6 +1,5 @@
-//! A text in another form, which knows what part of the original each of its own parts came from.
-//!
-//! What the forms do to a character is in `folding`.
+//! Derived form of a text, with a mapping of its parts to the original. The forms of single characters are defined in
+//! `folding`.
 
 use std::{borrow::Cow, cell::OnceCell};
 
@@ -13,20 +12,20 @@ use super::{
 pub(crate) struct Derived<'a> {
     pub(crate) text: Cow<'a, str>,
     original: &'a str,
-    /// Made when somebody asks: most texts hold nothing whose place anybody wants to know.
+    /// Computed on demand, because most texts have no hit that must be mapped to the original.
     notes: OnceCell<Notes>,
 }
 
 #[derive(Debug, Default)]
 struct Notes {
-    /// Shifts where a character did not become one of the same length; between two shifts offsets differ by a constant.
+    /// Shifts where a character was not mapped to one of the same length. Between two shifts, offsets differ by a constant.
     shifts: Vec<Shift>,
     runs: Runs,
-    /// Places of the original with characters that are not seen, as many in a row as there are.
+    /// Ranges of invisible characters in the original, with adjacent ones joined.
     unseen: Vec<(usize, usize)>,
 }
 
-/// Letters that stood several times in a row: where in the collapsed text, and how often. Sorted; the others once.
+/// Repeated letters: offset in the collapsed text and number of repetitions. Sorted; other letters occur once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Runs(Vec<(usize, u32)>);
 
@@ -36,12 +35,13 @@ struct Shift {
     to: usize,
     original_from: usize,
     original_to: usize,
-    /// End of the last character of it that begins by repeating the letter before it.
+    /// End of the last character in the shift that begins by repeating the letter before it.
     repeats: Option<usize>,
 }
 
 impl<'a> Derived<'a> {
     pub(crate) fn new(original: &'a str, view: View) -> Self {
+        // These forms keep all offsets, so the notes stay empty.
         let plain = |text: Cow<'a, str>| Self { text, original, notes: OnceCell::from(Notes::default()) };
         match view {
             View::Raw => plain(original.into()),
@@ -50,23 +50,24 @@ impl<'a> Derived<'a> {
                 plain(String::from_utf8(folded_bytes(original.as_bytes())).unwrap_or_default().into())
             }
             View::Collapsed if original.is_ascii() => {
-                Self { text: squeezed(original).into(), original, notes: OnceCell::new() }
+                // The fast path records no notes. They are computed from the original when a hit must be mapped.
+                Self { text: collapse_ascii(original).into(), original, notes: OnceCell::new() }
             }
-            View::Lower => Self::noted(original, mapped(original, push_lower)),
-            View::Folded => Self::noted(original, mapped(original, push_folded)),
-            View::Collapsed => Self::noted(original, collapsed(original)),
+            View::Lower => Self::with_notes(original, map_text(original, push_lower)),
+            View::Folded => Self::with_notes(original, map_text(original, push_folded)),
+            View::Collapsed => Self::with_notes(original, collapse(original)),
         }
     }
 
-    fn noted(original: &'a str, (text, notes): (String, Notes)) -> Self {
+    fn with_notes(original: &'a str, (text, notes): (String, Notes)) -> Self {
         Self { text: text.into(), original, notes: OnceCell::from(notes) }
     }
 
     fn notes(&self) -> &Notes {
-        self.notes.get_or_init(|| collapsed(self.original).1)
+        self.notes.get_or_init(|| collapse(self.original).1)
     }
 
-    /// The smallest span of whole characters of the original that gave rise to this span.
+    /// Smallest span of whole characters of the original from which this span is derived.
     pub(crate) fn origin(&self, start: usize, end: usize) -> (usize, usize) {
         let from = self.start(start);
         (from, if start < end { self.end(end) } else { from })
@@ -90,27 +91,27 @@ impl<'a> Derived<'a> {
             Some(shift) if offset <= shift.to => shift.original_to,
             Some(shift) => shift.original_to + (offset - shift.to),
         };
-        // A letter that follows itself belongs to the run, with whatever is not seen in between.
+        // A letter that repeats the one before it belongs to the run, with the invisible characters in between.
         for shift in shifts[after..].iter().take_while(|shift| shift.from == offset) {
             end = shift.repeats.unwrap_or(end);
         }
         end
     }
 
-    /// A span of the original with what is not seen on both sides of it.
-    pub(crate) fn with_unseen(&self, start: usize, end: usize) -> (usize, usize) {
+    /// Extends a span of the original by the invisible characters on both sides.
+    pub(crate) fn extend_over_unseen(&self, start: usize, end: usize) -> (usize, usize) {
         let unseen = &self.notes().unseen;
-        let before = unseen.binary_search_by_key(&start, |(_, to)| *to).map(|nth| unseen[nth].0);
-        let behind = unseen.binary_search_by_key(&end, |(from, _)| *from).map(|nth| unseen[nth].1);
-        (before.unwrap_or(start), behind.unwrap_or(end))
+        let extended_start = unseen.binary_search_by_key(&start, |(_, to)| *to).map(|nth| unseen[nth].0);
+        let extended_end = unseen.binary_search_by_key(&end, |(from, _)| *from).map(|nth| unseen[nth].1);
+        (extended_start.unwrap_or(start), extended_end.unwrap_or(end))
     }
 
-    /// True if each letter stands here at least as often as in a word.
+    /// True if each letter is repeated here at least as often as in the word.
     pub(crate) fn has_runs(&self, word: &Runs, start: usize) -> bool {
         word.0.iter().all(|(offset, count)| self.notes().runs.at(start + offset) >= *count)
     }
 
-    /// A word in a view, and what it asks of the runs of a text.
+    /// Returns a word in a view, and the repetitions that a text must have.
     pub(crate) fn of_word(word: &str, view: View) -> (String, Runs) {
         let derived = Derived::new(word, view);
         let runs = derived.notes().runs.clone();
@@ -118,7 +119,7 @@ impl<'a> Derived<'a> {
     }
 }
 
-fn mapped(original: &str, push: impl Fn(&mut String, char)) -> (String, Notes) {
+fn map_text(original: &str, push: impl Fn(&mut String, char)) -> (String, Notes) {
     let (mut text, mut notes) = (String::with_capacity(original.len()), Notes::default());
     for (at, character) in original.char_indices() {
         let (from, length) = (text.len(), character.len_utf8());
@@ -128,54 +129,55 @@ fn mapped(original: &str, push: impl Fn(&mut String, char)) -> (String, Notes) {
     (text, notes)
 }
 
-/// A text of ASCII only, folded, with letters in a row once.
-fn squeezed(original: &str) -> String {
+/// Folds an ASCII text and removes repeated letters.
+fn collapse_ascii(original: &str) -> String {
     const LOWER: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     let mut text = folded_bytes(original.as_bytes());
     let Some(first) = text.first() else { return String::new() };
-    // The byte before the next eight; none is the same as the first.
-    let (mut length, mut before) = (0, u64::from(first ^ 1));
-    let whole = text.len() / 8 * 8;
-    for at in (0..whole).step_by(8) {
-        let Some(mut these) = text[at..].first_chunk().copied().map(u64::from_le_bytes) else { break };
-        let differ = these ^ (these << 8 | before);
-        before = these >> 56;
-        // The highest bit of each byte that is the same as the one before it: no byte is above 127, so nothing is carried.
-        let mut same = !(differ + LOWER) & !LOWER;
-        // Where one byte at most has to go, which is nearly everywhere, there is no branch to guess.
-        let mut kept = 8 - usize::from(same != 0);
-        these = without_lowest(these, same);
-        same &= same.wrapping_sub(1);
-        while same != 0 {
-            same >>= 8;
-            these = without_lowest(these, same);
-            same &= same - 1;
-            kept -= 1;
+    // Byte before the next eight. It starts as a byte that differs from the first, so that the first is kept.
+    let (mut length, mut previous) = (0, u64::from(first ^ 1));
+    let full_bytes = text.len() / 8 * 8;
+    for at in (0..full_bytes).step_by(8) {
+        let Some(mut bytes) = text[at..].first_chunk().copied().map(u64::from_le_bytes) else { break };
+        let differ = bytes ^ (bytes << 8 | previous);
+        previous = bytes >> 56;
+        // Highest bit of each byte that equals the one before it. No byte exceeds 127, so the addition never carries into
+        // the next.
+        let mut repeated_bits = !(differ + LOWER) & !LOWER;
+        // In nearly every group at most one byte is removed, so this case has no branch that could be mispredicted.
+        let mut kept_bytes = 8 - usize::from(repeated_bits != 0);
+        bytes = without_lowest(bytes, repeated_bits);
+        repeated_bits &= repeated_bits.wrapping_sub(1);
+        while repeated_bits != 0 {
+            repeated_bits >>= 8;
+            bytes = without_lowest(bytes, repeated_bits);
+            repeated_bits &= repeated_bits - 1;
+            kept_bytes -= 1;
         }
         if let Some(room) = text[length..].first_chunk_mut() {
-            *room = these.to_le_bytes();
+            *room = bytes.to_le_bytes();
         }
-        length += kept;
+        length += kept_bytes;
     }
-    for at in whole..text.len() {
+    for at in full_bytes..text.len() {
         let byte = text[at];
-        if u64::from(byte) != before {
+        if u64::from(byte) != previous {
             text[length] = byte;
             length += 1;
         }
-        before = byte.into();
+        previous = byte.into();
     }
     text.truncate(length);
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// Eight bytes without the one of which the lowest bit marks the highest; all of them, if no bit is set.
+/// Removes the byte whose highest bit is the lowest set bit of `marks`, or none if no bit is set.
 fn without_lowest(bytes: u64, marks: u64) -> u64 {
     let below = ((marks & marks.wrapping_neg()) >> 7).wrapping_sub(1);
     bytes & below | bytes >> 8 & !below
 }
 
-fn collapsed(original: &str) -> (String, Notes) {
+fn collapse(original: &str) -> (String, Notes) {
     let (mut text, mut notes) = (String::with_capacity(original.len()), Notes::default());
     let (mut piece, mut last) = (String::new(), None);
     for (at, character) in original.char_indices() {
@@ -185,7 +187,7 @@ fn collapsed(original: &str) -> (String, Notes) {
         let repeats = piece.chars().next().is_some_and(|first| last == Some(first));
         for letter in piece.chars() {
             if last == Some(letter) {
-                notes.runs.again(text.len() - letter.len_utf8());
+                notes.runs.add_repetition(text.len() - letter.len_utf8());
             } else {
                 text.push(letter);
                 last = Some(letter);
@@ -197,9 +199,10 @@ fn collapsed(original: &str) -> (String, Notes) {
 }
 
 impl Notes {
-    /// Notes what became of a character of the original, if that is to be noted: what stands in the text from here on.
+    /// Records how a character of the original was mapped to the text from `from` on, unless offsets stay the same.
     fn note(&mut self, text: &str, from: usize, (at, original_to): (usize, usize), repeats: bool) {
         let to = text.len();
+        // The character has no output and repeats no letter, so a reader does not see it.
         if from == to && !repeats {
             match self.unseen.last_mut() {
                 Some((_, last)) if *last == at => *last = original_to,
@@ -208,11 +211,12 @@ impl Notes {
         }
         let repeats = repeats.then_some(original_to);
         match self.shifts.last_mut() {
-            // Any number of characters that add nothing are one shift: each place beside them asks for it.
+            // Adjacent characters without output form one shift, because every search next to them must walk over their
+            // shifts.
             Some(last) if from == to && (last.from, last.to) == (from, to) => {
                 (last.original_to, last.repeats) = (original_to, repeats.or(last.repeats));
             }
-            _ if repeats.is_some() || !same(&text[from..], original_to - at) => {
+            _ if repeats.is_some() || !keeps_length(&text[from..], original_to - at) => {
                 self.shifts.push(Shift { from, to, original_from: at, original_to, repeats });
             }
             _ => {}
@@ -220,8 +224,8 @@ impl Notes {
     }
 }
 
-/// One character of this length: then nothing has to be noted.
-fn same(piece: &str, length: usize) -> bool {
+/// True if the piece is one character of this length, so that offsets stay the same.
+fn keeps_length(piece: &str, length: usize) -> bool {
     piece.len() == length && piece.chars().nth(1).is_none()
 }
 
@@ -230,7 +234,7 @@ impl Runs {
         self.0.is_empty()
     }
 
-    fn again(&mut self, at: usize) {
+    fn add_repetition(&mut self, at: usize) {
         match self.0.last_mut() {
             Some((last, count)) if *last == at => *count += 1,
             _ => self.0.push((at, 2)),
@@ -242,7 +246,7 @@ impl Runs {
     }
 }
 
-/// A text in lower case, where nobody asks what came from where.
+/// Lower case of a text, without a mapping to the original.
 pub(crate) fn lower(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         let changes = text.bytes().any(|byte| byte.is_ascii_uppercase());
@@ -253,13 +257,13 @@ pub(crate) fn lower(text: &str) -> Cow<'_, str> {
     lower.into()
 }
 
-/// A word as it stands in a view. A part of a text stands in the view as a part of the text's view, and whatever
-/// stands in a finer view has its place in each coarser one.
-pub(crate) fn as_seen(word: &str, view: View) -> String {
+/// Form of a word in a view. A part of a text is mapped to a part of the text's view, and a word found in a finer view is
+/// found in each coarser one too.
+pub(crate) fn word_in_view(word: &str, view: View) -> String {
     Derived::of_word(word, view).0
 }
 
-/// True if the folded views leave the character out.
+/// True if the folded views remove the character.
 pub(crate) fn is_ignored(character: char) -> bool {
     let mut folded = String::new();
     push_folded(&mut folded, character);
@@ -309,7 +313,7 @@ mod tests {
                             "{original:?} {view:?} {start}..{end}: {from}..{to}"
                         );
                         // What is found again in the part alone is what was found in the whole.
-                        let part = as_seen(&original[from..to], view);
+                        let part = word_in_view(&original[from..to], view);
                         assert!(
                             part.contains(&derived.text[*start..*end]),
                             "{original:?} {view:?}: {part:?}"
@@ -336,8 +340,8 @@ mod tests {
             let derived = Derived::new(&text, view);
             let (start, end) = derived.origin(1, 4);
             assert_eq!(&text[start..end], "hit");
-            assert_eq!(derived.with_unseen(start, end), (1, text.len() - 1));
-            assert_eq!(derived.with_unseen(0, 1), (0, start));
+            assert_eq!(derived.extend_over_unseen(start, end), (1, text.len() - 1));
+            assert_eq!(derived.extend_over_unseen(0, 1), (0, start));
         }
     }
 
@@ -351,7 +355,7 @@ mod tests {
                 char::from(b"abcdefghijklmnop1!"[(seed >> 33) as usize % (1 + length % 18)])
             };
             let original: String = (0..length / 3).map(letter).collect();
-            assert_eq!(squeezed(&original), collapsed(&original).0, "{original}");
+            assert_eq!(collapse_ascii(&original), collapse(&original).0, "{original}");
         }
     }
 

@@ -1,14 +1,12 @@
-//! Folding: maps characters that a reader takes for the same letter to that letter, so that a word in disguise is
-//! found.
-//!
-//! It maps one character at a time: a part of a text is mapped to a part of what the text is mapped to.
+//! Folding: maps look-alike characters to the letter that a reader sees, so that disguised words are found. Each character
+//! is mapped on its own, so a part of a text is mapped to a part of the folded text.
 
 use std::sync::OnceLock;
 
 use unicode_normalization::char::{decompose_compatible, is_combining_mark};
 use unicode_security::skeleton;
 
-/// A character in lower case. A final sigma is a sigma: whether it is final depends on its neighbours.
+/// Appends a character in lower case. A final sigma becomes a sigma, because its form depends on its neighbours.
 pub(crate) fn push_lower(text: &mut String, character: char) {
     match character {
         'ς' => text.push('σ'),
@@ -16,36 +14,36 @@ pub(crate) fn push_lower(text: &mut String, character: char) {
     }
 }
 
-/// A character as the letters that it stands for; nothing if it is not seen or only decorates another.
+/// Appends the letters that a reader sees in a character: none for an invisible character or a mark.
 pub(crate) fn push_folded(text: &mut String, character: char) {
     if let Some(byte) = ascii(character) {
         return text.push(FOLDED[usize::from(byte)].into());
     }
-    match PAGES.get(u32::from(character) as usize / PAGE) {
+    match PAGES.get(u32::from(character) as usize / PAGE_SIZE) {
         Some(page) => text.push_str(page.get_or_init(|| Page::of(character)).folded(character)),
         None => fold(text, character),
     }
 }
 
-/// Characters of a page, which is folded as a whole when one of it is first met: most texts use few pages.
-const PAGE: usize = 256;
+/// Characters of a page. A page is folded as a whole at its first use, because most texts use few pages.
+const PAGE_SIZE: usize = 256;
 
-/// Pages up to the last one with letters that are taken for others; beyond lie rare ideographs and tags.
-static PAGES: [OnceLock<Page>; 0x2_0000 / PAGE] = [const { OnceLock::new() }; 0x2_0000 / PAGE];
+/// Pages up to the last one with look-alike letters. Beyond are only rare ideographs and tags.
+static PAGES: [OnceLock<Page>; 0x2_0000 / PAGE_SIZE] = [const { OnceLock::new() }; 0x2_0000 / PAGE_SIZE];
 
-/// The folded form of each character of a page.
+/// Folded form of each character of a page.
 struct Page {
     text: Box<str>,
-    ends: [u16; PAGE],
+    ends: [u16; PAGE_SIZE],
 }
 
 impl Page {
-    /// The page that holds a character.
+    /// Folds the page that contains a character.
     fn of(character: char) -> Self {
         let first = u32::from(character) / 256 * 256;
-        let (mut text, mut ends) = (String::new(), [0; PAGE]);
+        let (mut text, mut ends) = (String::new(), [0; PAGE_SIZE]);
         for (code, end) in (first..).zip(&mut ends) {
-            // A surrogate is no character, and so nobody asks for it.
+            // A surrogate is no character and is never looked up, so its form stays empty.
             if let Some(character) = char::from_u32(code) {
                 fold(&mut text, character);
             }
@@ -55,25 +53,26 @@ impl Page {
     }
 
     fn folded(&self, character: char) -> &str {
-        let nth = u32::from(character) as usize % PAGE;
-        let start = nth.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let nth = u32::from(character) as usize % PAGE_SIZE;
+        let start = nth.checked_sub(1).map_or(0, |previous| self.ends[previous]);
         self.text.get(start.into()..self.ends[nth].into()).unwrap_or_default()
     }
 }
 
 fn fold(text: &mut String, character: char) {
-    // Syllables of Hangul would come apart into three letters each, and nobody writes those instead.
+    // A syllable of Hangul would be decomposed into three letters, which writers do not use instead.
     if ('\u{ac00}'..='\u{d7a3}').contains(&character) {
         return text.push(character);
     }
-    if let Some(letters) = alike(character) {
-        return text.push_str(letters);
+    if let Some(replacement) = alike(character) {
+        return text.push_str(replacement);
     }
     decompose_compatible(character, |part| {
         for part in part.to_lowercase() {
             match (ascii(part), alike(part), confusable(part)) {
                 (None, Some(letters), _) => text.push_str(letters),
                 (Some(byte), ..) | (None, None, Some(byte)) => text.push(FOLDED[usize::from(byte)].into()),
+                // A mark only decorates the letter before it.
                 (None, None, None) if is_combining_mark(part) => {}
                 (None, None, None) => text.push(part),
             }
@@ -81,8 +80,8 @@ fn fold(text: &mut String, character: char) {
     });
 }
 
-/// The ASCII letter or digit that Unicode's list of confusables (UTS 39) names for a small letter or for its capital.
-/// Both must be folded to the same, because words are sought by what their lower case folds to.
+/// ASCII letter or digit that Unicode's list of confusables (UTS 39) assigns to a small letter or to its capital. Both need
+/// the same folding, because words are searched by the folding of their lower case.
 fn confusable(small: char) -> Option<u8> {
     let target = |character: char| {
         let mut bytes = [0; 4];
@@ -98,18 +97,18 @@ fn confusable(small: char) -> Option<u8> {
     })
 }
 
-/// An ASCII byte as the letter that it stands for; always one byte.
+/// Folds an ASCII byte to one byte.
 fn folded_byte(byte: u8) -> u8 {
     FOLDED[usize::from(byte & 0x7f)]
 }
 
-/// ASCII as the letters that it stands for, many bytes at once.
+/// Folds many ASCII bytes at once.
 pub(crate) fn folded_bytes(original: &[u8]) -> Vec<u8> {
-    const MANY: usize = 16;
+    const PIECE_BYTES: usize = 16;
     let mut folded = original.to_vec();
-    let mut pieces = folded.chunks_exact_mut(MANY);
+    let mut pieces = folded.chunks_exact_mut(PIECE_BYTES);
     for piece in &mut pieces {
-        // Letters and common signs need no table; a piece with any other sign takes it as a whole.
+        // Letters and common signs need no table. A piece with any other sign uses the table for all of its bytes.
         let signs = |byte: u8| {
             let common = byte == b',' || byte == b'.';
             u8::from(byte.wrapping_sub(b'!') < 32) & u8::from(!common) | u8::from(byte == b'|')
@@ -131,7 +130,7 @@ fn ascii(character: char) -> Option<u8> {
     u8::try_from(character).ok().filter(u8::is_ascii)
 }
 
-/// `l`, `i`, `1`, `!` and `|` look alike in one typeface or another, so all of them are `i`.
+/// `l`, `i`, `1`, `!` and `|` look alike in one typeface or another, so all of them become `i`.
 static FOLDED: [u8; 128] = {
     let mut table = [0; 128];
     let mut byte = 0;
@@ -152,12 +151,12 @@ static FOLDED: [u8; 128] = {
     table
 };
 
-/// Letters that a character beyond ASCII is taken for, where Unicode's list of confusables says nothing, or another
-/// thing: capitals and small letters alike, after whichever deceives more. Letters with marks, wide, circled, slanted
-/// or raised letters and ligatures need no line here: their decompositions say the same.
+/// Letters for a character beyond ASCII that the list of confusables lacks or maps differently. Capital and small letter are
+/// treated alike, by the one that deceives more. Letters with marks, wide, circled, slanted or raised letters and ligatures
+/// need no line, because their decompositions cover them.
 fn alike(character: char) -> Option<&'static str> {
     Some(match character {
-        // Not seen: joiners, directions, soft hyphens, variation selectors, tags, fillers.
+        // Invisible: joiners, directions, soft hyphens, variation selectors, tags, fillers.
         '\u{ad}'
         | '\u{34f}'
         | '\u{61c}'

@@ -1,4 +1,4 @@
-//! Texts in the forms in which they are searched.
+//! Forms in which texts are searched.
 
 pub(crate) mod derived;
 pub(crate) mod folding;
@@ -6,18 +6,18 @@ pub(crate) mod folding;
 tidegate_schemas::string_enum! {
     /// Form in which a text is searched, from the finest to the coarsest.
     pub enum View {
-        /// The text as it was sent.
+        /// The text as sent.
         Raw = "raw",
         /// Each character in lower case, a final sigma as sigma. The default, except for regular expressions.
         Lower = "lower",
-        /// Letters for which a reader takes other characters: `fr33`, `ｆｒｅｅ` and Cyrillic look-alikes are `free`.
+        /// Letters that a reader sees in look-alike characters: `fr33`, `ｆｒｅｅ` and Cyrillic look-alikes are `free`.
         Folded = "folded",
-        /// Folded, with letters that stand several times in a row once; a word must have no more of them than the text.
+        /// Folded, with repeated letters written once. The text must repeat a letter at least as often as the word.
         Collapsed = "collapsed",
     }
 }
 
-/// True for what `\w` stands for in regular expressions, so that `words` and `\b` agree: marks and joiners belong to a
+/// True for the characters of `\w` in regular expressions, so that `words` and `\b` agree. Marks and joiners belong to a
 /// word.
 pub(crate) fn in_word(character: char) -> bool {
     if character.is_ascii() {
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_ends_where_patterns_say_that_it_does() {
+    fn word_characters_are_those_of_patterns() {
         let word = Regex::new(r"^\w$").unwrap();
         let differ = |c: &char| in_word(*c) != word.is_match(c.encode_utf8(&mut [0; 4]));
         assert_eq!(('\0'..=char::MAX).find(differ), None);

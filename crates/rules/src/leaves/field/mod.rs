@@ -106,6 +106,7 @@ impl LeafKind for FieldLeaf {
             context.at("path", |c| c.error("type", format!("{path} {detail}")));
             return None;
         }
+        // `exists` is independent of types, so they may differ between item types if it is the only test.
         let compares = comparison.tests.iter().any(|(op, _)| *op != Op::Exists);
         if let Some((other, different)) = kinds.iter().find(|(_, other)| *other != kind).filter(|_| compares)
         {
@@ -142,6 +143,7 @@ impl LeafKind for FieldLeaf {
             single: context.is_single(&comparison.path),
             of: comparison.of,
             ignore_case: comparison.ignore_case,
+            // All tests are compiled before failing, so that each reports its own error.
             tests: tests.into_iter().collect::<Option<_>>()?,
             compared,
         })
@@ -202,6 +204,7 @@ impl LeafKind for FieldLeaf {
 
     fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
         let Some(values) = &input.fields.slot(self.slot).values else {
+            // An absent field decides `exists`, and makes every other test inapplicable.
             let absent = |test: &Test| match test.op {
                 Op::Exists => Mask::from_bool(!test.expects_presence),
                 _ => Mask::INAPPLICABLE,
@@ -357,8 +360,10 @@ impl FieldLeaf {
             return None;
         }
         let equal = self.tests.iter().filter(|test| matches!(test.op, Op::Eq | Op::In));
+        // The shortest list of values nominates the rule for the fewest items.
         if let Some(test) = equal.min_by_key(|test| test.operands.len()) {
             return match test.operands.first()? {
+                // A list of both booleans accepts every boolean, so an index would reject no item.
                 Operand::Boolean(_) if test.operands.len() > 1 => None,
                 Operand::Boolean(boolean) => Some(SearchedValues::Boolean(*boolean)),
                 Operand::Text(_) => {
@@ -414,6 +419,7 @@ impl FieldLeaf {
             |test: &Test| matches!(test.op, Op::Eq | Op::In) && test.operands.iter().all(exact);
         matches!(self.of, None | Some(Of::Any))
             && !self.ignore_case
+            // Further tests are not in the index, and would still have to be evaluated.
             && matches!(&*self.tests, [test] if is_exact_test(test))
     }
 
@@ -486,6 +492,7 @@ impl FieldLeaf {
         input: &EvalInput<'_>,
         steps: &mut Steps,
     ) -> impl Iterator<Item = &'s Value<'a>> {
+        // With `of: none` a value that meets the tests makes the condition fail, so the result is inverted.
         let deciding_result = (mask == Mask::PASSED) != (self.of == Some(Of::None));
         let mut shown_values = SmallVec::<[_; MAX_SHOWN_VALUES]>::new();
         let lower = self.lower(input, steps);

@@ -19,7 +19,7 @@ use crate::{
     },
     limits::wide,
     reader::TOO_PRECISE,
-    search::{Next, scanner::Scanner},
+    search::{ScanControl, scanner::Scanner},
     text::derived::lower,
     vocabulary::Kind,
 };
@@ -186,7 +186,7 @@ impl Test {
             Op::EndsWith => part(|text, part| text.ends_with(part)),
             Op::Contains => match (&self.bulk, value) {
                 (Some(bulk), Value::Text(text)) => {
-                    Some(bulk.scan(text.as_bytes(), &mut |_, _| Next::Stop) == Next::Stop)
+                    Some(bulk.scan(text.as_bytes(), &mut |_, _| ScanControl::Stop) == ScanControl::Stop)
                 }
                 (None, Value::Text(text)) => {
                     Some(self.finders.iter().any(|part| part.find(text.as_bytes()).is_some()))

@@ -194,6 +194,7 @@ impl Compiler<'_, '_> {
     fn path(&mut self, path: &str) -> Option<(usize, Type)> {
         let (slot, kinds) = self.context.path(path)?;
         let (first, kind) = *kinds.first()?;
+        // An expression has one type for each path, so the item types of the rule must agree.
         if let Some((other, different)) = kinds.iter().find(|(_, other)| *other != kind) {
             let (path, kind, different) = (quote(path), kind.name(), different.name());
             self.error(&format!(
@@ -253,6 +254,7 @@ impl Compiler<'_, '_> {
             Ast::Each => (Code::Each, self.element_type?),
             Ast::Has(path) => (Code::Has(self.context.path(path)?.0), BOOLEAN),
             Ast::Size(of) => {
+                // `size` of a list counts its values, `size` of a text its characters.
                 if let Ast::Path(path) = &**of
                     && let (slot, Type::Several(_)) = self.path(path)?
                 {
@@ -323,6 +325,7 @@ impl Compiler<'_, '_> {
             }
             Ast::Quantified { every, path, body, .. } => {
                 let (slot, kind) = self.list_path(path, "`exists` or `all`")?;
+                // The name of the element is valid inside of the body only.
                 self.element_type = Some(Type::One(kind));
                 let body = self.boxed(body, BOOLEAN, "`exists` or `all`");
                 self.element_type = None;
@@ -403,6 +406,7 @@ impl Code {
             }
             Self::Length(of) => match of.compute(input, each, steps)? {
                 Some(FormulaValue::Text(text)) => {
+                    // Counting the characters reads the text to its end.
                     steps.take(wide(text.len()) / 16)?;
                     Some(count_value(text.chars().count()))
                 }
@@ -430,6 +434,7 @@ impl Code {
             Self::Compare(op, a, b) => {
                 let (a, b) = (a.compute(input, each, steps)?, b.compute(input, each, steps)?);
                 if let (Some(FormulaValue::Text(a)), Some(FormulaValue::Text(b))) = (a, b) {
+                    // The comparison ends at the latest with the shorter text.
                     steps.take(wide(a.len().min(b.len())) / 64)?;
                 }
                 a.zip(b).and_then(|(a, b)| a.compare(*op, b)).map(FormulaValue::Boolean)
@@ -455,6 +460,7 @@ impl Code {
                 match (of.compute(input, each, steps)?, part.compute(input, each, steps)?) {
                     (Some(FormulaValue::Text(of)), Some(FormulaValue::Text(part))) => {
                         let read = match op {
+                            // A part that is longer than the text is rejected by its length.
                             _ if part.len() > of.len() => 1,
                             Op::StartsWith | Op::EndsWith => 1 + wide(part.len()) / 64,
                             _ => search(of.len(), part.len()),
@@ -480,6 +486,7 @@ impl Code {
                 for (_, value) in values {
                     match body.compute(input, FormulaValue::of(value), steps)? {
                         Some(FormulaValue::Boolean(is_met)) if is_met != *every => {
+                            // This element decides the result, even if another one fails.
                             return Ok(Some(FormulaValue::Boolean(is_met)));
                         }
                         Some(FormulaValue::Boolean(_)) => {}
@@ -540,6 +547,7 @@ fn bounded<'v>(whole: Option<i128>) -> Option<FormulaValue<'v>> {
 }
 
 fn arithmetic<'v>(sign: Arithmetic, a: Number, b: Number) -> Option<FormulaValue<'v>> {
+    // Whole numbers are computed exactly. An overflow or a division by zero fails.
     if let (Number::Whole(a), Number::Whole(b)) = (a, b) {
         return bounded(match sign {
             Arithmetic::Plus => a.checked_add(b),
@@ -555,6 +563,7 @@ fn arithmetic<'v>(sign: Arithmetic, a: Number, b: Number) -> Option<FormulaValue
         Arithmetic::Minus => a - b,
         Arithmetic::Times => a * b,
         Arithmetic::Over => a / b,
+        // CEL defines the remainder of whole numbers only.
         Arithmetic::Remainder => return None,
     };
     // Infinity counts as a failure, as a whole number beyond 64 bits does.
