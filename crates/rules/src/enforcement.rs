@@ -40,7 +40,7 @@ pub struct ActionLimits {
 }
 
 /// Maximum cooldown. The rows that store cooldowns are kept slightly longer.
-pub(crate) const MAX_COOLDOWN: Within = Within::of_millis(90 * 86_400_000);
+pub(crate) const MAX_COOLDOWN: Within = Within::from_millis(90 * 86_400_000);
 
 /// Share of all subjects, selected by a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_drawn_by_submission_and_independent_of_the_rollout() {
+    fn sample_is_independent_of_the_rollout() {
         let sampled =
             Enforcement { review_sample: Share::of_percent(10.0), ..rollout(10.0, None, RolloutBy::Item) };
         let rule = RuleId::new("r");

@@ -25,7 +25,7 @@ impl Within {
         (1..=LONGEST_MILLIS).contains(&millis).then_some(Self(millis))
     }
 
-    pub(crate) const fn of_millis(millis: i64) -> Self {
+    pub(crate) const fn from_millis(millis: i64) -> Self {
         Self(millis)
     }
 
@@ -231,7 +231,7 @@ impl Facts {
         }
     }
 
-    /// True if an answer is a text, whose search takes CPU time.
+    /// True if an answer is a text. Its search takes CPU time.
     pub fn have_texts(&self) -> bool {
         self.answers
             .values()
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_is_a_number_and_a_unit() {
+    fn span_is_a_number_and_a_unit() {
         assert_eq!(Within::parse("30d").map(Within::millis), Some(2_592_000_000));
         assert_eq!(Within::parse("14d").map(|w| w.to_string()).as_deref(), Some("2w"));
         assert_eq!(Within::parse("90s").map(|w| w.to_string()).as_deref(), Some("90s"));

@@ -9,7 +9,7 @@ use crate::{
     error::excerpt,
     hosts::{self, Host},
     item::{Fields, Value},
-    limits::{OutOfSteps, Steps, wide},
+    limits::{OutOfSteps, Steps, to_u64},
     text::{
         View,
         derived::{Derived, Runs, is_ignored, lower},
@@ -151,7 +151,7 @@ impl<'a> FieldCache<'a> {
         }
         let text = |value: &Value<'a>| if let Value::Text(text) = value { *text } else { "" };
         let texts = || slot.values.iter().flatten().map(|(_, value)| text(value));
-        steps.take_shared(texts().map(|text| wide(text.len()) / 16).sum())?;
+        steps.take_shared(texts().map(|text| to_u64(text.len()) / 16).sum())?;
         Ok(slot.lower.get_or_init(|| texts().map(lower).collect()))
     }
 
@@ -181,11 +181,11 @@ impl<'a> FieldCache<'a> {
     ) -> Result<impl Iterator<Item = (ViewedText<'s, 'a>, &'s [Host<'a>])> + use<'s, 'a>, OutOfSteps> {
         let (texts, _) = self.searched_texts(slot);
         if texts.hosts.get().is_none() {
-            steps.take_shared(texts.searched.iter().map(|(_, text)| hosts::work(text)).sum())?;
+            steps.take_shared(texts.searched.iter().map(|(_, text)| hosts::search_steps(text)).sum())?;
         }
         let find = |text: &'a str| {
             let folds = text.contains(hosts::REMOVED_CHARS) && self.is_address(slot);
-            if folds { hosts::of_address(text) } else { hosts::all(text) }
+            if folds { hosts::hosts_of_address(text) } else { hosts::find_hosts(text) }
         };
         let hosts = texts.hosts.get_or_init(|| texts.searched.iter().map(|(_, text)| find(text)).collect());
         Ok(self.texts(slot, View::Raw).zip(hosts.iter().map(Vec::as_slice)))
@@ -227,8 +227,8 @@ const MAX_DROPPED_BYTES: usize = 1 << 10;
 fn find_end(text: &str, limit: usize, is_invisible: fn(char) -> bool) -> usize {
     let end = text.floor_char_boundary(limit);
     let is_word_part = |c: char| in_word(c) || hosts::is_part(c) || is_invisible(c);
-    let following = &text[end..text.floor_char_boundary(end.saturating_add(MAX_DROPPED_BYTES))];
-    if following.chars().find(|c| !is_invisible(*c)).is_some_and(|c| !is_word_part(c)) || end == text.len() {
+    let next_text = &text[end..text.floor_char_boundary(end.saturating_add(MAX_DROPPED_BYTES))];
+    if next_text.chars().find(|c| !is_invisible(*c)).is_some_and(|c| !is_word_part(c)) || end == text.len() {
         return end;
     }
     let mut dropped_bytes = 0;
@@ -247,9 +247,9 @@ fn find_end(text: &str, limit: usize, is_invisible: fn(char) -> bool) -> usize {
 /// Does the same for an address. Also returns the number of bytes that count: characters that a host leaves out do not.
 fn find_address_end(text: &str, limit: usize) -> (usize, usize) {
     let is_counted = |byte: &u8| !hosts::REMOVED_CHARS.contains(&char::from(*byte));
-    let beyond = text.bytes().enumerate().filter(|(_, byte)| is_counted(byte)).nth(limit);
+    let limit_byte = text.bytes().enumerate().filter(|(_, byte)| is_counted(byte)).nth(limit);
     let is_invisible = |c: char| is_ignored(c) || hosts::REMOVED_CHARS.contains(&c);
-    let end = beyond.map_or(text.len(), |(beyond, _)| find_end(text, beyond, is_invisible));
+    let end = limit_byte.map_or(text.len(), |(beyond, _)| find_end(text, beyond, is_invisible));
     (end, text[..end].bytes().filter(is_counted).count())
 }
 

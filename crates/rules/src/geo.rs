@@ -34,22 +34,22 @@ impl Point {
     /// Geohash of the smallest cell that contains the point.
     pub(crate) fn hash(self) -> String {
         let (mut low, mut high) = ([-180.0, -90.0], [180.0, 90.0]);
-        let at = [self.lng, self.lat];
+        let coordinates = [self.lng, self.lat];
         let mut hash = String::with_capacity(MAX_HASH_LENGTH);
         for nth in 0..MAX_HASH_LENGTH {
-            let mut five = 0_usize;
+            let mut digit = 0_usize;
             for bit in 0..5 {
                 let axis = (nth * 5 + bit) % 2;
                 let middle = f64::midpoint(low[axis], high[axis]);
-                let upper = at[axis] >= middle;
+                let upper = coordinates[axis] >= middle;
                 if upper {
                     low[axis] = middle;
                 } else {
                     high[axis] = middle;
                 }
-                five = five << 1 | usize::from(upper);
+                digit = digit << 1 | usize::from(upper);
             }
-            hash.push(char::from(ALPHABET[five]));
+            hash.push(char::from(ALPHABET[digit]));
         }
         hash
     }
@@ -69,17 +69,17 @@ const MARGIN: f64 = 1e-7;
 
 impl Area {
     /// Cell of a geohash. `None` if the text is no geohash.
-    pub(crate) fn of_hash(hash: &str) -> Option<Self> {
+    pub(crate) fn from_hash(hash: &str) -> Option<Self> {
         if hash.is_empty() {
             return None;
         }
         let (mut low, mut high) = ([-180.0, -90.0], [180.0, 90.0]);
         for (nth, letter) in hash.bytes().enumerate() {
-            let five = ALPHABET.iter().position(|symbol| *symbol == letter)?;
+            let digit = ALPHABET.iter().position(|symbol| *symbol == letter)?;
             for bit in 0..5 {
                 let axis = (nth * 5 + bit) % 2;
                 let middle = f64::midpoint(low[axis], high[axis]);
-                if five >> (4 - bit) & 1 == 1 {
+                if digit >> (4 - bit) & 1 == 1 {
                     low[axis] = middle;
                 } else {
                     high[axis] = middle;
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn known_places_have_their_geohashes_and_distances() {
         assert_eq!(point(57.649_11, 10.407_44).hash(), "u4pruydqqvj8");
-        let middle = Area::of_hash("u4pruydqqvj").unwrap().middle().unwrap();
+        let middle = Area::from_hash("u4pruydqqvj").unwrap().middle().unwrap();
         assert!((middle.lat - 57.649_11).abs() < 1e-5 && (middle.lng - 10.407_44).abs() < 1e-5);
         let (paris, london) = (point(48.8566, 2.3522), point(51.5074, -0.1278));
         assert!((paris.metres_to(london) - 343_556.0).abs() < 100.0, "{}", paris.metres_to(london));
@@ -255,7 +255,7 @@ mod tests {
             let prefix = &centre.hash()[..1 + (unit() * 8.0) as usize];
             let mut grid = Grid::default();
             grid.add(Area::around(centre, metres), 1);
-            grid.add(Area::of_hash(prefix).unwrap(), 2);
+            grid.add(Area::from_hash(prefix).unwrap(), 2);
             for _ in 0..20 {
                 let spread = metres / 111_000.0 * 1.5;
                 let near = |middle: f64, most: f64, spread: f64, at: f64| {
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn an_area_has_few_cells_and_they_are_small() {
+    fn area_is_covered_by_few_small_cells() {
         let around = |metres: f64| Area::around(point(48.8566, 2.3522), metres).cover();
         for metres in [1.0, 100.0, 5_000.0, 500_000.0, 20_000_000.0] {
             assert!((1..=MAX_CELLS).contains(&around(metres).count()), "{metres}");
@@ -289,6 +289,8 @@ mod tests {
         for (lat, lng) in [(91.0, 0.0), (0.0, 180.1), (f64::NAN, 0.0), (0.0, f64::INFINITY)] {
             assert_eq!(Point::new(lat, lng), None);
         }
-        assert!(Area::of_hash("a").is_none() && Area::of_hash("").is_none() && Area::of_hash("é").is_none());
+        assert!(
+            Area::from_hash("a").is_none() && Area::from_hash("").is_none() && Area::from_hash("é").is_none()
+        );
     }
 }

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_numbers_are_written_alike() {
+    fn equal_numbers_have_equal_texts() {
         let plain = |text: &str| Number::parse(text).unwrap().to_canonical_text();
         for (text, written) in [
             ("1", "1"),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_beyond_any_float_is_none() {
+    fn number_beyond_the_range_of_floats_is_refused() {
         assert!(Number::parse("1e999999999").is_none());
         assert!(Number::parse("NaN").is_none() && Number::parse("inf").is_none());
     }

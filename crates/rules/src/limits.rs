@@ -125,20 +125,20 @@ impl Limits {
     /// Refuses limits under which no rule could run, or under which explanations could not be read back.
     pub fn validate(&self) -> Result<(), LimitError> {
         let checks = [
-            ("depth", wide(self.depth), 1, 32, "1 to 32"),
-            ("text_bytes", wide(self.text_bytes), 4, 16 << 20, "4 to 16 MiB"),
-            ("word_bytes", wide(self.word_bytes), 1, 64 << 10, "1 to 64 KiB"),
-            ("nodes", wide(self.nodes), 1, 100_000, "1 to 100,000"),
-            ("regex_bytes", wide(self.regex_bytes), 1 << 10, 16 << 20, "1 KiB to 16 MiB"),
+            ("depth", to_u64(self.depth), 1, 32, "1 to 32"),
+            ("text_bytes", to_u64(self.text_bytes), 4, 16 << 20, "4 to 16 MiB"),
+            ("word_bytes", to_u64(self.word_bytes), 1, 64 << 10, "1 to 64 KiB"),
+            ("nodes", to_u64(self.nodes), 1, 100_000, "1 to 100,000"),
+            ("regex_bytes", to_u64(self.regex_bytes), 1 << 10, 16 << 20, "1 KiB to 16 MiB"),
             ("steps_per_rule", self.steps_per_rule, 1, self.steps_per_item, "1 to steps_per_item"),
             ("cpu_ms_per_item", self.cpu_ms_per_item, 10, u64::MAX, "10 or more"),
-            ("window_values", wide(self.window_values), 1, 1_000, "1 to 1,000"),
-            ("hits", wide(self.hits), 1, 1_000, "1 to 1,000"),
-            ("matched", wide(self.matched), 1, 100_000, "1 to 100,000"),
-            ("stored_matches", wide(self.stored_matches), 1, 100_000, "1 to 100,000"),
-            ("stored_bytes", wide(self.stored_bytes), 1 << 10, 64 << 20, "1 KiB to 64 MiB"),
-            ("memory_bytes", wide(self.memory_bytes), 1 << 20, 1 << 40, "1 MiB to 1 TiB"),
-            ("excerpt_bytes", wide(self.excerpt_bytes), 4, 64 << 10, "4 to 64 KiB"),
+            ("window_values", to_u64(self.window_values), 1, 1_000, "1 to 1,000"),
+            ("hits", to_u64(self.hits), 1, 1_000, "1 to 1,000"),
+            ("matched", to_u64(self.matched), 1, 100_000, "1 to 100,000"),
+            ("stored_matches", to_u64(self.stored_matches), 1, 100_000, "1 to 100,000"),
+            ("stored_bytes", to_u64(self.stored_bytes), 1 << 10, 64 << 20, "1 KiB to 64 MiB"),
+            ("memory_bytes", to_u64(self.memory_bytes), 1 << 20, 1 << 40, "1 MiB to 1 TiB"),
+            ("excerpt_bytes", to_u64(self.excerpt_bytes), 4, 64 << 10, "4 to 64 KiB"),
         ];
         for (name, value, least, most, range) in checks {
             if value < least || value > most {
@@ -150,14 +150,14 @@ impl Limits {
 }
 
 /// Converts a length for the calculation of steps.
-pub(crate) fn wide(length: usize) -> u64 {
+pub(crate) fn to_u64(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
 /// Steps of the search for one word in one text. Preparing the search reads the word, more slowly than the search reads the
 /// text.
-pub(crate) fn search(text: usize, word: usize) -> u64 {
-    if word > text { 1 } else { 1 + wide(text) / 64 + wide(word) / 8 }
+pub(crate) fn search_steps(text: usize, word: usize) -> u64 {
+    if word > text { 1 } else { 1 + to_u64(text) / 64 + to_u64(word) / 8 }
 }
 
 /// The evaluation has used all of its steps.
@@ -272,7 +272,7 @@ impl Steps {
 
     #[inline]
     fn set_item(&mut self, item: u64) -> Result<(), OutOfSteps> {
-        // A check is due when the count crosses a multiple of the interval, whatever the number of steps taken at once.
+        // A check is due when the count crosses a multiple of the interval, for any number of steps taken at once.
         let is_check_due = (self.item ^ item) >> CHECK_INTERVAL_BITS != 0;
         self.item = item;
         if is_check_due { self.check_clock() } else { Ok(()) }
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_are_in_range_and_a_bad_limit_is_named() {
+    fn defaults_are_valid_and_errors_name_the_limit() {
         assert_eq!(Limits::default().validate(), Ok(()));
         let deep = Limits { depth: 33, ..Limits::default() };
         assert!(deep.validate().is_err_and(|e| e.to_string().contains("depth = 33")));
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_time_ends_an_item_whose_steps_are_too_cheap() {
+    fn cpu_limit_ends_an_item_with_steps_left() {
         thread_local!(static NOW: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
         let mut steps = Steps::new(&Limits { cpu_ms_per_item: 50, ..Limits::default() });
         steps.cpu.clock = || {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_out_of_steps_leaves_some_for_the_next() {
+    fn rule_out_of_steps_leaves_steps_for_the_next() {
         let limits = Limits { steps_per_item: 10, steps_per_rule: 6, ..Limits::default() };
         let mut steps = Steps::new(&limits);
         assert_eq!(steps.take(4), Ok(()));

@@ -43,7 +43,7 @@ pub(crate) fn warnings<'r>(
             );
         }
         if !cannot_hold && unindexed.binary_search(&number).is_ok() {
-            let steps: f32 = rule.leaves.iter().map(|predicate| costs.of(*predicate)).sum();
+            let steps: f32 = rule.leaves.iter().map(|predicate| costs.evaluation_cost(*predicate)).sum();
             let detail = "the rule cannot be indexed, so it is evaluated for every item";
             warn("/when", "unannounced", format!("{detail}, at about {steps:.0} steps"));
         }

@@ -100,7 +100,7 @@ impl Match {
             let actions = self.actions.iter().map(bare).collect();
             Arc::new(RuleInfo { actions, ..(*self.info).clone() })
         };
-        Self { info, tree: Explained::of_cut_match() }
+        Self { info, tree: Explained::cut_match() }
     }
 }
 

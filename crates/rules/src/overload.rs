@@ -13,7 +13,7 @@ use crate::{
     compile::Rule,
     engine::index::Index,
     leaves::{Leaf, needle::Needle, text::TextLeaf},
-    limits::{Limits, wide},
+    limits::{Limits, to_u64},
     search::pattern::Pattern,
 };
 
@@ -146,7 +146,7 @@ pub(crate) fn find_overloads(
             let Some(affordable_units) = steps_per_rule.checked_div(work) else { continue };
             let bytes = affordable_units.saturating_sub(1).saturating_mul(4);
             // A rule in several indexes is listed once, with the shortest text.
-            if bytes < wide(limits.text_bytes)
+            if bytes < to_u64(limits.text_bytes)
                 && overloads.get(number).is_none_or(|other| bytes < other.bytes)
             {
                 let (rule, steps) = (rule.head.rule.clone(), units(MODEST).saturating_mul(work));
@@ -209,10 +209,10 @@ pub(crate) fn find_hostile_overloads(
                 rule: rule.head.rule.clone(),
                 banks: text.bank().cloned().into_iter().collect(),
                 patterns: patterns.len(),
-                bytes: wide(affordable),
+                bytes: to_u64(affordable),
                 steps: longest,
                 steps_per_rule,
-                texts: Texts::Hostile { longest: wide(text_bytes) },
+                texts: Texts::Hostile { longest: to_u64(text_bytes) },
             });
             break;
         }

@@ -27,7 +27,7 @@ impl Amount {
 
     /// Amount of a number, at least zero: a count only grows until rows leave the window, so a reader may stop at a
     /// threshold.
-    pub(crate) fn of(number: Number) -> Self {
+    pub(crate) fn from_number(number: Number) -> Self {
         Self(number.millionths().max(0))
     }
 
@@ -82,7 +82,7 @@ impl WindowKey {
         &self.0
     }
 
-    pub(crate) fn of(value: &Value<'_>) -> Option<Self> {
+    pub(crate) fn from_value(value: &Value<'_>) -> Option<Self> {
         let text = match value {
             Value::Text(text) => (*text).to_owned(),
             Value::Number(number) => number.to_canonical_text(),
@@ -96,7 +96,7 @@ impl WindowKey {
             return Some(Self(text));
         }
         let digest: Uuid = derive(Kind::WindowMember, &[b"key", text.as_bytes()]);
-        // The beginning keeps the key readable for people who inspect rows.
+        // The beginning keeps the key readable.
         Some(Self(format!("{}~{digest}", &text[..text.floor_char_boundary(64)])))
     }
 }
@@ -214,7 +214,7 @@ impl RunningCount<'_> {
 
 /// Hash of a value for a window of distinct values.
 pub(crate) fn member(value: &Value<'_>) -> Option<i64> {
-    let key = WindowKey::of(value)?;
+    let key = WindowKey::from_value(value)?;
     let id: Uuid = derive(Kind::WindowMember, &[b"value", key.0.as_bytes()]);
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&id.as_bytes()[..8]);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn counted_entries_lie_in_the_buckets_that_are_read() {
+    fn counted_rows_are_in_the_buckets_read() {
         let window = window(Measure::Count);
         for item in [0, 1, 24_999, 25_000, 60_000, 1_767_225_600_000] {
             let (until, around) = (window.until(Millis(item)), window.around(Millis(item)));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_sum_add_up() {
+    fn merged_counts_add_up() {
         for (measure, amount) in [(Measure::Count, 3), (Measure::Sum, 6), (Measure::Distinct, 2)] {
             let window = window(measure);
             let sum = |rows: &[i64]| {
@@ -277,14 +277,14 @@ mod tests {
         let window = window(Measure::Sum);
         let mut tally = window.tally(window.until(Millis(100_000)));
         for _ in 0..10 {
-            tally.add(Millis(90_000), Amount::of(Number::Fraction(0.1)), &[]);
+            tally.add(Millis(90_000), Amount::from_number(Number::Fraction(0.1)), &[]);
         }
-        tally.add(Millis(90_000), Amount::of(Number::Fraction(-7.0)), &[]);
+        tally.add(Millis(90_000), Amount::from_number(Number::Fraction(-7.0)), &[]);
         tally.add(Millis(40_000), Amount::whole(99), &[]);
         tally.add(Millis(100_001), Amount::whole(99), &[]);
         assert_eq!(tally.amount(), Amount::ONE);
         assert_eq!(Amount::whole(i64::MAX).plus(Amount::ONE), Amount(i64::MAX));
-        assert_eq!(Amount::of(Number::Whole(i128::MAX)), Amount(i64::MAX));
+        assert_eq!(Amount::from_number(Number::Whole(i128::MAX)), Amount(i64::MAX));
     }
 
     #[test]
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_is_written_as_a_number_is() {
+    fn amount_is_written_like_a_number() {
         for (amount, text) in [
             (0, "0"),
             (1_000_000, "1"),
@@ -317,10 +317,10 @@ mod tests {
     }
 
     #[test]
-    fn a_long_key_is_its_beginning_and_a_digest() {
-        let long = |end: &str| WindowKey::of(&Value::Text(&format!("{}{end}", "é".repeat(200))));
+    fn long_key_becomes_its_beginning_and_a_digest() {
+        let long = |end: &str| WindowKey::from_value(&Value::Text(&format!("{}{end}", "é".repeat(200))));
         assert!(long("a") != long("b") && long("a").is_some_and(|key| key.0.len() <= MAX_KEY_BYTES));
         let related = Value::Related { type_id: "user", id: "u/1" };
-        assert_eq!(WindowKey::of(&related), Some(WindowKey("user/u/1".to_owned())));
+        assert_eq!(WindowKey::from_value(&related), Some(WindowKey("user/u/1".to_owned())));
     }
 }

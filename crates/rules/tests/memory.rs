@@ -12,7 +12,7 @@ use tidegate_rules::{Bank, BankEntry, Kind, Limits, Plan, RuleSource, Shape, Voc
 use tidegate_schemas::{banks::BankKind, ids::TypeId};
 use uuid::Uuid;
 
-/// Counts what is held, and the most that was.
+/// Counts the bytes in use and their maximum.
 struct Counting;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
@@ -72,7 +72,7 @@ fn measured(texts: usize) -> (usize, usize) {
 
 #[test]
 fn text_of_a_bank_takes_at_most_300_bytes() {
-    // The first plan also pays for what is made once.
+    // The first plan also pays for data that are built once.
     measured(1_000);
     for texts in [20_000, 200_000] {
         let (kept, peak) = measured(texts);

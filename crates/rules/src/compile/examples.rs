@@ -48,10 +48,10 @@ pub(super) fn check(rule: &Rule, references: &References<'_>, context: &mut Cont
                                 did_you_mean(bank_match.bank.as_str(), bank_keys.iter().map(String::as_str));
                             let detail =
                                 format!("unknown bank {}{suggestion}", quote(bank_match.bank.as_str()));
-                            let at = format!("media/{place}/bank");
+                            let path = format!("media/{place}/bank");
                             let missing_bank =
                                 Missing::Document(DocumentKind::Bank, bank_match.bank.to_string());
-                            c.at(at, |c| c.push_missing(missing_bank, detail));
+                            c.at(path, |c| c.push_missing(missing_bank, detail));
                         }
                     }
                 }
@@ -69,9 +69,9 @@ fn report_unknown(
     missing: Option<Missing>,
 ) {
     let suggestion = did_you_mean(key, candidates.iter().map(String::as_str));
-    let at = format!("{member}/{}", escape_key(key));
+    let path = format!("{member}/{}", escape_key(key));
     let detail = format!("{problem} {}{suggestion}", quote(key));
-    context.at(at, |c| match missing {
+    context.at(path, |c| match missing {
         Some(missing) => c.push_missing(missing, detail),
         None => c.error("unknown_model", detail),
     });

@@ -241,7 +241,8 @@ impl Compiler<'_> {
                 Some(Node::Leaf(tree.leaves.len() - 1))
             }
             Condition::Rule(_) if self.context.local => {
-                let detail = "the condition of a window cannot use rules: write the other condition out";
+                let detail =
+                    "the condition of a window cannot use rules: repeat the condition of the rule instead";
                 self.context.error("shape", detail.to_owned());
                 None
             }

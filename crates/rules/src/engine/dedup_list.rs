@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_entries_take_no_memory_and_no_sorting() {
+    fn repeated_places_take_no_memory_and_no_sorting() {
         for different in [10, 1_000, 5_000, 100_000] {
             let most = 2 * UNCHECKED.max(different as usize) + UNCHECKED;
             for (room, compared) in [

@@ -59,7 +59,7 @@ const UNWATCHED: u32 = u32::MAX;
 
 impl GuardedRule {
     /// Adds a guard in front and drops the last one, which is safe because guards only save work.
-    fn with(self, guard: Guard) -> Self {
+    fn with_first(self, guard: Guard) -> Self {
         let mut guards = self.guards;
         guards.rotate_right(1);
         guards[0] = guard;
@@ -162,7 +162,7 @@ impl IndexedRules {
             if rules.len() >= MIN_GROUP_SIZE {
                 builder.group(guard, rules);
             } else {
-                ungrouped.extend(rules.into_iter().map(|rule| rule.with(guard)));
+                ungrouped.extend(rules.into_iter().map(|rule| rule.with_first(guard)));
             }
         }
         builder.group(Guard::NONE, ungrouped);
@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guard_refutes_nothing_that_lies_between_its_ends() {
+    fn guard_accepts_every_value_between_its_ends() {
         let ends = [
             f64::NEG_INFINITY,
             f64::MIN,

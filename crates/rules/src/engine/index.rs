@@ -278,10 +278,10 @@ fn add_needles(terms: &mut IndexTerms, coarsest: View, witness: Witness, text: &
             words.add(word, entry);
         };
         match &text.needles[nth as usize] {
-            Needle::Word { view_form: seen, runs, whole_word: whole, .. } => {
-                let (view, word) = choose_form(seen, finest, coarsest);
+            Needle::Word { view_form, runs, whole_word, .. } => {
+                let (view, word) = choose_form(view_form, finest, coarsest);
                 // In a coarser form, or with repeated letters, a hit still has to be checked in the form of the condition.
-                let proof = match (view == text.view && runs.is_none(), whole) {
+                let proof = match (view == text.view && runs.is_none(), whole_word) {
                     (true, false) => Proof::Place,
                     (true, true) => Proof::WholeWord,
                     (false, _) => Proof::Needle,

@@ -327,7 +327,7 @@ struct PatternVisitor<'v, 'r, 'a, 's> {
 }
 
 impl<'r> PatternVisitor<'_, 'r, '_, '_> {
-    /// Entries of the pattern whose conditions search this text.
+    /// Entries of the pattern for conditions that search this text.
     fn entries_of_text(&self, pattern: u32) -> impl Iterator<Item = &'r IndexEntry> {
         let (predicates, slot, is_only_slot) = (self.run.predicates, self.at.slot, self.at.is_only_slot);
         self.scan.entries(pattern).iter().filter(move |entry| {

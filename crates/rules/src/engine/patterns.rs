@@ -39,7 +39,7 @@ pub(crate) trait Visitor {
 
     fn visit_match(&mut self, pattern: u32) -> ScanControl;
 
-    /// True if the conditions with the pattern have used up their steps, so that it is not run any more.
+    /// True if the conditions with the pattern have used up their steps, so that the pattern does not run any more.
     fn is_spent(&self, pattern: u32) -> bool;
 
     /// Charges steps beyond those of an automaton. False if the pattern must not run.
@@ -224,7 +224,7 @@ impl SetStates {
     }
 }
 
-/// Runs patterns whose automaton steps have been charged already.
+/// Runs patterns one by one. Their automaton steps have been charged already.
 fn one_by_one(
     patterns: &[(u32, Arc<Pattern>)],
     text: &str,
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_of_a_set_that_gave_up_are_charged_whatever_ran_before() {
+    fn charge_of_a_failed_set_is_independent_of_earlier_texts() {
         let patterns: Vec<String> = (10..40).map(|n| format!("a[ab]{{{n}}}c|b[ab]{{{n}}}d")).collect();
         let mut seed = 7_u64;
         let mut letter = |letters: &[u8]| {

@@ -6,14 +6,14 @@ use crate::{compile::Rule, limits::OutOfSteps, logic::Node};
 
 #[derive(Debug)]
 pub(crate) enum Precheck {
-    /// Predicate, and whether it must pass or fail.
+    /// Predicate, and true if it must pass, or false if it must fail.
     One(u32, bool),
     All(Box<[Precheck]>),
     Any(Box<[Precheck]>),
 }
 
 impl Precheck {
-    pub(crate) fn of(rule: &Rule, costs: &Costs) -> Self {
+    pub(crate) fn new(rule: &Rule, costs: &Costs) -> Self {
         build(&rule.when, true, rule, costs).1
     }
 
@@ -48,7 +48,7 @@ fn build(node: &Node, positive: bool, rule: &Rule, costs: &Costs) -> (f32, Prech
     let (inner, all) = match node {
         Node::Leaf(nth) => {
             let predicate = rule.leaves[*nth];
-            return (costs.of(predicate), Precheck::One(predicate, positive));
+            return (costs.evaluation_cost(predicate), Precheck::One(predicate, positive));
         }
         Node::Not(inner) => return build(inner, !positive, rule, costs),
         Node::All(inner) => (inner, positive),

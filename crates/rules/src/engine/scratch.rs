@@ -24,7 +24,7 @@ pub(crate) struct Scratch {
     tick: u32,
     item_tick: u32,
     predicates: Vec<(u32, Evaluation)>,
-    /// Words whose further places add no information, with the tick of their text. A word may displace another.
+    /// Words that are settled, with the tick of their text: further places add no information. A word may displace another.
     settled_words: Box<[(u32, u32); SETTLED_WORDS]>,
     /// Ranges by watched value, with their tick.
     value_ranges: Vec<(u32, ValueRange)>,

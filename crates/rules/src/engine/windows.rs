@@ -15,7 +15,7 @@ use crate::{
     windows::{Amount, Measure, WindowEntry, WindowKey, member},
 };
 
-/// Entries that an item adds, and the windows whose entries are incomplete.
+/// Entries that an item adds, and the windows that lack some of its entries.
 pub(crate) type WindowAdditions = (Vec<WindowEntry>, Vec<WindowId>);
 
 /// Indices of the windows of each item type.
@@ -57,7 +57,7 @@ impl CountingWindow {
     ) -> Result<bool, OutOfSteps> {
         run.steps.take(1)?;
         let input = run.input;
-        let (keys, more_keys) = values_of(self.by, input, WindowKey::of);
+        let (keys, more_keys) = values_of(self.by, input, WindowKey::from_value);
         if keys.is_empty() {
             return Ok(true);
         }
@@ -78,7 +78,7 @@ impl CountingWindow {
                 for (_, value) in input.fields.slot(slot).values.iter().flatten() {
                     run.steps.take(1)?;
                     if let Value::Number(number) = value {
-                        amount = amount.plus(Amount::of(*number));
+                        amount = amount.plus(Amount::from_number(*number));
                     }
                 }
                 // A sum of zero leaves every count as it is.

@@ -32,7 +32,7 @@ impl Costs {
     }
 
     /// Estimated steps of one evaluation of the predicate.
-    pub(crate) fn of(&self, predicate: u32) -> f32 {
+    pub(crate) fn evaluation_cost(&self, predicate: u32) -> f32 {
         self.evaluating[predicate as usize]
     }
 }

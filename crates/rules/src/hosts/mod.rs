@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use idna_adapter::Adapter;
 use unicode_normalization::char::is_combining_mark;
 
-use crate::limits::wide;
+use crate::limits::to_u64;
 
 /// Host in the form for comparisons, with its place in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,16 +33,16 @@ pub(crate) const REMOVED_CHARS: [char; 3] = ['\t', '\n', '\r'];
 const STEPS_PER_DOT: u64 = 64;
 
 /// Steps of the search for hosts in a text, in addition to reading it. In a text beyond ASCII each letter is looked up.
-pub(crate) fn work(text: &str) -> u64 {
+pub(crate) fn search_steps(text: &str) -> u64 {
     if text.is_ascii() && !text.contains('%') {
         return 0;
     }
     let dots = text.matches(DOTS).count() + text.matches("%2").count();
-    wide(text.len()).saturating_add(STEPS_PER_DOT.saturating_mul(wide(dots)))
+    to_u64(text.len()).saturating_add(STEPS_PER_DOT.saturating_mul(to_u64(dots)))
 }
 
 /// Hosts of a text that is one address.
-pub(crate) fn of_address(text: &str) -> Vec<Host<'_>> {
+pub(crate) fn hosts_of_address(text: &str) -> Vec<Host<'_>> {
     let removed: Vec<usize> = text.match_indices(REMOVED_CHARS).map(|(at, _)| at).collect();
     let cleaned: String = text.split(REMOVED_CHARS).collect();
     // Maps a byte of the cleaned text to the original by adding the removed characters before it. The removed character
@@ -55,7 +55,7 @@ pub(crate) fn of_address(text: &str) -> Vec<Host<'_>> {
         }
         at + low
     };
-    let hosts = all(&cleaned).into_iter().map(|host| Host {
+    let hosts = find_hosts(&cleaned).into_iter().map(|host| Host {
         name: host.name.into_owned().into(),
         start: original(host.start),
         end: original(host.end - 1) + 1,
@@ -69,7 +69,7 @@ pub(crate) fn of_address(text: &str) -> Vec<Host<'_>> {
 /// escape such as `%2E`, or as a symbol that browsers map to such characters, such as `№`. A run in the path of another host
 /// or before an `@` is no host. After `://` a host needs no dot. A run with other symbols, as in `i❤.ws`, is one host, and
 /// so are its parts between symbols, so that no symbol hides a host next to it.
-pub(crate) fn all(text: &str) -> Vec<Host<'_>> {
+pub(crate) fn find_hosts(text: &str) -> Vec<Host<'_>> {
     let mut hosts = Vec::new();
     let ends = |c: char| c.is_whitespace() || matches!(c, '<' | '>' | '"' | '`' | '|' | '{' | '}');
     let mut at = 0;

@@ -8,11 +8,11 @@ fn hosts(text: &str) -> Vec<String> {
         assert!(text.is_char_boundary(host.start) && text.is_char_boundary(host.end));
         host.name.into_owned()
     };
-    all(text).into_iter().map(checked).collect()
+    find_hosts(text).into_iter().map(checked).collect()
 }
 
 #[test]
-fn hosts_are_found_where_people_write_them() {
+fn hosts_are_found_in_usual_forms() {
     for (text, expected) in [
         ("https://Bad.Example/a?b#c", &["bad.example"][..]),
         ("see http://user:pw@bad.example:8080/x, or ok.example.", &["bad.example", "ok.example"]),
@@ -36,7 +36,7 @@ fn hosts_are_found_where_people_write_them() {
 }
 
 #[test]
-fn no_sign_beside_a_host_hides_it() {
+fn symbols_next_to_a_host_do_not_hide_it() {
     for (text, expected) in [
         ("bad.example/go?to=https://ok.example", &["bad.example", "ok.example"][..]),
         ("bad.example,https://ok.example/", &["bad.example", "ok.example"]),
@@ -129,7 +129,7 @@ fn host_with_a_symbol_is_found_beside_more_symbols() {
 }
 
 #[test]
-fn an_address_is_read_without_its_tabs_and_line_ends() {
+fn tabs_and_line_ends_are_removed_from_addresses() {
     for (text, name, place) in [
         ("https://bad.exa\tmple/", "bad.example", "bad.exa\tmple"),
         ("\thttps:\n//\rb\r\nad.example\t\n:80/x", "bad.example", "b\r\nad.example"),
@@ -139,13 +139,13 @@ fn an_address_is_read_without_its_tabs_and_line_ends() {
         ("https://bad.\n\n\nexample\n", "bad.example", "bad.\n\n\nexample"),
         ("\u{1f} https://bad.example\u{1}", "bad.example", "bad.example"),
     ] {
-        let found = of_address(text);
+        let found = hosts_of_address(text);
         assert_eq!(found.len(), 1, "{text:?}: {found:?}");
         assert_eq!((&*found[0].name, &text[found[0].start..found[0].end]), (name, place), "{text:?}");
         let url = url::Url::parse(text);
         assert_eq!(url.as_ref().ok().and_then(url::Url::host_str), Some(name), "{text:?}");
     }
-    assert_eq!(of_address("\t\n"), []);
+    assert_eq!(hosts_of_address("\t\n"), []);
     // In a text each line has hosts of its own.
     assert_eq!(hosts("bad.example\nnext ok.example\tx"), ["bad.example", "ok.example"]);
 }
@@ -175,7 +175,7 @@ fn prefix_of_a_name_does_not_hide_its_suffix() {
 }
 
 #[test]
-fn host_names_are_compared_up_to_their_longest() {
+fn host_names_are_compared_up_to_the_maximum_length() {
     let name = |first: usize| format!("{}.{}bad.example", "x".repeat(first), "abcde.".repeat(40));
     assert_eq!(name(1).len(), 253);
     assert_eq!(hosts(&name(1)), [name(1)]);
@@ -231,6 +231,6 @@ fn host_characters_are_read_as_idna_reads_them() {
 }
 
 #[test]
-fn a_name_and_what_is_above_it() {
+fn name_is_followed_by_its_parent_domains() {
     assert_eq!(self_and_parents("a.b.example").collect::<Vec<_>>(), ["a.b.example", "b.example", "example"]);
 }

@@ -106,7 +106,7 @@ impl LeafKind for CountLeaf {
     }
 
     fn collect_needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
-        let (keys, _) = values_of(self.by, input, WindowKey::of);
+        let (keys, _) = values_of(self.by, input, WindowKey::from_value);
         let need = |key| Need::Count { window: self.window.clone(), key, at_least: self.at_least };
         keys.into_iter().map(need).collect()
     }

@@ -15,7 +15,7 @@ use crate::{
     error::excerpt,
     fields::ViewedText,
     hosts::{self, Host},
-    limits::{OutOfSteps, Steps, wide},
+    limits::{OutOfSteps, Steps, to_u64},
     logic::{ConditionResult, Mask},
     reader::{Reader, is_present},
     vocabulary::EntryName,
@@ -172,10 +172,10 @@ impl DomainLeaf {
     ) -> Result<(), OutOfSteps> {
         for slot in &self.slots {
             for (viewed, hosts) in input.fields.hosts(*slot, steps)? {
-                steps.take(1 + wide(viewed.text.len()) / 16)?;
+                steps.take(1 + to_u64(viewed.text.len()) / 16)?;
                 for host in hosts {
                     // Each parent domain costs a look-up.
-                    steps.take(1 + wide(host.name.matches('.').count()))?;
+                    steps.take(1 + to_u64(host.name.matches('.').count()))?;
                     if !visit(*slot, &viewed, host) {
                         return Ok(());
                     }

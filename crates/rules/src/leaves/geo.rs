@@ -15,7 +15,7 @@ use crate::{
     error::excerpt,
     geo::{Area, Grid, Point},
     item::Value,
-    limits::{OutOfSteps, Steps, wide},
+    limits::{OutOfSteps, Steps, to_u64},
     logic::{ConditionResult, Mask},
     reader::{Object, Reader, is_present},
     vocabulary::{EntryName, Kind},
@@ -86,7 +86,7 @@ impl Shape {
     fn area(&self) -> Option<Area> {
         match self {
             Self::Circle { centre, metres } => Some(Area::around(*centre, *metres)),
-            Self::Cell(hash) => Area::of_hash(hash),
+            Self::Cell(hash) => Area::from_hash(hash),
         }
     }
 
@@ -111,7 +111,7 @@ impl Shape {
     /// Parses the value of a bank entry.
     fn parse_entry(value: &str) -> Option<Self> {
         if !value.contains(',') {
-            return Area::of_hash(value).map(|_| Self::Cell(value.to_owned()));
+            return Area::from_hash(value).map(|_| Self::Cell(value.to_owned()));
         }
         let numbers: Vec<f64> = value.split(',').map(|number| number.parse().ok()).collect::<Option<_>>()?;
         let [lat, lng, metres] = numbers[..] else { return None };
@@ -149,7 +149,7 @@ impl GeoPlaces {
                 for slot in slots {
                     for (_, value) in input.fields.slot(*slot).values.iter().flatten() {
                         let Value::Text(hash) = value else { continue };
-                        let point = Area::of_hash(hash).and_then(Area::middle);
+                        let point = Area::from_hash(hash).and_then(Area::middle);
                         places.extend(point.map(|point| GeoPlace { slot: *slot, point, hash: Some(hash) }));
                     }
                 }
@@ -387,7 +387,7 @@ impl GeoLeaf {
             }
             None => (0..self.areas.len()).collect(),
         };
-        steps.take(1 + wide(numbers.len()))?;
+        steps.take(1 + to_u64(numbers.len()))?;
         Ok(numbers)
     }
 }

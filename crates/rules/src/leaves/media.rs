@@ -277,7 +277,7 @@ impl MediaLeaf {
         media.matches.iter().filter(is_accepted).map(Some).collect()
     }
 
-    /// Reason for which the absence of a match proves nothing in this state of the medium.
+    /// Reason for which a missing match is no proof in this state of the medium.
     fn unknown_reason(&self, state: MediaState) -> Option<&'static str> {
         let needs_no_picture =
             !self.test.kinds.is_empty() && self.test.kinds.iter().all(|kind| EXACT.contains(&kind.as_str()));

@@ -268,7 +268,7 @@ pub struct CutExplained {
 
 impl Explained {
     /// Explanation of a match without any details.
-    pub(crate) fn of_cut_match() -> Self {
+    pub(crate) fn cut_match() -> Self {
         Self::Cut(CutExplained { outcome: ConditionResult::Passed })
     }
 
@@ -332,8 +332,8 @@ impl<L: Iterator<Item = Explained>> TreeBuilder<'_, L> {
                 Explained::Not(NotExplained { outcome, of })
             }
             Node::Leaf(_) => {
-                let cut = Explained::Cut(CutExplained { outcome: ConditionResult::Skipped });
-                self.leaves.next().unwrap_or(cut)
+                let placeholder = Explained::Cut(CutExplained { outcome: ConditionResult::Skipped });
+                self.leaves.next().unwrap_or(placeholder)
             }
         };
         // The outer rule is first in the list, so it must be wrapped around the others last.

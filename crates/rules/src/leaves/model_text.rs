@@ -17,7 +17,7 @@ use crate::{
     facts::{Facts, Need, NoAnswer},
     fields::{FieldCache, Path},
     item::{Fields, Value},
-    limits::{Limits, OutOfSteps, Steps, wide},
+    limits::{Limits, OutOfSteps, Steps, to_u64},
     logic::{ConditionResult, Mask},
     reader::Reader,
     text::View,
@@ -119,7 +119,7 @@ impl LeafKind for ModelTextLeaf {
         };
         let searched = texts.map(|(texts, submission)| {
             // Each condition converts the text to its view without sharing the result, so each is charged.
-            steps.take(1 + wide(texts.bytes().min(limits.text_bytes)) / 16)?;
+            steps.take(1 + to_u64(texts.bytes().min(limits.text_bytes)) / 16)?;
             let input = EvalInput {
                 fields: FieldCache::new(&texts, &self.paths, None, limits.text_bytes),
                 user: None,

@@ -8,7 +8,7 @@ use regex_syntax::hir::{Hir, HirKind, Look};
 
 use crate::{
     fields::ViewedText,
-    limits::{Limits, OutOfSteps, Steps, search, wide},
+    limits::{Limits, OutOfSteps, Steps, search_steps, to_u64},
     search::{likelihood, literals, pattern::Pattern},
     text::{View, derived::Runs, in_word},
 };
@@ -58,7 +58,7 @@ pub(crate) fn compile_pattern(pattern: &str, limit: usize) -> Result<Needle, Str
     }
     match result {
         Ok(regex) => Ok(Needle::Pattern {
-            literals: literals::required(pattern, View::Lower),
+            literals: literals::find_literals(pattern, View::Lower),
             pattern: Arc::new(Pattern::new(regex, weight)),
         }),
         Err(regex::Error::CompiledTooBig(_)) => {
@@ -127,7 +127,7 @@ impl Needle {
         match self {
             Self::Pattern { pattern, .. } => pattern.find(text, steps),
             Self::Word { view_form: word, .. } => {
-                steps.take(search(text.len(), word.len()))?;
+                steps.take(search_steps(text.len(), word.len()))?;
                 if word.len() > text.len() {
                     return Ok(None);
                 }
@@ -137,7 +137,7 @@ impl Needle {
                     Some(finder) => finder.find(tail),
                     None => memmem::find(tail, word.as_bytes()),
                 };
-                let retry_steps = 1 + wide(word.len()) / 64;
+                let retry_steps = 1 + to_u64(word.len()) / 64;
                 let mut from = 0;
                 while let Some(at) = find(&text.as_bytes()[from..]) {
                     let start = from + at;

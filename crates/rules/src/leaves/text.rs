@@ -20,7 +20,7 @@ use super::{
 use crate::{
     error::{excerpt, quote},
     fields::ViewedText,
-    limits::{OutOfSteps, Steps, wide},
+    limits::{OutOfSteps, Steps, to_u64},
     logic::{ConditionResult, Mask},
     reader::{Object, Reader, is_present},
     search::{ScanControl, scanner::Scanner, starts},
@@ -327,8 +327,7 @@ impl TextLeaf {
         if !all && required_count > 1 {
             remove_duplicates(&mut needles, entries.as_mut());
             if entries.is_none() && needles.len() < required_count {
-                let detail =
-                    "words that are the same in this view count once, and too few are left to be found";
+                let detail = "words with the same form in this view count once, and fewer than `min_distinct` are left: lower it";
                 context.at("min_distinct", |c| c.error("limit", detail.to_owned()));
                 return None;
             }
@@ -365,7 +364,7 @@ impl TextLeaf {
     pub(crate) fn typical_pattern_steps(&self) -> f32 {
         let patterns = self.needles.iter().map(|needle| match needle {
             Needle::Pattern { pattern, .. } => {
-                (1 + wide(TYPICAL_TEXT_BYTES) / 4).saturating_mul(pattern.work) as f32
+                (1 + to_u64(TYPICAL_TEXT_BYTES) / 4).saturating_mul(pattern.work) as f32
             }
             Needle::Word { .. } => 0.0,
         });
@@ -414,7 +413,7 @@ impl TextLeaf {
         let mut found_needles = Vec::new();
         for slot in &self.slots {
             for viewed in input.fields.texts(*slot, self.view) {
-                steps.take(1 + wide(viewed.text.len()) / 16)?;
+                steps.take(1 + to_u64(viewed.text.len()) / 16)?;
                 let mut ran_out = false;
                 let next = bulk.scanner.scan(viewed.text.as_bytes(), &mut |word, start| {
                     if steps.take(1).is_err() {
@@ -519,7 +518,7 @@ fn word_needles(
     context.count_words(words.len())?;
     let mut needles = Vec::with_capacity(words.len());
     for written in words {
-        let (view_form, runs) = Derived::of_word(&written, view);
+        let (view_form, runs) = Derived::word_with_runs(&written, view);
         if view_form.is_empty() {
             context.error(
                 "empty",
@@ -534,7 +533,7 @@ fn word_needles(
     }
     if let Some(word) = needles.iter().find(|needle| needle.is_short()) {
         let word = quote(word.source());
-        let detail = format!("{word} is found inside of many words: `word: true` finds it only alone");
+        let detail = format!("{word} is found inside of many words: `word: true` finds whole words only");
         context.warn("short_word", detail);
     }
     Some(needles)
@@ -550,7 +549,8 @@ fn bank_needles(
     let bank = context.bank(bank, &[BankKind::Text, BankKind::Regex])?;
     if bank.kind == BankKind::Regex && (whole || view > View::Lower) {
         let key = if whole { "word" } else { "view" };
-        let detail = "patterns search the views raw and lower only, and say themselves where a word ends";
+        let detail =
+            "patterns search the views raw and lower only, without `word`: mark the end of a word with `\\b`";
         context.at(key, |c| c.error("shape", detail.to_owned()));
         return None;
     }
@@ -561,7 +561,7 @@ fn bank_needles(
             context.count_regex()?;
             compile_pattern(&entry.value, context.limits.regex_bytes)
         } else {
-            let (view_form, runs) = Derived::of_word(&entry.value, view);
+            let (view_form, runs) = Derived::word_with_runs(&entry.value, view);
             let word = word_needle(Arc::clone(&entry.value), view_form, runs, whole);
             if word.length() > 0 { Ok(word) } else { Err("it has no letters in this view".to_owned()) }
         };
@@ -583,21 +583,21 @@ fn bank_needles(
             count => format!(", as are {count} more entries"),
         };
         let detail = format!(
-            "entry {first_word} is found inside of many words{further_entries}: `word: true` finds it only alone"
+            "entry {first_word} is found inside of many words{further_entries}: `word: true` finds whole words only"
         );
         context.at("bank", |c| c.warn("short_word", detail));
     }
     Some((needles, used_entries))
 }
 
-fn word_needle(written: Arc<str>, view_form: String, runs: Runs, whole: bool) -> Needle {
+fn word_needle(written: Arc<str>, view_form: String, runs: Runs, whole_word: bool) -> Needle {
     // Most words equal their form in the view; shared texts halve the memory of a bank.
-    let seen = if *view_form == *written { Arc::clone(&written) } else { view_form.into() };
+    let shared_form = if *view_form == *written { Arc::clone(&written) } else { view_form.into() };
     Needle::Word {
         written,
-        view_form: seen,
+        view_form: shared_form,
         runs: (!runs.is_empty()).then(|| Box::new(runs)),
-        whole_word: whole,
+        whole_word,
     }
 }
 
@@ -631,7 +631,7 @@ fn pattern_needle(pattern: &str, view: View, context: &mut Context<'_>) -> Optio
             }
             if let Needle::Pattern { pattern, .. } = &needle {
                 let bytes = (context.limits.steps_per_rule / pattern.work).saturating_mul(4);
-                if bytes < wide(context.limits.text_bytes) {
+                if bytes < to_u64(context.limits.text_bytes) {
                     let detail = format!(
                         "counted repeats make the pattern so large that a text of more than {bytes} bytes takes all \
                          steps of a rule: it ends as `errored: deadline`"

@@ -1,4 +1,4 @@
-//! Explains one rule on one item with all of its conditions, for people who ask why it does or does not match. Has no
+//! Explains one rule on one item with all of its conditions: the reasons for which it does or does not match. Has no
 //! effects.
 
 use std::sync::Arc;

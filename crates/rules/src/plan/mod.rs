@@ -84,7 +84,7 @@ pub struct PlanSize {
 #[derive(Clone, Debug)]
 struct TypeIndex {
     index: usize,
-    /// Paths whose texts the rules of the index search.
+    /// Paths of the texts that the rules of the index search.
     text_paths: Box<[usize]>,
 }
 
@@ -109,11 +109,11 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn of(rule: &Arc<Rule>, costs: &Costs) -> Self {
+    fn new(rule: &Arc<Rule>, costs: &Costs) -> Self {
         Self {
             on: rule.on.iter().fold(0, |on, event| on | bit(*event)),
             expires_at: rule.expires_at.unwrap_or(Millis(i64::MAX)),
-            precheck: Precheck::of(rule, costs),
+            precheck: Precheck::new(rule, costs),
             rule: Arc::clone(rule),
         }
     }
@@ -155,7 +155,7 @@ struct EvaluatedRule {
     pending_leaves: Vec<PendingLeaf>,
 }
 
-/// Leaf whose outcome depends on facts.
+/// Leaf that depends on facts.
 #[derive(Clone, Debug)]
 struct PendingLeaf {
     leaf: usize,
@@ -223,7 +223,7 @@ impl Plan {
         }
         Ok(Self {
             rule_numbers: (0..).zip(&rules).map(|(place, rule)| (rule.head.rule.clone(), place)).collect(),
-            candidates: rules.iter().map(|rule| Candidate::of(rule, &costs)).collect(),
+            candidates: rules.iter().map(|rule| Candidate::new(rule, &costs)).collect(),
             word_count: indexes.iter().map(Index::words).max().unwrap_or_default(),
             watched_values: indexes.iter().map(|index| index.indexed.watched()).max().unwrap_or_default(),
             rules,
@@ -279,7 +279,7 @@ impl Plan {
         warnings
     }
 
-    /// Rules whose patterns exceed the steps of one rule on texts shorter than the limit.
+    /// Rules with patterns that exceed the steps of one rule on texts shorter than the limit.
     pub fn overloads(&self) -> Vec<Overload> {
         overload::find_overloads(&self.rules, &self.predicates, &self.indexes, &self.limits)
     }
@@ -639,7 +639,7 @@ fn unscanned_predicates<'r>(index: &'r Index, rules: &'r [Arc<Rule>]) -> impl It
     predicates.filter(|predicate| !index.is_scanned(**predicate))
 }
 
-/// Paths whose texts the rules of the list search.
+/// Paths of the texts that the rules of the list search.
 fn searched_paths(list: &[u32], rules: &[Arc<Rule>], predicates: &[Leaf]) -> Box<[usize]> {
     let predicate_numbers = list.iter().flat_map(|number| &rules[*number as usize].leaves);
     let slots = predicate_numbers.filter_map(|predicate| match &predicates[*predicate as usize] {
@@ -655,5 +655,5 @@ fn rule_failure(head: &RuleHead, reason: String) -> RuleFailure {
 }
 
 fn cut_explanation() -> Explained {
-    Explained::of_cut_match()
+    Explained::cut_match()
 }

@@ -8,7 +8,7 @@ use super::{
     hashing::BuildFastHasher,
     keys::{CLASSES, Class, Entry, KeyedWord, Keys, Probe, at},
     maps::{Coarse, Marks, bit, hash},
-    passes::passes,
+    passes::group_into_probes,
 };
 
 /// Maximum number of words of four and five bytes that are searched at every second place. Parts of so few bytes are common,
@@ -47,12 +47,12 @@ struct Tail {
 }
 
 impl Tail {
-    fn of(text: &[u8]) -> Self {
+    fn new(text: &[u8]) -> Self {
         let full_blocks = if text.len() < WINDOW { 0 } else { (text.len() - WINDOW) / BLOCK + 1 };
-        let rest = &text[full_blocks * BLOCK..];
+        let tail = &text[full_blocks * BLOCK..];
         let mut bytes = [0; BLOCK + WINDOW];
-        bytes[..rest.len()].copy_from_slice(rest);
-        Self { bytes, windows: rest.len().div_ceil(BLOCK) }
+        bytes[..tail.len()].copy_from_slice(tail);
+        Self { bytes, windows: tail.len().div_ceil(BLOCK) }
     }
 
     fn windows(&self) -> impl Iterator<Item = &[u8; WINDOW]> {
@@ -138,7 +138,7 @@ impl Grams {
         if entries.len() < MIN_WORDS {
             return (None, (0..).take(words.len()).collect());
         }
-        let probes = passes(words, &entries);
+        let probes = group_into_probes(words, &entries);
         // One or two entries for each bucket, because the starts of the buckets lie in slow memory too.
         let shift = 64 - entries.len().next_power_of_two().trailing_zeros().clamp(5, 24) + 1;
         let (starts, entries) = sort_into_buckets(entries, shift);
@@ -148,14 +148,14 @@ impl Grams {
 
     pub(crate) fn memory(&self) -> usize {
         let fine = |probe: &Probe| probe.keys.iter().map(|keys| keys.fine.memory()).sum::<usize>();
-        let of = |probe: &Probe| probe.map.memory() + probe.marks.memory() + fine(probe);
-        let maps: usize = self.probes.iter().map(of).sum();
+        let probe_bytes = |probe: &Probe| probe.map.memory() + probe.marks.memory() + fine(probe);
+        let maps: usize = self.probes.iter().map(probe_bytes).sum();
         maps + size_of_val(&*self.starts) + size_of_val(&*self.entries) + self.words.len()
     }
 
     pub(crate) fn scan(&self, text: &[u8], visit: &mut impl FnMut(u32, usize) -> ScanControl) -> ScanControl {
         // The last places are copied into a padded buffer, because no full window is left there.
-        let tail = &Tail::of(text);
+        let tail = &Tail::new(text);
         for probe in &self.probes {
             let next = match &probe.map {
                 Coarse::Tiny(bits) => self.pass(bits, probe, (text, tail), visit),

@@ -22,9 +22,9 @@ const MIN_LITERAL_BYTES: usize = 3;
 pub(crate) const MAX_NESTING: u32 = 64;
 
 /// Returns the literals in their form in `view`. `None` if there are none, or only short or too many ones.
-pub(crate) fn required(pattern: &str, view: View) -> Option<Vec<String>> {
+pub(crate) fn find_literals(pattern: &str, view: View) -> Option<Vec<String>> {
     let hir = ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(pattern).ok()?;
-    let literals = walk(&hir, view);
+    let literals = find_in_part(&hir, view);
     best([literals.required, literals.exact].into_iter().flatten())
 }
 
@@ -48,7 +48,7 @@ impl LiteralSet {
     }
 }
 
-fn walk(hir: &Hir, view: View) -> LiteralSet {
+fn find_in_part(hir: &Hir, view: View) -> LiteralSet {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => LiteralSet::exact(vec![String::new()]),
         HirKind::Literal(literal) => match std::str::from_utf8(&literal.0) {
@@ -56,10 +56,10 @@ fn walk(hir: &Hir, view: View) -> LiteralSet {
             Err(_) => LiteralSet::default(),
         },
         HirKind::Class(class) => class_texts(class, view).map_or_else(LiteralSet::default, LiteralSet::exact),
-        HirKind::Capture(capture) => walk(&capture.sub, view),
+        HirKind::Capture(capture) => find_in_part(&capture.sub, view),
         HirKind::Repetition(repetition) => walk_repetition(repetition, view),
-        HirKind::Concat(parts) => concat(parts.iter().map(|part| walk(part, view))),
-        HirKind::Alternation(parts) => alternation(parts.iter().map(|part| walk(part, view))),
+        HirKind::Concat(parts) => concat(parts.iter().map(|part| find_in_part(part, view))),
+        HirKind::Alternation(parts) => alternation(parts.iter().map(|part| find_in_part(part, view))),
     }
 }
 
@@ -94,7 +94,7 @@ fn class_texts(class: &Class, view: View) -> Option<Vec<String>> {
 }
 
 fn walk_repetition(repetition: &Repetition, view: View) -> LiteralSet {
-    let single = walk(&repetition.sub, view);
+    let single = find_in_part(&repetition.sub, view);
     match (repetition.min, repetition.max) {
         // An optional part also matches the empty text.
         (0, Some(1)) => {
@@ -163,9 +163,9 @@ fn alternation(parts: impl Iterator<Item = LiteralSet>) -> LiteralSet {
             all
         });
     }
-    let few =
+    let deduplicate =
         |texts: Option<Vec<String>>| texts.map(sort_and_dedup).filter(|texts| texts.len() <= MAX_LITERALS);
-    LiteralSet { exact: few(exact), required: few(required) }
+    LiteralSet { exact: deduplicate(exact), required: deduplicate(required) }
 }
 
 /// Chooses the list with the least likely texts, among those with texts that are long enough and few enough.
@@ -218,7 +218,7 @@ mod tests {
             (r"(?:)", None),
         ];
         for (pattern, expected) in cases {
-            let found = required(pattern, View::Lower);
+            let found = find_literals(pattern, View::Lower);
             assert_eq!(
                 found.as_deref(),
                 expected.map(|texts| texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>()).as_deref(),
@@ -226,6 +226,6 @@ mod tests {
             );
         }
         // A long s and a Kelvin sign match too, and a text with them holds no `s` or `k`.
-        assert_eq!(required("(?i)ask", View::Lower).unwrap(), ["ask", "aſk"]);
+        assert_eq!(find_literals("(?i)ask", View::Lower).unwrap(), ["ask", "aſk"]);
     }
 }

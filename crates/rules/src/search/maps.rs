@@ -49,7 +49,7 @@ pub(super) fn bit<const N: usize>(bits: &[u64; N], hash: u64) -> u64 {
 }
 
 impl Coarse {
-    pub(super) fn of(beginnings: &[u64]) -> Self {
+    pub(super) fn new(beginnings: &[u64]) -> Self {
         match beginnings.len() {
             ..1_024 => Self::Tiny(fill_map(beginnings)),
             1_024..8_192 => Self::Small(fill_map(beginnings)),
@@ -83,7 +83,7 @@ fn fill_map<const N: usize>(beginnings: &[u64]) -> Box<[u64; N]> {
 
 impl Marks {
     /// `owners`: class and part of each beginning.
-    pub(super) fn of(beginnings: &[u64], owners: &[(usize, usize)]) -> Self {
+    pub(super) fn new(beginnings: &[u64], owners: &[(usize, usize)]) -> Self {
         let has_one_class = owners.iter().all(|(class, _)| *class == 0);
         let cells =
             if has_one_class { 1 } else { beginnings.len().next_power_of_two().clamp(1 << 9, 1 << 20) };
@@ -138,7 +138,7 @@ static SPREAD: [u32; 1 << MARKED_CLASSES] = {
 };
 
 impl Fine {
-    pub(super) fn of(grams: &[u64]) -> Self {
+    pub(super) fn new(grams: &[u64]) -> Self {
         let words = (grams.len() / 2).next_power_of_two().clamp(1 << 6, 1 << 22);
         let mut fine = Self { bits: vec![0; words].into(), shift: 64 - words.trailing_zeros() };
         for gram in grams {

@@ -18,7 +18,7 @@ const BYTE_VALUES: usize = 256;
 
 /// Lets classes share a probe if that is cheaper. A probe for the common beginnings of the parts of several classes gets
 /// more answers than separate probes for whole parts.
-pub(super) fn passes(words: &[&[u8]], entries: &[KeyedWord]) -> Vec<Probe> {
+pub(super) fn group_into_probes(words: &[&[u8]], entries: &[KeyedWord]) -> Vec<Probe> {
     let mut counts = [0_usize; CLASSES.len()];
     for entry in entries {
         counts[entry.class] += CLASSES[entry.class].stride;
@@ -84,11 +84,11 @@ pub(super) fn passes(words: &[&[u8]], entries: &[KeyedWord]) -> Vec<Probe> {
                     CLASSES[keyed.class].width == *width && CLASSES[keyed.class].stride == stride
                 };
                 let keys: Vec<u64> = entries.iter().filter(has_class).map(|keyed| keyed.key).collect();
-                Keys { mask: mask(width + stride - 1), fine: Fine::of(&keys) }
+                Keys { mask: mask(width + stride - 1), fine: Fine::new(&keys) }
             };
             let keys = classes.iter().map(keys).collect();
-            let marks = Marks::of(&beginnings, &marked);
-            Probe { mask: mask(width), stride, keys, marks, map: Coarse::of(&beginnings) }
+            let marks = Marks::new(&beginnings, &marked);
+            Probe { mask: mask(width), stride, keys, marks, map: Coarse::new(&beginnings) }
         };
         splits(best).into_iter().map(probe).collect::<Vec<_>>()
     };

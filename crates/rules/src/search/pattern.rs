@@ -24,7 +24,7 @@ use super::{
     width::{self, Width},
     worst_case::{self, WorstCase},
 };
-use crate::limits::{OutOfSteps, Steps, wide};
+use crate::limits::{OutOfSteps, Steps, to_u64};
 
 /// Length up to which a text is charged as if an automaton built a state for each byte, which takes about as long as the
 /// engine without states. So short a text needs no automaton for the choice of the engine.
@@ -156,7 +156,7 @@ impl Pattern {
 }
 
 fn four_byte_units(bytes: usize) -> u64 {
-    1 + wide(bytes) / 4
+    1 + to_u64(bytes) / 4
 }
 
 impl Automaton {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_explodes_the_automaton_is_charged_for_the_slow_engine() {
+    fn text_with_too_many_states_is_charged_for_the_slow_engine() {
         let exploding = pattern("a[ab]{0,200}b[q-r]{3}");
         let (plain, hostile) = ("the quick brown fox ".repeat(3 << 10), random(60 << 10, b"ab"));
         let (cheap, dear) = (charged(&exploding, &plain).1, charged(&exploding, &hostile).1);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn charge_depends_on_no_earlier_text() {
+    fn charge_is_independent_of_earlier_texts() {
         let (one, other) = (pattern("a[ab]{0,20}b[q-r]{3}"), pattern("a[ab]{0,20}b[q-r]{3}"));
         let texts = [random(60 << 10, b"ab"), random(2_000, b"abcdefgh"), random(60 << 10, b"abcdefghijklm")];
         let forth: Vec<_> = texts.iter().map(|text| charged(&one, text)).collect();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn no_thread_keeps_the_states_of_an_explosion() {
+    fn states_of_an_explosion_are_dropped() {
         let exploding = pattern("a[ab]{0,200}b[q-r]{3}");
         let kept = || {
             let automaton = exploding.automaton.get().and_then(Option::as_ref).unwrap();

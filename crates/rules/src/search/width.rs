@@ -7,7 +7,7 @@ use regex_syntax::{
 };
 
 use super::literals::MAX_NESTING;
-use crate::limits::wide;
+use crate::limits::to_u64;
 
 /// Places that a byte of text is compared with for a quarter of a step.
 const PLACES_PER_STEP: u64 = 4;
@@ -56,7 +56,7 @@ impl Width {
         if self.is_words {
             return 4;
         }
-        let places = self.places.min(wide(bytes));
+        let places = self.places.min(to_u64(bytes));
         let visits = visits.saturating_mul(places) / self.places.max(1);
         4 + visits.max(places + places / 2)
     }

@@ -11,7 +11,7 @@ use regex_automata::{
     util::primitives::StateID,
 };
 
-use crate::limits::wide;
+use crate::limits::to_u64;
 
 /// Visited states of one measurement, which takes some milliseconds. With fewer, the text for a wide pattern would be too
 /// short.
@@ -91,7 +91,7 @@ impl StateSet {
 
     fn fingerprint(&self) -> u64 {
         self.states.iter().fold(0, |sum, state| {
-            let mixed = (wide(state.as_usize()) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mixed = (to_u64(state.as_usize()) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             sum ^ (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
         })
     }
@@ -144,7 +144,7 @@ pub(crate) fn measure(nfa: &NFA) -> (WorstCase, Vec<u8>) {
     let later_half = &novelties[novelties.len() / 2..];
     let new_sets = later_half.iter().filter(|is_new| **is_new).count();
     let explodes = 4 * new_sets > later_half.len();
-    (WorstCase { visits: wide(kept.div_ceil(text.len().max(1))), explodes }, text)
+    (WorstCase { visits: to_u64(kept.div_ceil(text.len().max(1))), explodes }, text)
 }
 
 /// Picks a byte that a state of the set can read. ASCII is preferred: other characters have several bytes, of which the
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_explode_are_told_from_those_that_do_not() {
+    fn exploding_patterns_are_distinguished_from_harmless_ones() {
         let harmless = [
             r"crypto giveaway\s+today",
             "(?i)(?:free|win) ?lottery",

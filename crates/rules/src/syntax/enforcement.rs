@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_limits_and_rollouts_are_named_at_their_place() {
+    fn errors_of_limits_and_rollouts_have_their_path() {
         for (life, wanted) in [
             (json!({"rollout": {"percent": 101}}), "/rollout/percent type"),
             (json!({"rollout": {"percent": 0.001}}), "/rollout/percent type"),

@@ -144,7 +144,7 @@ impl Reader<'_> {
             self.chain(start, operand, "||", Self::parse_and, |a, b| Ast::Or(Box::new(a), Box::new(b)))?;
         // The conditional operator of CEL is outside of the subset.
         if self.remaining().starts_with('?') {
-            return Err(self.error("a choice with `?` is not supported; use || and &&"));
+            return Err(self.error("the conditional operator `?` is not supported: use || and &&"));
         }
         Ok(part)
     }
@@ -186,7 +186,7 @@ impl Reader<'_> {
             let right = self.parse_sum()?;
             // CEL would compare the boolean result of the first comparison, which is hardly intended.
             if ORDERS.iter().any(|(sign, _)| self.remaining().starts_with(sign)) {
-                return Err(self.error("comparisons do not follow each other; join them with &&"));
+                return Err(self.error("comparisons cannot be chained: join them with &&"));
             }
             return self.part(start, Ast::Compare(op, Box::new(left.body), Box::new(right.body)));
         }

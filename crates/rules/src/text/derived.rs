@@ -112,7 +112,7 @@ impl<'a> Derived<'a> {
     }
 
     /// Returns a word in a view, and the repetitions that a text must have.
-    pub(crate) fn of_word(word: &str, view: View) -> (String, Runs) {
+    pub(crate) fn word_with_runs(word: &str, view: View) -> (String, Runs) {
         let derived = Derived::new(word, view);
         let runs = derived.notes().runs.clone();
         (derived.text.into_owned(), runs)
@@ -171,7 +171,7 @@ fn collapse_ascii(original: &str) -> String {
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// Removes the byte whose highest bit is the lowest set bit of `marks`, or none if no bit is set.
+/// Removes the byte that the lowest set bit of `marks` belongs to, or none if no bit is set.
 fn without_lowest(bytes: u64, marks: u64) -> u64 {
     let below = ((marks & marks.wrapping_neg()) >> 7).wrapping_sub(1);
     bytes & below | bytes >> 8 & !below
@@ -260,7 +260,7 @@ pub(crate) fn lower(text: &str) -> Cow<'_, str> {
 /// Form of a word in a view. A part of a text is mapped to a part of the text's view, and a word found in a finer view is
 /// found in each coarser one too.
 pub(crate) fn word_in_view(word: &str, view: View) -> String {
-    Derived::of_word(word, view).0
+    Derived::word_with_runs(word, view).0
 }
 
 /// True if the folded views remove the character.
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_of_a_view_leads_back_to_whole_characters() {
+    fn spans_of_a_view_map_to_whole_characters() {
         let texts = [
             "",
             "aab",
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_texts_are_collapsed_as_letter_by_letter() {
+    fn fast_collapse_equals_collapse_by_character() {
         let mut seed = 1_u64;
         for length in 0..400 {
             let letter = |_| {
@@ -360,13 +360,13 @@ mod tests {
     }
 
     #[test]
-    fn a_run_reaches_to_its_last_letter() {
+    fn run_extends_to_its_last_letter() {
         let derived = Derived::new("say heeeyyy you", View::Collapsed);
         let start = derived.text.find("hey").unwrap_or_default();
         assert_eq!(derived.origin(start, start + 3), (4, 11));
-        let (_, once) = Derived::of_word("hey", View::Collapsed);
-        let (_, thrice) = Derived::of_word("heyyy", View::Collapsed);
-        let (_, often) = Derived::of_word("heyyyy", View::Collapsed);
+        let (_, once) = Derived::word_with_runs("hey", View::Collapsed);
+        let (_, thrice) = Derived::word_with_runs("heyyy", View::Collapsed);
+        let (_, often) = Derived::word_with_runs("heyyyy", View::Collapsed);
         assert!(derived.has_runs(&once, start) && derived.has_runs(&thrice, start));
         assert!(!derived.has_runs(&often, start));
     }

@@ -20,7 +20,7 @@ pub(crate) fn push_folded(text: &mut String, character: char) {
         return text.push(FOLDED[usize::from(byte)].into());
     }
     match PAGES.get(u32::from(character) as usize / PAGE_SIZE) {
-        Some(page) => text.push_str(page.get_or_init(|| Page::of(character)).folded(character)),
+        Some(page) => text.push_str(page.get_or_init(|| Page::fold_page(character)).folded(character)),
         None => fold(text, character),
     }
 }
@@ -39,7 +39,7 @@ struct Page {
 
 impl Page {
     /// Folds the page that contains a character.
-    fn of(character: char) -> Self {
+    fn fold_page(character: char) -> Self {
         let first = u32::from(character) / 256 * 256;
         let (mut text, mut ends) = (String::new(), [0; PAGE_SIZE]);
         for (code, end) in (first..).zip(&mut ends) {
@@ -64,12 +64,12 @@ fn fold(text: &mut String, character: char) {
     if ('\u{ac00}'..='\u{d7a3}').contains(&character) {
         return text.push(character);
     }
-    if let Some(replacement) = alike(character) {
+    if let Some(replacement) = special_form(character) {
         return text.push_str(replacement);
     }
     decompose_compatible(character, |part| {
         for part in part.to_lowercase() {
-            match (ascii(part), alike(part), confusable(part)) {
+            match (ascii(part), special_form(part), confusable(part)) {
                 (None, Some(letters), _) => text.push_str(letters),
                 (Some(byte), ..) | (None, None, Some(byte)) => text.push(FOLDED[usize::from(byte)].into()),
                 // A mark only decorates the letter before it.
@@ -154,7 +154,7 @@ static FOLDED: [u8; 128] = {
 /// Letters for a character beyond ASCII that the list of confusables lacks or maps differently. Capital and small letter are
 /// treated alike, by the one that deceives more. Letters with marks, wide, circled, slanted or raised letters and ligatures
 /// need no line, because their decompositions cover them.
-fn alike(character: char) -> Option<&'static str> {
+fn special_form(character: char) -> Option<&'static str> {
     Some(match character {
         // Invisible: joiners, directions, soft hyphens, variation selectors, tags, fillers.
         '\u{ad}'
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_in_disguise_is_folded_to_itself() {
+    fn disguised_word_is_folded_to_the_plain_word() {
         let plain = folded("free money");
         for disguised in [
             "FREE MONEY",
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn many_bytes_are_folded_as_each_of_them() {
+    fn bytes_are_folded_together_as_one_by_one() {
         for nth in 0..=127_u8 {
             let mut text = *b"Hallo, World. all of it has letters only aA\x7fzZ[`{^";
             for at in [0, 5, 15, 16, 30, 47] {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn folding_twice_is_folding_once() {
+    fn folding_is_idempotent() {
         for character in '\0'..='\u{1ffff}' {
             let mut once = String::new();
             push_folded(&mut once, character);

@@ -1,4 +1,4 @@
-//! Expressions against the `cel` crate: what both know must come to the same on random expressions and items.
+//! Compares expressions with the `cel` crate: results must be equal on random expressions and items.
 //!
 //! Passed is true, failed is false, and inapplicable is an error of CEL. Numbers are whole here: CEL does not add a
 //! fraction to a whole number, and rules do.

@@ -1,4 +1,4 @@
-//! What rules come to on an item, seen from outside.
+//! Outcomes of rules on an item, through the public interface.
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
@@ -86,7 +86,7 @@ fn outcome_of(plan: &Plan, data: Json) -> Outcome {
     with_item(data, |item| plan.finish(plan.scan(item), &Facts::new()))
 }
 
-/// What `when` comes to: a rule of it passes, or one of its negation, or neither.
+/// Outcome of `when`: a rule with it passes, or one with its negation, or neither.
 fn verdict(when: &Json, data: &Json) -> ConditionResult {
     let passes = |when: Json| {
         !outcome_of(&compile(&[rule(&when)], &Limits::default()), data.clone()).matched.is_empty()
@@ -154,7 +154,7 @@ fn an_absent_field_fails_text_and_is_inapplicable_to_comparisons() {
 }
 
 #[test]
-fn a_standing_is_asked_for_once_and_decides() {
+fn strike_points_are_looked_up_once_and_decide() {
     let strikes = |n: i64| json!({"strikes": {"gte": n, "within": "30d"}});
     let plan = compile(
         &[
@@ -189,12 +189,12 @@ fn first_hit(search: &Json, text: &str) -> Option<Hit> {
 
 #[test]
 fn places_are_whole_characters_of_the_original() {
-    // What is sought, the text, and the original text that is found.
+    // Searched word, text, and hit in the original.
     let cases = [
         ("istanbul", "x ISTANBUL", Some("ISTANBUL")),
         ("İstanbul", "in İSTANBUL", Some("İSTANBUL")),
         ("stanbul", "İİİ İSTANBUL", Some("STANBUL")),
-        // Inside of what one character became: the whole character is shown.
+        // Inside of the letters of one character: the whole character is shown.
         ("\u{307}st", "aİSTb", Some("İST")),
         ("ai", "AİST", Some("Aİ")),
         ("straße", "DIE STRAẞE", Some("STRAẞE")),
@@ -219,7 +219,7 @@ fn places_are_whole_characters_of_the_original() {
 }
 
 #[test]
-fn a_whole_word_has_no_word_character_beside_it() {
+fn whole_word_has_no_word_character_next_to_it() {
     let found = |word: &str, text: &str| first_hit(&json!({"words": [word]}), text).is_some();
     assert!(found("scam", "SCAM!") && found("scam", "a-scam-b") && found("scam", "scams scam"));
     assert!(!found("scam", "scams") && !found("scam", "_scam") && !found("scam", "éscam"));
@@ -231,7 +231,7 @@ fn a_whole_word_has_no_word_character_beside_it() {
 }
 
 #[test]
-fn comparisons_know_every_type() {
+fn comparisons_support_every_type() {
     let data = json!({
         "likes": 5, "verified": true, "title": "Hi", "tags": ["a", "b"], "scores": [1, 9],
         "createdAt": "2026-01-02T00:00:00.000Z", "author": {"typeId": "user", "id": "u1"}, "labels": {"lang": "en"},
@@ -262,7 +262,7 @@ fn comparisons_know_every_type() {
 }
 
 #[test]
-fn status_cause_type_and_expiry_choose_the_rules() {
+fn status_event_type_and_expiry_select_the_rules() {
     let with = |key: &str, name: &str, value: Json| {
         let mut rule = json!({"rule": key, "when": {"text": {"in": ["text"], "words": ["hit"]}}});
         rule[name] = value;
@@ -281,7 +281,7 @@ fn status_cause_type_and_expiry_choose_the_rules() {
 }
 
 #[test]
-fn long_text_is_cut_on_a_character_and_the_outcome_says_so() {
+fn long_text_is_truncated_and_listed_in_the_outcome() {
     let limits = Limits { text_bytes: 10, ..Limits::default() };
     let plan = compile(&[rule(&json!({"text": {"in": ["text", "title"], "any_of": ["end"]}}))], &limits);
     let outcome = outcome_of(&plan, json!({"text": "日日日日 end", "title": "the end"}));
@@ -310,7 +310,7 @@ fn texts_are_cut_at_word_and_host_boundaries() {
     for (behind, is_found) in [(".org", false), ("-x.org", false), ("/org", true), (" org", true)] {
         assert_eq!(found(host.clone(), &format!("at bad.example{behind}"), 14), is_found, "{behind}");
     }
-    // A word that is longer than a kilobyte is cut all the same: it must not hide what stands in it.
+    // A word longer than a kilobyte is split, so that it cannot hide the text inside of it.
     let any = |word: &str| json!({"text": {"in": ["text"], "any_of": [word]}});
     assert!(found(any("hit"), &format!("{}hit{}", "x".repeat(1_990), "x".repeat(2_000)), 2_000));
     assert!(!found(any("hit"), &format!("{} hit{}", "x".repeat(1_990), "x".repeat(2_000)), 2_000));
@@ -320,7 +320,7 @@ fn texts_are_cut_at_word_and_host_boundaries() {
 }
 
 #[test]
-fn whole_numbers_of_more_than_63_bits_are_themselves() {
+fn whole_numbers_beyond_63_bits_are_exact() {
     let likes = |text: &str| serde_json::from_str::<Json>(&format!(r#"{{"likes": {text}}}"#)).unwrap();
     let numbers = [
         "9223372036854775807",
@@ -354,7 +354,7 @@ fn rule_out_of_steps_is_errored_and_the_next_one_runs() {
 }
 
 #[test]
-fn examples_beside_a_rule_say_how_they_went() {
+fn tests_of_a_rule_report_their_results() {
     let document = json!({
         "rule": "r", "item_types": ["post"],
         "when": {"all": [{"text": {"in": ["text"], "words": ["scam"]}}, {"strikes": {"gt": 2}}]},
@@ -374,7 +374,7 @@ fn examples_beside_a_rule_say_how_they_went() {
 }
 
 #[test]
-fn an_explanation_also_shows_what_did_not_decide() {
+fn explanation_shows_conditions_without_influence_too() {
     let when = json!({"any": [
         {"text": {"in": ["text"], "any_of": ["absent", "one", "two"]}},
         {"not": {"field": {"path": "likes", "gt": 5}}},
@@ -400,7 +400,7 @@ fn an_explanation_also_shows_what_did_not_decide() {
 }
 
 #[test]
-fn rules_read_the_values_that_an_item_type_has_checked() {
+fn rules_read_values_converted_by_the_item_type() {
     let document =
         serde_json::from_value(json!({"item_type": "post", "name": "Post", "kind": "CONTENT", "fields": [
             {"name": "text", "type": "STRING", "required": true},
@@ -471,8 +471,8 @@ fn questionable_rules_are_warned_about() {
 }
 
 #[test]
-fn disguised_words_are_found_where_they_stand() {
-    // The view, what is sought, the text, and the original text that is found.
+fn disguised_words_are_found_at_their_place() {
+    // View, searched word, text, and hit in the original.
     let cases = [
         ("folded", "free money", "get FR33 m0n\u{200b}ey now", Some("FR33 m0n\u{200b}ey")),
         ("folded", "scam", "ЅСАМ", Some("ЅСАМ")),
@@ -491,13 +491,13 @@ fn disguised_words_are_found_where_they_stand() {
     }
     let whole =
         |text: &str| first_hit(&json!({"words": ["scam"], "view": "collapsed"}), text).map(|hit| hit.found);
-    // What ends a sentence is no letter, whatever it looks like inside of a word.
+    // A sign that ends a sentence is no letter, even if it looks like one inside of a word.
     assert_eq!(whole("a $caaam!").as_deref(), Some("$caaam"));
     assert_eq!(whole("scamm\u{200b}ers sc4m").as_deref(), Some("sc4m"));
 }
 
 #[test]
-fn several_different_words_may_be_asked_for() {
+fn several_distinct_words_can_be_required() {
     let leaf = |text: &str, least: usize| {
         let when = json!({"text": {"in": ["text"], "any_of": ["buy", "sell", "now", "gold"], "min_distinct": least}});
         verdict(&when, &json!({ "text": text }))
@@ -509,7 +509,7 @@ fn several_different_words_may_be_asked_for() {
 }
 
 #[test]
-fn several_values_are_compared_as_the_rule_says() {
+fn quantifier_decides_over_several_values() {
     let data = json!({"tags": ["Alpha", "beta"], "scores": [3, 7], "title": "https://evil.example/x",
         "createdAt": "1970-01-01T00:10:00.000Z"});
     let cases = [
@@ -526,7 +526,7 @@ fn several_values_are_compared_as_the_rule_says() {
         (json!({"path": "title", "contains": "EVIL", "ignore_case": true}), ConditionResult::Passed),
         (json!({"path": "title", "ends_with": "/y"}), ConditionResult::Failed),
         (json!({"path": "labels.x", "contains": "a"}), ConditionResult::Inapplicable),
-        // The item came in at 1,000 seconds.
+        // The append time of the item is 1,000 seconds.
         (json!({"path": "createdAt", "gt": {"ago": "7m"}}), ConditionResult::Passed),
         (json!({"path": "createdAt", "gt": {"ago": "6m"}}), ConditionResult::Failed),
         (json!({"path": "createdAt", "lt": {"ahead": "1s"}}), ConditionResult::Passed),
@@ -537,7 +537,7 @@ fn several_values_are_compared_as_the_rule_says() {
 }
 
 #[test]
-fn a_rule_that_does_not_match_can_be_explained() {
+fn unmatched_rule_can_be_explained() {
     let when = json!({"all": [{"text": {"in": ["text"], "words": ["scam"]}}, {"strikes": {"gte": 3}}]});
     let plan = compile(&[rule(&when)], &Limits::default());
     let explained = |rule: &str| {
@@ -577,7 +577,7 @@ fn relative_dates_reach_back_ten_years() {
     }
     let errors = compiled(json!("long ago")).unwrap_err();
     assert!(errors[0].detail.contains("at most {ago: 3660d}"), "{}", errors[0].detail);
-    // As long ago as the item is old, to the millisecond: it came in at 1,000 seconds.
+    // The append time of the item is 1,000 seconds, and the bound is exact to the millisecond.
     let ten_years = json!({"field": {"path": "createdAt", "gte": {"ago": "3660d"}}});
     let before = |millis: i64| json!({"createdAt": Millis(1_000_000 - 3_660 * 86_400_000 - millis).iso()});
     assert_eq!(verdict(&ten_years, &before(0)), ConditionResult::Passed);

@@ -1,4 +1,4 @@
-//! Expressions: what they are read into, how they are explained, and what is refused.
+//! Expressions: their conditions, their explanations, and their errors.
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
@@ -67,7 +67,7 @@ fn passes(expr: &str, data: &Json) -> bool {
 }
 
 #[test]
-fn an_expression_is_explained_as_the_tree_that_it_is() {
+fn expression_is_explained_as_a_condition_tree() {
     let plan =
         compile("item.data.likes >= 3 && !(item.data.tags.exists(t, t == 'ok') || item.data.likes % 2 == 0)")
             .unwrap();
@@ -134,7 +134,7 @@ fn every_expression_form_is_evaluated() {
 fn errors_name_their_place_and_types() {
     for (expr, tag, detail) in [
         ("item.data.likes > ", "expr", "at character 19: expected a value, found the end"),
-        ("item.data.likes > 1 ? true : false", "expr", "a choice with `?`"),
+        ("item.data.likes > 1 ? true : false", "expr", "the conditional operator `?`"),
         ("likes > 1", "expr", "fields are written item.data.likes"),
         ("item.likes > 1", "expr", "such as item.data.title"),
         ("1 < item.data.likes < 3", "expr", "join them with &&"),
@@ -188,7 +188,7 @@ fn least_whole_number_is_accepted_and_smaller_ones_refused() {
 }
 
 #[test]
-fn a_part_of_a_millisecond_is_refused() {
+fn instants_finer_than_a_millisecond_are_refused() {
     for (fraction, sound) in [("", true), (".5", true), (".123000", true), (".1234", false), (",0001", false)]
     {
         let instant = format!("2026-01-31T12:00:00{fraction}Z");

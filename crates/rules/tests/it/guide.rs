@@ -1,4 +1,4 @@
-//! The guide for authors of rules: its documents must be well, and each of its examples must go as it says.
+//! The guide for authors of rules: its documents must be valid, and its examples must have the stated results.
 
 use std::sync::Arc;
 

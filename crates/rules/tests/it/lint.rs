@@ -51,7 +51,7 @@ fn word(word: &str) -> Json {
 }
 
 #[test]
-fn parts_that_cannot_hold_together_are_seen() {
+fn contradicting_parts_are_reported() {
     let both = |a: Json, b: Json| json!({"all": [word("scam"), {"all": [a]}, b]});
     let instant = "2026-01-01T00:00:00.000Z";
     for when in [
@@ -91,7 +91,7 @@ fn parts_that_cannot_hold_together_are_seen() {
 }
 
 #[test]
-fn parts_that_can_hold_together_are_left_alone() {
+fn compatible_parts_are_not_reported() {
     let both = |a: Json, b: Json| json!({"all": [a, b]});
     let instant = "2026-01-01T00:00:00.000Z";
     for when in [
@@ -129,7 +129,7 @@ fn parts_that_can_hold_together_are_left_alone() {
 }
 
 #[test]
-fn the_same_condition_is_seen_in_any_order_and_nesting() {
+fn duplicates_are_found_in_any_order_and_nesting() {
     let likes = field("likes", "eq", 1);
     for (one, other) in [
         (json!({"all": [word("a"), likes]}), json!({"all": [{"all": [likes]}, word("a"), likes]})),
@@ -170,7 +170,7 @@ fn successor_of_an_expiring_rule_is_no_duplicate() {
     }
 }
 
-/// What is said of rules that their patterns bring to the end of their steps.
+/// Warnings about rules that use up their steps on patterns.
 fn costly(when: &Json, entries: &[&str]) -> Vec<String> {
     let mut vocabulary = vocabulary();
     let entry = |value: &&str| BankEntry { id: Uuid::nil(), value: (*value).into(), labels: [].into() };

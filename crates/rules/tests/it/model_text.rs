@@ -115,7 +115,7 @@ fn a_text_of_a_model_is_searched_as_one_of_the_item() {
 }
 
 #[test]
-fn a_missing_text_never_passes_and_has_its_reason() {
+fn missing_text_never_passes_and_has_a_reason() {
     for when in [
         json!({"model_text": {"model": "m", "words": ["x"]}}),
         json!({"not": {"model_text": {"model": "m", "words": ["x"]}}}),
@@ -162,7 +162,7 @@ fn models_are_asked_only_while_a_rule_depends_on_them() {
 }
 
 #[test]
-fn a_long_text_is_cut_and_named() {
+fn long_text_is_truncated_and_named() {
     let limits = Limits { text_bytes: 20, ..Limits::default() };
     let rules = ["early", "later"].map(|word| {
         let mut rule = rule(&json!({"model_text": {"model": "m", "words": [word]}}));
@@ -175,13 +175,13 @@ fn a_long_text_is_cut_and_named() {
     assert_eq!((matched, long.truncated), (vec!["early"], vec!["signal:m".to_owned()]));
     let short = outcome(&plan, says(&["early and later"]));
     assert_eq!((short.matched.len(), short.truncated.len()), (2, 0));
-    // A number of the same model searches nothing.
+    // A score of the same model is not searched.
     let number = compile(&[rule(&json!({"score": {"model": "m", "gte": 0.5}}))], &limits);
     assert!(outcome(&number, says(&["an early word and then a later one"])).truncated.is_empty());
 }
 
 #[test]
-fn searches_of_texts_take_steps() {
+fn searches_of_model_texts_are_charged() {
     let limits = Limits { steps_per_rule: 100, ..Limits::default() };
     let plan = compile(&[rule(&json!({"model_text": {"model": "m", "regex": "(a|b)+c"}}))], &limits);
     assert_eq!(outcome(&plan, says(&["abc"])).matched.len(), 1);
@@ -190,7 +190,7 @@ fn searches_of_texts_take_steps() {
 }
 
 #[test]
-fn examples_say_what_models_return() {
+fn examples_define_the_answers_of_models() {
     let run = |texts: Json| {
         let mut rule = rule(&json!({"model_text": {"model": "m", "words": ["scam"]}}));
         rule["tests"] = json!([{"item": {}, "texts": texts, "expect": "match"}]);

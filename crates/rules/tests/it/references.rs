@@ -1,4 +1,4 @@
-//! Conditions that stand for another rule's: they come to what the other conditions come to, and end in bounds.
+//! Conditions that refer to another rule's condition: they have the same outcome, and their uses are bounded.
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
@@ -81,7 +81,7 @@ fn errors(rules: &[(&str, Json)]) -> Vec<(String, String, &'static str)> {
 }
 
 #[test]
-fn a_reference_is_the_other_condition_whatever_its_place_and_order() {
+fn reference_equals_the_condition_in_any_place_and_order() {
     let base = json!({"any": [word("scam"), likes("gt", 9)]});
     let middle = |base: Json| json!({"not": base});
     let outer =
@@ -97,7 +97,7 @@ fn a_reference_is_the_other_condition_whatever_its_place_and_order() {
         ("base", base),
     ];
     let (used, written) = (compile(&used).unwrap(), compile(&written).unwrap());
-    // Equal conditions are one predicate: nothing is evaluated twice.
+    // Equal conditions are one predicate and are evaluated once.
     assert_eq!(used.size(), written.size());
     assert_eq!(used.size().predicates, 4);
 }
@@ -158,7 +158,7 @@ fn every_wrong_use_of_a_rule_is_named() {
 }
 
 #[test]
-fn explanation_names_the_rules_whose_conditions_are_used() {
+fn explanation_names_the_used_rules() {
     let rules = [
         ("base", json!({"any": [word("scam"), likes("gt", 9)]})),
         ("chain", json!({"rule": "negated"})),
@@ -228,7 +228,7 @@ fn faults_of_the_other_condition_name_the_use() {
 }
 
 #[test]
-fn warnings_of_the_other_condition_are_its_own() {
+fn warnings_stay_with_the_used_rule() {
     let costly = json!({"text": {"in": ["text"], "regex": "(?i)[a-z]{2,40}[0-9]{2,40}"}});
     let short = json!({"all": [likes("gt", 1), {"text": {"in": ["text"], "any_of": ["x"]}}, costly]});
     let rules = [("user", json!({"all": [likes("gt", 3), {"rule": "short"}]})), ("short", short)];
@@ -241,7 +241,7 @@ fn warnings_of_the_other_condition_are_its_own() {
 }
 
 #[test]
-fn rules_that_double_each_other_are_refused_and_cost_nothing() {
+fn rules_that_double_each_other_are_refused_early() {
     let mut rules: Vec<(String, Json)> = vec![("r0".to_owned(), word("x"))];
     for nth in 1..60 {
         let below = format!("r{}", nth - 1);

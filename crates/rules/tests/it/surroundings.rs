@@ -1,4 +1,4 @@
-//! Conditions on what is beyond the item's text: windows, media, scores, places, domains and banks.
+//! Conditions beyond the item's text: windows, media, scores, places, domains and banks.
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
@@ -114,7 +114,7 @@ fn errors(when: &Json, windows: &[Json]) -> Vec<(&'static str, String, &'static 
 }
 
 #[test]
-fn equal_counts_are_one_need_that_asks_for_the_larger_number() {
+fn equal_counts_share_one_need_with_the_larger_bound() {
     let window = json!({"window": "w", "over": "1h"});
     let rules = [
         rule("a", &json!({"count": {"window": "w", "gte": 3}})),
@@ -142,7 +142,7 @@ fn equal_counts_are_one_need_that_asks_for_the_larger_number() {
 }
 
 #[test]
-fn an_item_adds_to_the_windows_that_it_meets_and_a_report_to_none() {
+fn items_are_counted_in_matching_windows_and_reports_in_none() {
     let windows = [
         json!({"window": "all", "over": "1h"}),
         json!({"window": "offers", "where": {"text": {"in": ["text"], "words": ["offer"]}}, "over": "1h"}),
@@ -268,7 +268,7 @@ fn errors_of_a_window_name_the_window() {
         (json!({"window": "w", "over": "90d", "bucket": "1m"}), "/bucket", "limit"),
         (json!({"window": "w", "over": "0h"}), "/over", "type"),
     ] {
-        // The rule that asks about it is not blamed.
+        // The rule that uses it gets no error.
         assert_eq!(errors(&count, &[window]), [("window", place.to_owned(), tag)]);
     }
     let window = json!({"window": "w", "over": "1h"});
@@ -324,7 +324,7 @@ fn one_matching_medium_is_enough() {
 }
 
 #[test]
-fn a_score_is_asked_for_once_and_may_be_missing() {
+fn score_is_requested_once_and_may_be_missing() {
     let when = json!({"score": {"model": "m", "gte": 0.5, "lt": 0.8}});
     let plan = plan(&json!({"any": [when, {"score": {"model": "m", "label": "l", "gt": 0.9}}]}), &[]);
     let outcome = |answer: &dyn Fn(&mut Facts, Need)| {
@@ -372,7 +372,7 @@ fn a_place_is_shown_with_its_distance_and_its_area() {
 }
 
 #[test]
-fn a_rule_is_looked_at_only_where_its_areas_and_domains_are() {
+fn rules_are_evaluated_only_near_their_areas_and_domains() {
     let far = |n: i32| json!({"geo": {"in": ["place"], "within": {"lat": -60 + n % 50, "lng": -170 + n % 100, "m": 500}}});
     let domain = |n: i32| json!({"domain": {"in": ["links"], "any_of": [format!("d{n}.example")]}});
     let rules: Vec<_> =
@@ -387,7 +387,7 @@ fn a_rule_is_looked_at_only_where_its_areas_and_domains_are() {
 }
 
 #[test]
-fn rules_over_media_are_looked_at_only_where_there_is_a_medium() {
+fn media_rules_are_evaluated_only_for_items_with_media() {
     let media = |most: i32| json!({"media": {"in": ["links"], "bank": "faces", "max_distance": most}});
     let rules: Vec<_> = (0..300)
         .map(|n| match n % 3 {
@@ -536,7 +536,7 @@ fn errors_of_geo_domains_and_banks_name_their_path() {
     }
 }
 
-/// `all` is errored if a part is and none has failed, but who cannot match any more asks for nothing.
+/// `all` is errored if a part is and none has failed, but a rule that can no longer match needs no facts.
 #[test]
 fn refuted_rules_need_no_facts() {
     let word = json!({"text": {"in": ["text"], "words": ["hit"]}});
@@ -560,7 +560,7 @@ fn refuted_rules_need_no_facts() {
         let (asked, absent) = outcome(&json!({"text": "hit", "links": ["a"]}));
         assert_eq!((asked, absent), (0, Outcome::default()), "there is nothing to compare");
 
-        // Whoever asks for an explanation asks for everything, so there the table holds to the letter.
+        // An explanation looks up all facts, so the table applies without exceptions.
         let (type_id, data) = (TypeId::new("post"), Data(json!({"text": "hit", "links": ["a"]})));
         let item = Item {
             type_id: &type_id,
@@ -608,7 +608,7 @@ fn example_naming_an_unknown_window_or_bank_is_an_error() {
 }
 
 #[test]
-fn short_words_are_named_in_banks_too_and_counted_in_letters() {
+fn short_words_are_reported_in_banks_too() {
     let short = |text: Json| {
         let warnings = plan(&json!({"text": text}), &[]).warnings();
         let short = warnings.into_iter().find(|warning| warning.tag() == "short_word");

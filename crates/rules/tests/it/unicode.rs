@@ -61,7 +61,7 @@ fn word_hits_map_to_whole_characters_of_the_original() {
         ("ｓｃａｍ ｃｏｉｎ", "scam", COARSE, "ｓｃａｍ"),
         ("ＳＣＡＭ", "ｓｃａｍ", ALL, "ＳＣＡＭ"),
         ("ｶﾞｲﾄﾞです", "ガイド", COARSE, "ｶﾞｲﾄ"),
-        // Sequences of emoji: their parts are characters, and what joins them is not seen.
+        // Sequences of emoji: their parts are characters, and their joiners are invisible.
         ("👨\u{200d}👩\u{200d}👧!", "👨\u{200d}👩\u{200d}👧", ALL, "👨\u{200d}👩\u{200d}👧"),
         ("👨\u{200d}👩\u{200d}👧!", "👩", ALL, "👩"),
         ("👍🏽", "👍", ALL, "👍"),
@@ -83,7 +83,7 @@ fn word_hits_map_to_whole_characters_of_the_original() {
         ("ΟΔΟΣ οδος", "οδοσ", ALL, "ΟΔΟΣ"),
         ("\u{212a}ELVIN", "kelvin", ALL, "\u{212a}ELVIN"),
         ("Ångström", "a\u{30a}ngstro\u{308}m", COARSE, "Ångström"),
-        // Other letters that look the same, and letters that stand for sounds.
+        // Other letters that look the same, and letters for sounds.
         ("sсаm", "scam", COARSE, "sсаm"),
         ("𝓼𝓬𝓪𝓶 🅂🄲🄰🄼", "scam", COARSE, "𝓼𝓬𝓪𝓶"),
         ("heeeello", "heello", &["collapsed"], "heeeello"),

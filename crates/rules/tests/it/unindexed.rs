@@ -1,4 +1,4 @@
-//! Rules that are not indexed: what refutes them, and what must not.
+//! Unindexed rules: the guards that refute them, and their limits.
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{

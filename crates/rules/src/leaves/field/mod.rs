@@ -99,7 +99,7 @@ impl LeafKind for FieldLeaf {
             let (path, detail) = (
                 quote(&comparison.path),
                 match required_container {
-                    Container::One => "holds several values; ask with `exists` or `all`",
+                    Container::One => "holds several values: use `exists` or `all`",
                     Container::List | Container::Map => "is no list",
                 },
             );

@@ -17,7 +17,7 @@ use crate::{
         context::Context,
         op::Op,
     },
-    limits::wide,
+    limits::to_u64,
     reader::TOO_PRECISE,
     search::{ScanControl, scanner::Scanner},
     text::derived::lower,
@@ -154,16 +154,16 @@ impl Test {
 
     /// Steps for one value, or for a text of this length in bytes.
     pub(super) fn work(&self, length: Option<usize>) -> u64 {
-        let count = wide(self.operands.len());
-        let Some(length) = length.map(wide) else { return 1 + count / 4 };
+        let count = to_u64(self.operands.len());
+        let Some(length) = length.map(to_u64) else { return 1 + count / 4 };
         match self.op {
             Op::Exists => 1,
             Op::Contains if self.bulk.is_some() => 1 + length / 16,
-            Op::Contains => wide(self.finders.len()).saturating_mul(1 + length / 64),
+            Op::Contains => to_u64(self.finders.len()).saturating_mul(1 + length / 64),
             Op::StartsWith | Op::EndsWith => {
-                1 + count / 4 + wide(self.bytes).min(count.saturating_mul(length)) / 64
+                1 + count / 4 + to_u64(self.bytes).min(count.saturating_mul(length)) / 64
             }
-            _ => 1 + u64::from(count.max(1).ilog2()) / 4 + wide(self.longest).min(length) / 16,
+            _ => 1 + u64::from(count.max(1).ilog2()) / 4 + to_u64(self.longest).min(length) / 16,
         }
     }
 

@@ -23,7 +23,7 @@ use crate::{
     error::{excerpt, quote},
     fields::Element,
     item::{Number, Value},
-    limits::{OutOfSteps, Steps, search, wide},
+    limits::{OutOfSteps, Steps, search_steps, to_u64},
     logic::{ConditionResult, Mask},
     search::pattern::Pattern,
     vocabulary::{Container, Kind},
@@ -90,7 +90,7 @@ impl Type {
     fn name(self) -> String {
         match self {
             Self::One(kind) => kind.name().to_owned(),
-            Self::Several(kind) => format!("a list of which each is {}", kind.name()),
+            Self::Several(kind) => format!("a list in which each value is {}", kind.name()),
         }
     }
 }
@@ -198,7 +198,7 @@ impl Compiler<'_, '_> {
         if let Some((other, different)) = kinds.iter().find(|(_, other)| *other != kind) {
             let (path, kind, different) = (quote(path), kind.name(), different.name());
             self.error(&format!(
-                "{path} is {kind} in {first} and {different} in {other}; name the item types"
+                "{path} is {kind} in {first} and {different} in {other}: name the item types"
             ));
             return None;
         }
@@ -336,7 +336,7 @@ impl Compiler<'_, '_> {
 }
 
 impl<'v> FormulaValue<'v> {
-    fn of(value: &Value<'v>) -> Option<Self> {
+    fn from_item_value(value: &Value<'v>) -> Option<Self> {
         match value {
             Value::Text(text) => Some(Self::Text(text)),
             Value::Number(number) => Some(Self::Number(*number)),
@@ -398,7 +398,7 @@ impl Code {
                 .values
                 .as_deref()
                 .and_then(<[_]>::first)
-                .and_then(|(_, value)| FormulaValue::of(value)),
+                .and_then(|(_, value)| FormulaValue::from_item_value(value)),
             Self::Each => each,
             Self::Has(slot) => Some(FormulaValue::Boolean(input.fields.slot(*slot).values.is_some())),
             Self::Count(slot) => {
@@ -407,7 +407,7 @@ impl Code {
             Self::Length(of) => match of.compute(input, each, steps)? {
                 Some(FormulaValue::Text(text)) => {
                     // Counting the characters reads the text to its end.
-                    steps.take(wide(text.len()) / 16)?;
+                    steps.take(to_u64(text.len()) / 16)?;
                     Some(count_value(text.chars().count()))
                 }
                 _ => None,
@@ -435,7 +435,7 @@ impl Code {
                 let (a, b) = (a.compute(input, each, steps)?, b.compute(input, each, steps)?);
                 if let (Some(FormulaValue::Text(a)), Some(FormulaValue::Text(b))) = (a, b) {
                     // The comparison ends at the latest with the shorter text.
-                    steps.take(wide(a.len().min(b.len())) / 64)?;
+                    steps.take(to_u64(a.len().min(b.len())) / 64)?;
                 }
                 a.zip(b).and_then(|(a, b)| a.compare(*op, b)).map(FormulaValue::Boolean)
             }
@@ -452,7 +452,7 @@ impl Code {
                 let Some(values) = input.fields.slot(*slot).values.as_deref() else { return Ok(None) };
                 Some(FormulaValue::Boolean(is_among(
                     of,
-                    values.iter().map(|(_, value)| FormulaValue::of(value)),
+                    values.iter().map(|(_, value)| FormulaValue::from_item_value(value)),
                     steps,
                 )?))
             }
@@ -462,8 +462,8 @@ impl Code {
                         let read = match op {
                             // A part that is longer than the text is rejected by its length.
                             _ if part.len() > of.len() => 1,
-                            Op::StartsWith | Op::EndsWith => 1 + wide(part.len()) / 64,
-                            _ => search(of.len(), part.len()),
+                            Op::StartsWith | Op::EndsWith => 1 + to_u64(part.len()) / 64,
+                            _ => search_steps(of.len(), part.len()),
                         };
                         steps.take(read)?;
                         Some(FormulaValue::Boolean(match op {
@@ -484,7 +484,7 @@ impl Code {
                 let Some(values) = input.fields.slot(*slot).values.as_deref() else { return Ok(None) };
                 let mut has_missing = false;
                 for (_, value) in values {
-                    match body.compute(input, FormulaValue::of(value), steps)? {
+                    match body.compute(input, FormulaValue::from_item_value(value), steps)? {
                         Some(FormulaValue::Boolean(is_met)) if is_met != *every => {
                             // This element decides the result, even if another one fails.
                             return Ok(Some(FormulaValue::Boolean(is_met)));
@@ -511,7 +511,7 @@ fn is_among<'w>(
             (Some(FormulaValue::Text(_)), FormulaValue::Text(of)) => Some(of.len()),
             _ => Some(0),
         };
-        steps.take(1 + wide(compared_bytes.unwrap_or_default()) / 64)?;
+        steps.take(1 + to_u64(compared_bytes.unwrap_or_default()) / 64)?;
         if compared_bytes.and(value).and_then(|value| value.compare(Op::Eq, of)) == Some(true) {
             return Ok(true);
         }

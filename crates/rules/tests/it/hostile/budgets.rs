@@ -10,7 +10,7 @@ use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
 
 use super::Data;
 
-/// What a set of conditions comes to on texts, and the tags of its warnings.
+/// Outcomes of a set of conditions on texts, and the tags of its warnings.
 fn outcomes(conditions: &[Json], texts: &[String]) -> (Vec<Outcome>, Vec<&'static str>) {
     let mut vocabulary = Vocabulary::new();
     vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);
@@ -42,7 +42,7 @@ fn matched(outcome: &Outcome) -> usize {
 
 #[test]
 fn overlapping_short_words_stay_within_the_steps() {
-    // All words of two to seventeen of two letters, as far as they go: at every place of a text there are many.
+    // All words of two to seventeen letters over two letters, up to a limit: many of them start at every place of a text.
     let words: Vec<String> =
         (0..100_000_u32).map(|nth| format!("{:b}", nth + 2).replace('0', "a").replace('1', "b")).collect();
     let rules: Vec<Json> =
@@ -198,7 +198,7 @@ fn errors_and_warning_kinds_do_not_crowd_each_other_out() {
 }
 
 #[test]
-fn explanation_tells_that_it_shows_only_some_hits() {
+fn explanation_states_that_hits_are_omitted() {
     let words: Vec<String> = (0..20).map(|nth| format!("word{nth:02}")).collect();
     let rules: Vec<Json> =
         [16, 17].map(|count| json!({"text": {"in": ["text"], "any_of": words[..count]}})).to_vec();
@@ -335,7 +335,7 @@ fn patterns_of_one_condition_share_the_steps_of_a_rule() {
 }
 
 #[test]
-fn lint_tells_the_steps_on_the_longest_text_that_almost_matches() {
+fn lint_states_the_steps_on_an_almost_matching_text() {
     let mut vocabulary = Vocabulary::new();
     vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);
     let list: Vec<_> = (1..=49).map(|n| format!("a[ab]{{{n}}}c")).collect();

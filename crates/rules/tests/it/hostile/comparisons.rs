@@ -1,4 +1,4 @@
-//! Comparisons of long texts: charged for what they read, and cheap where many ask.
+//! Comparisons of long texts: charged for the bytes read, and cheap if many conditions share them.
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{Facts, Item, Kind, Limits, On, Outcome, Plan, RuleSource, Shape, Vocabulary};
@@ -6,7 +6,7 @@ use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
 
 use super::Data;
 
-/// What comparisons of one field come to on a text.
+/// Outcomes of comparisons of one field on a text.
 fn outcome(comparisons: &[Json], text: &str, limits: &Limits) -> Outcome {
     let mut vocabulary = Vocabulary::new();
     vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);
@@ -39,7 +39,7 @@ fn words(count: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_comparison_takes_steps_for_what_it_reads() {
+fn comparison_is_charged_for_the_text_it_reads() {
     let comparisons = [
         json!({"contains": "nowhere"}),
         json!({"contains": "Nowhere", "ignore_case": true}),
@@ -60,7 +60,7 @@ fn a_comparison_takes_steps_for_what_it_reads() {
 }
 
 #[test]
-fn ten_thousand_texts_are_sought_in_one_pass_over_a_value() {
+fn ten_thousand_texts_are_searched_in_one_pass() {
     let list = words(10_000);
     let comparisons: Vec<Json> =
         (0..4).map(|nth| json!({"contains": list[nth..], "ignore_case": nth % 2 == 1})).collect();

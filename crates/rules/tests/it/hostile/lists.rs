@@ -1,4 +1,4 @@
-//! Lists of many values, and words that are as long as what they are sought in: charged for both sides.
+//! Lists of many values, and words as long as the searched text: both sides are charged.
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
@@ -89,7 +89,7 @@ fn field_compared_with_others_is_charged_per_read() {
     let all =
         outcome(&conditions, &Post { text: text.clone(), tags: alike, ..Post::default() }, &few(10_000));
     assert_eq!(numbers(&all), (vec![], vec![0, 1, 2, 3]));
-    // What is longer than a text is not in it, and nobody has to read either.
+    // A word longer than the text is not in it, and neither is read.
     let short = vec!["ab".to_owned(); 500];
     let all = outcome(&conditions, &Post { text: text.clone(), tags: short, ..Post::default() }, &few(3_500));
     assert_eq!(numbers(&all), (vec![], vec![]));
@@ -99,7 +99,7 @@ fn field_compared_with_others_is_charged_per_read() {
 }
 
 #[test]
-fn long_words_are_charged_where_a_search_is_made_of_them() {
+fn preparing_a_search_for_a_long_word_is_charged() {
     let words: Vec<String> = (0..16).map(|nth| format!("{}{nth:02}", "ab".repeat(500))).collect();
     let conditions = [
         json!({"not": {"text": {"in": ["tags"], "any_of": words}}}),
@@ -172,7 +172,7 @@ fn each_area_that_a_place_may_lie_in_is_charged() {
 }
 
 #[test]
-fn each_domain_above_a_host_is_charged() {
+fn each_parent_domain_of_a_host_is_charged() {
     let conditions = [json!({"not": {"domain": {"in": ["text"], "any_of": ["bad.example"]}}})];
     let text = format!("{}example,", "a.".repeat(120)).repeat(200);
     let post = Post { text, ..Post::default() };

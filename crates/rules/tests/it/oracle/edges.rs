@@ -1,12 +1,11 @@
-//! Places where it matters how exact somebody is: on the edges of circles, and in the corners of cells.
-//!
-//! It judges nothing. Every place is a little inside or outside, by more than any rounding.
+//! Generates places that need exact arithmetic: on the edges of circles, and in the corners of cells. Every place is inside
+//! or outside by more than any rounding.
 
 use crate::oracle::generator::Dice;
 
 const EARTH: f64 = 6_371_008.8;
 
-/// How far from its middle a place on a circle's edge is, as a share of the radius.
+/// Distance of a place on the edge from the centre of the circle, as a share of the radius.
 const BESIDE: [f64; 2] = [0.999_993, 1.000_007];
 
 const LETTERS: &str = "0123456789bcdefghjkmnpqrstuvwxyz";
@@ -18,18 +17,18 @@ pub(crate) struct Circle {
     pub(crate) metres: f64,
 }
 
-/// Near the places that items have, across the date line, and around a pole.
+/// Near the places of items, across the date line, and around a pole.
 pub(crate) fn circle(dice: &mut Dice) -> Circle {
     let (lat, lng) =
         dice.one(&[(0.0, 0.0), (1.0, 2.0), (2.5, 2.5), (52.52, 13.405), (89.9, 179.9), (-45.0, -180.0)]);
     Circle { lat, lng, metres: dice.one(&[1.0, 900.0, 60_000.0, 250_000.0, 3_000_000.0, 20_000_000.0]) }
 }
 
-/// Latitude and longitude of a place hardly inside or hardly outside.
+/// Latitude and longitude of a place just inside or just outside.
 pub(crate) fn of_circle(dice: &mut Dice, circle: Circle) -> (f64, f64) {
     let angle = circle.metres * dice.one(&BESIDE) / EARTH;
     let (lat, quarter) = (circle.lat.to_radians(), std::f64::consts::FRAC_PI_2);
-    // The outermost places to the east and west lie off the middle's latitude.
+    // The easternmost and westernmost places differ in latitude from the centre.
     let (far, wide) = (lat.sin() / angle.cos(), angle.sin() / lat.cos());
     let outermost = angle < quarter && far.abs() < 1.0 && wide.abs() < 1.0;
     let (north, east) = match dice.roll(6) {
@@ -60,7 +59,7 @@ pub(crate) fn of_circle(dice: &mut Dice, circle: Circle) -> (f64, f64) {
     )
 }
 
-/// A corner of a geohash's cell: its lower ends belong to it, its upper ends to its neighbours.
+/// A corner of a geohash's cell. The lower ends belong to the cell, the upper ends to its neighbours.
 pub(crate) fn of_cell(dice: &mut Dice, cell: &str) -> (f64, f64) {
     let mut ends = [(-180.0_f64, 180.0_f64), (-90.0, 90.0)];
     for (nth, letter) in cell.chars().enumerate() {

@@ -1,10 +1,8 @@
-//! Random expressions over the fields of the random item types.
-//!
-//! It judges none.
+//! Generates random expressions over the fields of the random item types.
 
 use super::Dice;
 
-/// Fields by what they hold; of each only those that there are.
+/// Existing fields by the kind of their values.
 pub(crate) struct Named<'n> {
     pub(crate) texts: Vec<&'n str>,
     pub(crate) numbers: Vec<&'n str>,
@@ -13,7 +11,7 @@ pub(crate) struct Named<'n> {
     pub(crate) number_lists: Vec<&'n str>,
     /// Lists and maps.
     pub(crate) sized: Vec<&'n str>,
-    /// What texts are compared with.
+    /// Words to compare texts with.
     pub(crate) words: Vec<String>,
 }
 
@@ -94,7 +92,7 @@ impl Named<'_> {
                 0 => format!("{}.matches('^[a-e]?n')", self.text(dice)),
                 1 => format!("{} == {}", self.text(dice), self.text(dice)),
                 _ => {
-                    // Whether an absent map has a key is an error in CEL, and no here.
+                    // A key of an absent map is an error in CEL, and absent here.
                     let whole = self.texts.iter().copied().filter(|text| !text.contains('.')).collect();
                     match Self::one(dice, &[whole, self.numbers.clone(), self.sized.clone()].concat()) {
                         Some(field) => format!("has({field})"),

@@ -1,6 +1,6 @@
-//! The plan against the plain interpreter: outcome, explanation and needs must be the same on random rules and items.
+//! Compares the plan with the plain interpreter on random rules and items: outcome, explanation and needs must be equal.
 //!
-//! `TIDEGATE_RULES_CASES` sets how many items are tried, `TIDEGATE_RULES_SEED` where to begin.
+//! `TIDEGATE_RULES_CASES` sets the number of items, `TIDEGATE_RULES_SEED` the first seed.
 
 mod edges;
 pub(crate) mod expressions;
@@ -43,12 +43,12 @@ struct Seen {
     asked: u64,
     truncated: u64,
     entries: u64,
-    /// Places hardly inside of a circle, and hardly outside of one that was looked at.
+    /// Places just inside of a circle, and places just outside of one that was checked.
     edges: u64,
     tally: Tally,
 }
 
-/// Every hit lies on whole characters of its text; and how many places lie on the edge of a circle.
+/// Checks that every hit lies on whole characters of its text, and counts the places on the edge of a circle.
 fn check_hits(explained: &Explained, data: &Json, edges: &mut u64) {
     let hits = match explained {
         Explained::All(node) | Explained::Any(node) => {
@@ -80,7 +80,7 @@ fn check_hits(explained: &Explained, data: &Json, edges: &mut u64) {
     }
 }
 
-/// The facts as a caller looks them up.
+/// Answers the needs like a caller.
 fn facts(around: &Around, needs: &[Need]) -> Facts {
     let mut facts = Facts::new();
     for need in needs {
@@ -111,7 +111,7 @@ fn facts(around: &Around, needs: &[Need]) -> Facts {
     facts
 }
 
-/// One random plan, and some random items before it.
+/// Compares one random plan on some random items.
 fn compare(seed: u64, seen: &mut Seen) {
     let mut dice = Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
     let mut world = World::new(&mut dice);
@@ -130,9 +130,9 @@ fn compare(seed: u64, seen: &mut Seen) {
             documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
         match Plan::compile(&sources, &world.vocabulary(), &limits) {
             Ok(plan) => break plan,
-            // Words that are nothing or the same in a view: no chance tells that beforehand.
+            // Words without letters in a view, or with equal forms, cannot be excluded beforehand.
             Err(errors) => {
-                // Once a rule is dropped, those that use it are.
+                // Rules that use a dropped rule are dropped too.
                 let dropped = documents.len() < count;
                 let by_chance = |error: &RuleError| match error.tag() {
                     "unknown_rule" => dropped,

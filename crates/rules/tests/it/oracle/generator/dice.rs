@@ -1,8 +1,6 @@
-//! Chance that repeats itself.
-//!
-//! It knows no rules.
+//! Reproducible random choices.
 
-/// A small generator whose whole state is its seed.
+/// Generator with its seed as the whole state.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {

@@ -1,6 +1,5 @@
-//! Random conditions that depend on what is not in the item, windows that they ask about, and standings.
-//!
-//! The answers are drawn by the interpreter's `around`.
+//! Generates random conditions on facts beyond the item, their windows, and strike points. The answers are drawn in the
+//! interpreter's `around`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -50,7 +49,7 @@ impl World {
         window
     }
 
-    /// A condition that depends on what is not in the item.
+    /// A condition on facts beyond the item.
     pub(super) fn asking(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
         let kind = if self.lean == Lean::Asking && dice.chance(50) { 2 } else { dice.roll(8) };
         match kind {

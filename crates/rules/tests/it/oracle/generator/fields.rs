@@ -1,6 +1,5 @@
-//! Random comparisons of fields, and the values that they are compared with.
-//!
-//! Of a kind there are few values, so that comparisons hold often enough.
+//! Generates random comparisons of fields and their operands. Each kind has few values, so that comparisons hold often
+//! enough.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +67,7 @@ impl World {
             Kind::Text | Kind::Url | Kind::Media => {
                 json!(dice.one(&["en", "de", "u1", "u2", &self.words[0]]))
             }
-            // In the corner of a cell, one that belongs to it or the last one inside.
+            // A corner of a cell that belongs to it, or the last place inside.
             Kind::Geohash if dice.chance(30) => {
                 let (cell, corner) = (dice.one(&CELLS), dice.one(&["0", "z", "b", "p"]));
                 json!(format!("{cell}{}", corner.repeat(12 - cell.len())))

@@ -1,6 +1,4 @@
-//! Random items of the item types, and how a plan reads them.
-//!
-//! What their texts say is in `texts`.
+//! Generates random items of the item types, and reads them for a plan. Their texts are generated in `texts`.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +47,7 @@ impl World {
     }
 }
 
-/// The data of an item, read as its type says.
+/// Data of an item, read by its type.
 pub(crate) struct Data {
     pub(crate) fields: BTreeMap<String, Shape>,
     pub(crate) data: Json,

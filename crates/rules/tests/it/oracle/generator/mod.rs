@@ -1,6 +1,4 @@
-//! Random item types, rules and items; a failure names the seed that repeats it.
-//!
-//! It judges nothing.
+//! Generates random item types, rules and items. A failure names the seed that repeats it.
 
 mod dice;
 mod facts;
@@ -46,21 +44,21 @@ const FIELDS: [(&str, Shape); 16] = [
     ("picture", Shape::one(Kind::Media)),
 ];
 
-/// What the rules of a world are mostly about.
+/// Main subject of the rules of a world.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lean {
     Nothing,
     /// Few circles, and items on their edges.
     Places,
-    /// Few facts that many conditions ask for, each in its own way.
+    /// Few facts with many conditions on each of them.
     Asking,
-    /// Something by which a rule is indexed, and numbers that have to lie in ranges.
+    /// Conditions that index a rule, and numbers that must lie in ranges.
     Numbers,
-    /// So many item types with the same fields that they share one index.
+    /// Enough item types with the same fields to share one index.
     Types,
 }
 
-/// Item types that are alike, if there are many.
+/// Number of similar item types, if there are many.
 const TYPES: usize = 24;
 
 /// A field that is a text in one item type and a number in the other.
@@ -135,7 +133,7 @@ impl World {
             let most = dice.one(&[0, 2, 2, 30]);
             let mut values = dice.some(most, |dice| match kind {
                 Text => self.word(dice),
-                // Sometimes one that is none.
+                // Sometimes an invalid one.
                 Regex if dice.chance(5) => "(".to_owned(),
                 Regex => self.pattern(dice),
                 Geo if dice.chance(50) => dice.one(&CELLS).to_owned(),
@@ -188,7 +186,7 @@ impl World {
         let fields: BTreeMap<String, Shape> = if named {
             only.1.clone()
         } else {
-            // A rule for all item types can only compare what is the same in all.
+            // A rule for all item types can only compare fields that are equal in all of them.
             let all = self.types.iter().flat_map(|(_, fields)| fields.clone());
             all.filter(|(name, _)| name != MIXED || self.types.len() == 1).collect()
         };
@@ -270,7 +268,7 @@ impl World {
         if dice.chance(15) { json!({"any": parts}) } else { json!({"all": parts}) }
     }
 
-    /// A rule that is not indexed, and that numbers and booleans can refute: what it names must not be.
+    /// An unindexed rule that numbers and booleans can refute, because it negates their conditions.
     fn denied(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
         let denied = |dice: &mut Dice, (name, shape): (&String, &Shape)| {
             let op = match shape.kind {

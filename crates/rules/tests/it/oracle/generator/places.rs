@@ -1,6 +1,4 @@
-//! Random areas and domains, and links to hosts.
-//!
-//! Where exactly a place lies is in `edges`.
+//! Generates random areas and domains, and links to hosts. Exact places are generated in `edges`.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +30,7 @@ const HOSTS: [&str; 16] = [
     "㏈.bad.exam\u{206a}ple",
 ];
 
-/// What may stand between hosts.
+/// Texts between hosts.
 const SIGNS: [&str; 38] = [
     "/", "\\", "?", "#", "://", ":", "@", ",", ";", "=", "&", "(", "👍🏽", "🇩🇪", "+", "%2F", "%", "80", "me",
     "www.", ".", "-", "\u{200b}", "\u{202e}", " ", "%2e", "%C3", "%BC", "%62", "%40", "№", "\u{2063}", "－",
@@ -84,7 +82,7 @@ impl World {
         json!({"geo": leaf})
     }
 
-    /// Mostly one of the few that items lie on the edges of.
+    /// Mostly one of the few circles with items on their edges.
     pub(super) fn circle(&self, dice: &mut Dice) -> Circle {
         if dice.chance(80) { dice.one(&self.circles) } else { edges::circle(dice) }
     }
@@ -104,7 +102,7 @@ impl World {
     }
 }
 
-/// A link, sometimes with what the net leaves out of one.
+/// A link, sometimes with characters that browsers remove.
 pub(super) fn link(dice: &mut Dice) -> String {
     let mut link = plain_link(dice);
     while dice.chance(15) {

@@ -5,12 +5,12 @@ use serde_json::{Value as Json, json};
 use super::{Dice, Lean, World};
 
 impl World {
-    /// Rule documents in any order: a rule may come before those that it uses.
+    /// Rule documents in either order: a rule may precede the rules that it uses.
     pub(crate) fn rules(&self, dice: &mut Dice, count: usize) -> Vec<Json> {
         let mut rules: Vec<Json> = Vec::with_capacity(count);
         for nth in 0..count {
             let mut rule = self.rule(dice, nth);
-            // Its fields must be in all item types of the rule that uses it.
+            // The fields of the used rule must exist in all item types of the rule that uses it.
             let fits = |other: &&Json| self.lean == Lean::Types || other["item_types"] == rule["item_types"];
             let others: Vec<Json> = rules.iter().filter(fits).map(|other| other["rule"].clone()).collect();
             if !others.is_empty() && dice.chance(60) {
@@ -18,7 +18,7 @@ impl World {
             }
             rules.push(rule);
         }
-        // Half of the plans read rules before those that they use.
+        // Half of the plans list rules before the rules that they use.
         dice.chance(50).then(|| rules.reverse());
         rules
     }

@@ -1,6 +1,5 @@
-//! What is beyond the item: conditions that ask for it, as the plain interpreter reads them, and what windows count.
-//!
-//! Answers are drawn from a seed and the question, so that equal questions have one answer.
+//! Evaluates conditions on facts beyond the item, and counts windows. Answers are drawn from a seed and the question, so
+//! that equal questions have one answer.
 
 use std::{
     collections::{BTreeMap, hash_map::DefaultHasher},
@@ -25,10 +24,10 @@ use uuid::Uuid;
 
 use super::{Interpreter, Tally, logic::walk, short};
 
-/// What a user's standing is over each span; `None` if it cannot be found out.
+/// Strike points of a user over each span. `None` if the look-up fails.
 pub(crate) type Standings = BTreeMap<Option<String>, Option<i64>>;
 
-/// Everything that an evaluation may ask for.
+/// Facts that an evaluation may need.
 #[derive(Default)]
 pub(crate) struct Around {
     pub(crate) standings: Standings,
@@ -37,7 +36,7 @@ pub(crate) struct Around {
     pub(crate) texts: BTreeMap<String, Vec<Arc<str>>>,
 }
 
-/// The result of a look-up.
+/// Result of a look-up.
 pub(crate) enum Lookup<T> {
     Found(T),
     Unknown,
@@ -101,7 +100,7 @@ impl Around {
     }
 }
 
-/// A condition that asks: its needs, what it may come to, what it comes to, and how that is shown.
+/// Condition on facts: its needs, its possible outcomes, its outcome, and its explanation.
 pub(crate) struct Asking {
     pub(crate) needs: Vec<Need>,
     pub(crate) possible: Vec<ConditionResult>,
@@ -111,7 +110,7 @@ pub(crate) struct Asking {
 }
 
 impl Interpreter<'_> {
-    /// `None`: the condition is one that looks at the item alone.
+    /// `None` if the item alone decides the condition.
     pub(super) fn ask(&self, condition: &Condition) -> Option<Result<Asking, ConditionResult>> {
         match condition {
             Condition::Leaf(LeafSpec::Strikes(strikes)) => Some(self.strikes(strikes)),
@@ -123,7 +122,7 @@ impl Interpreter<'_> {
         }
     }
 
-    /// A condition that was not asked about.
+    /// Explanation of a condition without a look-up.
     pub(super) fn blank(&self, condition: &Condition, outcome: ConditionResult) -> Explained {
         match condition {
             Condition::Leaf(LeafSpec::Strikes(strikes)) => Explained::Strikes(StrikesExplained {
@@ -198,7 +197,7 @@ impl Interpreter<'_> {
         })
     }
 
-    /// What is enough, and how it is written.
+    /// Sufficient amount, and its form in JSON.
     fn enough(&self, count: &Count) -> (Amount, Json) {
         let window = self.windows.iter().find(|window| window.key == count.window).unwrap();
         let millionths = count.at_least.0;
@@ -215,7 +214,7 @@ impl Interpreter<'_> {
         (Amount(enough), written)
     }
 
-    /// What a window counts the item under; no more values than it may.
+    /// Keys under which a window counts the item, up to the limit.
     fn keys(&self, by: Option<&String>) -> (Vec<String>, bool) {
         let of = |key: &ItemKey| format!("{}/{}", key.type_id, key.id);
         let Some(path) = by else { return (self.item.user.map(of).into_iter().collect(), false) };
@@ -415,7 +414,7 @@ impl Interpreter<'_> {
         })
     }
 
-    /// The name of a model's text of which not all is searched.
+    /// Name of a model's text that is longer than the searched part.
     pub(super) fn cut_text(&self, condition: &Condition) -> Option<String> {
         let Condition::Leaf(LeafSpec::ModelText(asked)) = condition else { return None };
         let Lookup::Found(scores) = self.around.scores(&asked.model) else { return None };
@@ -423,7 +422,7 @@ impl Interpreter<'_> {
         (bytes > self.limits.text_bytes).then(|| format!("signal:{}", asked.model))
     }
 
-    /// What the item adds to windows, and the windows that did not take all of it.
+    /// Entries of the item in windows, and the windows that lack some of them.
     pub(crate) fn entries(&self) -> (Vec<WindowEntry>, Vec<WindowId>) {
         let (mut entries, mut cut) = (Vec::new(), Vec::new());
         for window in self.windows {
@@ -496,12 +495,12 @@ impl Interpreter<'_> {
     }
 }
 
-/// A value as a key is written.
+/// A value in the form of a key.
 fn plain(value: &Value<'_>) -> String {
     let text = match value {
         Value::Text(text) => (*text).to_owned(),
         Value::Number(tidegate_rules::Number::Whole(whole)) => whole.to_string(),
-        // Of equal numbers one text, as far as whole ones go.
+        // Equal numbers have one text, as far as they are whole.
         Value::Number(tidegate_rules::Number::Fraction(zero)) if *zero == 0.0 => "0".to_owned(),
         Value::Number(tidegate_rules::Number::Fraction(whole))
             if whole % 1.0 == 0.0 && whole.abs() <= 2_f64.powi(127) && *whole < 2_f64.powi(127) =>
@@ -528,7 +527,7 @@ fn plain(value: &Value<'_>) -> String {
     format!("{beginning}~{digest}")
 }
 
-/// What may follow once it is known whether somebody asks.
+/// Outcome of a condition on facts that no rule may need.
 pub(crate) fn skipped_or(alone: ConditionResult, looked: bool, waits: bool) -> ConditionResult {
     if waits || !looked { Skipped } else { alone }
 }

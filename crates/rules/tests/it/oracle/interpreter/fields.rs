@@ -1,6 +1,4 @@
-//! Comparisons of fields, as the plain interpreter makes them.
-//!
-//! It looks for nothing inside of texts but what a comparison of a field names.
+//! Evaluates comparisons of fields.
 
 use std::cmp::Ordering;
 
@@ -59,7 +57,7 @@ impl Interpreter<'_> {
         if some && known.iter().all(|(_, denied)| *denied) { Passed } else { Failed }
     }
 
-    /// Whether a value meets the comparisons, those that ask for it and those that deny it.
+    /// Returns whether a value meets the positive comparisons and the negated ones.
     fn holds(&self, field: &Comparison, value: &Value<'_>) -> Option<(bool, bool)> {
         let (mut asked, mut denied) = (true, true);
         for (op, operand) in field.tests.iter().filter(|(op, _)| *op != Op::Exists) {

@@ -1,6 +1,5 @@
-//! Formulas, as the plain interpreter works them out.
-//!
-//! Whatever fails is nothing, and nothing is what comes of nothing, unless the other side of `&&` or `||` decides.
+//! Evaluates formulas. A failure has no value, and neither has a formula with such a part, unless the other side of `&&` or
+//! `||` decides.
 
 use regex::Regex;
 use serde_json::{Map, Value as Json};

@@ -1,6 +1,4 @@
-//! What a tree of conditions comes to, by every combination of what its leaves can come to.
-//!
-//! It judges no leaf.
+//! Evaluates a tree of conditions by every combination of the possible outcomes of its leaves.
 
 use ConditionResult::{Errored as Failing, Failed, Inapplicable, Passed, Skipped};
 use tidegate_rules::{
@@ -9,15 +7,15 @@ use tidegate_rules::{
 };
 use tidegate_schemas::ids::RuleId;
 
-/// The outcomes that are still possible.
+/// Outcomes that are still possible.
 pub(super) type Possible = Vec<ConditionResult>;
 
-/// The condition of a rule that another one uses.
+/// Condition of a rule that another one uses.
 pub(super) fn used<'r>(rules: &'r [Rule], key: &RuleId) -> &'r Condition {
     &rules.iter().find(|rule| rule.key == *key).unwrap().when
 }
 
-/// What a tree can come to; a part that decides alone ends the walk.
+/// Possible outcomes of a tree. A part that decides it ends the walk.
 pub(super) fn walk(
     rules: &[Rule],
     condition: &Condition,
@@ -75,7 +73,7 @@ fn negated(verdict: ConditionResult) -> ConditionResult {
     }
 }
 
-/// What decides alone, else errored, else inapplicable, else the opposite of what decides.
+/// The deciding outcome, else errored, else inapplicable, else the opposite of the deciding one.
 fn stronger(a: ConditionResult, b: ConditionResult, deciding: ConditionResult) -> ConditionResult {
     let order = [deciding, Skipped, Failing, Inapplicable];
     order.into_iter().find(|verdict| a == *verdict || b == *verdict).unwrap_or_else(|| negated(deciding))

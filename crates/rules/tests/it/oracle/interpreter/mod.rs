@@ -1,6 +1,5 @@
-//! The plain reading of parsed rules: every condition of every rule, one after the other.
-//!
-//! It shares nothing with the engine but the parsed document and the shape of the outcome; it is never fast.
+//! Evaluates parsed rules plainly, one condition after the other. It shares only the parsed document and the shape of the
+//! outcome with the engine.
 
 pub(crate) mod around;
 mod fields;
@@ -31,7 +30,7 @@ use ConditionResult::{Errored as Failing, Failed, Passed, Skipped};
 pub(crate) struct Interpreter<'a> {
     pub(crate) rules: &'a [Rule],
     pub(crate) limits: &'a Limits,
-    /// The kinds of the item's fields.
+    /// Kinds of the item's fields.
     pub(crate) kinds: &'a BTreeMap<String, Kind>,
     pub(crate) item: &'a Item<'a>,
     pub(crate) around: &'a Around,
@@ -39,11 +38,11 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) banks: &'a [Bank],
 }
 
-/// Counts of the results of leaves and uses by kind, and of needs that were made one.
+/// Results of leaves and uses by kind, and number of merged needs.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) leaves: BTreeMap<String, BTreeMap<&'static str, u64>>,
-    /// How often a rule asked for more of what another one had asked for.
+    /// Number of needs that raised the bound of an earlier one.
     pub(crate) raised: u64,
 }
 
@@ -60,7 +59,7 @@ impl Tally {
 
 struct Leaf<'r> {
     condition: &'r Condition,
-    /// What it comes to if nothing has to be asked.
+    /// Outcome without a look-up.
     alone: ConditionResult,
     asking: Option<Asking>,
 }
@@ -76,7 +75,7 @@ impl Leaf<'_> {
 }
 
 impl Interpreter<'_> {
-    /// The outcome, and what had to be asked for it.
+    /// Returns the outcome and the needs.
     pub(crate) fn run(&self, tally: &mut Tally) -> (Outcome, Vec<Need>) {
         let uncounted = self.entries().1;
         let mut outcome = Outcome { truncated: self.truncated(), uncounted, ..Outcome::default() };
@@ -92,7 +91,7 @@ impl Interpreter<'_> {
             if !possible.contains(&Passed) {
                 continue;
             }
-            // A rule that has passed whatever the facts are does not ask.
+            // A rule that passes with any facts needs none.
             let asks = possible != [Passed];
             let mut reason = None;
             let explained: Vec<Explained> = leaves
@@ -144,7 +143,7 @@ impl Interpreter<'_> {
         (outcome, needs)
     }
 
-    /// What each condition of a rule comes to, asked whatever the others come to.
+    /// Evaluates each condition of a rule, independent of the others.
     #[allow(dead_code, reason = "the bench asks for outcomes only")]
     pub(crate) fn begin_explanation(&self, rule: &Rule) -> Explained {
         let mut leaves = Vec::new();
@@ -171,7 +170,7 @@ impl Interpreter<'_> {
         rule.item_types.is_empty() || rule.item_types.contains(self.item.type_id)
     }
 
-    /// In the order of the plan's paths, that is of their first mention by any rule.
+    /// In the order of the plan's paths: by their first mention in any rule.
     fn truncated(&self) -> Vec<String> {
         let mut mentioned = Vec::new();
         let mut searched = Vec::new();
@@ -207,7 +206,7 @@ impl Interpreter<'_> {
         searched
     }
 
-    /// Gathers the leaves of a condition that stands below `parent`, with those of the rules that it uses.
+    /// Collects the leaves of a condition below `parent`, including those of the rules that it uses.
     fn leaves<'r>(
         &'r self,
         condition: &'r Condition,
@@ -283,7 +282,7 @@ impl Interpreter<'_> {
         leaves.push(leaf);
     }
 
-    /// Element and value of everything at a path; `None` if it is absent.
+    /// Elements and values at a path. `None` if it is absent.
     fn values(&self, path: &str) -> Option<Vec<(Option<String>, Value<'_>)>> {
         let fields: &dyn Fields = self.item.values;
         if let Some(value) = fields.field(path) {
@@ -306,7 +305,7 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Whether each text at a path is one address.
+    /// True if each text at a path is one address.
     fn is_address(&self, path: &str) -> bool {
         let kind = |field: &str| self.kinds.get(field);
         let kind = kind(path).or_else(|| kind(path.rsplit_once('.')?.0));
@@ -349,7 +348,7 @@ fn paths(rules: &[Rule], condition: &Condition, tell: &mut impl FnMut(String, bo
             text.fields.iter().for_each(|field| tell(field.clone(), true));
         }
         Condition::Leaf(LeafSpec::Field(field)) => tell(field.path.clone(), false),
-        // Only which texts come first matters here.
+        // Only the order of searched texts matters here.
         Condition::Leaf(LeafSpec::Media(media)) => {
             media.fields.iter().for_each(|field| tell(field.clone(), false));
         }
@@ -366,8 +365,7 @@ fn paths(rules: &[Rule], condition: &Condition, tell: &mut impl FnMut(String, bo
     }
 }
 
-/// Adds a need; of two counts under one key the larger number is asked.
-/// Whether it was larger than what had been asked.
+/// Adds a need. Of two counts under one key the larger bound is kept. Returns true if it was raised.
 fn want(needs: &mut Vec<Need>, need: &Need) -> bool {
     for known in needs.iter_mut() {
         if let (

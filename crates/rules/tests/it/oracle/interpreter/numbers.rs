@@ -1,10 +1,10 @@
-//! Numbers digit by digit, however many digits they have.
+//! Numbers as decimal digits, of any length.
 
 use std::cmp::Ordering;
 
 use tidegate_rules::Number;
 
-/// The digits of a number before and behind its point; a fraction of so many bits has no more than these.
+/// Digits of a number before and after its point. A 64-bit fraction has no more digits than these.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Exact {
     negative: bool,
@@ -20,7 +20,7 @@ impl Exact {
         }
     }
 
-    /// As JSON writes a number: one with a point or an exponent is the nearest float.
+    /// Parses a JSON number. One with a point or an exponent is the nearest float.
     pub(super) fn written(text: &str) -> Self {
         if text.contains(['.', 'e', 'E']) {
             Self::digits(&format!("{:.1074}", text.parse::<f64>().unwrap()))

@@ -1,6 +1,5 @@
-//! Places and domains, as the plain interpreter reads them.
-//!
-//! Distances are taken through the earth instead of along it, and geohashes are read as whole numbers.
+//! Evaluates places and domains. Distances are computed through the earth instead of along its surface, and geohashes are
+//! read as whole numbers.
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
 
 use ConditionResult::{Failed, Inapplicable, Passed};
@@ -26,7 +25,7 @@ const LETTERS: &str = "0123456789bcdefghjkmnpqrstuvwxyz";
 /// Latitude and longitude.
 type Place = (f64, f64);
 
-/// The bits of latitude and longitude in a geohash.
+/// Bits of latitude and longitude in a geohash.
 fn bits(hash: &str) -> Option<(Vec<u64>, Vec<u64>)> {
     let (mut lat, mut lng) = (Vec::new(), Vec::new());
     for (nth, letter) in hash.chars().enumerate() {
@@ -75,7 +74,7 @@ impl Interpreter<'_> {
         self.banks.iter().find(|bank| bank.key == *key).unwrap()
     }
 
-    /// Path, how it is written, where it is, and its geohash.
+    /// Path, text, coordinates and geohash of each place.
     fn places(&self, geo: &Geo) -> Vec<(String, String, Place, String)> {
         let mut places = Vec::new();
         match &geo.source {
@@ -189,7 +188,7 @@ impl Interpreter<'_> {
                 let hosts = if self.is_address(field) { hosts_of_address(&text) } else { hosts(&text) };
                 for (start, end, host) in hosts {
                     let below = |domain: &str| host == domain || host.ends_with(&format!(".{domain}"));
-                    // The first of the longest: `max_by_key` would take the last.
+                    // The first of the longest domains, while `max_by_key` would return the last.
                     let longest = domains
                         .iter()
                         .rev()
@@ -217,11 +216,11 @@ impl Interpreter<'_> {
     }
 }
 
-/// But for letters on a dark ground, which the net takes as signs.
+/// Without letters on a dark ground, which IDNA counts as symbols.
 const LETTER: &str =
     r"[[\p{Alphabetic}--[🅐-🅩🅰-🆉]]\p{N}\p{M}._\-。．｡\u{ad}\u{200b}-\u{200d}\u{2060}\u{2064}\u{feff}]";
 
-/// What stands for an escape that is no letter: a sign like any other.
+/// Placeholder for an escape that is no letter: a symbol like any other.
 const SIGN: char = '\u{e000}';
 
 fn is_own(character: char) -> bool {
@@ -229,7 +228,7 @@ fn is_own(character: char) -> bool {
     IS.is_match(character.encode_utf8(&mut [0; 4]))
 }
 
-/// The letters that a sign stands for in a host, perhaps none: `None` if it stands for nothing but itself.
+/// Letters that IDNA maps a symbol to, possibly none. `None` if it is mapped to itself.
 fn stands_for(character: char) -> Option<String> {
     if character.is_ascii() || character == '﷼' || is_own(character) {
         return None;
@@ -246,13 +245,13 @@ pub(super) fn is_letter(character: char) -> bool {
     is_own(character) || stands_for(character).is_some()
 }
 
-/// No letter, and the net takes it in a name all the same.
+/// No letter, but permitted in names by IDNA.
 fn is_sign(character: char) -> bool {
     let host = || url::Host::parse(&format!("za{character}bz.example")).map(|host| host.to_string());
     !character.is_ascii() && !is_letter(character) && host().is_ok_and(|host| host.starts_with("xn--"))
 }
 
-/// The text with its letters unescaped, and by byte of it where that comes from.
+/// The text with its letters unescaped, and the origin of each of its bytes.
 fn unescaped(text: &str, is_letter: impl Fn(char) -> bool) -> (String, Vec<usize>) {
     static ESCAPES: LazyLock<Regex> = LazyLock::new(|| Regex::new("(?:%[0-9A-Fa-f]{2})+").unwrap());
     let (mut plain, mut origins, mut at) = (String::new(), Vec::new(), 0);
@@ -278,7 +277,7 @@ fn unescaped(text: &str, is_letter: impl Fn(char) -> bool) -> (String, Vec<usize
                 }
                 at += 3 * c.len_utf8();
             }
-            // Only the sign is one then: its digits are letters.
+            // Only the sign is replaced then, because its digits are letters.
             for _ in chunk.invalid() {
                 push(SIGN, at);
                 text[at + 1..at + 3].char_indices().for_each(|(nth, digit)| push(digit, at + 1 + nth));
@@ -290,7 +289,7 @@ fn unescaped(text: &str, is_letter: impl Fn(char) -> bool) -> (String, Vec<usize
     (plain, origins)
 }
 
-/// What the net leaves out of an address.
+/// Characters that browsers remove from an address.
 pub(super) const LEFT_OUT: &str = "\t\n\r";
 
 fn hosts_of_address(text: &str) -> Vec<(usize, usize, String)> {
@@ -301,7 +300,7 @@ fn hosts_of_address(text: &str) -> Vec<(usize, usize, String)> {
     hosts(&plain).into_iter().map(|(from, to, name)| (read[nth(from)].0, end(to), name)).collect()
 }
 
-/// The hosts in a text, with their places: in each part of it those without signs, then those with some.
+/// Hosts in a text with their places: in each part of the text first those without symbols, then those with some.
 fn hosts(text: &str) -> Vec<(usize, usize, String)> {
     let mut hosts = hosts_in(text, false);
     hosts.extend(hosts_in(text, true));
@@ -310,17 +309,17 @@ fn hosts(text: &str) -> Vec<(usize, usize, String)> {
     hosts
 }
 
-/// Of each run of letters, what stands before and behind it decides.
+/// The context before and after each run of letters decides whether it is a host.
 fn hosts_in(text: &str, with_signs: bool) -> Vec<(usize, usize, String)> {
     let (plain, origins) = unescaped(text, |c| is_letter(c) || with_signs && is_sign(c));
     let signed = |run: &str| run.chars().any(is_sign);
-    // A sign that stands for letters is one of the run's.
+    // A symbol that is mapped to letters belongs to the run.
     let signs: String =
         plain.chars().filter(|c| stands_for(*c).is_some() || with_signs && is_sign(*c)).collect();
     let signs = if signs.is_empty() { String::new() } else { format!("[{signs}]|") };
     let parts = Regex::new(&format!("(?P<run>(?:{signs}{LETTER})+)|(?P<scheme>://)|(?s:.)")).unwrap();
     let mut hosts = Vec::new();
-    // What the last sign says of the next run, and what the last run says of the next sign.
+    // Context for the next run from the last sign, and for the next sign from the last run.
     let (mut path, mut scheme, mut colon) = (false, false, false);
     let (mut host_before, mut port_before) = (false, false);
     for part in parts.captures_iter(&plain) {
@@ -353,8 +352,8 @@ fn hosts_in(text: &str, with_signs: bool) -> Vec<(usize, usize, String)> {
     hosts
 }
 
-/// The hosts with one to eight signs that begin behind a sign and end before one, or where the run does if they may: all
-/// parts of it are tried.
+/// Hosts with one to eight symbols that begin after a symbol and end before one, or at the ends of the run if these are
+/// permitted. All parts of the run are tried.
 fn beside_signs(run: &str, begins: bool, ends: bool) -> Vec<(usize, usize, String)> {
     let mut hosts = Vec::new();
     let letters: Vec<(usize, bool)> = run.char_indices().map(|(at, c)| (at, is_sign(c))).collect();
@@ -379,7 +378,7 @@ fn beside_signs(run: &str, begins: bool, ends: bool) -> Vec<(usize, usize, Strin
     hosts
 }
 
-/// Where the name in a run begins and ends, and the name.
+/// Start and end of the name in a run, and the name.
 fn host(run: &str) -> Option<(usize, usize, String)> {
     let around = |c: char| ".-_。．｡\u{ad}\u{200b}\u{200c}\u{200d}\u{2060}\u{2064}\u{feff}".contains(c);
     static UNSEEN: LazyLock<Regex> = LazyLock::new(|| {
@@ -389,7 +388,7 @@ fn host(run: &str) -> Option<(usize, usize, String)> {
     .unwrap()
     });
     let seen = |c: char| !UNSEEN.is_match(c.encode_utf8(&mut [0; 4]));
-    // Where each stands, and where it ends.
+    // Start, end and letter.
     let mut letters: Vec<(usize, usize, char)> = Vec::new();
     for (at, c) in run.char_indices().filter(|(_, c)| seen(*c)) {
         let written = stands_for(c).unwrap_or_else(|| c.to_string());

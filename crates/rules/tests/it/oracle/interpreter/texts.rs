@@ -1,6 +1,4 @@
-//! Words and patterns, as the plain interpreter looks for them: one after the other, in each text.
-//!
-//! What a text looks like in a view is in `viewed`.
+//! Searches for words and patterns one after the other in each text. The forms of texts are in `viewed`.
 
 use ConditionResult::{Failed, Passed};
 use regex::Regex;
@@ -17,8 +15,8 @@ use super::{
     viewed::{Viewed, in_word, is_unseen},
 };
 
-/// What is searched of a text of which no more than this is: no half of a word or host, unless it is a long one. Of an
-/// address, signs that are left out count for nothing.
+/// Returns the searched part of a text: it does not end inside of a word or host, unless that is a long one. Characters that
+/// browsers remove from an address do not count.
 fn beginning(text: &str, most: usize, address: bool) -> &str {
     let unseen = |c: char| is_unseen(c) || address && places::LEFT_OUT.contains(c);
     let fits = |(at, c): &(usize, char)| bytes(&text[..at + c.len_utf8()], address) <= most;
@@ -34,7 +32,7 @@ fn beginning(text: &str, most: usize, address: bool) -> &str {
     }
     let ours = |c: char| in_word(c) || places::is_letter(c) || unseen(c);
     let last = cut.char_indices().rev().find(|(_, c)| !ours(*c)).map_or(0, |(at, c)| at + c.len_utf8());
-    // The first letter may lie across the border of what is looked at.
+    // The first letter may lie across the border of the bytes before the limit.
     let mut left = cut.chars().filter(|c| !unseen(*c)).map(char::len_utf8).sum::<usize>();
     let mut first = 0;
     for (at, c) in cut.char_indices() {
@@ -47,13 +45,13 @@ fn beginning(text: &str, most: usize, address: bool) -> &str {
     if last > first || first == 0 { &cut[..last] } else { cut }
 }
 
-/// What counts towards the limit.
+/// Bytes that count for the limit.
 pub(super) fn bytes(text: &str, address: bool) -> usize {
     if address { text.split(|c| places::LEFT_OUT.contains(c)).map(str::len).sum() } else { text.len() }
 }
 
 impl Interpreter<'_> {
-    /// The texts that are searched: together no longer than the limit.
+    /// Searched texts, together no longer than the limit.
     pub(super) fn texts(&self, path: &str) -> Vec<(Option<String>, String)> {
         let mut left = self.limits.text_bytes;
         let mut texts = Vec::new();
@@ -67,7 +65,7 @@ impl Interpreter<'_> {
         texts
     }
 
-    /// The texts of the item at a path, or those of a model.
+    /// Texts of the item at a path, or of a model.
     fn all_texts(&self, path: &str) -> Vec<(Option<String>, String)> {
         let Some(model) = path.strip_prefix("signal:") else {
             let values = self.values(path).unwrap_or_default().into_iter();
@@ -91,7 +89,7 @@ impl Interpreter<'_> {
         if self.found(text).iter().flatten().count() >= text.min_distinct { Passed } else { Failed }
     }
 
-    /// By needle: where it is first.
+    /// First place of each needle.
     fn found(&self, text: &Text) -> Vec<Option<Hit>> {
         let own = |needles: &[String]| needles.iter().map(|needle| (needle.clone(), None)).collect();
         let (needles, whole): (Vec<(String, Option<EntryName>)>, _) = match &text.search {
@@ -121,7 +119,7 @@ impl Interpreter<'_> {
                 (named.collect(), words.then_some(*whole))
             }
         };
-        // What is the same in the view counts once where things are counted.
+        // Needles with the same form in the view count once where distinct ones are required.
         let counts = text.min_distinct > 1 && !matches!(text.search, Search::AllOf { .. });
         let same = |a: &String, b: &String| match whole {
             Some(_) => Viewed::new(a, text.view).letters() == Viewed::new(b, text.view).letters(),

@@ -1,13 +1,12 @@
-//! A text in a view, letter by letter, with the way back to the original.
-//!
-//! What a letter is folded to stands here once more, for the letters that these tests use.
+//! A text in a view, letter by letter, with its mapping to the original. The folding of the letters in these tests is
+//! repeated here.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 use tidegate_rules::View;
 
-/// A text in a view: each of its letters, how often it stands there, and where in the original that is.
+/// Letters of a text in a view, with the repetitions of each and its place in the original.
 pub(super) struct Viewed {
     view: View,
     pub(super) text: String,
@@ -67,7 +66,7 @@ impl Viewed {
         })
     }
 
-    /// The characters of the original that a part of the view came from.
+    /// Characters of the original that a part of the view is derived from.
     pub(super) fn original(&self, start: usize, end: usize, length: usize) -> (usize, usize) {
         let from = self.from.get(start).map_or(length, |(from, _)| *from);
         (from, if start == end { from } else { self.from[end - 1].1 })
@@ -77,10 +76,10 @@ impl Viewed {
 /// Characters beyond ASCII that are folded to themselves.
 const PLAIN: &str = "月日本語👨👩👍🏽❤☃カ한국\u{1112}\u{1161}שمر";
 
-/// What the characters that these tests use are folded to.
+/// Folded form of the characters in these tests.
 fn folded(character: char) -> String {
     let lower = match character {
-        // The last one makes a half-width syllable voiced: a mark like others once it is wide.
+        // The last one is the mark of a half-width voiced syllable, which becomes an ordinary mark in full width.
         '\u{200b}' | '\u{200d}' | '\u{202e}' | '\u{2063}' | '\u{206a}' | '\u{2066}' | '\u{feff}'
         | '\u{fe0f}' | '\u{20e3}' | '\u{301}' | '\u{307}' | '\u{323}' | '\u{5b8}' | '\u{64e}' | 'ﾞ' => {
             return String::new();
@@ -125,7 +124,7 @@ fn folded(character: char) -> String {
     lower.chars().map(ascii).collect()
 }
 
-/// Whether nothing is left of it in the folded views.
+/// True if the folded views remove the character.
 pub(super) fn is_unseen(character: char) -> bool {
     folded(character).is_empty()
 }
