@@ -1,5 +1,5 @@
-//! Compares two bundles: list elements are matched by id, other values by their path. Spelling and the order of elements
-//! are not differences.
+//! Compares two bundles: list elements are matched by id, other values by their path. Spelling and the order of
+//! elements are not differences.
 
 use std::{
     collections::{BTreeMap, BTreeSet, BinaryHeap},
@@ -16,7 +16,7 @@ use crate::{
     unpack::Source,
 };
 
-/// Names of the lists whose elements have ids.
+/// Names of the lists of elements with ids.
 pub const LISTS: [&str; 4] = ["phases", "items", "responses", "outcomes"];
 
 /// Kind of difference of an element.
@@ -135,6 +135,7 @@ fn compare_members(before: &MemberValues, after: &MemberValues) -> Vec<Member> {
     let differing_names = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
     differing_names
         .map(|name| {
+            // Other members can contain texts that people wrote.
             let may_show_values = name.starts_with("/summary/") || name.starts_with("/dataCard/");
             let value = |from: &MemberValues| {
                 let value = from.get(name).filter(|_| may_show_values)?;
@@ -315,8 +316,8 @@ fn read_elements<R: Read>(
     }
 }
 
-/// Encodes an element's content, followed by its side. Counts and lengths are in front, so that no content is a prefix of
-/// another one and elements with equal content are neighbours in the sorted order, regardless of their side.
+/// Encodes an element's content, followed by its side. Counts and lengths are in front, so that no content is a prefix
+/// of another one and elements with equal content are neighbours in the sorted order, regardless of their side.
 fn encode_fields(fields: &[(Vec<u8>, Vec<u8>)], side: u8, into: &mut Vec<u8>) {
     into.clear();
     into.extend_from_slice(&(fields.len() as u64).to_be_bytes());
@@ -350,9 +351,9 @@ fn decode_fields(content: &[u8]) -> BTreeMap<&[u8], &[u8]> {
 struct Group {
     list: usize,
     id: Vec<u8>,
-    /// Content of the current records, and the number of its records on each side.
+    /// Content of the current records, and their number on each side.
     content: Vec<u8>,
-    surplus: [u64; 2],
+    counts: [u64; 2],
     /// Number of elements on each side without an equal element on the other, and the content of the first.
     unmatched: [u64; 2],
     first_unmatched: [Option<Vec<u8>>; 2],
@@ -371,20 +372,20 @@ impl Group {
             self.content.clear();
             self.content.extend_from_slice(content);
         }
-        self.surplus[usize::from(*side & 1)] += 1;
+        self.counts[usize::from(*side & 1)] += 1;
     }
 
     fn settle_content(&mut self) {
-        // A repeated id pairs equal elements first. Unequal ones then count as changed, and the surplus as added or removed.
-        let matched = self.surplus[0].min(self.surplus[1]);
+        // Equal elements of a repeated id are paired first. The others count as changed, then as added or removed.
+        let pair_count = self.counts[0].min(self.counts[1]);
         for side in [0, 1] {
-            let surplus = self.surplus[side] - matched;
+            let surplus = self.counts[side] - pair_count;
             self.unmatched[side] += surplus;
             if surplus > 0 && self.first_unmatched[side].is_none() {
                 self.first_unmatched[side] = Some(self.content.clone());
             }
         }
-        self.surplus = [0; 2];
+        self.counts = [0; 2];
     }
 }
 
@@ -449,17 +450,20 @@ mod tests {
     #[test]
     fn elements_are_matched_by_id_in_any_order_and_spelling() {
         let first = r#"{"kind":"k","items":[{"id":"a","text":"x","n":1},{"id":"b","n":2},{"id":"c"}],"summary":{"items":3}}"#;
-        let same = r#"{"summary":{"items":3.0},"items":[{"id":"c"},{"n":2e0,"id":"\u0062"},{"n":1,"text":"x","id":"a"}],"kind":"k"}"#;
-        assert!(compare(first, same, 1 << 20).is_nothing());
-        let other = r#"{"kind":"l","items":[{"id":"a","text":"y","n":1,"m":0},{"id":"b","n":2},{"id":"d"}],"summary":{"items":4}}"#;
-        let difference = compare(first, other, 1 << 20);
+        let respelled = r#"{"summary":{"items":3.0},"items":[{"id":"c"},{"n":2e0,"id":"\u0062"},{"n":1,"text":"x","id":"a"}],"kind":"k"}"#;
+        assert!(compare(first, respelled, 1 << 20).is_nothing());
+        let changed_document = r#"{"kind":"l","items":[{"id":"a","text":"y","n":1,"m":0},{"id":"b","n":2},{"id":"d"}],"summary":{"items":4}}"#;
+        let difference = compare(first, changed_document, 1 << 20);
         let members: Vec<_> =
-            difference.members.iter().map(|it| (&*it.pointer, it.after.as_deref())).collect();
+            difference.members.iter().map(|member| (&*member.pointer, member.after.as_deref())).collect();
         assert_eq!(members, [("/kind", None), ("/summary/items", Some("4"))]);
         let totals = &difference.totals[1];
         assert_eq!((totals.added, totals.removed, totals.changed), (1, 1, 1));
-        let elements: Vec<_> =
-            difference.elements.iter().map(|it| (it.change, &*it.id, it.fields.join(","))).collect();
+        let elements: Vec<_> = difference
+            .elements
+            .iter()
+            .map(|element| (element.change, &*element.id, element.fields.join(",")))
+            .collect();
         let expected =
             [(Change::Added, "d", ""), (Change::Removed, "c", ""), (Change::Changed, "a", "m,text")];
         assert_eq!(elements, expected.map(|(change, id, fields)| (change, id, fields.to_owned())));
@@ -471,12 +475,12 @@ mod tests {
             let documents = ["{}".to_owned()]
                 .into_iter()
                 .chain(["[]", "{}", "null", "0"].map(|value| format!(r#"{{"{list}":{value}}}"#)));
-            let ways: Vec<_> = documents.collect();
-            for (at, first) in ways.iter().enumerate() {
-                for (other, second) in ways.iter().enumerate() {
+            let documents: Vec<_> = documents.collect();
+            for (index, first) in documents.iter().enumerate() {
+                for (other_index, second) in documents.iter().enumerate() {
                     let difference = compare(first, second, 1 << 20);
-                    assert_eq!(difference.is_nothing(), at == other, "{first} {second}");
-                    if at != other {
+                    assert_eq!(difference.is_nothing(), index == other_index, "{first} {second}");
+                    if index != other_index {
                         assert_eq!(difference.members[0].pointer, format!("/{list}"));
                     }
                 }

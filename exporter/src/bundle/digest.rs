@@ -35,8 +35,8 @@ pub fn of_bytes(source: &mut dyn Source) -> io::Result<[u8; 32]> {
     }
 }
 
-/// SHA-256 of the document's canonical form. Lists in the document are converted one element at a time, and the values of
-/// its members are kept on disk until the members can be sorted.
+/// SHA-256 of the document's canonical form. Lists in the document are converted one element at a time, and the values
+/// of its members are kept on disk until the members can be sorted.
 ///
 /// # Errors
 /// If the document cannot be read, or has no canonical form.

@@ -98,7 +98,7 @@ pub fn inspect(
         overview: Overview::default(),
         items: HashMap::new(),
         early_answers: HashMap::new(),
-        hidden: HashMap::new(),
+        suppressed_by_item: HashMap::new(),
         participants: KeySet::new(spill_options),
         form: naming.bundle(),
     };
@@ -111,18 +111,18 @@ pub fn inspect(
             io::Error::other("reading stopped before the end of the document")
         }
     })?;
-    if let (None, Some(at)) = (end.stopped, end.non_object_at) {
+    if let (None, Some(at)) = (end.stop, end.non_object_at) {
         return Err(InvalidJson::NotAnObject { at_line: at.line, offset: at.offset });
     }
-    let OverviewSink { mut overview, items, early_answers: subjects, hidden, participants, .. } = sink;
-    // The order of the lists is free: suppressed counts and answers can be read before their item. They are assigned now,
-    // when all items are known.
-    for (subject, hidden) in hidden {
+    let OverviewSink { mut overview, items, early_answers, suppressed_by_item, participants, .. } = sink;
+    // The order of the lists is free: suppressed counts and answers can be read before their item. They are assigned
+    // now, when all items are known.
+    for (subject, hidden) in suppressed_by_item {
         if let Some(item) = items.get(&subject) {
             overview.items[*item].hidden = hidden;
         }
     }
-    for (subject, counts) in subjects {
+    for (subject, counts) in early_answers {
         let counts_of_subject = match items.get(&subject) {
             Some(item) => &mut overview.items[*item].counts,
             None => &mut overview.elsewhere,
@@ -134,7 +134,7 @@ pub fn inspect(
     let errors = totals.iter().filter(|(rule, _)| rule.severity() == Severity::Error);
     overview.findings = errors.map(|(_, total)| total).sum();
     overview.bytes = end.bytes;
-    overview.stopped = end.stopped.map(|(rule, at)| InvalidJson::at(rule, at));
+    overview.stopped = end.stop.map(|(rule, at)| InvalidJson::at(rule, at));
     Ok(overview)
 }
 
@@ -217,7 +217,7 @@ struct OverviewSink {
     /// Counts of answers that were read before their items.
     early_answers: HashMap<Box<[u8]>, [u128; 6]>,
     /// Number of suppressed counts by item.
-    hidden: HashMap<Box<[u8]>, u64>,
+    suppressed_by_item: HashMap<Box<[u8]>, u64>,
     participants: KeySet,
     form: &'static Object,
 }
@@ -301,12 +301,13 @@ impl Sink for OverviewSink {
             _ => {
                 let types = &mut self.overview.outcomes;
                 let outcome_type = lossy_text(row, 2);
-                if let (Some(item), Some(hidden)) = (row.text(outcome::ITEM), row.number(outcome::SUPPRESSED))
-                    && (self.hidden.contains_key(item)
+                if let (Some(item), Some(suppressed_names)) =
+                    (row.text(outcome::ITEM), row.number(outcome::SUPPRESSED))
+                    && (self.suppressed_by_item.contains_key(item)
                         || reserve(&mut self.free_bytes, entry_bytes::<u64>(item)))
                 {
-                    let sum = self.hidden.entry(item.into()).or_default();
-                    *sum = sum.saturating_add(u64::try_from(hidden.count()).unwrap_or(u64::MAX));
+                    let sum = self.suppressed_by_item.entry(item.into()).or_default();
+                    *sum = sum.saturating_add(u64::try_from(suppressed_names.count()).unwrap_or(u64::MAX));
                 }
                 if types.len() < MAX_LISTED || types.contains_key(&outcome_type) {
                     *types.entry(outcome_type).or_default() += 1;
@@ -349,8 +350,8 @@ fn reserve(free_bytes: &mut usize, bytes: usize) -> bool {
     true
 }
 
-/// Texts, numbers and flags by name. A text where the form has an object, a list or a number is omitted, since it can be
-/// personal data.
+/// Texts, numbers and flags by name. A text where the form has an object, a list or a number is omitted, since it can
+/// be personal data.
 fn collect_fields(row: &Row, form: &Object) -> Map<String, Value> {
     let mut fields = Map::new();
     for (index, field) in form.fields.iter().enumerate() {

@@ -15,7 +15,7 @@ pub enum InvalidJson {
     Content { rule: Rule, at_line: u64, offset: u64 },
     #[error("line {at_line}, byte {offset}: {} {}: {name:?}", Rule::Twice.id(), Rule::Twice.says())]
     DuplicateName { name: String, at_line: u64, offset: u64 },
-    #[error("line {at_line}, byte {offset}: an element of the list {list} has no id")]
+    #[error("line {at_line}, byte {offset}: an element of {list} is not an object with an id")]
     MissingId { list: &'static str, at_line: u64, offset: u64 },
     #[error("line {at_line}, byte {offset}: a value is too large to be sorted in memory")]
     TooLarge { at_line: u64, offset: u64 },
@@ -70,8 +70,8 @@ impl InvalidJson {
 }
 
 impl From<InvalidReason> for Rule {
-    fn from(why: InvalidReason) -> Self {
-        match why {
+    fn from(reason: InvalidReason) -> Self {
+        match reason {
             InvalidReason::Unexpected => Self::Syntax,
             InvalidReason::Truncated => Self::Truncated,
             InvalidReason::TooDeep => Self::Deep,

@@ -53,7 +53,8 @@ pub(crate) struct Response {
 /// Largest count, and largest sum of counts, that is accepted: 38 digits.
 pub(crate) const MOST_COUNTED: u128 = 10_u128.pow(38) - 1;
 
-/// Parses a count from its digits, since `1.0` is a count too. Counts that do not fit saturate, so they exceed the limit.
+/// Parses a count from its digits, since `1.0` is a count too. Counts that do not fit saturate, so they exceed the
+/// limit.
 fn deserialize_count<'de, D: Deserializer<'de>>(from: D) -> Result<u128, D::Error> {
     let number = serde_json::Number::deserialize(from)?;
     let number = Number::parse(number.to_string().as_bytes()).filter(|number| number.whole);
@@ -172,7 +173,8 @@ impl<'de, R: Reader> Visitor<'de> for Document<'_, R> {
     }
 }
 
-/// List whose elements are passed to `handler`. Its error is stored in `error`, because serde's errors hold only text.
+/// List, with the handler of its elements. The handler's error is kept in `error`, because serde's errors hold only
+/// text.
 struct List<'l, F> {
     handler: F,
     error: &'l mut Option<ConvertError>,

@@ -207,7 +207,8 @@ fn check_flaws(flaws: u8) -> Result<(), CanonicalError> {
     }
 }
 
-/// Compares names by UTF-16 code units, as RFC 8785 requires. Beyond the BMP this differs from the order of UTF-8 bytes.
+/// Compares names by UTF-16 code units, as RFC 8785 requires. Beyond the BMP this differs from the order of UTF-8
+/// bytes.
 pub(crate) fn compare_utf16(left: &[u8], right: &[u8]) -> std::cmp::Ordering {
     match (std::str::from_utf8(left), std::str::from_utf8(right)) {
         (Ok(left), Ok(right)) => left.encode_utf16().cmp(right.encode_utf16()),
@@ -258,16 +259,16 @@ mod tests {
             "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
             "literals": [null, true, false]
         }"#;
-        let wanted = r#"{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}"#;
-        assert_eq!(canonicalize(text, Numbers::Doubles).unwrap(), wanted);
+        let expected = r#"{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}"#;
+        assert_eq!(canonicalize(text, Numbers::Doubles).unwrap(), expected);
         let names = r#"{"\u20ac":1,"\r":2,"\ufb33":3,"1":4,"\ud83d\ude00":5,"\u0080":6,"\u00f6":7}"#;
-        let wanted = "{\"\\r\":2,\"1\":4,\"\u{80}\":6,\"ö\":7,\"€\":1,\"😀\":5,\"\u{fb33}\":3}";
-        assert_eq!(canonicalize(names, Numbers::Doubles).unwrap(), wanted);
+        let expected = "{\"\\r\":2,\"1\":4,\"\u{80}\":6,\"ö\":7,\"€\":1,\"😀\":5,\"\u{fb33}\":3}";
+        assert_eq!(canonicalize(names, Numbers::Doubles).unwrap(), expected);
     }
 
     #[test]
     fn numbers_match_ecmascript() {
-        for (text, wanted) in [
+        for (text, expected) in [
             ("0", "0"),
             ("-0", "0"),
             ("-0.0e7", "0"),
@@ -286,7 +287,7 @@ mod tests {
             ("10.0", "10"),
             ("1.5e3", "1500"),
         ] {
-            assert_eq!(canonicalize(text, Numbers::Doubles).unwrap(), wanted, "{text}");
+            assert_eq!(canonicalize(text, Numbers::Doubles).unwrap(), expected, "{text}");
         }
         assert!(matches!(canonicalize("1e400", Numbers::Doubles), Err(CanonicalError::HugeNumber)));
     }
@@ -302,14 +303,14 @@ mod tests {
         assert_ne!(exact("1e400"), exact("1e401"));
         assert_ne!(exact("-1"), exact("1"));
         // Exact numbers are also shown to people, so their format matters.
-        for (text, wanted) in [
+        for (text, expected) in [
             ("4326923076923077e-16", "0.4326923076923077"),
             ("-12.50", "-12.5"),
             ("1E3", "1000"),
             ("123456789012345678901234.5", "1.234567890123456789012345e+23"),
             ("0.00000012", "1.2e-7"),
         ] {
-            assert_eq!(exact(text), wanted);
+            assert_eq!(exact(text), expected);
         }
     }
 

@@ -36,11 +36,11 @@ impl Number {
 
     /// Parses a number; `None` if its syntax is not that of JSON.
     pub(crate) fn parse(token: &[u8]) -> Option<Self> {
-        let Decimal { is_negative: negative, mantissa, power } = Decimal::parse(token)?;
+        let Decimal { is_negative, mantissa, power } = Decimal::parse(token)?;
         let is_zero = mantissa.is_empty();
         let point = i64::try_from(mantissa.len()).ok()? + power;
         let has_no_fraction = is_zero || power >= 0;
-        let value = match negative {
+        let integer = match is_negative {
             false if is_zero => Some(0),
             // 38 digits always fit into 128 bits.
             false if has_no_fraction && point <= 38 => {
@@ -51,12 +51,12 @@ impl Number {
             _ => None,
         };
         Some(Self {
-            is_negative: negative,
+            is_negative,
             is_zero,
             whole: has_no_fraction,
-            is_one: mantissa == b"1" && power == 0 && !negative,
+            is_one: mantissa == b"1" && power == 0 && !is_negative,
             is_at_least_one: !is_zero && point > 0,
-            integer: value,
+            integer,
             double: std::str::from_utf8(token).ok()?.parse().ok()?,
         })
     }
@@ -66,8 +66,8 @@ impl Number {
             _ if self.is_negative => false,
             (0, _) => true,
             (1, _) => self.is_at_least_one,
-            (least, Some(value)) => value >= u128::from(least),
-            (least, None) => self.double >= least as f64,
+            (minimum, Some(integer)) => integer >= u128::from(minimum),
+            (minimum, None) => self.double >= minimum as f64,
         }
     }
 
@@ -91,19 +91,19 @@ struct Decimal {
 
 impl Decimal {
     fn parse(token: &[u8]) -> Option<Self> {
-        let negative = token.first() == Some(&b'-');
-        let rest = &token[usize::from(negative)..];
+        let has_minus = token.first() == Some(&b'-');
+        let rest = &token[usize::from(has_minus)..];
         let (integer_digits, rest) = split_digits(rest);
         if integer_digits.is_empty() || (integer_digits.len() > 1 && integer_digits[0] == b'0') {
             return None;
         }
         let (fraction_digits, rest) = match rest {
             [b'.', rest @ ..] => {
-                let (after, rest) = split_digits(rest);
-                if after.is_empty() {
+                let (digits, rest) = split_digits(rest);
+                if digits.is_empty() {
                     return None;
                 }
-                (after, rest)
+                (digits, rest)
             }
             rest => (&rest[..0], rest),
         };
@@ -134,15 +134,15 @@ impl Decimal {
         }
         let leading_zeros = mantissa.iter().take_while(|digit| **digit == b'0').count();
         mantissa.drain(..leading_zeros);
-        let negative = negative && !mantissa.is_empty();
-        Some(Self { is_negative: negative, mantissa, power })
+        let is_negative = has_minus && !mantissa.is_empty();
+        Some(Self { is_negative, mantissa, power })
     }
 
     /// Formats the number with the decimal point and exponent of ECMAScript.
     fn into_ecmascript(self) -> Option<String> {
-        let Self { is_negative: negative, mantissa, power } = self;
+        let Self { is_negative, mantissa, power } = self;
         let digits = String::from_utf8(mantissa).ok()?;
-        let sign = if negative { "-" } else { "" };
+        let sign = if is_negative { "-" } else { "" };
         let point = i64::try_from(digits.len()).ok()? + power;
         let zeros = |count: i64| "0".repeat(usize::try_from(count).unwrap_or_default());
         Some(match point {

@@ -28,7 +28,7 @@ pub(crate) struct Position {
 pub(crate) enum Stop {
     Invalid(InvalidReason, Position),
     Io(io::Error),
-    /// The receiver of the content needs no more of it.
+    /// The receiver of the content needs no more of it, or failed with an error of its own.
     StoppedByCaller,
 }
 
@@ -153,7 +153,8 @@ impl<R: Read> Reader<R> {
         Err(self.unexpected_error())
     }
 
-    /// Skips an array or object by counting brackets outside strings. Its opening bracket is the byte that `next` returned.
+    /// Skips an array or object by counting brackets outside strings. Its opening bracket is the byte that `next`
+    /// returned.
     pub(crate) fn skip_container(&mut self) -> Result<(), Stop> {
         let mut open_brackets = 0_u64;
         loop {
@@ -177,8 +178,8 @@ impl<R: Read> Reader<R> {
         Stop::Invalid(InvalidReason::Unexpected, self.position())
     }
 
-    /// Skips `"name":` if the window continues with exactly these bytes, and returns whether it did. Other spellings and
-    /// names at the end of the window are left to the slow path of the caller.
+    /// Skips `"name":` if the window continues with exactly these bytes, and returns whether it did. Other spellings
+    /// and names at the end of the window are left to the slow path of the caller.
     #[inline]
     pub(crate) fn skip_name(&mut self, name: &str) -> bool {
         let length = name.len();
@@ -278,56 +279,56 @@ impl<R: Read> Reader<R> {
     #[inline]
     pub(crate) fn read_string(&mut self) -> Result<Text<'_>, Stop> {
         self.cursor += 1;
-        let content_end = self.find_closing_quote()?;
+        let scan = self.find_closing_quote()?;
         let start = self.cursor;
-        self.cursor = content_end.end + 1;
-        let raw = &self.window[start..content_end.end];
-        let mut flaws = content_end.flaws;
+        self.cursor = scan.end + 1;
+        let raw = &self.window[start..scan.end];
+        let mut flaws = scan.flaws;
         if flaws & Flaw::Long as u8 != 0 || raw.len() > self.limits.string {
             // The cut may split a character or an escape, so encoding and escapes of a cut string are not checked.
             let raw = &raw[..raw.len().min(self.limits.string)];
             return Ok(Text { bytes: raw, flaws: Flaw::Long as u8, is_ascii: false });
         }
-        if !content_end.is_ascii && std::str::from_utf8(raw).is_err() {
+        if !scan.is_ascii && std::str::from_utf8(raw).is_err() {
             flaws |= Flaw::Encoding as u8;
         }
-        if !content_end.has_escapes {
-            return Ok(Text { bytes: raw, flaws, is_ascii: content_end.is_ascii });
+        if !scan.has_escapes {
+            return Ok(Text { bytes: raw, flaws, is_ascii: scan.is_ascii });
         }
         flaws |= unescape(raw, &mut self.unescape_buffer);
-        let ascii = self.unescape_buffer.is_ascii();
-        Ok(Text { bytes: &self.unescape_buffer, flaws, is_ascii: ascii })
+        let is_ascii = self.unescape_buffer.is_ascii();
+        Ok(Text { bytes: &self.unescape_buffer, flaws, is_ascii })
     }
 
     /// Finds the closing quote of the string at the cursor, and keeps the whole string in the window.
     #[inline]
-    fn find_closing_quote(&mut self) -> Result<StringEnd, Stop> {
-        let mut content_end = StringEnd { end: self.cursor, flaws: 0, has_escapes: false, is_ascii: true };
+    fn find_closing_quote(&mut self) -> Result<StringScan, Stop> {
+        let mut scan = StringScan { end: self.cursor, flaws: 0, has_escapes: false, is_ascii: true };
         loop {
-            let (end, ascii) = find_special_byte(&self.window, content_end.end);
-            content_end.end = end;
-            content_end.is_ascii &= ascii;
-            if content_end.end >= self.filled {
-                content_end = self.read_more(content_end)?;
+            let (end, is_ascii) = find_special_byte(&self.window, scan.end);
+            scan.end = end;
+            scan.is_ascii &= is_ascii;
+            if scan.end >= self.filled {
+                scan = self.read_more(scan)?;
                 continue;
             }
-            match self.window[content_end.end] {
-                b'"' => return Ok(content_end),
+            match self.window[scan.end] {
+                b'"' => return Ok(scan),
                 b'\\' => {
-                    content_end.has_escapes = true;
-                    if content_end.end + 1 == self.filled {
-                        content_end = self.read_more(content_end)?;
+                    scan.has_escapes = true;
+                    if scan.end + 1 == self.filled {
+                        scan = self.read_more(scan)?;
                     }
-                    // Only an escaped quote or backslash matters here: it must not end the string. `unescape` checks the others.
-                    content_end.end +=
-                        if matches!(self.window[content_end.end + 1], b'"' | b'\\') { 2 } else { 1 };
+                    // Only an escaped quote or backslash matters here: it must not end the string. `unescape` checks
+                    // the others.
+                    scan.end += if matches!(self.window[scan.end + 1], b'"' | b'\\') { 2 } else { 1 };
                 }
                 byte => {
                     if byte == b'\n' {
                         self.line += 1;
                     }
-                    content_end.flaws |= Flaw::Control as u8;
-                    content_end.end += 1;
+                    scan.flaws |= Flaw::Control as u8;
+                    scan.end += 1;
                 }
             }
         }
@@ -335,33 +336,34 @@ impl<R: Read> Reader<R> {
 
     /// Reads more of an unfinished string. Of an overlong string only the beginning stays in the window.
     #[cold]
-    fn read_more(&mut self, mut content_end: StringEnd) -> Result<StringEnd, Stop> {
-        content_end.end = content_end.end.min(self.filled);
-        let length = content_end.end - self.cursor;
+    fn read_more(&mut self, mut scan: StringScan) -> Result<StringScan, Stop> {
+        scan.end = scan.end.min(self.filled);
+        let length = scan.end - self.cursor;
         if length > self.limits.string {
             let kept_bytes = self.limits.string.min(length);
-            content_end.flaws |= Flaw::Long as u8;
-            // Later bytes overwrite the dropped ones. The tail starts with the first half of an escape that the window cuts.
-            let is_inside_escape = content_end.has_escapes && content_end.end < self.filled;
-            let tail: Vec<u8> = self.window[content_end.end..self.filled].to_vec();
+            scan.flaws |= Flaw::Long as u8;
+            // Later bytes overwrite the dropped ones. The tail starts with the first half of an escape that the window
+            // cuts.
+            let is_inside_escape = scan.has_escapes && scan.end < self.filled;
+            let tail: Vec<u8> = self.window[scan.end..self.filled].to_vec();
             self.window_offset += (length - kept_bytes) as u64;
             self.window[self.cursor + kept_bytes..self.cursor + kept_bytes + tail.len()]
                 .copy_from_slice(&tail);
             self.filled = self.cursor + kept_bytes + tail.len();
             self.zero_padding();
-            content_end.end = self.cursor + kept_bytes;
+            scan.end = self.cursor + kept_bytes;
             debug_assert!(
                 !is_inside_escape || !tail.is_empty(),
                 "the first half of an escape is in the tail"
             );
         }
-        let scanned_bytes = content_end.end - self.cursor;
+        let scanned_bytes = scan.end - self.cursor;
         if !self.fill_window(self.cursor)? {
             self.cursor = self.filled;
             return Err(Stop::Invalid(InvalidReason::Truncated, self.position()));
         }
-        content_end.end = self.cursor + scanned_bytes;
-        Ok(content_end)
+        scan.end = self.cursor + scanned_bytes;
+        Ok(scan)
     }
 
     /// Reads more bytes and keeps those from `keep_from` on; false at the end of the text. The cursor keeps its byte.
@@ -397,7 +399,7 @@ impl<R: Read> Reader<R> {
 
 /// Scan of a string up to `end`.
 #[derive(Clone, Copy)]
-struct StringEnd {
+struct StringScan {
     end: usize,
     flaws: u8,
     has_escapes: bool,

@@ -1,5 +1,5 @@
-//! External sorting and grouping: data that exceeds the memory limit is written to temporary files as sorted runs, which
-//! are merged.
+//! External sorting and grouping: data that exceeds the memory limit is written to temporary files as sorted runs,
+//! which are merged.
 
 pub(crate) mod rows;
 pub mod spill;

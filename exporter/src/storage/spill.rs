@@ -28,7 +28,9 @@ impl SpillOptions {
 
 /// Number of runs at which all are merged into one. Each run costs an open file and a read buffer.
 pub(crate) const MAX_RUNS: usize = 64;
+/// Buffer of each run.
 const BUFFER_BYTES: usize = 64 << 10;
+/// Memory that is used even if the limit is smaller, so that runs are never tiny.
 const MIN_MEMORY_BYTES: usize = 64 << 10;
 
 /// Records of a key and a value, returned in groups of equal keys.
@@ -67,7 +69,7 @@ impl Spill {
     }
 
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
-        let index = RecordSpan {
+        let span = RecordSpan {
             hash: self.hasher.hash_one(key),
             start: self.arena.len(),
             key_length: encode_length(key)?,
@@ -75,13 +77,13 @@ impl Spill {
         };
         self.arena.extend_from_slice(key);
         self.arena.extend_from_slice(value);
-        self.index.push(index);
+        self.index.push(span);
         let used_bytes = self.arena.len() + self.index.len() * size_of::<RecordSpan>();
         if used_bytes > self.options.memory.max(MIN_MEMORY_BYTES) { self.write_run() } else { Ok(()) }
     }
 
-    /// Calls `visit` with the key and value of each record, and true for the first record of a key. Records of one key are
-    /// consecutive and ordered by value.
+    /// Calls `visit` with the key and value of each record, and true for the first record of a key. Records of one key
+    /// are consecutive and ordered by value.
     pub(crate) fn finish(
         mut self,
         mut visit: impl FnMut(&[u8], &[u8], bool) -> io::Result<()>,
@@ -90,11 +92,11 @@ impl Spill {
         if self.runs.is_empty() {
             self.sort();
             let mut previous: Option<RecordSpan> = None;
-            for index in &self.index {
-                let key = index.key(&self.arena);
+            for span in &self.index {
+                let key = span.key(&self.arena);
                 let is_first = previous.is_none_or(|last| last.key(&self.arena) != key);
-                visit(key, index.value(&self.arena), is_first)?;
-                previous = Some(*index);
+                visit(key, span.value(&self.arena), is_first)?;
+                previous = Some(*span);
             }
             return Ok(());
         }
@@ -117,7 +119,7 @@ impl Spill {
 
     fn sort(&mut self) {
         let arena = &self.arena;
-        // Random hash state, so that chosen keys cannot collide. The order of groups differs from run to run.
+        // The hash state is random, so the order of groups differs between processes.
         self.index.sort_unstable_by(|left, right| {
             left.hash
                 .cmp(&right.hash)
@@ -130,8 +132,8 @@ impl Spill {
     fn write_run(&mut self) -> io::Result<()> {
         self.sort();
         let mut run = self.create_run()?;
-        for index in &self.index {
-            write_record(&mut run, index.hash, index.key(&self.arena), index.value(&self.arena))?;
+        for span in &self.index {
+            write_record(&mut run, span.hash, span.key(&self.arena), span.value(&self.arena))?;
         }
         self.runs.push(run.into_inner().map_err(io::IntoInnerError::into_error)?);
         self.arena.clear();
@@ -188,6 +190,7 @@ fn merge_runs(mut runs: Vec<File>, mut visit: impl FnMut(&Record) -> io::Result<
     Ok(())
 }
 
+/// Record of a run during a merge. Ordered like the records in memory.
 #[derive(Debug, Default)]
 struct Record {
     hash: u64,

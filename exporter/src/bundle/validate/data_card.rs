@@ -21,8 +21,8 @@ use crate::{
     },
 };
 
-/// Rules of shared bundles that are checked row by row. Their findings are discarded if the card turns out not to mark the
-/// bundle for sharing.
+/// Rules of shared bundles that are checked row by row. Their findings are discarded if the card turns out not to mark
+/// the bundle for sharing.
 pub(super) const SHARED_ROW_BY_ROW: [Rule; 7] = [
     Rule::SmallCell,
     Rule::FineTime,
@@ -100,7 +100,7 @@ impl Card {
             .map(|number| (number.count(), row.position(SUMMARY_PARTICIPANTS)));
     }
 
-    pub(crate) fn is_small(&self, number: Number) -> bool {
+    pub(crate) fn is_below_k(&self, number: Number) -> bool {
         number.whole && (1..u128::from(self.k)).contains(&number.count())
     }
 
@@ -151,7 +151,7 @@ impl Card {
                 refers(id) || has_pseudonym(id, &references.map(|field| row.text(field).unwrap_or_default()));
         }
         // A private bundle has such a count and time in each response, so a finding that is only counted must be cheap.
-        if row.number(response::COUNT).is_some_and(|count| self.is_small(count))
+        if row.number(response::COUNT).is_some_and(|count| self.is_below_k(count))
             && !findings.count_if_dropped(Rule::SmallCell, row.position(response::COUNT))
         {
             add(findings, Rule::SmallCell, response::COUNT, "count");
@@ -177,7 +177,7 @@ impl Card {
             findings.add(rule, at, &steps, None);
         };
         let observations = row.number(outcome::OBSERVATIONS);
-        if observations.is_some_and(|observed| self.is_small(observed)) {
+        if observations.is_some_and(|observed| self.is_below_k(observed)) {
             add(Rule::SmallOutcome, row.position(outcome::OBSERVATIONS), &["observations"]);
         }
         if row.has(outcome::SUPPRESSED) {
@@ -193,7 +193,7 @@ impl Card {
         for answer in Answer::ALL {
             let Some(number) = counts.number(answer as usize) else { continue };
             shown_sum = shown_sum.saturating_add(number.count());
-            if self.is_small(number) {
+            if self.is_below_k(number) {
                 add(Rule::SmallOutcome, counts.position(answer as usize), &["counts", answer.as_str()]);
             }
         }
@@ -265,7 +265,7 @@ impl Card {
             return Ok(());
         }
         let is_few = |people: u128| (1..u128::from(self.k)).contains(&people);
-        // Events can be several answers of one participant, so their number says nothing about the number of people.
+        // Events can be several answers of one participant, so the number of people is unknown.
         let max_people =
             self.stated_participants.filter(|_| !self.has_events).map_or(0, |(participants, _)| participants);
         if let Some((participants, at)) = self.stated_participants {
@@ -285,15 +285,17 @@ impl Card {
             findings.add(rule, item.at, &steps, None);
         };
         for tally in tallies {
-            let answer_count: u128 = tally.single.iter().map(|count| u128::from(*count)).sum();
+            let answer_count: u128 = tally.single_item_counts.iter().map(|count| u128::from(*count)).sum();
             if tally.shows_all_opinions && is_few(max_people.saturating_sub(answer_count)) {
                 add_item_finding(tally.item, Rule::SmallSilent);
             }
-            if is_small_count(tally.single.iter().fold(0, |sum, count| sum.saturating_add(*count))) {
+            if is_small_count(
+                tally.single_item_counts.iter().fold(0, |sum, count| sum.saturating_add(*count)),
+            ) {
                 add_item_finding(tally.item, Rule::SmallItem);
             }
             tally
-                .single
+                .single_item_counts
                 .iter()
                 .filter(|count| is_small_count(**count))
                 .for_each(|_| add_item_finding(tally.item, Rule::SmallCell));
@@ -311,7 +313,7 @@ impl Card {
 /// True if the text is a date with a time of day other than midnight, in one of the formats that tools use.
 pub(super) fn is_finer_than_day(text: &[u8]) -> bool {
     let text = text.trim_ascii_start();
-    time_behind_date(text).or_else(|| time_of_worded_date(text)).is_some_and(|time| !is_midnight(time))
+    time_after_date(text).or_else(|| time_of_worded_date(text)).is_some_and(|time| !is_midnight(time))
 }
 
 /// True if the text is a time of day without a date, other than midnight.
@@ -319,11 +321,11 @@ pub(super) fn is_clock(text: &[u8]) -> bool {
     let text = text.trim_ascii();
     let is_clock_byte =
         |byte: &u8| byte.is_ascii_digit() || b":.,+-\x20ZAPMUTC".contains(&byte.to_ascii_uppercase());
-    begins_as_clock(text) && text.iter().all(is_clock_byte) && !is_midnight(text)
+    starts_with_clock(text) && text.iter().all(is_clock_byte) && !is_midnight(text)
 }
 
 /// Returns the time of day after a numeric date: a calendar, week or ordinal date with any separators.
-fn time_behind_date(text: &[u8]) -> Option<&[u8]> {
+fn time_after_date(text: &[u8]) -> Option<&[u8]> {
     const SEPARATORS: &[u8] = b"Tt ,";
     let end = text.iter().take(12).position(|byte| SEPARATORS.contains(byte))?;
     let (date, rest) = text.split_at(end);
@@ -331,22 +333,26 @@ fn time_behind_date(text: &[u8]) -> Option<&[u8]> {
     let separators = date.iter().filter(|byte| b"-/.Ww".contains(byte)).count();
     let has_letter_t = matches!(rest, [b'T' | b't', ..]);
     let is_date = match separators {
+        // Compact ISO date (20260101, 2026001). Without the `T`, such digits can be any number.
         0 => has_letter_t && (digits == 7 || digits == 8),
+        // Ordinal date (2026-001), or compact week date (2026W014).
         1 => digits == 7,
+        // Calendar date in any order, or week date (2026-W01-4).
         2 | 3 => (4..=8).contains(&digits),
         _ => false,
     };
     let time = &rest[rest.iter().position(|byte| !SEPARATORS.contains(byte))?..];
-    let is_time = begins_as_clock(time) || has_letter_t && starts_like(time, b"0000");
+    let is_time = starts_with_clock(time) || has_letter_t && starts_like(time, b"0000");
     (is_date && digits + separators == date.len() && is_time).then_some(time)
 }
 
-fn begins_as_clock(text: &[u8]) -> bool {
+fn starts_with_clock(text: &[u8]) -> bool {
     starts_like(text, b"00:00") || starts_like(text, b"0:00")
 }
 
 fn is_midnight(time: &[u8]) -> bool {
     let time = match time {
+        // 12 AM is midnight, in spite of its digits.
         [b'1', b'2', rest @ ..] if time.to_ascii_lowercase().ends_with(b"am") => rest,
         time => time,
     };
@@ -375,16 +381,19 @@ fn time_of_worded_date(text: &[u8]) -> Option<&[u8]> {
             && MONTHS.iter().any(|month| month.eq_ignore_ascii_case(&word[..3]))
             && word.iter().all(u8::is_ascii_alphabetic)
     };
-    let is_number = |word: &[u8], most: usize| word.len() <= most && word.iter().all(u8::is_ascii_digit);
+    let is_number =
+        |word: &[u8], max_length: usize| word.len() <= max_length && word.iter().all(u8::is_ascii_digit);
     let days = words().filter(|word| is_number(word, 2) || is_number(word, 4)).count();
+    // A date has at least a day and a year.
     if days < 2 || !words().any(is_month) {
         return None;
     }
-    words().find(|word| begins_as_clock(word))
+    words().find(|word| starts_with_clock(word))
 }
 
 /// True if the number can be seconds or milliseconds since 1970, and is not the start of a day.
 pub(super) fn is_epoch_finer_than_day(count: u128) -> bool {
+    // Both ranges start in 1973. Smaller numbers are more likely to be counts.
     match count {
         100_000_000..100_000_000_000 => !count.is_multiple_of(86_400),
         100_000_000_000..100_000_000_000_000 => !count.is_multiple_of(86_400_000),

@@ -17,8 +17,8 @@ pub struct Finding {
     /// Line number, from 1.
     pub line: u64,
     pub rule: Rule,
-    /// JSON Pointer. A member name that neither the form nor a word list contains can be personal data; the pointer then
-    /// ends at the object with this member.
+    /// JSON Pointer. A member name that neither the form nor a word list contains can be personal data; the pointer
+    /// then ends at the object with this member.
     pub pointer: String,
     /// Beginning of the value at the position, if [`super::Options::values`] is set.
     pub value: Option<String>,
@@ -42,6 +42,7 @@ pub(crate) enum Step {
     Hidden,
 }
 
+/// Totals and first findings by rule. Lists are indexed by `Rule as usize`.
 #[derive(Debug)]
 pub(crate) struct Findings {
     totals: Vec<u64>,
@@ -78,8 +79,8 @@ impl Findings {
         }
     }
 
-    /// Counts a finding that would be dropped. False if it would be kept; the caller then has to `add` it. Saves the caller
-    /// the work for a finding that is only counted.
+    /// Counts a finding that would be dropped. False if it would be kept; the caller then has to `add` it. Saves the
+    /// caller the work for a finding that is only counted.
     #[inline]
     pub(crate) fn count_if_dropped(&mut self, rule: Rule, at: Position) -> bool {
         let is_dropped = at.offset >= self.drop_from_offset[rule as usize];

@@ -3,8 +3,8 @@
 use fluent_uri::Uri;
 
 /// True for a date and time with an offset. A leap second is valid only at 23:59:60 in UTC.
-// `jiff` is not used because its parser accepts more than RFC 3339: a space instead of the `T`, offsets without a colon,
-// any leap second. Speed matters as well, since each response of a bundle has such a time.
+// `jiff` is not used because its parser accepts more than RFC 3339: a space instead of the `T`, offsets without a
+// colon, any leap second. Speed matters as well, since each response of a bundle has such a time.
 pub(crate) fn is_date_time(text: &[u8]) -> bool {
     let Some((day, clock)) = text.split_at_checked(10) else { return false };
     let Some((time, fraction_and_offset)) = clock.split_at_checked(9) else { return false };

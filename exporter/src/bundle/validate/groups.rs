@@ -18,23 +18,25 @@ use crate::{
 /// Groups of the outcomes, with their members.
 #[derive(Debug)]
 pub(crate) struct Groups {
-    /// Records by participant reference: first the phases with an answer of the participant, then their group memberships.
+    /// Records by participant reference: first the phases with an answer of the participant, then their group
+    /// memberships.
     references: Spill,
     /// Phase of each outcome that is a group, by index.
     phases: HashMap<u64, u32>,
 }
 
-/// First byte of a record with a phase. Smaller than `NAMED`, so that the phases are sorted before the memberships.
-const ANSWERED: u8 = 0;
+/// First byte of a record with a phase. Smaller than `MEMBERSHIP`, so that phases are sorted before memberships.
+const ANSWERED_PHASE: u8 = 0;
 /// First byte of a record with a membership.
-const NAMED: u8 = 1;
+const MEMBERSHIP: u8 = 1;
 
 impl Groups {
     pub(crate) fn new(spill_options: SpillOptions) -> Self {
         Self { references: Spill::new(spill_options), phases: HashMap::new() }
     }
 
-    /// Adds an entry of the `members` of an outcome. Its type is not known yet, so the outcome may turn out not to be a group.
+    /// Adds an entry of the `members` of an outcome. Its type is not known yet, so the outcome may turn out not to be a
+    /// group.
     pub(crate) fn add_member(
         &mut self,
         outcome: u64,
@@ -43,7 +45,7 @@ impl Groups {
         reference: &[u8],
     ) -> io::Result<()> {
         let location = [at.offset, at.line, outcome, index].map(u64::to_be_bytes);
-        self.references.push(reference, &[&[NAMED][..], location.as_flattened()].concat())
+        self.references.push(reference, &[&[MEMBERSHIP][..], location.as_flattened()].concat())
     }
 
     pub(crate) fn add_group(&mut self, outcome: u64, phase: u32) {
@@ -56,7 +58,7 @@ impl Groups {
     }
 
     pub(crate) fn add_answered_phase(&mut self, phase: u32, reference: &[u8]) -> io::Result<()> {
-        self.references.push(reference, &[&[ANSWERED][..], &phase.to_be_bytes()].concat())
+        self.references.push(reference, &[&[ANSWERED_PHASE][..], &phase.to_be_bytes()].concat())
     }
 
     pub(crate) fn check_members(self, findings: &mut Findings) -> io::Result<()> {
@@ -66,7 +68,7 @@ impl Groups {
                 answered_phases.clear();
             }
             let Some((&kind, location)) = record.split_first() else { return Ok(()) };
-            if kind == ANSWERED {
+            if kind == ANSWERED_PHASE {
                 answered_phases.extend(location.first_chunk().map(|phase| u32::from_be_bytes(*phase)));
                 return Ok(());
             }

@@ -35,9 +35,9 @@ pub(crate) mod outcome {
     pub(crate) const MEMBERS: usize = 8;
     pub(crate) const SUPPRESSED: usize = 9;
     /// Slot after the fields: suppressed answers as a bit set, if `suppressed` is a list of names.
-    pub(crate) const HIDDEN: usize = 10;
+    pub(crate) const SUPPRESSED_ANSWERS: usize = 10;
     /// First of six slots after the fields: the sum of each answer over the `groups`, if it can be computed.
-    pub(crate) const GROUPED: usize = 16;
+    pub(crate) const GROUP_SUMS: usize = 16;
 }
 
 #[cold]

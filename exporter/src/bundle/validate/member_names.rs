@@ -1,5 +1,5 @@
-//! Classifies names of unknown members by their words: names of counts, names of times, and names that reports may show. A
-//! name with a word outside these lists can identify a person.
+//! Classifies names of unknown members by their words: names of counts, names of times, and names that reports may
+//! show. A name with a word outside these lists can identify a person.
 
 /// Words in names of numbers that count people or their answers.
 const COUNT_WORDS: [&str; 60] = [
@@ -214,7 +214,7 @@ pub(super) fn is_time(name: &[u8]) -> bool {
     split_words(name).iter().any(|word| TIME_WORDS.contains(&word.as_str()))
 }
 
-/// True if a number with this name is a total of answers or of people who answered.
+/// True if a number with this name is a total of answers or of respondents.
 pub(super) fn is_total(name: &[u8]) -> bool {
     let words = split_words(name);
     let is_filler = |word: &String| ["of", "num", "number", "all"].contains(&word.as_str());
@@ -228,10 +228,10 @@ fn split_words(name: &[u8]) -> Vec<String> {
     let mut previous_byte = b' ';
     // The limit bounds the cost of names in hostile files.
     for (at, byte) in name.iter().copied().enumerate().take(MAX_NAME_BYTES) {
-        let next_is_small = name.get(at + 1).is_some_and(u8::is_ascii_lowercase);
+        let is_next_lowercase = name.get(at + 1).is_some_and(u8::is_ascii_lowercase);
         let begins_word = !previous_byte.is_ascii_alphanumeric()
             || previous_byte.is_ascii_digit() != byte.is_ascii_digit()
-            || byte.is_ascii_uppercase() && (previous_byte.is_ascii_lowercase() || next_is_small);
+            || byte.is_ascii_uppercase() && (previous_byte.is_ascii_lowercase() || is_next_lowercase);
         if byte.is_ascii_alphanumeric() {
             if begins_word {
                 words.push(String::new());
@@ -245,6 +245,7 @@ fn split_words(name: &[u8]) -> Vec<String> {
     words
 }
 
+/// Bytes of a name that are split into words.
 const MAX_NAME_BYTES: usize = 120;
 
 /// True for a count word, also if other listed words follow without a separator, as in `agreecount`.

@@ -133,7 +133,7 @@ pub fn validate(source: &mut dyn Source, options: &Options) -> io::Result<Report
     let mut content = Content::new(options.level, options.delib, options.k, &options.room, is_rereadable);
     let end = walk(source, options, &mut findings, &mut content)?
         .ok_or_else(|| io::Error::other("reading stopped before the end of the document"))?;
-    let (bytes, complete) = (end.bytes, end.stopped.is_none());
+    let (bytes, complete) = (end.bytes, end.stop.is_none());
     if options.delib && bytes > DELIB_MOST_BYTES {
         findings.add(Rule::DelibSize, Position { offset: DELIB_MOST_BYTES, line: 1 }, &[], None);
     }

@@ -43,6 +43,7 @@ impl Participants {
             Some(number) if self.pseudonyms.len() < self.max_pseudonyms => {
                 self.pseudonyms.insert(encode_code(phase, number))
             }
+            // The table is full: further pseudonyms are stored like other references, but not if they are in the table.
             Some(number) if self.pseudonyms.contains(&encode_code(phase, number)) => false,
             _ => {
                 self.key.clear();

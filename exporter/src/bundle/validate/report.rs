@@ -1,5 +1,5 @@
-//! Formats the result of a validation as text, JSON and SARIF. Without `Options::values`, reports contain only positions
-//! and names of the form.
+//! Formats the result of a validation as text, JSON and SARIF. Without `Options::values`, reports contain only
+//! positions and names of the form.
 
 use std::{
     collections::BTreeMap,

@@ -36,6 +36,7 @@ pub(crate) struct Row {
     pub(crate) at: Position,
     /// Index of the object in its list.
     pub(crate) index: u64,
+    /// Bit set of the fields with a value. Cells of other fields are stale.
     present_fields: u32,
     cells: [Cell; MAX_FIELDS],
     texts: Vec<u8>,
@@ -136,8 +137,8 @@ impl Row {
         self.present_fields |= 1 << field;
     }
 
-    /// Encodes the row for [`Row::load`]. Numbers that are not counts, and flags, lose their value: no check of deferred rows
-    /// needs them.
+    /// Encodes the row for [`Row::load`]. Numbers that are not counts, and flags, lose their value: no check of
+    /// deferred rows needs them.
     pub(crate) fn store(&self, into: &mut impl Write) -> io::Result<()> {
         into.write_all(&self.index.to_le_bytes())?;
         into.write_all(&self.present_fields.to_le_bytes())?;

@@ -56,7 +56,7 @@ impl Content {
             *remaining_ids -= 1;
         }
         if part == Part::Responses && remaining.answers > 0 && self.rebuild_answer_key(row) {
-            self.answers.add_skipped(&self.key)?;
+            self.answers.add_skipped(&self.answer_key)?;
             remaining.answers -= 1;
         }
         // The rest of the document has no skipped keys, so the pass ends here.
@@ -68,7 +68,7 @@ impl Content {
             self.finder_of_ids(part).add_candidate(id, || encode_location(row, row.position(ID)))?;
         }
         if part == Part::Responses && self.rebuild_answer_key(row) {
-            self.answers.add_candidate(&self.key, || encode_location(row, row.at))?;
+            self.answers.add_candidate(&self.answer_key, || encode_location(row, row.at))?;
         }
         Ok(())
     }
@@ -77,12 +77,12 @@ impl Content {
         if part == Part::Outcomes { &mut self.outcome_ids } else { &mut self.response_ids }
     }
 
-    /// Sets `key` as the first pass did for this response; false if a reference is unresolved, since such responses have
-    /// no key.
+    /// Sets `answer_key` as the first pass did for this response; false if a reference is unresolved, since such
+    /// responses have no key.
     fn rebuild_answer_key(&mut self, row: &Row) -> bool {
-        let phase = row.text(response::PHASE).and_then(|id| self.phase_names.get(id));
-        let subject = row.text(response::SUBJECT).and_then(|id| self.item_names.get(id));
-        let object = row.text(response::OBJECT).map(|id| self.item_names.get(id).copied());
+        let phase = row.text(response::PHASE).and_then(|id| self.phase_indexes.get(id));
+        let subject = row.text(response::SUBJECT).and_then(|id| self.item_indexes.get(id));
+        let object = row.text(response::OBJECT).map(|id| self.item_indexes.get(id).copied());
         let (Some(phase), Some(subject), Some(participant)) =
             (phase, subject, row.text(response::PARTICIPANT))
         else {

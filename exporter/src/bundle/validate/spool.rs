@@ -62,7 +62,7 @@ impl<R: Read> Read for MaybeReader<R> {
     }
 }
 
-/// Queue of rows whose references cannot be resolved yet.
+/// Queue of rows with references that cannot be resolved yet.
 #[derive(Debug)]
 pub(crate) struct DeferredRows {
     spool: Spool,

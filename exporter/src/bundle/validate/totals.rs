@@ -11,6 +11,7 @@ use crate::{
     json::{Number, Position},
 };
 
+// Indexes of the fields of the summary.
 const PARTICIPANTS: usize = 0;
 const ITEMS: usize = 1;
 const RESPONSES: usize = 2;
@@ -38,7 +39,7 @@ pub struct BundleCounts {
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) phase: u32,
-    pub(crate) eligible: bool,
+    pub(crate) is_eligible: bool,
     pub(crate) at: Position,
     pub(crate) index: u64,
 }
@@ -49,8 +50,8 @@ pub(crate) struct Phase {
     pub(crate) participants: u64,
     pub(crate) compared_pairs: u64,
     /// True if a response has no participant.
-    pub(crate) unlinked: bool,
-    pub(crate) pairwise: bool,
+    pub(crate) has_unlinked_responses: bool,
+    pub(crate) is_pairwise: bool,
 }
 
 /// Responses to an item in a phase.
@@ -61,10 +62,10 @@ pub(crate) struct Tally {
     /// Counts by answer, with the item as the subject.
     pub(crate) counts: [u64; 6],
     /// Counts of responses without a second item. A subset of `counts`.
-    pub(crate) single: [u64; 6],
+    pub(crate) single_item_counts: [u64; 6],
     /// Responses with a participant and without a second item, and the repeated ones among them.
-    pub(crate) answered: u64,
-    pub(crate) repeated: u64,
+    pub(crate) answered_count: u64,
+    pub(crate) repeated_count: u64,
     /// True if an outcome has the counts of all three opinions and suppresses none.
     pub(crate) shows_all_opinions: bool,
 }
@@ -75,9 +76,9 @@ impl Tally {
             phase,
             item,
             counts: [0; 6],
-            single: [0; 6],
-            answered: 0,
-            repeated: 0,
+            single_item_counts: [0; 6],
+            answered_count: 0,
+            repeated_count: 0,
             shows_all_opinions: false,
         }
     }
@@ -86,13 +87,13 @@ impl Tally {
 /// Values of the summary, with their positions.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
-    stated: [Option<(Number, Position)>; 4],
+    values: [Option<(Number, Position)>; 4],
 }
 
 impl Summary {
     pub(crate) fn read_summary(&mut self, row: &Row) {
-        for (field, stated) in self.stated.iter_mut().enumerate() {
-            *stated = row.number(field).map(|number| (number, row.position(field)));
+        for (field, value) in self.values.iter_mut().enumerate() {
+            *value = row.number(field).map(|number| (number, row.position(field)));
         }
     }
 
@@ -105,34 +106,34 @@ impl Summary {
         findings: &mut Findings,
     ) {
         let mut require = |field: usize, rule: Rule, holds: &dyn Fn(Number) -> bool| {
-            if let Some((stated, at)) = self.stated[field]
-                && !holds(stated)
+            if let Some((value, at)) = self.values[field]
+                && !holds(value)
             {
                 let steps = [Step::Name(Part::Summary.name()), Step::Name(SUMMARY.fields[field].name)];
-                findings.add(rule, at, &steps, Some(stated.double.to_string().as_bytes()));
+                findings.add(rule, at, &steps, Some(value.double.to_string().as_bytes()));
             }
         };
         let named_participants = u128::from(counts.participants);
-        require(PARTICIPANTS, Rule::Participants, &|stated| match counts.unlinked {
-            0 => stated.count() == named_participants,
+        require(PARTICIPANTS, Rule::Participants, &|value| match counts.unlinked {
+            0 => value.count() == named_participants,
             // Responses without a participant can be from further people.
-            _ => stated.count() >= named_participants,
+            _ => value.count() >= named_participants,
         });
-        require(ITEMS, Rule::Items, &|stated| stated.count() == u128::from(counts.items));
-        require(RESPONSES, Rule::Responses, &|stated| stated.count() == counts.answers);
+        require(ITEMS, Rule::Items, &|value| value.count() == u128::from(counts.items));
+        require(RESPONSES, Rule::Responses, &|value| value.count() == counts.answers);
         if let Some(coverage) = compute_coverage(phases, items, tallies) {
-            require(COVERAGE, Rule::Coverage, &|stated| (stated.double - coverage).abs() <= TOLERANCE);
+            require(COVERAGE, Rule::Coverage, &|value| (value.double - coverage).abs() <= TOLERANCE);
         }
     }
 }
 
 /// Coverage of the bundle; `None` if it is unknown because of responses without participants.
 fn compute_coverage(phases: &[Phase], items: &[Item], tallies: &[Tally]) -> Option<f64> {
-    if phases.iter().any(|phase| phase.unlinked && !phase.pairwise) {
+    if phases.iter().any(|phase| phase.has_unlinked_responses && !phase.is_pairwise) {
         return None;
     }
     let mut eligible = vec![0_u64; phases.len()];
-    for item in items.iter().filter(|item| item.eligible) {
+    for item in items.iter().filter(|item| item.is_eligible) {
         if let Some(eligible) = eligible.get_mut(item.phase as usize) {
             *eligible += 1;
         }
@@ -140,12 +141,12 @@ fn compute_coverage(phases: &[Phase], items: &[Item], tallies: &[Tally]) -> Opti
     let mut answered = vec![0_u64; phases.len()];
     for tally in tallies {
         let item = &items[tally.item as usize];
-        if item.eligible && item.phase == tally.phase {
-            answered[tally.phase as usize] += tally.answered.saturating_sub(tally.repeated);
+        if item.is_eligible && item.phase == tally.phase {
+            answered[tally.phase as usize] += tally.answered_count.saturating_sub(tally.repeated_count);
         }
     }
     let phase_coverages = phases.iter().zip(eligible).zip(answered).map(|((phase, eligible), answered)| {
-        if phase.pairwise {
+        if phase.is_pairwise {
             coverage::Phase::Pairwise { eligible, compared: phase.compared_pairs }
         } else {
             coverage::Phase::Single { participants: phase.participants, eligible, answered }

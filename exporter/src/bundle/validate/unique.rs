@@ -19,14 +19,14 @@ pub(crate) enum KeyState {
     Repeated,
     /// Repeated or not: `finish` reports it if it is repeated.
     Undecided,
-    /// First key out of order. From here on `finish` reports all repeated keys, including earlier ones, so earlier reports
-    /// have to be discarded.
+    /// First key out of order. From here on `finish` reports all repeated keys, including earlier ones, so earlier
+    /// reports have to be discarded.
     OrderBroken,
 }
 
-/// Finds repeated keys. Ascending keys, by their bytes or by length first, are compared with the previous key only. From
-/// the first key out of order on, hashes are kept. The caller then reads the skipped keys again, for their hashes, and all
-/// keys once more if two hashes are equal, so that whole keys are compared.
+/// Finds repeated keys. Ascending keys, by their bytes or by length first, are compared with the previous key only.
+/// From the first key out of order on, hashes are kept. The caller then reads the skipped keys again, for their hashes,
+/// and all keys once more if two hashes are equal, so that whole keys are compared.
 #[derive(Debug)]
 pub(crate) struct RepeatFinder {
     spill_options: SpillOptions,
@@ -56,7 +56,7 @@ enum CandidateHashes {
 const LOCATION_BYTES: usize = 24;
 
 impl RepeatFinder {
-    /// `is_rereadable` is true if the keys can be read again in a second pass.
+    /// Creates a finder. `is_rereadable` is true if the keys can be read again in a second pass.
     pub(crate) fn new(spill_options: SpillOptions, is_rereadable: bool) -> Self {
         let mut finder = Self {
             is_ascending_by_bytes: true,
@@ -118,7 +118,7 @@ impl RepeatFinder {
         Ok(KeyState::New)
     }
 
-    /// Number of keys at the start whose hashes are missing. They have to be passed to `add_skipped`.
+    /// Number of keys at the start without a hash. They have to be passed to `add_skipped`.
     pub(crate) fn skipped_count(&self) -> u64 {
         self.skipped_count
     }
@@ -128,8 +128,8 @@ impl RepeatFinder {
         self.hashes.push(self.hasher.hash_one(key))
     }
 
-    /// True if two hashes are equal, so that all keys have to be passed to `add_candidate`. Keys from the log are added here,
-    /// without the caller. No key may be pushed afterwards.
+    /// True if two hashes are equal, so that all keys have to be passed to `add_candidate`. Keys from the log are added
+    /// here, without the caller. No key may be pushed afterwards.
     pub(crate) fn needs_reread(&mut self) -> io::Result<bool> {
         let max_hashes = self.spill_options.share(2 * size_of::<u64>()).memory;
         let hashes = std::mem::replace(&mut self.hashes, HashSorter::new(self.spill_options.share(2)));

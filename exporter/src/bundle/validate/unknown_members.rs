@@ -1,4 +1,5 @@
-//! Finds duplicate names among the unknown members of the objects that are being read, up to a number of names for each.
+//! Finds duplicate names among the unknown members of the objects that are being read, up to a number of names for
+//! each.
 
 use super::{
     findings::{Findings, Step},
@@ -19,6 +20,7 @@ impl UnknownMembers {
         Self { names: Vec::new(), spans: Vec::new(), max_per_object }
     }
 
+    /// Starts an object. Returns the value to pass to `add` and `end`.
     pub(super) fn begin(&self) -> usize {
         self.spans.len()
     }
@@ -35,11 +37,13 @@ impl UnknownMembers {
         count < self.max_per_object
     }
 
+    /// Ends an object: reports its duplicate names and removes them from the stack.
     pub(super) fn end(&mut self, begin: usize, findings: &mut Findings, steps: &[Step]) {
         let spans = &mut self.spans[begin..];
         let Some(first) = spans.first().map(|(start, ..)| *start) else { return };
         if spans.len() > 1 {
             let names = &self.names;
+            // Position is the second key, so that the first occurrence of a name is not reported.
             spans.sort_by(|left, right| {
                 names[left.0..left.1].cmp(&names[right.0..right.1]).then(left.2.cmp(&right.2))
             });

@@ -1,5 +1,5 @@
-//! Output file or stream of a bundle: counts and hashes bytes, can be truncated to a mark, and is patched with the bundle's
-//! id at the end. `writeback` flushes the file to disk in the background.
+//! Output file or stream of a bundle: counts and hashes bytes, can be truncated to a mark, and is patched with the
+//! bundle's id at the end. `writeback` flushes the file to disk in the background.
 
 use std::{
     fs::{self, File},
@@ -73,11 +73,11 @@ impl Output {
         self.hash.clone().finalize().into()
     }
 
-    /// Removes all bytes after the mark. An error for a stream, whose bytes are already gone.
+    /// Removes all bytes after the mark. An error for a stream: its bytes cannot be taken back.
     pub(crate) fn truncate(&mut self, mark: &Mark) -> Result<(), ConvertError> {
         if self.path.is_none() {
-            // Rows of a stream are checked for their order in a first reading, so they can only be out of order if the input
-            // changed since.
+            // Rows of a stream are checked for their order in a first reading, so they can only be out of order if the
+            // input changed since.
             let detail = "it changed while it was read: convert it again";
             return Err(ConvertError::content("the input", None, ErrorKind::Value, detail));
         }
@@ -101,7 +101,7 @@ impl Output {
         self.bytes
     }
 
-    /// Syncs the file to disk. A stream has nothing to sync.
+    /// Syncs the file to disk; a stream is left alone.
     pub(crate) fn sync(&mut self) -> Result<(), ConvertError> {
         if self.path.is_none() {
             return Ok(());

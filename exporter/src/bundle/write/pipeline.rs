@@ -1,4 +1,5 @@
-//! Formats, hashes and writes rows in order, on the calling thread or on a writer thread, with the same bytes either way.
+//! Formats, hashes and writes rows in order, on the calling thread or on a writer thread, with the same bytes either
+//! way.
 
 use std::{
     collections::HashMap,
@@ -54,11 +55,11 @@ impl Pipeline<'_> {
         produce: impl for<'p> FnOnce(&mut RowPipe<'p>) -> Result<T, ConvertError>,
     ) -> Result<T, ConvertError> {
         let mut writer = Writer {
-            shape: self.shape,
+            formatter: self.shape,
             names: self.names,
             lines: Vec::with_capacity(ROWS_PER_BLOCK * LINE_CAPACITY),
-            out: self.out,
-            start: self.start,
+            output: self.out,
+            responses_start: self.start,
         };
         if !self.apart {
             return produce_rows(
@@ -73,7 +74,8 @@ impl Pipeline<'_> {
             let produced_value =
                 produce_rows(RowPipe::new(WriterHandle::OwnThread(task), self.meter, tally), produce);
             let write_result = writer_thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            // A write error has precedence: it closes the channel, which makes `produce` fail with a less specific error.
+            // A write error has precedence: it closes the channel, which makes `produce` fail with a less specific
+            // error.
             write_result.and(produced_value)
         })
     }
@@ -154,12 +156,12 @@ impl<'p> RowPipe<'p> {
 }
 
 struct Writer<'w> {
-    shape: &'w RowFormatter,
+    formatter: &'w RowFormatter,
     names: Option<ReferenceNames>,
     /// Lines of the current block; the buffer is reused.
     lines: Vec<u8>,
-    out: &'w mut Output,
-    start: Mark,
+    output: &'w mut Output,
+    responses_start: Mark,
 }
 
 impl Writer<'_> {
@@ -167,9 +169,9 @@ impl Writer<'_> {
         match task {
             WriterTask::Rows { rows, is_first: first } => {
                 self.format_rows(&rows, first);
-                self.out.write(&self.lines)
+                self.output.write(&self.lines)
             }
-            WriterTask::Restart => self.out.truncate(&self.start),
+            WriterTask::Restart => self.output.truncate(&self.responses_start),
         }
     }
 
@@ -181,7 +183,7 @@ impl Writer<'_> {
         let mut cache = LineCache::default();
         for (at, (row, number)) in rows.iter().enumerate() {
             self.lines.extend_from_slice(if is_first && at == 0 { b"\n" } else { b",\n" });
-            self.shape.row(&mut self.lines, *row, *number, names, &mut cache);
+            self.formatter.row(&mut self.lines, *row, *number, names, &mut cache);
         }
     }
 }
@@ -196,7 +198,7 @@ pub(crate) struct Counting<'c> {
 
 /// Sum of the lengths of rows as lines, up to a limit.
 struct Measure<'m> {
-    shape: &'m RowFormatter,
+    formatter: &'m RowFormatter,
     names: Option<ReferenceNames>,
     line: Vec<u8>,
     bytes: u64,
@@ -211,11 +213,11 @@ impl<'c> Counting<'c> {
     /// Also measures the length of the rows, until their sum exceeds `max_bytes`.
     pub(crate) fn measuring(
         self,
-        shape: &'c RowFormatter,
+        formatter: &'c RowFormatter,
         names: Option<ReferenceNames>,
         max_bytes: u64,
     ) -> Self {
-        Self { measure: Some(Measure { shape, names, line: Vec::new(), bytes: 0, max_bytes }), ..self }
+        Self { measure: Some(Measure { formatter, names, line: Vec::new(), bytes: 0, max_bytes }), ..self }
     }
 
     /// Sum of the measured lengths, in bytes.
@@ -232,7 +234,7 @@ impl Measure<'_> {
         let names_guard =
             self.names.as_ref().map(|names| names.read().unwrap_or_else(PoisonError::into_inner));
         self.line.clear();
-        self.shape.row(&mut self.line, row, number, names_guard.as_deref(), &mut LineCache::default());
+        self.formatter.row(&mut self.line, row, number, names_guard.as_deref(), &mut LineCache::default());
         // Each row has a line feed, and each but the first a comma.
         self.bytes += self.line.len() as u64 + if self.bytes == 0 { 1 } else { 2 };
     }

@@ -33,8 +33,8 @@ pub(crate) struct LineCache {
     templates: [LineTemplate; Answer::ALL.len()],
 }
 
-/// Last line with one answer to one item, if its time had a fraction. The next such line differs only in participant and
-/// time, which have a fixed length and are overwritten in a copy.
+/// Last line with one answer to one item, if its time had a fraction. The next such line differs only in participant
+/// and time, which have a fixed length and are overwritten in a copy.
 #[derive(Debug, Default)]
 struct LineTemplate {
     subject: u32,
@@ -217,11 +217,11 @@ mod tests {
     #[test]
     fn ids_of_pairs_are_unambiguous_for_any_keys() {
         let keys = ["1:2", "3", "1", "2:3", "1%3A2", "%"];
-        let shape = RowFormatter::new(keys.iter().map(|key| (*key, *key)), "phase", false);
+        let formatter = RowFormatter::new(keys.iter().map(|key| (*key, *key)), "phase", false);
         let mut ids = BTreeSet::new();
         for (subject, object) in (0..6).flat_map(|subject| (0..6).map(move |object| (subject, object))) {
             let mut line = Vec::new();
-            shape.tally(&mut line, subject, object, Answer::Equal, 1);
+            formatter.tally(&mut line, subject, object, Answer::Equal, 1);
             let line: serde_json::Value = serde_json::from_slice(&line).unwrap();
             ids.insert(line["id"].as_str().unwrap().to_owned());
         }

@@ -1,4 +1,5 @@
-//! Syncs a growing file to disk in the background and drops its pages from the page cache. `output` does the final sync.
+//! Syncs a growing file to disk in the background and drops its pages from the page cache. `output` does the final
+//! sync.
 
 use std::{
     fs::File,

@@ -28,7 +28,7 @@ impl LatestAnswers {
         }
         self.number += 1;
         let number = self.number;
-        // The next row starts another question, whose numbers begin at 1 again.
+        // The next row belongs to another question, with numbers from 1.
         if !is_same_question {
             self.number = 0;
         }
@@ -46,8 +46,8 @@ mod tests {
     use super::*;
     use crate::{form::Answer, storage::rows::NO_OBJECT, timestamp::Timestamp};
 
-    fn row(who: u128, seconds: i64, answer: Answer) -> Row {
-        Row::new(who, 0, NO_OBJECT, answer, Timestamp::from_epoch(seconds), 0)
+    fn row(pseudonym: u128, seconds: i64, answer: Answer) -> Row {
+        Row::new(pseudonym, 0, NO_OBJECT, answer, Timestamp::from_epoch(seconds), 0)
     }
 
     fn collect_answers(events: bool, rows: &[Row]) -> (Vec<(Row, u32)>, u64) {

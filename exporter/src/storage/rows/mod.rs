@@ -48,7 +48,7 @@ pub(crate) const MOST_GROUPS: usize = GROUP_MASK as usize;
 
 const _: () = assert!(
     (timestamp::LAST + TIME_OFFSET).cast_unsigned() < 1 << (u64::BITS - TIME_SHIFT),
-    "each has a place"
+    "all times fit into their bits"
 );
 
 impl Row {
@@ -56,7 +56,7 @@ impl Row {
     pub(crate) const NONE: Self = Self { who: 0, subject: 0, object: NO_OBJECT, packed: 0 };
 
     pub(crate) fn new(
-        who: u128,
+        pseudonym: u128,
         subject: u32,
         object: u32,
         answer: Answer,
@@ -69,14 +69,18 @@ impl Row {
             | (u64::from(group) & GROUP_MASK) << GROUP_SHIFT
             | has_fraction << 3
             | u64::from(answer as u8);
-        Self { who, subject, object, packed }
+        Self { who: pseudonym, subject, object, packed }
     }
 
     /// Copy of the row with another participant and group.
     #[inline]
-    pub(crate) fn by(self, who: u128, group: u16) -> Self {
+    pub(crate) fn by(self, pseudonym: u128, group: u16) -> Self {
         let bits_without_group = self.packed & !(GROUP_MASK << GROUP_SHIFT);
-        Self { who, packed: bits_without_group | (u64::from(group) & GROUP_MASK) << GROUP_SHIFT, ..self }
+        Self {
+            who: pseudonym,
+            packed: bits_without_group | (u64::from(group) & GROUP_MASK) << GROUP_SHIFT,
+            ..self
+        }
     }
 
     pub(crate) fn answer(self) -> Answer {
@@ -115,10 +119,10 @@ impl Row {
     }
 
     pub(crate) fn from_bytes(bytes: &[u8; ROW_BYTES]) -> Self {
-        let participant = u128::from_le_bytes(read_u128(bytes, 0));
-        let packed_fields = u128::from_le_bytes(read_u128(bytes, 16));
+        let pseudonym = u128::from_le_bytes(read_half(bytes, 0));
+        let packed_fields = u128::from_le_bytes(read_half(bytes, 16));
         Self {
-            who: participant,
+            who: pseudonym,
             subject: packed_fields as u32,
             object: (packed_fields >> 32) as u32,
             packed: (packed_fields >> 64) as u64,
@@ -128,7 +132,7 @@ impl Row {
 
 pub(crate) const ROW_BYTES: usize = 32;
 
-fn read_u128(bytes: &[u8; ROW_BYTES], from: usize) -> [u8; 16] {
+fn read_half(bytes: &[u8; ROW_BYTES], from: usize) -> [u8; 16] {
     let mut bytes_of_half = [0; 16];
     bytes_of_half.copy_from_slice(&bytes[from..from + 16]);
     bytes_of_half

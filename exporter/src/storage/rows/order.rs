@@ -50,8 +50,8 @@ pub(crate) struct Grouped {
     latest: LatestAnswers,
 }
 
-/// Bucket sort of one item's rows by the upper bits of their pseudonyms. Pseudonyms are uniformly distributed, so buckets
-/// have few rows.
+/// Bucket sort of one item's rows by the upper bits of their pseudonyms. Pseudonyms are uniformly distributed, so
+/// buckets have few rows.
 #[derive(Debug, Default)]
 struct Buckets {
     rows: Vec<Row>,
@@ -109,8 +109,8 @@ impl Grouped {
         }
     }
 
-    /// Adds a row. Returns `Enough` if the rows are not in order, or if those of one item exceed the memory; the caller then
-    /// has to start over with [`Sorted`].
+    /// Adds a row. Returns `Enough` if the rows are not in order, or if those of one item exceed the memory; the caller
+    /// then has to start over with [`Sorted`].
     #[inline]
     pub(crate) fn push(&mut self, row: Row, sink: &mut impl Sink) -> Result<Flow, ConvertError> {
         if let Some(last) = self.rows.last() {

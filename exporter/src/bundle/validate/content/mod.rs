@@ -1,5 +1,5 @@
-//! Checks that span several parts of a bundle: ids, references, and the figures behind the summary and the data card. The
-//! lists can be in any order: rows before the targets of their references are deferred.
+//! Checks that span several parts of a bundle: ids, references, and the figures behind the summary and the data card.
+//! The lists can be in any order: rows before the targets of their references are deferred.
 
 mod responses;
 
@@ -42,24 +42,30 @@ pub(crate) struct Content {
     pub(crate) level: Level,
     pub(crate) delib: bool,
     pub(crate) phases: Vec<Phase>,
-    pub(super) phase_names: IndexById,
+    pub(super) phase_indexes: IndexById,
     pub(crate) items: Vec<Item>,
-    pub(super) item_names: IndexById,
+    pub(super) item_indexes: IndexById,
     /// True for each list that was read to its end: phases, items, responses, outcomes.
     ended_lists: [bool; 4],
+    /// Deferred items, responses and outcomes. Phases have no references.
     deferred_rows: [DeferredRows; 3],
     pub(super) response_ids: RepeatFinder,
     pub(super) outcome_ids: RepeatFinder,
+    /// Keys of question and participant. A key may occur once, except in bundles of events.
     pub(super) answers: RepeatFinder,
-    pub(super) key: Vec<u8>,
+    /// Buffer for the key of the current response.
+    pub(super) answer_key: Vec<u8>,
     pub(crate) participants: Participants,
     groups: Groups,
-    pub(crate) compared: KeySet,
-    pub(crate) cells: Sums<13>,
+    /// Unordered pairs of eligible items with a comparison, by phase.
+    pub(crate) compared_pairs: KeySet,
+    /// Counts by phase, subject, object and answer.
+    pub(crate) pair_counts: Sums<13>,
     pub(crate) tallies: Vec<Tally>,
+    /// Index in `tallies` by phase and item.
     tally_indexes: HashMap<(u32, u32), u32>,
     last_row: LastRow,
-    pub(crate) counted: BundleCounts,
+    pub(crate) counts: BundleCounts,
     pub(crate) summary: Summary,
     pub(crate) card: Card,
 }
@@ -100,46 +106,47 @@ impl Content {
             level,
             delib,
             phases: Vec::new(),
-            phase_names: IndexById::new(),
+            phase_indexes: IndexById::new(),
             items: Vec::new(),
-            item_names: IndexById::new(),
+            item_indexes: IndexById::new(),
             ended_lists: [false; 4],
             deferred_rows: [(); 3].map(|()| DeferredRows::new(spill_options.share(64))),
             response_ids: RepeatFinder::new(share.clone(), is_rereadable),
             outcome_ids: RepeatFinder::new(share.clone(), is_rereadable),
             answers: RepeatFinder::new(share.clone(), is_rereadable),
-            key: Vec::new(),
+            answer_key: Vec::new(),
             participants: Participants::new(&share),
             groups: Groups::new(share.clone()),
-            compared: KeySet::new(share.clone()),
-            cells: Sums::new(share),
+            compared_pairs: KeySet::new(share.clone()),
+            pair_counts: Sums::new(share),
             tallies: Vec::new(),
             tally_indexes: HashMap::new(),
             last_row: LastRow::default(),
-            counted: BundleCounts::default(),
+            counts: BundleCounts::default(),
             summary: Summary::default(),
             card: Card::new(k),
         }
     }
 
     fn check_phase(&mut self, row: &Row, findings: &mut Findings) -> io::Result<()> {
-        self.counted.phases += 1;
+        self.counts.phases += 1;
         let index = u32::try_from(self.phases.len()).map_err(io::Error::other)?;
         self.phases.push(Phase::default());
         let Some(id) = row.text(ID) else { return Ok(()) };
-        if self.phase_names.contains_key(id) {
+        if self.phase_indexes.contains_key(id) {
             add_finding(findings, Rule::PhaseId, Part::Phases, row, ID);
         } else {
-            self.phase_names.insert(id.into(), index);
+            // References resolve to the first phase with an id.
+            self.phase_indexes.insert(id.into(), index);
         }
         self.check_empty_id(id, Part::Phases, row, findings);
         Ok(())
     }
 
     fn check_item(&mut self, row: &Row, findings: &mut Findings) -> io::Result<()> {
-        self.counted.items += 1;
+        self.counts.items += 1;
         let index = u32::try_from(self.items.len()).map_err(io::Error::other)?;
-        let phase = row.text(item::PHASE).map(|id| self.phase_names.get(id).copied());
+        let phase = row.text(item::PHASE).map(|id| self.phase_indexes.get(id).copied());
         if phase == Some(None) {
             add_finding(findings, Rule::PhaseRef, Part::Items, row, item::PHASE);
         }
@@ -148,15 +155,16 @@ impl Content {
             .is_some_and(|status| ELIGIBLE_STATUSES.iter().any(|eligible| eligible.as_bytes() == status));
         self.items.push(Item {
             phase: phase.flatten().unwrap_or(UNKNOWN_PHASE),
-            eligible: is_eligible,
+            is_eligible,
             at: row.at,
             index: row.index,
         });
         if let Some(id) = row.text(ID) {
-            if self.item_names.contains_key(id) {
+            if self.item_indexes.contains_key(id) {
                 add_finding(findings, Rule::ItemId, Part::Items, row, ID);
             } else {
-                self.item_names.insert(id.into(), index);
+                // References resolve to the first item with an id.
+                self.item_indexes.insert(id.into(), index);
             }
             self.check_empty_id(id, Part::Items, row, findings);
         }
@@ -183,13 +191,13 @@ impl Content {
     }
 
     fn check_outcome(&mut self, row: &Row, counts: Option<&Row>, findings: &mut Findings) {
-        self.counted.outcomes += 1;
+        self.counts.outcomes += 1;
         if self.level >= Level::Privacy {
             self.card.check_outcome(row, counts, findings);
         }
         let part = Part::Outcomes;
-        let phase = row.text(outcome::PHASE).map(|id| self.phase_names.get(id).copied());
-        let item = row.text(outcome::ITEM).map(|id| self.item_names.get(id).copied());
+        let phase = row.text(outcome::PHASE).map(|id| self.phase_indexes.get(id).copied());
+        let item = row.text(outcome::ITEM).map(|id| self.item_indexes.get(id).copied());
         for (reference, field, rule) in
             [(phase, outcome::PHASE, Rule::PhaseRef), (item, outcome::ITEM, Rule::ItemRef)]
         {
@@ -210,7 +218,7 @@ impl Content {
             self.check_ungrouped((phase, item), row, findings);
         }
         let Some(counts) = counts else { return };
-        let suppressed_bits = row.number(outcome::HIDDEN).map_or(0, |answers| answers.count());
+        let suppressed_bits = row.number(outcome::SUPPRESSED_ANSWERS).map_or(0, |answers| answers.count());
         let is_suppressed = |answer: Answer| suppressed_bits & 1 << answer as u128 != 0;
         let steps_to = |answer: Option<Answer>| {
             let [list, index] = steps_to_row(part, row.index);
@@ -260,7 +268,7 @@ impl Content {
         }
         // An answer that is neither counted nor suppressed must not occur. If `suppressed` is not a list of names, any
         // answer can be suppressed, and this is not checked.
-        let is_clear = !row.has(outcome::SUPPRESSED) || row.has(outcome::HIDDEN);
+        let is_clear = !row.has(outcome::SUPPRESSED) || row.has(outcome::SUPPRESSED_ANSWERS);
         let is_unreported = |answer: Answer| !counts.has(answer as usize) && !is_suppressed(answer);
         let was_given = |answer: Answer| tally.is_some_and(|tally| tally.counts[answer as usize] > 0);
         if is_clear && Answer::ALL.into_iter().any(|answer| is_unreported(answer) && was_given(answer)) {
@@ -269,19 +277,20 @@ impl Content {
         let opinions = [Answer::Agree, Answer::Disagree, Answer::Pass];
         let suppresses_any = row.number(outcome::SUPPRESSED).is_some_and(|names| names.count() > 0);
         if is_clear && !suppresses_any && opinions.into_iter().all(|answer| counts.has(answer as usize)) {
-            let tally = question.and_then(|known| self.tally_indexes.get(&known));
+            let tally = question.and_then(|question| self.tally_indexes.get(&question));
             tally.into_iter().for_each(|tally| self.tallies[*tally as usize].shows_all_opinions = true);
         }
     }
 
-    /// Checks the number of people outside the groups of an outcome: the count of an answer minus the sum of the groups.
+    /// Checks the number of people outside the groups of an outcome: the count of an answer minus the sum of the
+    /// groups.
     fn check_ungrouped(&self, question: (u32, u32), row: &Row, findings: &mut Findings) {
         let Some(tally) = self.tally_indexes.get(&question) else { return };
         for (answer, counted) in self.tallies[*tally as usize].counts.iter().enumerate() {
-            let field = outcome::GROUPED + answer;
+            let field = outcome::GROUP_SUMS + answer;
             let Some(grouped) = row.number(field) else { continue };
             let ungrouped_count = u128::from(*counted).saturating_sub(grouped.count());
-            if self.card.is_small(Number::from_u64(u64::try_from(ungrouped_count).unwrap_or(u64::MAX))) {
+            if self.card.is_below_k(Number::from_u64(u64::try_from(ungrouped_count).unwrap_or(u64::MAX))) {
                 let [list, index] = steps_to_row(Part::Outcomes, row.index);
                 findings.add(
                     Rule::SmallUngrouped,
@@ -295,13 +304,13 @@ impl Content {
 
     /// Checks that an id is unique. Needs no other list, so it is not deferred with the rest of the row.
     fn check_id(&mut self, part: Part, row: &Row, findings: &mut Findings) -> io::Result<()> {
-        let (unique, rule) = match part {
+        let (repeat_finder, rule) = match part {
             Part::Responses => (&mut self.response_ids, Rule::ResponseId),
             Part::Outcomes => (&mut self.outcome_ids, Rule::OutcomeId),
             _ => return Ok(()),
         };
         let Some(id) = row.text(ID) else { return Ok(()) };
-        match unique.push(id, || encode_location(row, row.position(ID)))? {
+        match repeat_finder.push(id, || encode_location(row, row.position(ID)))? {
             KeyState::New | KeyState::Undecided => {}
             KeyState::Repeated => add_finding(findings, rule, part, row, ID),
             KeyState::OrderBroken => findings.discard(rule),
@@ -350,8 +359,8 @@ impl Content {
     /// True if all ids and answers have to be read again, because some have equal hashes.
     pub(crate) fn needs_second_pass(&mut self) -> io::Result<bool> {
         let mut needs_reread = false;
-        for unique in [&mut self.response_ids, &mut self.outcome_ids, &mut self.answers] {
-            needs_reread |= unique.needs_reread()?;
+        for repeat_finder in [&mut self.response_ids, &mut self.outcome_ids, &mut self.answers] {
+            needs_reread |= repeat_finder.needs_reread()?;
         }
         Ok(needs_reread)
     }
@@ -369,14 +378,14 @@ impl Content {
                 Ok(())
             })?;
         }
-        let (tallies, tally_of) = (&mut self.tallies, &self.tally_indexes);
+        let (tallies, tally_indexes) = (&mut self.tallies, &self.tally_indexes);
         self.answers.finish(|key, location| {
             let (at, index) = decode_location(location);
             findings.add(Rule::Again, at, &steps_to_row(Part::Responses, index), None);
             if let Some((phase, subject, 0)) = decode_question(key)
-                && let Some(tally) = tally_of.get(&(phase, subject))
+                && let Some(tally) = tally_indexes.get(&(phase, subject))
             {
-                tallies[*tally as usize].repeated += 1;
+                tallies[*tally as usize].repeated_count += 1;
             }
             Ok(())
         })?;
@@ -386,7 +395,7 @@ impl Content {
         }
         let (phases, groups) = (&mut self.phases, &mut self.groups);
         let mut group_result = Ok(());
-        self.counted.participants = self.participants.finish(|phase, participant| {
+        self.counts.participants = self.participants.finish(|phase, participant| {
             if !groups.is_empty() && group_result.is_ok() {
                 group_result = groups.add_answered_phase(phase, &participant.to_bytes());
             }
@@ -397,18 +406,18 @@ impl Content {
         group_result?;
         if self.level >= Level::Summary {
             self.groups.check_members(findings)?;
-            self.compared.finish(|key| {
+            self.compared_pairs.finish(|key| {
                 let phase = key.first_chunk().map_or(UNKNOWN_PHASE, |phase| u32::from_be_bytes(*phase));
                 if let Some(phase) = self.phases.get_mut(phase as usize) {
                     phase.compared_pairs += 1;
                 }
             })?;
-            self.summary.check(&self.counted, &self.phases, &self.items, &self.tallies, findings);
+            self.summary.check(&self.counts, &self.phases, &self.items, &self.tallies, findings);
         }
         if self.level >= Level::Privacy {
-            self.card.check(&self.counted, &self.items, &self.tallies, self.cells, findings)?;
+            self.card.check(&self.counts, &self.items, &self.tallies, self.pair_counts, findings)?;
         }
-        Ok(self.counted)
+        Ok(self.counts)
     }
 }
 
@@ -423,10 +432,10 @@ impl Sink for Content {
         if self.level < Level::Refs {
             // At this level references are not checked, so entries are only counted.
             match part {
-                Part::Phases => self.counted.phases += 1,
-                Part::Items => self.counted.items += 1,
-                Part::Responses => self.counted.responses += 1,
-                _ => self.counted.outcomes += 1,
+                Part::Phases => self.counts.phases += 1,
+                Part::Items => self.counts.items += 1,
+                Part::Responses => self.counts.responses += 1,
+                _ => self.counts.outcomes += 1,
             }
             return Ok(());
         }
@@ -493,7 +502,7 @@ impl Sink for Content {
     }
 
     fn is_below_k(&self, number: Number) -> bool {
-        self.level >= Level::Privacy && self.card.is_small(number)
+        self.level >= Level::Privacy && self.card.is_below_k(number)
     }
 
     fn on_list_text(&mut self, part: Part, _field: usize, text: &[u8]) {

@@ -1,5 +1,5 @@
-//! Checks and counts one response: its references, the question that it answers, and its share of each total. The parent
-//! module checks its id.
+//! Checks and counts one response: its references, the question that it answers, and its share of each total. The
+//! parent module checks its id.
 
 use std::io;
 
@@ -21,14 +21,14 @@ use crate::{
 impl Content {
     pub(super) fn check_response(&mut self, row: &Row, findings: &mut Findings) -> io::Result<()> {
         let part = Part::Responses;
-        self.counted.responses += 1;
+        self.counts.responses += 1;
         let phase = row
             .text(response::PHASE)
-            .map(|id| look_up_cached(&mut self.last_row.phase, id, &self.phase_names));
+            .map(|id| look_up_cached(&mut self.last_row.phase, id, &self.phase_indexes));
         let subject = row
             .text(response::SUBJECT)
-            .map(|id| look_up_cached(&mut self.last_row.subject, id, &self.item_names));
-        let object = row.text(response::OBJECT).map(|id| self.item_names.get(id).copied());
+            .map(|id| look_up_cached(&mut self.last_row.subject, id, &self.item_indexes));
+        let object = row.text(response::OBJECT).map(|id| self.item_indexes.get(id).copied());
         for (reference, field, rule) in [
             (phase, response::PHASE, Rule::PhaseRef),
             (subject, response::SUBJECT, Rule::SubjectRef),
@@ -52,14 +52,14 @@ impl Content {
             _ => {}
         }
         let count = row.number(response::COUNT).map_or(0, |count| count.count());
-        self.counted.answers = self.counted.answers.saturating_add(count);
+        self.counts.answers = self.counts.answers.saturating_add(count);
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         let participant = row.text(response::PARTICIPANT);
         if participant.is_some() && count > 1 {
             add_finding(findings, Rule::Many, part, row, response::COUNT);
         }
         if row.is_null(response::PARTICIPANT) {
-            self.counted.unlinked += 1;
+            self.counts.unlinked += 1;
         }
         let pseudonym = participant.and_then(number_of);
         if self.level >= Level::Privacy {
@@ -80,26 +80,27 @@ impl Content {
         if let Some(participant) = participant {
             self.set_answer_key(phase, subject, object, participant);
             let single_answers = u64::from(object.is_none());
-            self.tallies[tally].answered += single_answers;
-            match self.answers.push(&self.key, || encode_location(row, row.at))? {
+            self.tallies[tally].answered_count += single_answers;
+            match self.answers.push(&self.answer_key, || encode_location(row, row.at))? {
                 KeyState::New | KeyState::Undecided => {}
                 KeyState::Repeated => {
-                    self.tallies[tally].repeated += single_answers;
+                    self.tallies[tally].repeated_count += single_answers;
                     findings.add(Rule::Again, row.at, &steps_to_row(part, row.index), None);
                 }
+                // From here on `finish` reports all repetitions, so findings and counts so far are dropped.
                 KeyState::OrderBroken => {
-                    self.tallies.iter_mut().for_each(|tally| tally.repeated = 0);
+                    self.tallies.iter_mut().for_each(|tally| tally.repeated_count = 0);
                     findings.discard(Rule::Again);
                 }
             }
         }
         let phase_figures = &mut self.phases[phase as usize];
-        phase_figures.unlinked |= participant.is_none();
-        phase_figures.pairwise |= object.is_some();
+        phase_figures.has_unlinked_responses |= participant.is_none();
+        phase_figures.is_pairwise |= object.is_some();
         let Some(answer) = answer else { return Ok(()) };
         match object {
             None => {
-                let cell = &mut self.tallies[tally].single[answer as usize];
+                let cell = &mut self.tallies[tally].single_item_counts[answer as usize];
                 *cell = cell.saturating_add(count);
             }
             Some(object) => self.count_comparison(phase, subject, object, answer, count)?,
@@ -109,7 +110,7 @@ impl Content {
         Ok(())
     }
 
-    /// Sets `key` to the question and participant. A participant may answer a question once.
+    /// Sets `answer_key` to the question and participant. A participant may answer a question once.
     #[inline]
     pub(in crate::bundle::validate) fn set_answer_key(
         &mut self,
@@ -118,12 +119,12 @@ impl Content {
         object: Option<u32>,
         participant: &[u8],
     ) {
-        self.key.clear();
-        self.key.extend_from_slice(&phase.to_be_bytes());
-        self.key.extend_from_slice(&subject.to_be_bytes());
+        self.answer_key.clear();
+        self.answer_key.extend_from_slice(&phase.to_be_bytes());
+        self.answer_key.extend_from_slice(&subject.to_be_bytes());
         // Zero is for answers without an object, so that their keys are first.
-        self.key.extend_from_slice(&object.map_or(0, |object| object + 1).to_be_bytes());
-        self.key.extend_from_slice(participant);
+        self.answer_key.extend_from_slice(&object.map_or(0, |object| object + 1).to_be_bytes());
+        self.answer_key.extend_from_slice(participant);
     }
 
     fn count_comparison(
@@ -136,15 +137,17 @@ impl Content {
     ) -> io::Result<()> {
         let is_eligible = |item: u32| {
             let item = &self.items[item as usize];
-            item.eligible && item.phase == phase
+            item.is_eligible && item.phase == phase
         };
         if self.level >= Level::Summary && subject != object && is_eligible(subject) && is_eligible(object) {
+            // The pair is unordered: both directions of a comparison cover it.
             let mut pair = [0; 12];
             pair[..4].copy_from_slice(&phase.to_be_bytes());
             pair[4..8].copy_from_slice(&subject.min(object).to_be_bytes());
             pair[8..].copy_from_slice(&subject.max(object).to_be_bytes());
+            // Neighbouring rows mostly compare the same pair, which saves a look-up in the set.
             if self.last_row.pair != Some(pair) {
-                self.compared.insert(&pair)?;
+                self.compared_pairs.insert(&pair)?;
                 self.last_row.pair = Some(pair);
             }
         }
@@ -154,7 +157,7 @@ impl Content {
             cell[4..8].copy_from_slice(&subject.to_be_bytes());
             cell[8..12].copy_from_slice(&object.to_be_bytes());
             cell[12] = answer as u8;
-            self.cells.add(cell, count)?;
+            self.pair_counts.add(cell, count)?;
         }
         Ok(())
     }
@@ -177,13 +180,13 @@ impl Content {
 }
 
 #[inline]
-fn look_up_cached(cache: &mut Option<(Vec<u8>, Option<u32>)>, id: &[u8], names: &IndexById) -> Option<u32> {
+fn look_up_cached(cache: &mut Option<(Vec<u8>, Option<u32>)>, id: &[u8], indexes: &IndexById) -> Option<u32> {
     if let Some((name, cached_index)) = cache
         && name == id
     {
         return *cached_index;
     }
-    let found_index = names.get(id).copied();
+    let found_index = indexes.get(id).copied();
     let (name, cached_index) = cache.get_or_insert_default();
     name.clear();
     name.extend_from_slice(id);

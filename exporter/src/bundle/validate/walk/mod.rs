@@ -10,7 +10,7 @@ use super::{
     findings::{Findings, Step},
     locations::{
         item,
-        outcome::{HIDDEN, MEMBERS, SUPPRESSED},
+        outcome::{MEMBERS, SUPPRESSED, SUPPRESSED_ANSWERS},
     },
     member_names::is_total,
     row::Row,
@@ -50,7 +50,7 @@ pub(crate) struct Walk<'w, R, S> {
 pub(crate) struct WalkEnd {
     pub(crate) bytes: u64,
     /// Rule and position of the error that stopped the walk.
-    pub(crate) stopped: Option<(Rule, Position)>,
+    pub(crate) stop: Option<(Rule, Position)>,
     /// Position of the document if it is not an object.
     pub(crate) non_object_at: Option<Position>,
 }
@@ -68,7 +68,7 @@ enum MemberName {
     Field(usize),
     /// Unknown member: meaning of its numbers, and its step in the pointer.
     Other(NumberMeaning, Step),
-    /// Unknown member whose name is that of a total of answers.
+    /// Unknown member with the name of a total of answers.
     Total(NumberMeaning, Step),
     /// Unknown member `groups` of an outcome, with the answers by group.
     Groups(NumberMeaning, Step),
@@ -102,7 +102,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
 
     /// Reads the whole document. Syntax errors that stop the walk become findings.
     pub(crate) fn run(mut self) -> Result<WalkEnd, Stop> {
-        let stopped = match self.read_document() {
+        let stop = match self.read_document() {
             Ok(()) => None,
             Err(Stop::Invalid(why, at)) => Some((why.into(), at)),
             Err(Stop::Io(error)) => match CompressionError::of(&error) {
@@ -112,10 +112,10 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             },
             Err(stop) => return Err(stop),
         };
-        if let Some((rule, at)) = stopped {
+        if let Some((rule, at)) = stop {
             self.findings.add(rule, at, &self.steps, None);
         }
-        Ok(WalkEnd { bytes: self.reader.position().offset, stopped, non_object_at: self.non_object_at })
+        Ok(WalkEnd { bytes: self.reader.position().offset, stop, non_object_at: self.non_object_at })
     }
 
     fn read_document(&mut self) -> Result<(), Stop> {
@@ -179,6 +179,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                         let first_byte = self.reader.next()?;
                         self.last_number = None;
                         self.read_unknown_member(meaning, name)?;
+                        // Numbers inside a list or an object are not the total itself.
                         if let Some((at, number)) = self.last_number.take()
                             && !b"[{".contains(&first_byte)
                         {
@@ -273,7 +274,8 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 if !is_checked_with_row {
                     self.sink.on_free_text(text.bytes);
                 }
-                // `part` is still `Outcomes` while members of the document after the outcomes are read, hence the level.
+                // `part` is still `Outcomes` while members of the document after the outcomes are read, hence the
+                // level.
                 if (self.part == Part::Outcomes && level > 0 || matches!(form, Value::Anything))
                     && self.sink.is_finer_than_day(text.bytes)
                 {
@@ -328,7 +330,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                     self.rows[level].put_other(field, at);
                     if let Some((count, answers)) = self.read_distinct_names()? {
                         self.rows[level].put_number(field, at, Number::from_u64(count));
-                        self.rows[level].put_number(HIDDEN, at, Number::from_u64(answers));
+                        self.rows[level].put_number(SUPPRESSED_ANSWERS, at, Number::from_u64(answers));
                     }
                 }
                 _ => self.read_mismatch(form, level, field, at)?,
@@ -340,8 +342,8 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                         self.rows[level].put_other(field, at);
                         self.findings.add(Rule::Long, at, &self.steps, None);
                     }
-                    // A number in this slot stands for the length of the list of names, so a number in the document must not be
-                    // stored there.
+                    // A number in this slot stands for the length of the list of names, so a number in the document
+                    // must not be stored there.
                     Some(_) if level == 1 && self.part == Part::Outcomes && field == SUPPRESSED => {
                         self.rows[level].put_other(field, at);
                     }
@@ -428,8 +430,8 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         Ok(())
     }
 
-    /// Reads an array, calling `handle` at the start of each element, and returns the number of elements. Its bracket is the
-    /// byte that `next` returned.
+    /// Reads an array, calling `handle` at the start of each element, and returns the number of elements. Its bracket
+    /// is the byte that `next` returned.
     fn read_elements(
         &mut self,
         mut handle: impl FnMut(&mut Self, u64) -> Result<(), Stop>,
@@ -461,8 +463,8 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         })
     }
 
-    /// Reads a list of names. Returns the number of distinct names, up to [`MAX_DISTINCT_NAMES`], and the answers among them
-    /// as a bit set; `None` if the list has other elements than texts.
+    /// Reads a list of names. Returns the number of distinct names, up to [`MAX_DISTINCT_NAMES`], and the answers among
+    /// them as a bit set; `None` if the list has other elements than texts.
     fn read_distinct_names(&mut self) -> Result<Option<(u64, u64)>, Stop> {
         let (mut distinct_names, mut only_names) = (Vec::<Box<[u8]>>::new(), true);
         self.read_names(Hand::Tool, |_, _, name| {

@@ -1,12 +1,12 @@
-//! Reads values that the form does not define. Checks their syntax, and searches them for references to people, times and
-//! small counts.
+//! Reads values that the form does not define. Checks their syntax, and searches them for references to people, times
+//! and small counts.
 
 use std::io::Read;
 
 use super::{
     super::{
         findings::Step,
-        locations::outcome::GROUPED,
+        locations::outcome::GROUP_SUMS,
         member_names::{KnownName, counts_people, is_time},
         rules::Rule,
         sink::Sink,
@@ -22,9 +22,9 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NumberMeaning {
     Unknown,
-    /// Counts or times in members whose name says so.
+    /// Counts or times, depending on the name of the member.
     CountsByName,
-    /// Times in members whose name says so, and no counts.
+    /// Times, depending on the name of the member, and no counts.
     TimesByName,
     Count,
     /// All numbers are times.
@@ -50,8 +50,8 @@ impl NumberMeaning {
         (meaning, step)
     }
 
-    /// Meaning of the numbers in an element of this list. Objects in a list of counts can also have ids, so their numbers are
-    /// classified by name.
+    /// Meaning of the numbers in an element of this list. Objects in a list of counts can also have ids, so their
+    /// numbers are classified by name.
     fn of_element(self, first_byte: u8) -> Self {
         if self.may_be_count() && first_byte == b'{' { Self::CountsByName } else { self }
     }
@@ -97,13 +97,14 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
     ) -> Result<(), Stop> {
         self.reader.next()?;
         let at = self.reader.position();
+        // Answers are two levels below: in a group, in `groups`.
         self.group_sums = Some(GroupSums { depth: self.depth + 2, sums: [Some(0); Answer::ALL.len()] });
         self.read_unknown_member(meaning, name)?;
         let sums = self.group_sums.take().map(|group_sums| group_sums.sums).unwrap_or_default();
         for (answer, sum) in sums.into_iter().enumerate() {
             // With a sum of zero, the count outside the groups is the total itself, which other rules check.
             if let Some(sum) = sum.filter(|sum| *sum > 0) {
-                self.rows[level].put_number(GROUPED + answer, at, Number::from_u64(sum));
+                self.rows[level].put_number(GROUP_SUMS + answer, at, Number::from_u64(sum));
             }
         }
         Ok(())
@@ -171,6 +172,7 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
             b't' => self.reader.expect_literal("true")?,
             b'f' => self.reader.expect_literal("false")?,
             b'n' => self.reader.expect_literal("null")?,
+            // Skipped without recursion, so that deep nesting cannot exhaust the stack.
             b'[' | b'{' if self.depth == self.reader.limits().depth => {
                 self.findings.add(Rule::Deep, self.reader.position(), &self.steps, None);
                 self.reader.skip_container()?;
@@ -221,6 +223,7 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
                 self.last_number = None;
                 self.read_unknown_member(member_meaning, name)?;
                 if let Some(answer) = answer {
+                    // Numbers inside a list or an object are not the answer's count.
                     self.last_number = self.last_number.filter(|_| !b"[{".contains(&first_byte));
                     self.add_to_group_sums(answer);
                 }
