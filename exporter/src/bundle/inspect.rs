@@ -27,7 +27,7 @@ pub struct Item {
     pub phase: String,
     pub status: String,
     pub origin: String,
-    /// Empty unless [`ItemOptions::texts`] is set.
+    /// Empty unless texts were requested.
     pub text: String,
     /// Counts by answer, in the order of [`Answer::ALL`]. Comparisons count for their first item.
     pub counts: [u128; 6],

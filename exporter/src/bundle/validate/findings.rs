@@ -20,7 +20,7 @@ pub struct Finding {
     /// JSON Pointer. A member name that neither the form nor a word list contains can be personal data; the pointer
     /// then ends at the object with this member.
     pub pointer: String,
-    /// Beginning of the value at the position, if [`super::Options::values`] is set.
+    /// Beginning of the value at the position, if values were requested.
     pub value: Option<String>,
 }
 

@@ -60,7 +60,7 @@ pub struct Options {
     pub delib: bool,
     /// Minimum number of responses for each figure of a bundle marked for sharing.
     pub k: u64,
-    /// Maximum number of findings to list, up to a quarter of `room`'s memory. All findings are counted.
+    /// Maximum number of findings to list, up to a quarter of the memory. All findings are counted.
     pub most: usize,
     /// Includes the value at each finding, which can be personal data.
     pub values: bool,

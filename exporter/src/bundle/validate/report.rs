@@ -1,4 +1,4 @@
-//! Formats the result of a validation as text, JSON and SARIF. Without `Options::values`, reports contain only
+//! Formats the result of a validation as text, JSON and SARIF. Unless values were requested, reports contain only
 //! positions and names of the form.
 
 use std::{

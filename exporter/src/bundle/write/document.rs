@@ -223,16 +223,16 @@ pub(crate) struct Summary {
     pub(crate) coverage: f64,
 }
 
-/// Formats the part of the document after the responses. `any` is true if there are responses.
+/// Formats the part of the document after the responses. `has_responses` is true if a response was written.
 pub(crate) fn end(
-    any: bool,
+    has_responses: bool,
     outcomes: &Outcomes<'_>,
     summary: Summary,
     head: &BundleHeader,
     constants: &Constants,
     card: &Card,
 ) -> Vec<u8> {
-    let mut bytes = if any { b"\n]".to_vec() } else { b"]".to_vec() };
+    let mut bytes = if has_responses { b"\n]".to_vec() } else { b"]".to_vec() };
     bytes.extend_from_slice(b",\"outcomes\":[");
     bytes.extend_from_slice(&outcomes.bytes);
     bytes.extend_from_slice(if outcomes.count == 0 { b"]" } else { b"\n]" });
@@ -281,8 +281,8 @@ fn write_artifact(into: &mut Vec<u8>, artifact: &Artifact) {
     if let Some(within) = &artifact.within {
         object.text("within", within);
     }
-    if let Some(ended) = artifact.ended {
-        object.whole("size", ended.bytes).text("sha256", &hex_of(&ended.sha256));
+    if let Some(digest) = artifact.ended {
+        object.whole("size", digest.bytes).text("sha256", &hex_of(&digest.sha256));
     }
     if let Some(rows) = artifact.rows {
         object.whole("rows", rows);

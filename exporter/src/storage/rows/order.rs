@@ -109,8 +109,8 @@ impl Grouped {
         }
     }
 
-    /// Adds a row. Returns `Enough` if the rows are not in order, or if those of one item exceed the memory; the caller
-    /// then has to start over with [`Sorted`].
+    /// Adds a row. Ends the reading if the rows are not in order, or if those of one item exceed the memory; the caller
+    /// then has to sort all rows.
     #[inline]
     pub(crate) fn push(&mut self, row: Row, sink: &mut impl Sink) -> Result<Flow, ConvertError> {
         if let Some(last) = self.rows.last() {

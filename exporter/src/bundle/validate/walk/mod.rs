@@ -268,7 +268,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 if let Some(rule) = check_text(form, &text, self.schema) {
                     self.findings.add(rule, at, &self.steps, Some(text.bytes));
                 }
-                // `Content` searches texts of responses and items for references when it checks the row.
+                // Fields of responses and texts of items have checks of their own in `Content`.
                 let is_checked_with_row = level == 1
                     && (self.part == Part::Responses || self.part == Part::Items && field == item::TEXT);
                 if !is_checked_with_row {
@@ -402,6 +402,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         let count = self.read_elements(|walk, index| {
             walk.steps.push(Step::Index(index));
             if walk.reader.next()? == b'{' {
+                // An element without a nested object must not see that of the element before.
                 walk.rows[2].begin(Position::default());
                 walk.rows[level + 1].index = index;
                 walk.read_object(element_form, level + 1)?;
