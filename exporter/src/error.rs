@@ -1,28 +1,28 @@
 //! Errors of a conversion, with file and row.
 //!
-//! Messages name places and rules, never values: an export may hold anything.
+//! Messages name files, rows and rules, never values of cells: an export may hold personal data.
 
 use std::{fmt, io, path::Path};
 
 use crate::plural::counted;
 
-/// Why a conversion ended without a result.
+/// Failure of a conversion.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
-    /// The input is not what it should be.
+    /// Invalid input file.
     #[error("{file}{}: {detail}", RowSuffix(*row))]
     Content { file: String, row: Option<u64>, wrong: ErrorKind, detail: String },
-    /// Contradiction in the options, or between options and input.
+    /// Options that contradict each other or the input.
     #[error("{0}")]
     Refused(String),
     #[error("{doing}: {error}")]
     Io { doing: String, error: io::Error },
-    /// Conversion was asked to stop.
+    /// A stop was requested through the meter.
     #[error("stopped after {}", counted(*rows, "row"))]
     Stopped { rows: u64 },
 }
 
-/// The kinds of bad content, for programs.
+/// Kinds of invalid content; each has a stable tag for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     Archive,
@@ -75,7 +75,7 @@ impl fmt::Display for RowSuffix {
 }
 
 impl ConvertError {
-    /// A stable word for the kind of fault.
+    /// Stable identifier of the error kind, for machine-readable output.
     pub fn tag(&self) -> &'static str {
         match self {
             Self::Content { wrong, .. } => wrong.tag(),
@@ -94,23 +94,24 @@ impl ConvertError {
         Self::Content { file: file.to_owned(), row: row.into(), wrong, detail: detail.into() }
     }
 
-    /// True if packed data cannot be unpacked.
+    /// True if an archive or a compressed file is damaged.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self, Self::Content { wrong: ErrorKind::Archive | ErrorKind::Compressed, .. })
     }
 
-    /// Names a file by its last component only: messages are kept in logs, and paths describe the machine.
+    /// Wraps a system error. The file is named by its last component: messages are kept in logs, and full paths
+    /// describe the machine.
     pub(crate) fn io(doing: &str, path: &Path, error: io::Error) -> Self {
         let name = path.file_name().unwrap_or(path.as_os_str()).display();
         Self::Io { doing: format!("{doing} {name}"), error }
     }
 
-    /// Error for standard output whose reader has gone or that is full.
+    /// Error for standard output that is closed or full.
     pub(crate) fn stream(error: io::Error) -> Self {
         Self::Io { doing: "writing to standard output".to_owned(), error }
     }
 
-    /// Takes back the fault that [`ConvertError::into_io`] has wrapped.
+    /// Unwraps an error that [`ConvertError::into_io`] has wrapped.
     pub(crate) fn from_io(file: &str, error: io::Error) -> Self {
         match error.downcast::<Self>() {
             Ok(error) => error,

@@ -1,6 +1,6 @@
 //! Converts exports of deliberation tools to data bundles, checks bundles, and turns them into tables.
 //!
-//! A library of the command line: it reads and writes files, and never talks to the running service.
+//! A library of the command line. It works on files alone and needs no running service.
 
 pub mod bundle;
 pub mod convert;

@@ -1,4 +1,4 @@
-//! Progress counters of a conversion, and the request to stop it.
+//! Progress counters of a conversion, and its stop request.
 
 use std::{
     io::{self, Read},
@@ -10,36 +10,36 @@ use crate::error::ConvertError;
 /// Counters shared between a conversion and its observer.
 #[derive(Debug, Default)]
 pub struct Meter {
-    /// Rows read; those that are read again, to be written in another form, count again.
+    /// Rows read. A second reading counts its rows again.
     pub rows: AtomicU64,
-    /// Bytes read, as they lie on disk; those that are read twice count twice. It only grows.
+    /// Stored (compressed) bytes read. A second reading counts its bytes again; the counter never decreases.
     pub read: AtomicU64,
-    /// Bytes that will have been read, as far as is known; never fewer than have been.
+    /// Expected total of `read`; never below it.
     pub total: AtomicU64,
     /// Number of rows after which to stop, plus one; 0 for no limit.
     stop_threshold: AtomicU64,
 }
 
 impl Meter {
-    /// Asks the conversion to end after the block that it is at.
+    /// Stops the conversion after its current block.
     pub fn stop(&self) {
         self.stop_after(0);
     }
 
-    /// Asks the conversion to stop after this many rows.
+    /// Stops the conversion after this many rows.
     pub fn stop_after(&self, rows: u64) {
         self.stop_threshold.store(rows.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// Adds bytes that have been read.
+    /// Adds stored bytes to the counter.
     pub(crate) fn add_read(&self, bytes: u64) {
         let bytes_read = self.read.load(Ordering::Relaxed) + bytes;
-        // First, for whoever looks in between.
+        // The total is raised first: an observer between the two stores must not see more bytes read than expected.
         self.total.fetch_max(bytes_read, Ordering::Release);
         self.read.store(bytes_read, Ordering::Release);
     }
 
-    /// Sets how many more bytes will be read.
+    /// Sets the number of bytes still to be read.
     pub(crate) fn expect(&self, bytes: u64) {
         let total = self.read.load(Ordering::Relaxed) + bytes;
         self.total.store(total, Ordering::Release);
@@ -54,7 +54,7 @@ impl Meter {
         self.rows.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A fault, if it was asked to end.
+    /// Fails if a stop was requested.
     pub(crate) fn check_stop(&self) -> Result<(), ConvertError> {
         if self.stopped() {
             return Err(ConvertError::Stopped { rows: self.rows.load(Ordering::Relaxed) });
@@ -63,7 +63,7 @@ impl Meter {
     }
 }
 
-/// Counts the bytes read through it, and fails once the meter asks to stop.
+/// Reader that counts its bytes and fails once a stop is requested.
 pub(crate) struct Metered<'m, R> {
     inner: R,
     meter: &'m Meter,

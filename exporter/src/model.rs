@@ -1,4 +1,4 @@
-//! Result of an adapter before there are rows: source, phase, items and notes.
+//! Output of an adapter apart from the rows: source, phase, items and notes.
 
 #![allow(clippy::cast_possible_truncation, reason = "a list of items in memory is shorter than 2^32")]
 
@@ -13,7 +13,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// Prefix of names that are made up for sources without an address.
+/// Prefix of generated names for sources without a URL.
 pub(crate) const URN: &str = "urn:tidegate:source:";
 
 /// Origin of the data.
@@ -27,7 +27,7 @@ pub(crate) struct Source {
     pub(crate) url: String,
 }
 
-/// The one phase of the tools that are converted.
+/// Phase of a conversion; supported tools have exactly one.
 #[derive(Clone, Debug)]
 pub(crate) struct Phase {
     pub(crate) id: &'static str,
@@ -36,7 +36,7 @@ pub(crate) struct Phase {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    /// Id in the source.
+    /// Id in the source file.
     pub(crate) key: String,
     /// Row in the source file.
     pub(crate) row: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Item {
     pub(crate) created: Option<Timestamp>,
     /// Pseudonym of the author; never exported.
     pub(crate) author: Option<u128>,
-    /// Outcomes that the source has published for the item.
+    /// Outcomes published by the source for this item.
     pub(crate) outcomes: Vec<PublishedOutcome>,
 }
 
@@ -57,7 +57,7 @@ impl Item {
     }
 }
 
-/// An outcome as the source published it.
+/// Outcome published by the source.
 #[derive(Clone, Debug)]
 pub(crate) struct PublishedOutcome {
     pub(crate) kind: &'static str,
@@ -65,7 +65,7 @@ pub(crate) struct PublishedOutcome {
     pub(crate) score: Option<f64>,
     pub(crate) observations: Option<u64>,
     pub(crate) counts: Map<String, Value>,
-    /// Further members.
+    /// Additional members of the outcome object.
     pub(crate) more: Map<String, Value>,
 }
 
@@ -75,38 +75,39 @@ impl PublishedOutcome {
     }
 }
 
-/// A file that went into the bundle.
+/// Input file listed in the bundle's provenance.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Artifact {
     pub(crate) role: &'static str,
     pub(crate) name: String,
     pub(crate) within: Option<String>,
-    /// Size and digest, known at the end. Left out of public bundles, where a guess could be checked with it.
+    /// Size and digest, available once the file is read. `None` in public bundles: a digest lets a reader test
+    /// guesses about hidden values.
     pub(crate) ended: Option<FileDigest>,
     pub(crate) rows: Option<u64>,
 }
 
-/// Everything but the rows.
+/// Content of a bundle except responses and outcomes.
 #[derive(Clone, Debug)]
 pub(crate) struct BundleHeader {
     pub(crate) adapter: String,
     pub(crate) source: Source,
     pub(crate) phase: Phase,
     pub(crate) item_type: &'static str,
-    /// Items in the order in which they are written.
+    /// Items in output order.
     pub(crate) items: Vec<Item>,
-    /// Names of the groups that participants were sorted into.
+    /// Names of the participant groups.
     pub(crate) groups: Vec<String>,
-    /// Items are compared in pairs, not answered one by one.
+    /// True if items are compared in pairs instead of answered one by one.
     pub(crate) pairwise: bool,
-    /// Rows of the files that were read before those of the answers.
+    /// Row counts of the files read before the response file.
     pub(crate) rows: Vec<(Role, u64)>,
     pub(crate) artifacts: Vec<Artifact>,
     pub(crate) notes: Vec<String>,
 }
 
 impl BundleHeader {
-    /// Statements that people answer one by one.
+    /// Header for statements that are answered one by one.
     pub(crate) fn of_statements(adapter: impl Into<String>, source: Source, items: Vec<Item>) -> Self {
         Self {
             adapter: adapter.into(),
@@ -122,7 +123,7 @@ impl BundleHeader {
         }
     }
 
-    /// Options that people choose from two by two.
+    /// Header for options that are compared in pairs.
     pub(crate) fn of_options(adapter: impl Into<String>, source: Source, items: Vec<Item>) -> Self {
         Self {
             phase: Phase { id: "phase-prioritize", kind: "prioritize" },
@@ -133,7 +134,7 @@ impl BundleHeader {
     }
 }
 
-/// Items by the keys that rows name them with. Sources number theirs, so that most are found without hashing.
+/// Index of items by source key. Small numeric keys, the usual case, are looked up without hashing.
 #[derive(Debug, Default)]
 pub(crate) struct ItemIndex {
     direct: Vec<u32>,
@@ -142,30 +143,31 @@ pub(crate) struct ItemIndex {
 }
 
 const NO_ITEM: u32 = u32::MAX;
-/// Keys up to here are found by their place; it is never larger than a few megabytes.
+/// Numeric keys below this are looked up in a vector of at most 4 MiB.
 const DIRECT_KEYS: u64 = 1 << 20;
 
 impl ItemIndex {
-    /// Brings the items into their final order.
+    /// Sorts the items into their output order and indexes them.
     pub(crate) fn sort_items(items: &mut [Item], file: &str) -> Result<Self, ConvertError> {
         items.sort_by(by_key);
         Self::from_sorted(items, file)
     }
 
-    /// Indexes items that are in their final order.
+    /// Indexes items that are already in output order.
     pub(crate) fn from_sorted(items: &[Item], file: &str) -> Result<Self, ConvertError> {
         let mut index = Self::default();
         for (at, item) in items.iter().enumerate() {
             if !index.add(item.key.as_bytes(), at as u32) {
+                // Ids can be arbitrarily long.
                 let id: String = item.key.chars().take(40).collect();
-                let detail = format!("the item id {id} stands there twice");
+                let detail = format!("the item id {id} occurs twice");
                 return Err(ConvertError::content(file, item.row, ErrorKind::Duplicate, detail));
             }
         }
         Ok(index)
     }
 
-    /// False if the key is there already.
+    /// Adds a key; returns false if it exists already.
     fn add(&mut self, key: &[u8], at: u32) -> bool {
         match canonical_number(key) {
             Some(key) if key < DIRECT_KEYS => {
@@ -192,7 +194,7 @@ impl ItemIndex {
     }
 }
 
-/// Numbers by size, then everything else by its bytes.
+/// Order of items: numeric keys by value, then other keys by their bytes.
 pub(crate) fn by_key(left: &Item, right: &Item) -> std::cmp::Ordering {
     let order = |item: &Item| {
         (canonical_number(item.key.as_bytes()).is_none(), canonical_number(item.key.as_bytes()))

@@ -1,11 +1,11 @@
-//! Words for numbers in sentences, and hiding of small numbers.
+//! Counts with their nouns for messages, and hiding of small counts.
 
-/// `1 file`, `2 files`.
+/// Formats a count with its noun: `1 file`, `2 files`.
 pub fn counted(number: u64, noun: &str) -> String {
     counted_wide(number.into(), noun)
 }
 
-/// Like [`counted`], for sums of any size; a saturated sum is shown as `at least`.
+/// Formats a sum of any size; a saturated sum is shown as `at least`.
 pub fn counted_wide(number: u128, noun: &str) -> String {
     let qualifier = if number == u128::MAX { "at least " } else { "" };
     format!("{qualifier}{number} {noun}{}", if number == 1 { "" } else { "s" })
@@ -16,22 +16,22 @@ pub fn were(number: u64) -> &'static str {
     if number == 1 { "was" } else { "were" }
 }
 
-/// Numbers of people from 1 to below this one are hidden.
+/// Threshold of disclosure: counts of people from 1 to this value minus 1 are hidden.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HiddenBelow(pub(crate) u64);
 
 impl HiddenBelow {
-    /// True if some numbers are hidden.
+    /// True if the threshold hides any count.
     pub(crate) fn hides_any(self) -> bool {
         self.0 > 1
     }
 
-    /// Beginning of a sentence about a hidden number.
+    /// Start of a sentence about a hidden count; `None` if the count may be shown.
     pub(crate) fn hidden_phrase(self, number: u64) -> Option<String> {
         (1..self.0).contains(&number).then(|| format!("Fewer than {}", self.0))
     }
 
-    /// `2 votes` and `were`, or how many they are fewer than.
+    /// Formats a count, such as `2 votes` or `Fewer than 5 votes`, with the matching `was` or `were`.
     pub(crate) fn format_count(self, number: u64, noun: &str) -> (String, &'static str) {
         match self.hidden_phrase(number) {
             Some(phrase) => (format!("{phrase} {noun}s"), "were"),

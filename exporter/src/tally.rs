@@ -1,4 +1,4 @@
-//! Counts rows by item, group and pair.
+//! Counts of responses by item, group and pair.
 
 #![allow(clippy::cast_possible_truncation, reason = "a list of items in memory is shorter than 2^32")]
 
@@ -13,18 +13,18 @@ use crate::{
 
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// Counts of each item: answers to it alone, and comparisons in which it comes first.
+    /// Counts by item: answers to the item alone, and comparisons with the item as subject.
     items: Vec<Counts>,
-    /// Counts of each item and group, beginning with participants of no group.
+    /// Counts by item and group; the first group holds participants without one.
     groups: Vec<Counts>,
     group_count: usize,
-    /// Number of participants who answered each item.
+    /// Number of distinct participants with an answer, by item.
     participants_by_item: Vec<u64>,
     pairs: Option<PairTables>,
     rows: u64,
 }
 
-/// Counts of comparisons; rows of one ordered pair come together.
+/// Counts of comparisons. Rows of one ordered pair arrive consecutively.
 #[derive(Debug, Default)]
 struct PairTables {
     tables: Vec<CountTable>,
@@ -36,20 +36,20 @@ pub(crate) struct CountTable {
     pub(crate) subject: u32,
     pub(crate) object: u32,
     pub(crate) counts: Counts,
-    /// Answers that the source has not counted or hides, so that the counts here are no totals.
+    /// Answers with unknown counts: `counts` is a lower bound for them.
     pub(crate) unknown: UnknownCounts,
 }
 
-/// Answers whose counts are unknown.
+/// Answers of an item or pair with unknown counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnknownCounts {
     pub(crate) hidden: HiddenCells,
-    /// True for answers that were not asked for, as far as is known.
+    /// True for answers that, as far as the source says, were not offered.
     pub(crate) absent: HiddenCells,
 }
 
 impl CountTable {
-    /// Counts of answers that were counted one by one.
+    /// Table with all of its counts known.
     pub(crate) fn new(subject: u32, object: u32, counts: Counts) -> Self {
         Self { subject, object, counts, unknown: UnknownCounts::default() }
     }
@@ -77,6 +77,7 @@ impl Tally {
         self.rows += 1;
         let (item, answer) = (row.subject as usize, row.answer() as usize);
         self.items[item][answer] += 1;
+        // Event bundles have several rows per participant and item; coverage counts the pair once.
         self.participants_by_item[item] += u64::from(answer_number == 1);
         if self.group_count > 0 {
             self.groups[item * self.group_count + row.group()][answer] += 1;
@@ -94,7 +95,7 @@ impl Tally {
         &self.items[at]
     }
 
-    /// Counts by group, without participants of no group.
+    /// Counts of an item by group, without participants outside all groups.
     pub(crate) fn groups(&self, at: usize) -> &[Counts] {
         match self.group_count {
             0 => &[],
@@ -102,7 +103,7 @@ impl Tally {
         }
     }
 
-    /// One table for each thing that was asked.
+    /// One count table per item or compared pair.
     pub(crate) fn tables(&self) -> Vec<CountTable> {
         match &self.pairs {
             Some(pairs) => pairs.tables.clone(),
@@ -145,6 +146,7 @@ impl PairTables {
         }
         let answer = row.answer() as usize;
         match self.tables.last_mut() {
+            // Rows are sorted by pair, so only the last table can match.
             Some(last) if last.subject == row.subject && last.object == row.object => {
                 last.counts[answer] += 1;
             }
@@ -152,6 +154,7 @@ impl PairTables {
                 let mut counts = [0; Answer::ALL.len()];
                 counts[answer] = 1;
                 self.tables.push(CountTable::new(row.subject, row.object, counts));
+                // Coverage counts a pair once, whichever idea was on the left.
                 self.unordered.insert((row.subject.min(row.object), row.subject.max(row.object)));
             }
         }

@@ -1,4 +1,4 @@
-//! A point in time as sources give it: whole seconds stay whole seconds.
+//! Timestamp of a source, which keeps its precision: whole seconds are written without a fraction.
 
 #![allow(clippy::cast_possible_truncation, reason = "digits")]
 
@@ -13,27 +13,27 @@ use jiff::{
     fmt::temporal::{Pieces, PiecesOffset},
 };
 
-/// Milliseconds since 1970, and whether the source knew more than the second.
+/// Milliseconds since 1970, and whether the source gave a fraction of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamp {
     pub millis: i64,
     pub fine: bool,
 }
 
-/// Characters of a time with its fraction.
+/// Length of a formatted time with milliseconds.
 pub(crate) const FULL_LENGTH: usize = 24;
-/// Characters before the fraction.
+/// Length of the part before the fraction.
 const SECONDS_LENGTH: usize = 19;
 const DAY_MILLIS: i64 = 86_400_000;
 const EPOCH: Date = civil::date(1970, 1, 1);
-/// The years 0000 to 9999, which is what the form of a date-time can hold.
+/// First and last millisecond of the years 0000 to 9999, the range of an RFC 3339 time.
 pub(crate) const FIRST: i64 = -62_167_219_200_000;
 pub(crate) const LAST: i64 = 253_402_300_799_999;
-/// Epoch seconds stay below this until the year 5138; milliseconds have been above it since 1973.
+/// Counts below this are seconds, larger ones milliseconds. As seconds it is the year 5138, as milliseconds 1973.
 const MAX_EPOCH_SECONDS: i64 = 100_000_000_000;
 
 impl Timestamp {
-    /// Converts a count since 1970, in seconds or milliseconds by its size.
+    /// Converts a count since 1970. Its size tells seconds from milliseconds.
     pub(crate) fn from_epoch(count: i64) -> Option<Self> {
         let (millis, fine) =
             if count.abs() < MAX_EPOCH_SECONDS { (count.checked_mul(1000)?, false) } else { (count, true) };
@@ -45,7 +45,7 @@ impl Timestamp {
         (FIRST..=LAST).contains(&millis).then_some(Self { millis, fine: false })
     }
 
-    /// Parses a text such as `2010-10-29 13:38:33 UTC` or `2010-10-29T13:38:33.123Z`.
+    /// Parses text such as `2010-10-29 13:38:33 UTC` or `2010-10-29T13:38:33.123Z`.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let fine = text.contains('.');
@@ -59,24 +59,25 @@ impl Timestamp {
         Self { millis: i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX), fine: true }
     }
 
-    /// The beginning of its day.
+    /// Start of the same day (UTC).
     pub(crate) fn day(self) -> Self {
         Self { millis: self.millis.div_euclid(DAY_MILLIS) * DAY_MILLIS, fine: false }
     }
 
-    /// `2010-10-29T13:38:33.123Z`, or without the fraction.
+    /// Appends `2010-10-29T13:38:33.123Z`, without the fraction if the source gave none.
     #[inline]
     pub(crate) fn write(self, into: &mut Vec<u8>, days: &mut DayCache) {
         let mut text = self.text(days);
         if self.fine {
             into.extend_from_slice(&text);
         } else {
+            // Replaces the dot before the fraction.
             text[SECONDS_LENGTH] = b'Z';
             into.extend_from_slice(&text[..=SECONDS_LENGTH]);
         }
     }
 
-    /// Writes the time with its fraction.
+    /// Formats the time with its fraction.
     #[inline]
     pub(crate) fn text(self, days: &mut DayCache) -> [u8; FULL_LENGTH] {
         let mut text = *days.text_of(self.millis.div_euclid(DAY_MILLIS));
@@ -92,7 +93,7 @@ impl Timestamp {
     }
 }
 
-/// The day that was written last: rows that follow each other mostly share theirs.
+/// Formatted date of the last written row; consecutive rows mostly share their day.
 #[derive(Clone, Debug)]
 pub(crate) struct DayCache {
     day: i64,
@@ -117,7 +118,7 @@ impl DayCache {
     #[cold]
     fn set_day(&mut self, day: i64) {
         self.day = day;
-        // A moment lies within the years 0 to 9999, all days of which a date can be.
+        // Cannot saturate: a timestamp lies within the years 0 to 9999, which `Date` covers.
         let date = EPOCH.saturating_add(SignedDuration::from_hours(24 * day));
         write_digits(&mut self.text[0..4], date.year().into());
         write_digits(&mut self.text[5..7], date.month().into());
@@ -145,9 +146,9 @@ fn write_digits(into: &mut [u8], mut value: i64) {
     }
 }
 
-/// Milliseconds since 1970 of a date and time with an offset.
+/// Milliseconds since 1970 of an RFC 3339 text with an offset.
 fn millis_of(text: &str) -> Option<i64> {
-    // Not `jiff::Timestamp`: part of the last day of the year 9999 is beyond what it holds.
+    // `jiff::Timestamp` ends within the last day of the year 9999; the arithmetic on dates covers the whole day.
     let pieces = Pieces::parse(text).ok()?;
     let since_epoch = pieces.date().to_datetime(pieces.time()?).duration_since(EPOCH.at(0, 0, 0, 0));
     let offset_seconds = match pieces.offset()? {

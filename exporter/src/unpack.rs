@@ -1,6 +1,6 @@
-//! Reads files that may be packed with gzip or zstd, which are recognised by their first bytes.
+//! Decompresses gzip and zstd files, recognised by their first bytes.
 //!
-//! Archives of several files are read in `input`.
+//! Archives are read in `input`.
 
 use std::{
     fs,
@@ -10,17 +10,17 @@ use std::{
 
 use flate2::bufread::GzDecoder;
 
-/// Returns a reader of the content of `from`, unpacked if it is packed.
+/// Returns a reader of the decompressed content; uncompressed input passes unchanged.
 ///
 /// # Errors
 ///
-/// If it cannot be read.
+/// If the input cannot be read.
 pub fn unpack<'r>(mut input: impl Read + 'r) -> io::Result<Box<dyn Read + 'r>> {
     let (compression, magic) = Compression::detect(&mut input)?;
     unpack_as(compression, magic, input)
 }
 
-/// Like [`unpack`], after the first bytes have been read to detect the format.
+/// Decompresses input after its first bytes (`magic`) were read to detect the format.
 pub(crate) fn unpack_as<'r>(
     compression: Compression,
     magic: Vec<u8>,
@@ -34,7 +34,7 @@ pub(crate) fn unpack_as<'r>(
     })
 }
 
-/// Damage of a packed file, passed to readers within an `io::Error`.
+/// Damage of a compressed file, passed to readers within an `io::Error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CompressionError {
     #[error("its packed data ends too early")]
@@ -50,23 +50,26 @@ impl CompressionError {
         error.get_ref()?.downcast_ref().copied()
     }
 
-    /// Turns errors of the unpackers, which are only texts, into typed ones; system errors have numbers and are kept.
+    /// Converts text-only errors of the decompressors to typed ones. System errors, which have a code, pass
+    /// unchanged.
     fn classify(error: io::Error) -> io::Error {
         match error.kind() {
             _ if error.raw_os_error().is_some() => error,
             io::ErrorKind::Interrupted => error,
+            // Validation reports truncation under a rule of its own.
             io::ErrorKind::UnexpectedEof => io::Error::new(io::ErrorKind::UnexpectedEof, Self::Cut),
             _ => io::Error::new(io::ErrorKind::InvalidData, Self::Spoiled),
         }
     }
 }
 
-/// Memory that an intact file asks for beyond the limit.
+/// Window larger than the limit, requested by an intact zstd file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("its packed data needs a window of {} bytes, and {MAX_WINDOW} are allowed: pack it without --long or --ultra", self.0)]
+#[error("its packed data needs a window of {} bytes, and {MAX_WINDOW} are allowed: pack it without --long \
+    or --ultra", self.0)]
 struct WindowTooLarge(u64);
 
-/// Describes damage of packed data; `None` if the error is the system's.
+/// Describes damage of compressed data; `None` for a system error.
 pub(crate) fn damage_of(error: &io::Error) -> Option<String> {
     let is_typed = error
         .get_ref()
@@ -75,24 +78,24 @@ pub(crate) fn damage_of(error: &io::Error) -> Option<String> {
         _ if is_typed => Some(error.to_string()),
         _ if error.raw_os_error().is_some() => None,
         io::ErrorKind::UnexpectedEof => Some(CompressionError::Cut.to_string()),
-        io::ErrorKind::Unsupported => Some(format!("it is packed in a way that is not read: {error}")),
+        io::ErrorKind::Unsupported => Some(format!("its compression is not supported: {error}")),
         _ => Some(format!("{}: {error}", CompressionError::Spoiled)),
     }
 }
 
-/// Bytes of what came before that may be referred to.
+/// Largest back-reference window of a zstd frame, in bytes: the decoder allocates it at once.
 const MAX_WINDOW: u64 = 128 << 20;
-/// Bytes of the longest header of a frame.
+/// Largest header of a zstd frame, in bytes.
 const MAX_FRAME_HEADER: usize = 18;
 
-/// Reads on to the end of a frame's header, and holds what it asks for to the limit.
+/// Reads the header of the first frame ahead and checks its window against the limit.
 fn check_window(peeked: &mut Vec<u8>, input: &mut impl Read) -> io::Result<Result<(), WindowTooLarge>> {
     input.take(MAX_FRAME_HEADER.saturating_sub(peeked.len()) as u64).read_to_end(peeked)?;
     let window = window_size(peeked).filter(|window| *window > MAX_WINDOW);
     Ok(window.map_or(Ok(()), |window| Err(WindowTooLarge(window))))
 }
 
-/// Window size of a frame (RFC 8878); `None` if it is not a frame of data.
+/// Window size of a zstd frame (RFC 8878); `None` for a skippable frame or other data.
 fn window_size(frame: &[u8]) -> Option<u64> {
     let [0x28, 0xb5, 0x2f, 0xfd, descriptor, fields @ ..] = frame else { return None };
     if descriptor & 0x20 == 0 {
@@ -100,7 +103,7 @@ fn window_size(frame: &[u8]) -> Option<u64> {
         let base = 1_u64 << (10 + exponent);
         return Some(base + base / 8 * u64::from(mantissa));
     }
-    // The content is its own window.
+    // Single-segment frame: the window is the content size, stored behind the dictionary id.
     let dictionary_length = [0, 1, 2, 4][usize::from(descriptor & 3)];
     let size_length = [1, 2, 4, 8][usize::from(descriptor >> 6)];
     let size = fields.get(dictionary_length..dictionary_length + size_length)?;
@@ -108,13 +111,13 @@ fn window_size(frame: &[u8]) -> Option<u64> {
     Some(if size_length == 2 { size + 256 } else { size })
 }
 
-/// Streams packed one way, one after the other, as `cat a.gz b.gz` makes them.
+/// Reader of concatenated streams of one format, as `cat a.gz b.gz` makes them.
 struct Decompressor<R> {
     compression: Compression,
     decoder: Option<Decoder<R>>,
 }
 
-/// Reader with the bytes that were read ahead to detect the format.
+/// Reader that first returns the bytes that were read to detect the format.
 type Peeked<R> = Chain<Cursor<Vec<u8>>, BufReader<R>>;
 
 enum Decoder<R> {
@@ -135,7 +138,7 @@ impl<R: Read> Decompressor<R> {
         Ok(Self { compression, decoder: Some(decoder) })
     }
 
-    /// Goes on to the next stream, if there is one.
+    /// Opens the next stream; returns false at the end of the input.
     fn open_next_stream(&mut self) -> io::Result<bool> {
         let mut input = match self.decoder.take() {
             None => return Ok(false),
@@ -146,13 +149,13 @@ impl<R: Read> Decompressor<R> {
         if peeked.is_empty() {
             return Ok(false);
         }
-        // Frames of zstd that hold no data.
+        // Skippable frames of zstd have another magic number and may stand between data frames.
         let is_next_stream = compression == self.compression
             || self.compression == Compression::Zstd && matches!(peeked[..], [0x50..=0x5f, 0x2a, 0x4d, 0x18]);
         if !is_next_stream {
             return Err(io::Error::new(io::ErrorKind::InvalidData, CompressionError::Followed));
         }
-        // Of a short stream not all that was looked at is used up.
+        // A short stream ends within the bytes read ahead; the unconsumed ones belong to the next stream.
         let (peeked_before, input) = input.into_inner();
         let consumed = usize::try_from(peeked_before.position()).unwrap_or(usize::MAX);
         peeked.extend_from_slice(peeked_before.get_ref().get(consumed..).unwrap_or_default());
@@ -180,18 +183,18 @@ impl<R: Read> Read for Decompressor<R> {
     }
 }
 
-/// Compression of a file.
+/// Compression of a file, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compression {
     Plain,
     Gzip,
     Zstd,
-    /// An archive of files.
+    /// Archive of several files.
     Zip,
 }
 
 impl Compression {
-    /// Takes the first bytes away, and gives them back.
+    /// Reads the first bytes, and returns them with the detected format.
     pub(crate) fn detect(input: &mut impl Read) -> io::Result<(Self, Vec<u8>)> {
         let mut magic = Vec::with_capacity(4);
         input.take(4).read_to_end(&mut magic)?;
@@ -205,13 +208,13 @@ impl Compression {
     }
 }
 
-/// Source of a document.
+/// Source of a document for readers of bundles.
 pub trait Source {
     /// # Errors
-    /// If it cannot be read.
+    /// If the source cannot be read.
     fn open(&mut self) -> io::Result<Box<dyn Read + '_>>;
 
-    /// True if it can be opened again with the same content.
+    /// True if the source can be opened again with the same content.
     fn opens_again(&self) -> bool;
 }
 
@@ -225,14 +228,14 @@ impl Source for &[u8] {
     }
 }
 
-/// A named file, or standard input.
+/// Named file, or standard input.
 #[derive(Clone, Debug)]
 pub struct File {
     path: Option<PathBuf>,
 }
 
 impl File {
-    /// `-` is standard input.
+    /// Opens a path; `-` is standard input.
     pub fn new(path: &Path) -> Self {
         Self { path: (path != Path::new("-")).then(|| path.to_owned()) }
     }

@@ -1,4 +1,4 @@
-//! Common interface of the adapters in `sources`, and detection of the format.
+//! Dispatches to the adapters in `sources`, and detects the input format.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Adapter {
                 Ok((Self::Pocket(pocket), head, people))
             }
             Format::Bundle => Err(ConvertError::Refused(
-                "the input is a bundle already: --to says what it is to become".to_owned(),
+                "the input is already a bundle: choose an output format with --to".to_owned(),
             )),
             Format::Sensemaking => {
                 let (tallies, head, people) = Sensemaking::open(files, &job.limits, id, registry_for)?;
@@ -86,7 +86,7 @@ impl Adapter {
         }
     }
 
-    /// Counts, where the input holds nothing else.
+    /// Counts of an export without individual answers; `None` for other formats.
     pub(super) fn tallies(&self) -> Option<&[CountTable]> {
         match self {
             Self::Sensemaking(tallies) => Some(tallies.tallies()),
@@ -120,14 +120,15 @@ fn detect_format(files: &[(Member, Role)], limits: &Limits) -> Result<Format, Co
     formats.dedup();
     match formats.as_slice() {
         [] => Err(describe_unknown(files, limits)?),
+        // Files with different roles of one format form one export.
         [first, rest @ ..] if rest.iter().all(|format| format == first) => Ok(*first),
         _ => Err(ConvertError::Refused(
-            "there are files of several formats: --from says which one is meant".to_owned(),
+            "the input has files of several formats: choose one with --from".to_owned(),
         )),
     }
 }
 
-/// Describes files of no known format.
+/// Describes input of no known format.
 fn describe_unknown(files: &[(Member, Role)], limits: &Limits) -> Result<ConvertError, ConvertError> {
     let mut all_empty = true;
     for (member, _) in files {
@@ -135,8 +136,10 @@ fn describe_unknown(files: &[(Member, Role)], limits: &Limits) -> Result<Convert
         let (compression, first_bytes) =
             detection.map_err(|error| ConvertError::from_io(&member.name, error))?;
         all_empty &= first_bytes.is_empty();
+        // A nested archive would otherwise be reported as an unknown table.
         if compression == Compression::Zip {
-            let detail = "it is an archive in an archive, which is not looked into: give it by itself";
+            let detail =
+                "it is an archive within an archive, which is not supported: extract it and pass it as input";
             return Ok(ConvertError::content(&member.name, None, ErrorKind::Format, detail));
         }
     }
@@ -144,9 +147,9 @@ fn describe_unknown(files: &[(Member, Role)], limits: &Limits) -> Result<Convert
     let (names, count) = list_files(files, |_| true);
     let (file, detail) = match (count, all_empty) {
         (1, true) => (names.as_str(), "the file is empty".to_owned()),
-        (1, false) => (names.as_str(), "it is of no known format".to_owned()),
+        (1, false) => (names.as_str(), "its format is unknown".to_owned()),
         (_, true) => ("the input", format!("all files are empty: {names}")),
-        (_, false) => ("the input", format!("no file of a known format is among it: {names}")),
+        (_, false) => ("the input", format!("no file has a known format: {names}")),
     };
     Ok(nearest.unwrap_or_else(|| ConvertError::content(file, None, ErrorKind::Format, detail)))
 }
@@ -163,7 +166,7 @@ pub(super) fn format_of(role: Role) -> Option<Format> {
         Role::IdeasVotes | Role::Ideas | Role::IdeasNonVotes => Some(Format::AllOurIdeas),
         Role::Tallies => Some(Format::Sensemaking),
         Role::Bundle => Some(Format::Bundle),
-        // Its name alone makes it one.
+        // A file may have this role by its name alone, which proves no format.
         Role::PolisFormat | Role::Unknown | Role::Broken => None,
     }
 }

@@ -1,6 +1,7 @@
-//! Turns counts into the responses and outcomes of a bundle without participants, and outcomes of one with them.
+//! Builds responses and outcomes of bundles: from suppressed counts without participants, and from individual
+//! answers.
 //!
-//! Suppression is decided in `privacy`.
+//! Suppression is implemented in `privacy::suppression`.
 
 use std::collections::BTreeSet;
 
@@ -17,12 +18,12 @@ use crate::{
     tally::{CountTable, Tally},
 };
 
-/// Answers to one item at a time.
+/// Answers to a single item.
 const SINGLE: [Answer; 3] = [Answer::Agree, Answer::Disagree, Answer::Pass];
-/// Answers to two at a time.
+/// Answers to a pair of items.
 const COMPARED: [Answer; 4] = [Answer::Pass, Answer::PreferSubject, Answer::PreferObject, Answer::Equal];
 
-/// Outcomes of a bundle with participants: counts of their answers, published outcomes and group members.
+/// Outcomes of a bundle with participants: counts of its answers, published outcomes and group members.
 pub(super) fn individual_outcomes<'h>(
     head: &'h BundleHeader,
     tally: &Tally,
@@ -30,6 +31,7 @@ pub(super) fn individual_outcomes<'h>(
 ) -> Outcomes<'h> {
     let mut outcomes = Outcomes::new(head.phase.id);
     for (at, item) in head.items.iter().enumerate() {
+        // The tally counts a compared item only as the subject, so its counts would be incomplete.
         if !head.pairwise {
             outcomes.counted(&item.key, &item.id, tally.item(at), &SINGLE, &[]);
         }
@@ -46,21 +48,21 @@ pub(super) fn individual_outcomes<'h>(
     outcomes
 }
 
-/// Counts that go into a bundle without participants.
+/// Counts of a bundle without participants.
 #[derive(Debug)]
 pub(super) struct PublicCounts {
     tables: Vec<(CountTable, [bool; Answer::ALL.len()])>,
-    /// True for each item that is shown.
+    /// True for each item that appears in the bundle.
     pub(super) shown_items: Vec<bool>,
     items_dropped: u64,
     tables_dropped: u64,
-    /// Upper bound of the answers in what is left out.
+    /// Upper bound of the number of answers in omitted tables.
     max_unseen_answers: u64,
     cells_hidden: u64,
     k: Option<u64>,
 }
 
-/// Selects the counts to show; without a k, all of them.
+/// Selects the counts to disclose; all of them if there is no `k`.
 pub(super) fn select_public_counts(
     tables: &[CountTable],
     head: &BundleHeader,
@@ -82,13 +84,14 @@ pub(super) fn select_public_counts(
     let mut kept_tables = Vec::new();
     let (mut cells_hidden, mut max_unseen_answers) = (0, 0);
     for table in tables {
+        // A comparison has one more possible answer, which raises the smallest total to disclose.
         let answers = if table.object == NO_OBJECT { SINGLE.len() } else { COMPARED.len() } as u64;
         let disclosure = suppress_with(&table.counts, table.unknown.hidden, k, answers);
         if let Disclosure::Table { hidden: hidden_cells } = disclosure {
             cells_hidden += hidden_cells.iter().filter(|hidden| **hidden).count() as u64;
             kept_tables.push((*table, hidden_cells));
         } else if table.counts.iter().any(|count| *count > 0) {
-            // What nobody has answered, such as what was rejected, may be known.
+            // Items without answers, such as rejected ones, may be recognisable, so they add to no bound.
             max_unseen_answers += min_total(k, answers) - 1;
         }
     }
@@ -96,6 +99,7 @@ pub(super) fn select_public_counts(
     for (table, _) in &kept_tables {
         items[table.subject as usize] = true;
         if table.object != NO_OBJECT {
+            // Both items of a disclosed pair appear in the bundle.
             items[table.object as usize] = true;
         }
     }
@@ -113,7 +117,7 @@ pub(super) fn select_public_counts(
 }
 
 impl PublicCounts {
-    /// Number of participants; `None` if it would reveal something about few of them.
+    /// Number of participants; `None` if it would disclose a property of fewer than `k` of them.
     pub(super) fn participants(&self, all: u64) -> Option<u64> {
         let Some(k) = self.k else { return Some(all) };
         let totals = self.tables.iter().map(|(table, hidden)| {
@@ -122,7 +126,7 @@ impl PublicCounts {
             (table.counts.iter().sum(), shown_sum)
         });
         let totals: Vec<_> = totals.collect();
-        // Where all answers are hidden, nobody is seen to have given one.
+        // If all answers are hidden, the bundle must not confirm that anyone answered.
         let has_visible_answers = totals.iter().any(|(_, shown)| *shown > 0);
         suppress_participants(all, &totals, self.max_unseen_answers, k)
             .map(|all| if has_visible_answers { all } else { 0 })
@@ -134,13 +138,13 @@ impl PublicCounts {
         let mut notes = vec![
             dropped_note(self.items_dropped, "item", k, of_pairs),
             format!(
-                "{} counts from 1 to {} and counts that would give them away are hidden{}.",
+                "{} counts from 1 to {} and counts that would reveal them are hidden{}.",
                 self.cells_hidden,
                 k - 1,
                 if of_pairs { "" } else { "; they are named in outcomes" }
             ),
-            "Counts of the source and of groups are left out: they would give hidden counts away.".to_owned(),
-            "Times are rounded to days. Coverage is that of the counts that are shown.".to_owned(),
+            "Counts of the source and of groups are left out: they would reveal hidden counts.".to_owned(),
+            "Times are rounded to days. Coverage refers to the shown counts.".to_owned(),
         ];
         if of_pairs {
             notes.push(dropped_note(self.tables_dropped, "pair", k, of_pairs));
@@ -157,7 +161,7 @@ impl PublicCounts {
         })
     }
 
-    /// The responses.
+    /// Formats the responses.
     pub(super) fn lines(&self, formatter: &RowFormatter) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (at, (table, answer, count)) in self.cells().enumerate() {
@@ -167,7 +171,7 @@ impl PublicCounts {
         bytes
     }
 
-    /// Outcomes of the shown counts; with `published`, also the source's own.
+    /// Outcomes of the disclosed counts; with `published`, also those of the source.
     pub(super) fn outcomes<'h>(&self, head: &'h BundleHeader, published: bool) -> Outcomes<'h> {
         let mut outcomes = Outcomes::new(head.phase.id);
         for (table, hidden) in self.tables.iter().filter(|(table, _)| table.object == NO_OBJECT) {
@@ -175,6 +179,7 @@ impl PublicCounts {
             let is_unknown = &table.unknown;
             let answers = SINGLE.into_iter().filter(|answer| !is_unknown.absent[*answer as usize]);
             let answers: Vec<_> = answers.collect();
+            // Counts hidden by the source are listed as suppressed as well.
             let hidden_cells: Vec<_> =
                 hidden.iter().zip(is_unknown.hidden).map(|(hidden, unknown)| *hidden || unknown).collect();
             outcomes.counted(&item.key, &item.id, &table.counts, &answers, &hidden_cells);
@@ -189,7 +194,7 @@ impl PublicCounts {
         outcomes
     }
 
-    /// Summary of what is shown: a total of everything would reveal the rest.
+    /// Summary of the disclosed counts only: a total over all answers would reveal the hidden ones.
     pub(super) fn summary(
         &self,
         head: &BundleHeader,
@@ -197,6 +202,7 @@ impl PublicCounts {
         participants: Option<u64>,
     ) -> Summary {
         let participants = participants.unwrap_or_default();
+        // Hidden items do not count: coverage describes the disclosed counts.
         let eligible: BTreeSet<_> =
             (0..head.items.len()).filter(|at| lines[*at].kept && head.items[*at].is_eligible()).collect();
         let (mut responses, mut answered) = (0_u64, 0_u64);

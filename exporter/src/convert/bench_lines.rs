@@ -1,5 +1,4 @@
-//! Reads and formats rows without sorting or writing, so that a bench can tell these costs from those of a
-//! conversion.
+//! Reads and formats rows without sorting or writing, to measure these steps of a conversion separately.
 
 use std::{io::Write, sync::Arc};
 
@@ -17,12 +16,12 @@ use crate::{
     storage::rows::order::Flow,
 };
 
-/// Lines that are written at once.
+/// Bytes buffered before a write.
 const BLOCK: usize = 256 << 10;
-/// More than a line has.
+/// Upper bound of the length of a line, in bytes.
 const MAX_LINE: usize = 4 << 10;
 
-/// Writes a line for each row in the order of the input, and returns the number of rows. For benches only.
+/// Writes a line for each row in input order, and returns the number of rows. For benchmarks only.
 #[doc(hidden)]
 pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, ConvertError> {
     let folder = std::env::temp_dir();

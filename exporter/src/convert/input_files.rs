@@ -1,4 +1,4 @@
-//! Roles of the given files, their names in the bundle, and notes about those left out.
+//! Assigns roles to the input files, names them in the bundle, and notes the unused ones.
 
 use super::{Format, Job, adapter::format_of};
 use crate::{
@@ -21,21 +21,25 @@ pub(super) fn assign_roles(input: &mut Input, job: &Job) -> Result<Vec<(Member, 
         }
     }
     let is_asked_for = |format: Format| job.from.is_none_or(|from| from == format);
+    // If no file is recognised, the damaged one is the likely cause, and its error the best message.
     let is_export = files.iter().any(|(_, role)| format_of(*role).is_some_and(is_asked_for));
     for at in 0..broken.len() {
         let (member, error) = &broken[at];
         if !is_export || has_known_name(member) || begins_like_input(member, error, job, is_asked_for)? {
+            // A damaged file that may be part of the export must fail the conversion: without it the bundle would be
+            // incomplete.
             return Err(broken.swap_remove(at).1);
         }
     }
     files.extend(broken.into_iter().map(|(member, _)| (member.without_unpacking(), Role::Broken)));
+    // File names end up in provenance and notes of the bundle.
     for (member, role) in files.iter_mut().filter(|_| job.profile == Profile::Public) {
         *member = member.with_name(public_name(&member.name, role.name()));
     }
     Ok(files)
 }
 
-/// True if the readable beginning of a broken file looks like an input file. Nothing is known of a broken archive.
+/// True if the readable beginning of a damaged file looks like an input file. False for a damaged archive.
 fn begins_like_input(
     member: &Member,
     error: &ConvertError,
@@ -53,12 +57,12 @@ fn begins_like_input(
     Ok(role == Role::PolisFormat || role.is_used() && is_requested)
 }
 
-/// A name for everybody: that which the tools have for it, or else the part that it plays.
+/// Name for a public bundle: the tool's own file name, or else the role. An arbitrary name may identify a person.
 pub(super) fn public_name(name: &str, role: &str) -> String {
     tool_file_name(name).unwrap_or_else(|| role.to_owned())
 }
 
-/// Every file, read to its end; that of the rows is read later.
+/// Describes every input file. The response file has no digest yet: it is read once, later.
 pub(super) fn describe_artifacts(
     input: &Input,
     files: &[(Member, Role)],
@@ -87,36 +91,37 @@ pub(super) fn describe_artifacts(
     Ok(artifacts)
 }
 
-/// Size and digest of a file that is not used; `None` for a broken archive.
+/// Size and digest of a file without responses; `None` for a damaged archive.
 fn read_digest(member: &Member, role: Option<Role>, job: &Job) -> Result<Option<FileDigest>, ConvertError> {
     let digest_of = |member: &Member| member.open(&job.limits, None)?.finish().map(Some);
     if role.is_none_or(Role::is_used) {
         return digest_of(member);
     }
+    // An unused file is not unpacked: damage in it must not fail the conversion.
     match digest_of(&member.without_unpacking()) {
         Err(error) if error.is_damage() => Ok(None),
         read => read,
     }
 }
 
-/// Files that were given and of which nothing is in the bundle.
+/// Note about input files that contribute no content.
 pub(super) fn note_unused_files(files: &[(Member, Role)]) -> Option<String> {
     let (names, count) = list_files(files, |role| !role.is_used() && role != Role::Broken);
     (count > 0).then(|| format!("{} {} not used: {names}.", counted(count, "file"), were(count)))
 }
 
-/// Files that were not looked into.
+/// Note about damaged files that were skipped.
 pub(super) fn note_broken_files(files: &[(Member, Role)]) -> Option<String> {
     let (names, count) = input::list_broken(files);
     let files = || counted(count, "file");
-    (count > 0).then(|| format!("{} that cannot be unpacked {} passed over: {names}.", files(), were(count)))
+    (count > 0).then(|| format!("{} that cannot be unpacked {} skipped: {names}.", files(), were(count)))
 }
 
-/// Note about entries of a given folder that are not files.
+/// Note about skipped entries of an input folder.
 pub(super) fn note_skipped_folders(names: &[String], job: &Job) -> Option<String> {
     let count = names.len() as u64;
-    let folders = format!("{} in what was given {}", counted(count, "folder"), were(count));
-    // What folders are called may tell of somebody.
+    let folders = format!("{} within the input {}", counted(count, "folder"), were(count));
+    // A folder name may identify a person, so a public note only counts them.
     let listing = match job.profile {
         Profile::Public => String::new(),
         Profile::Private => {
@@ -125,5 +130,5 @@ pub(super) fn note_skipped_folders(names: &[String], job: &Job) -> Option<String
             format!(": {}{ellipsis}", listed_names.join(", "))
         }
     };
-    (count > 0).then(|| format!("{folders} not looked into{listing}."))
+    (count > 0).then(|| format!("{folders} not read{listing}."))
 }

@@ -1,6 +1,6 @@
-//! Keeps, redacts or omits the items' texts.
+//! Keeps, redacts or omits the texts of items, and describes them for the data card.
 //!
-//! Suppression of whole items is decided in `aggregates`.
+//! Whole items are suppressed in `aggregates`.
 
 use std::collections::HashSet;
 
@@ -29,7 +29,7 @@ pub(super) struct ItemTexts {
     is_reviewed: bool,
 }
 
-/// The organizer's texts stay as they are: they were written to be read.
+/// Prepares the texts. The organizer's texts are kept unchanged: they were written for publication.
 pub(super) fn prepare_texts(
     head: &BundleHeader,
     job: &Job,
@@ -54,7 +54,7 @@ pub(super) fn prepare_texts(
     Ok(ItemTexts { lines, redacted, is_reviewed: job.text_reviewed_by.is_some() })
 }
 
-/// Replaces ids that would identify or refer to a person by numbers, and returns a note about it.
+/// Replaces item ids that identify or refer to a person by numbers, and returns a note about them.
 pub(super) fn replace_identifying_ids(
     items: &mut [Item],
     meter: &Meter,
@@ -69,6 +69,7 @@ pub(super) fn replace_identifying_ids(
             continue;
         }
         let Some(key) = free_keys.next() else { break };
+        // Only the key is replaced: the prefix of the id (`statement:`) belongs to the format.
         item.id.truncate(item.id.len() - item.key.len());
         item.id.push_str(&key);
         item.key = key;
@@ -76,8 +77,10 @@ pub(super) fn replace_identifying_ids(
     }
     Ok(match replaced_ids {
         0 => None,
-        1 => Some("1 id of an item that looks like somebody's was replaced by a number.".to_owned()),
-        _ => Some(format!("{replaced_ids} ids of items that look like somebody's were replaced by numbers.")),
+        1 => Some("1 item id that looks like a personal identifier was replaced by a number.".to_owned()),
+        _ => Some(format!(
+            "{replaced_ids} item ids that look like personal identifiers were replaced by numbers."
+        )),
     })
 }
 
@@ -85,11 +88,12 @@ fn is_identifying_id(id: &str) -> bool {
     identifies(id, Hand::Reference) || refers(id.as_bytes())
 }
 
-/// Notes about the treatment of texts.
+/// Notes about the treatment of the texts.
 pub(super) fn notes(texts: &ItemTexts, job: &Job) -> Vec<String> {
     let mut notes = Vec::new();
     match job.texts() {
         Texts::Keep => {}
+        // The singular reveals the exact count, so it needs a private bundle.
         Texts::Redact if texts.redacted == 1 && job.hidden_below() == HiddenBelow::default() => notes.push(
             "1 address, number, link or handle in participants' texts was replaced by a token.".to_owned(),
         ),
@@ -110,7 +114,7 @@ pub(super) fn notes(texts: &ItemTexts, job: &Job) -> Vec<String> {
 }
 
 impl ItemTexts {
-    /// Content of the shown items and of everything said about them, for the data card.
+    /// Describes the disclosed items and all texts about them for the data card.
     pub(super) fn describe_content(
         &self,
         head: &BundleHeader,
@@ -138,7 +142,7 @@ impl ItemTexts {
     }
 }
 
-/// Everything that is neither a statement nor about one.
+/// Texts written by tools or the operator: everything except statements, title and description.
 fn tool_texts<'h>(head: &'h BundleHeader, job: &'h Job) -> impl Iterator<Item = &'h str> {
     let source = &head.source;
     let source = [&source.tool, &source.schema, &source.id, &source.url];
@@ -157,7 +161,7 @@ fn tool_texts<'h>(head: &'h BundleHeader, job: &'h Job) -> impl Iterator<Item = 
         .chain(head.items.iter().map(|item| item.status.as_str()))
 }
 
-/// Values of published outcomes, which appear in private bundles only.
+/// Values of published outcomes; empty for public bundles, which omit them.
 fn published_values<'h>(head: &'h BundleHeader, job: &Job) -> impl Iterator<Item = (&'h String, &'h Value)> {
     let is_private = job.profile == Profile::Private;
     let outcomes = head.items.iter().filter(move |_| is_private).flat_map(|item| &item.outcomes);

@@ -1,4 +1,4 @@
-//! Options of one conversion, and its report.
+//! Options and report of a conversion.
 
 use std::{fs::File, path::PathBuf, sync::Arc};
 
@@ -17,14 +17,14 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The tools whose exports are understood.
+/// Supported input formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Polis,
     AllOurIdeas,
     Sensemaking,
     PocketPolis,
-    /// A bundle, to be turned into something else.
+    /// A data bundle, as input of a conversion to tables.
     Bundle,
 }
 
@@ -43,7 +43,7 @@ impl Format {
 #[derive(Clone, Debug)]
 pub enum Target {
     File(PathBuf),
-    /// Standard output or another stream, which cannot be rewound.
+    /// Standard output or another stream without seeking.
     Stream(Arc<File>),
 }
 
@@ -53,7 +53,7 @@ impl Target {
     }
 }
 
-/// Values that replace what the files say of the source.
+/// Values that replace the source's description in the input files.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     pub id: Option<String>,
@@ -62,7 +62,7 @@ pub struct Overrides {
     pub url: Option<String>,
 }
 
-/// A file beside the bundle with the same content in another form.
+/// File beside the bundle with the same content in another format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sidecar {
     Parquet,
@@ -78,7 +78,7 @@ impl Sidecar {
     }
 }
 
-/// One conversion.
+/// Options of one conversion.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// Files, folders and archives; `-` is standard input.
@@ -89,48 +89,48 @@ pub struct Job {
     pub polis: polis::Options,
     pub aoi: aoi::Options,
     pub profile: Profile,
-    /// Number of people required behind a figure of a public bundle.
+    /// Minimum number of people behind a figure of a public bundle.
     pub k: u64,
-    /// Treatment of texts; by default they are kept in a private bundle and redacted in a public one.
+    /// Treatment of participants' texts. Default: `Keep` for a private bundle, `Redact` for a public one.
     pub texts: Option<Texts>,
     pub text_reviewed_by: Option<String>,
-    /// Not to be shared, whatever its content would allow.
+    /// Marks the bundle as not for sharing, even if its content would allow it.
     pub withheld: bool,
     pub limitations: Vec<String>,
     pub participants: Participants,
-    /// A kept key links bundles; a fresh one is thrown away.
+    /// Key of the pseudonyms. A given key links bundles; by default a random key is generated and discarded.
     pub key: Option<Key>,
-    /// File of the kept key, which must not be overwritten.
+    /// File of the given key, which must not be overwritten.
     pub key_file: Option<PathBuf>,
-    /// Every answer, not only the latest.
+    /// Keeps every answer, not only the latest of each participant.
     pub events: bool,
     pub naming: Naming,
     pub schema_url: Option<String>,
     pub bundle_id: Option<String>,
-    /// Time of the export in the bundle; the start of the conversion by default.
+    /// Time of the export; default: the start of the conversion.
     pub exported: Option<Timestamp>,
     pub overrides: Overrides,
-    /// Cuts titles and descriptions that are too long instead of refusing them.
+    /// Truncates titles and descriptions that are too long instead of refusing them.
     pub truncate_metadata: bool,
     pub limits: Limits,
-    /// Number of threads. With more than one, rows are formatted and written beside the reading of the rest.
+    /// Number of threads. With more than one, rows are formatted and written while others are read.
     pub threads: usize,
     pub force: bool,
     pub dry_run: bool,
-    /// Files beside the bundle; by default Parquet beside a bundle that is too large for common readers.
+    /// Sidecars to write. Default: Parquet if the bundle is too large for common readers.
     pub sidecars: Option<Vec<Sidecar>>,
-    /// Describes the bundle and its sidecars as a package.
+    /// Writes a package description of the bundle and its sidecars.
     pub package: bool,
-    /// License of the package: an id of SPDX's list or an address.
+    /// License of the package: an SPDX id, a custom id or a URI.
     pub license: Option<String>,
-    /// Instead of a bundle; the target is a folder then.
+    /// Writes tables in this format instead of a bundle; the target is then a folder.
     pub to: Option<TableFormat>,
     pub cells: Cells,
     pub voter_ids: VoterIds,
 }
 
 impl Job {
-    /// A private bundle of latest answers under fresh pseudonyms.
+    /// Job with default options: a private bundle of the latest answers, under pseudonyms of a random key.
     pub fn new(inputs: Vec<PathBuf>, target: Target) -> Self {
         Self {
             inputs,
@@ -167,8 +167,8 @@ impl Job {
         }
     }
 
-    /// Names of the given options that apply to exports only. The time of the export is not among them, since the
-    /// environment may set it.
+    /// Names of the set options that apply to exports only, not to a bundle as input. The export time is left out,
+    /// since the environment may set it.
     pub(crate) fn options_for_exports(&self) -> Vec<&'static str> {
         let Overrides { id, title, description, url } = &self.overrides;
         let options = [
@@ -197,7 +197,7 @@ impl Job {
         given_options.chain(self.options_for_tools().map(|(_, name)| name)).collect()
     }
 
-    /// The options, by name, that only the exports of one tool have a use for.
+    /// Set options that apply to exports of one tool only, with that tool.
     pub(crate) fn options_for_tools(&self) -> impl Iterator<Item = (Format, &'static str)> {
         let options = [
             (Format::Polis, "--variant", self.polis.variant.is_some()),
@@ -209,8 +209,8 @@ impl Job {
         options.into_iter().filter_map(|(tool, name, is_given)| is_given.then_some((tool, name)))
     }
 
-    /// Standard output, if the bundle goes there as it is made. Without a given id it has to be kept until the id is
-    /// known.
+    /// Standard output, if the bundle is streamed while it is made. Without a given id it is spooled: the id is
+    /// derived from the content but written first.
     pub(crate) fn stream(&self) -> Option<&Arc<File>> {
         match &self.target {
             Target::Stream(stream) if self.bundle_id.is_some() => Some(stream),
@@ -218,8 +218,9 @@ impl Job {
         }
     }
 
-    /// Threshold below which numbers of people are not shown.
+    /// Threshold below which notes hide counts of people.
     pub(crate) fn hidden_below(&self) -> HiddenBelow {
+        // A private bundle lists its participants anyway.
         if self.profile == Profile::Public { HiddenBelow(self.k) } else { HiddenBelow::default() }
     }
 
@@ -231,36 +232,36 @@ impl Job {
     }
 }
 
-/// Report of a finished conversion. It names no participant.
+/// Report of a finished conversion. Identifies no participant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// Format that was detected or given.
+    /// Detected or given input format.
     pub format: &'static str,
     pub variant: Option<&'static str>,
     pub participants: u64,
     pub items: u64,
     pub responses: u64,
     pub coverage: f64,
-    /// Number of answers replaced by later ones; `None` if unknown or too few to be shown.
+    /// Number of answers replaced by later ones; `None` if unknown or too small to disclose.
     pub superseded: Option<u64>,
-    /// Places in texts that were replaced by tokens.
+    /// Number of tokens inserted into texts.
     pub redacted: u64,
     pub suitable: bool,
     pub publication: &'static str,
     pub notes: Vec<String>,
     pub bundle_id: Option<String>,
     pub bytes: u64,
-    /// SHA-256 of everything behind the id.
+    /// SHA-256 of the document behind the bundle id.
     pub content_sha256: Option<String>,
-    /// Names of the files that were written beside or instead of the bundle, or would be.
+    /// Names of the written files; in a preview, of the files that would be written.
     pub files: Vec<String>,
-    /// True if nothing was written.
+    /// True for a preview, which writes no file.
     pub dry_run: bool,
 }
 
 impl Overrides {
-    /// Completes what the source says of itself, and holds it against the bounds of the form.
+    /// Completes the description of the source and checks it against the limits of the schema.
     pub(crate) fn apply(
         &self,
         source: &mut Source,
@@ -276,19 +277,19 @@ impl Overrides {
         set(&mut source.description, &self.description);
         set(&mut source.url, &self.url);
         if source.title.trim().is_empty() {
-            notes.push("The source gives no title; its id stands in.".to_owned());
+            notes.push("The source has no title; its id is used instead.".to_owned());
             source.title = source.id.clone();
         }
         if source.url.is_empty() {
             source.url = make_urn(&source.id);
         }
         if !uri(source.url.as_bytes()) {
+            // An invalid URL in the input is replaced; one in an option is a mistake to report.
             if self.url.is_some() {
                 return Err(ConvertError::Refused("--source-url is not a URL".to_owned()));
             }
-            notes.push(
-                "The address that the source gives is not a URL; an invented name stands in.".to_owned(),
-            );
+            notes
+                .push("The address of the source is not a URL; a generated name is used instead.".to_owned());
             source.url = make_urn(&source.id);
         }
         for (name, field, option, override_value) in [
@@ -302,6 +303,7 @@ impl Overrides {
             if length <= most {
                 continue;
             }
+            // A truncated URL would point elsewhere, so it is refused even with --truncate-metadata.
             if (!truncate || name == "url") && override_value.is_some() {
                 return Err(ConvertError::Refused(format!(
                     "{option} has {length} characters, {most} are allowed"
@@ -309,7 +311,8 @@ impl Overrides {
             }
             if !truncate || name == "url" {
                 let detail = format!(
-                    "{name} has {length} characters, {most} are allowed (--truncate-metadata cuts, or give another)"
+                    "{name} has {length} characters, {most} are allowed: truncate it with \
+                        --truncate-metadata or set another one"
                 );
                 return Err(ConvertError::content("the input", None, ErrorKind::TooLong, detail));
             }
@@ -320,9 +323,10 @@ impl Overrides {
     }
 }
 
-/// A name for what has no address.
+/// Generated URN for a source without a URL.
 fn make_urn(id: &str) -> String {
     let encoded: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
+    // Form encoding writes spaces as `+`, which a URN would keep literally.
     format!("{URN}{}", encoded.replace('+', "%20"))
 }
 

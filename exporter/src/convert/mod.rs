@@ -1,6 +1,6 @@
-//! Converts another tool's export to a bundle.
+//! Converts another tool's export to a bundle, or a bundle to tables.
 //!
-//! Formats are read by `sources`, suppression is decided in `privacy`, and `bundle::write` writes.
+//! `sources` reads the formats, `privacy` decides suppression, and `bundle::write` writes the bundle.
 
 mod adapter;
 mod aggregates;
@@ -55,8 +55,9 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// Runs a conversion. The meter can be watched, and can ask it to stop.
+/// Runs a conversion. The meter reports its progress and can stop it.
 pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, ConvertError> {
+    // All checks precede the workspace, which creates files.
     check_options(job)?;
     overlap::refuse(job)?;
     let workspace = Workspace::open(job)?;
@@ -80,7 +81,9 @@ fn run(
     }
     if let Some((tool, option)) = job.options_for_tools().find(|(tool, _)| *tool != format) {
         let (tool, format) = (tool.name(), format.name());
-        return Err(ConvertError::Refused(format!("{option}: of --from {tool} only, and this is {format}")));
+        return Err(ConvertError::Refused(format!(
+            "{option} applies to --from {tool} only, and the input is {format}"
+        )));
     }
     let constants = Constants { naming: job.naming, schema_url: job.schema_url.clone(), exported };
     convert_export(job, meter, workspace, input, files, format, constants)
@@ -97,6 +100,7 @@ fn convert_export(
 ) -> Result<Report, ConvertError> {
     let key = job.key.clone().map_or_else(Key::generate, Ok)?;
     let mut registry_for = |source: Option<&str>| {
+        // Public bundles contain no pseudonyms, so they need no scope.
         if job.key.is_some() && source.is_none() && job.profile == Profile::Private {
             return Err(ConvertError::Refused(KEY_NEEDS_SOURCE_ID.to_owned()));
         }
@@ -116,6 +120,7 @@ fn convert_export(
     head.notes.extend(note_skipped_folders(&input.skipped, job));
     let texts = item_texts::prepare_texts(&head, job, meter)?;
     head.notes.extend(item_texts::notes(&texts, job));
+    // Progress refers to the response file; the other files were read above.
     meter.total.store(adapter.rows_file().map_or(0, Member::stored_bytes), Ordering::Relaxed);
     let mut conversion =
         Conversion { job, meter, workspace, adapter, head, people: &mut people, texts, constants };
@@ -127,37 +132,35 @@ fn convert_export(
     conversion.finish(report)
 }
 
-/// Error for a kept key without a source id: equal ids of two conversations would become one participant.
-const KEY_NEEDS_SOURCE_ID: &str = "--linkage-key-file: the input does not say which conversation it is, and pseudonyms of one key have to \
-    differ from conversation to conversation: --source-id says it";
+/// A given key needs a source id: equal participant ids of two conversations would otherwise get one pseudonym.
+const KEY_NEEDS_SOURCE_ID: &str = "--linkage-key-file needs --source-id: the input does not identify its \
+    conversation, and pseudonyms of one key have to differ between conversations";
 
 fn check_options(job: &Job) -> Result<(), ConvertError> {
     let refuse = |detail: &str| Err(ConvertError::Refused(detail.to_owned()));
     let public = job.profile == Profile::Public;
     if public && job.k < K_FLOOR {
-        return Err(ConvertError::Refused(format!("--k {}: {K_FLOOR} is the least", job.k)));
+        return Err(ConvertError::Refused(format!("--k {}: the minimum is {K_FLOOR}", job.k)));
     }
     if !public && job.k != K_DEFAULT {
-        return refuse("--k: a private bundle has each answer; --profile public has counts");
+        return refuse("--k applies to --profile public only: a private bundle lists every answer");
     }
     if public && job.events {
-        return refuse("--events: a public bundle holds counts of latest answers only");
+        return refuse("--events applies to --profile private only: a public bundle counts latest answers");
     }
     if public && job.participants.identifies() {
-        return refuse("--participants: a public bundle names nobody");
+        return refuse("--participants: a public bundle contains no participant ids");
     }
     if job.to.is_some() && (job.target.is_stream() || job.package || job.sidecars.is_some()) {
-        return refuse(
-            "--to writes a folder without a bundle: give it with -o, and neither sidecars nor a package",
-        );
+        return refuse("--to writes tables to a folder: set it with -o, without --sidecar and --package");
     }
     if public && job.to == Some(tables::TableFormat::PolisCsv) {
-        return refuse("--to polis-csv lists votes, and --profile public keeps counts only");
+        return refuse("--to polis-csv lists votes, which --profile public removes");
     }
     if job.target.is_stream()
         && (job.package || job.sidecars.as_ref().is_some_and(|sidecars| !sidecars.is_empty()))
     {
-        return refuse("standard output has room for the bundle only, not for sidecars or a package");
+        return refuse("standard output takes the bundle only: --sidecar and --package need an output file");
     }
     let sidecars = job.sidecars.as_deref().unwrap_or_default();
     if let Some((_, duplicate)) =
@@ -167,8 +170,9 @@ fn check_options(job: &Job) -> Result<(), ConvertError> {
     }
     if let Some(license) = &job.license {
         if !job.package {
-            return refuse("--license: only a package has a workspace for it (--package frictionless)");
+            return refuse("--license applies to --package frictionless only");
         }
+        // Checked early, since the package is written last.
         tables::license::license_value(license).map_err(ConvertError::Refused)?;
     }
     if job.schema_url.as_deref().is_some_and(|url| !uri(url.as_bytes())) {
@@ -182,20 +186,18 @@ fn check_options(job: &Job) -> Result<(), ConvertError> {
         ("--text-reviewed-by", &job.text_reviewed_by),
     ] {
         if value.as_ref().is_some_and(|text| text.trim().is_empty()) {
-            return Err(ConvertError::Refused(format!("{option} says nothing")));
+            return Err(ConvertError::Refused(format!("{option} is empty")));
         }
     }
     if let Some(id) = &job.bundle_id
         && !(1..=LONGEST_ID).contains(&id.chars().count())
     {
-        return Err(ConvertError::Refused(format!(
-            "--bundle-id has one character at least and {LONGEST_ID} at most"
-        )));
+        return Err(ConvertError::Refused(format!("--bundle-id must have 1 to {LONGEST_ID} characters")));
     }
     Ok(())
 }
 
-/// A conversion whose input is open.
+/// Conversion with its input opened.
 struct Conversion<'w> {
     job: &'w Job,
     meter: &'w Arc<Meter>,
@@ -223,24 +225,26 @@ impl Conversion<'_> {
 
     fn finish(self, mut report: Report) -> Result<Report, ConvertError> {
         if self.is_preview() {
+            // Removes the working files.
             drop(self.workspace);
         } else {
             report = outputs::publish(self.job, self.workspace, report, self.meter)?;
         }
         if self.job.dry_run {
             report.dry_run = true;
+            // The previewed file is discarded, so its id and digest identify no file.
             (report.bundle_id, report.bytes, report.content_sha256) = (None, 0, None);
         }
         Ok(report)
     }
 
-    /// True if nothing is written. What other shapes leave out is known only by writing them, so their preview writes
-    /// to a temporary folder.
+    /// True if the preview can skip writing. Tables report omissions only while they are written, so their preview
+    /// writes to a temporary folder.
     fn is_preview(&self) -> bool {
         self.job.dry_run && self.job.to.is_none()
     }
 
-    /// Every answer of every participant.
+    /// Writes a bundle of individual answers.
     fn write_individual(&mut self) -> Result<Report, ConvertError> {
         let mut tally = self.new_tally();
         let mut needs_sorting = !self.adapter.by_item();
@@ -264,9 +268,10 @@ impl Conversion<'_> {
             return Ok(report);
         }
         let is_streamed = self.job.stream().is_some();
+        // A stream cannot be rewound if the rows turn out unsorted, so their order is checked first.
         if is_streamed && !needs_sorting {
             let mut preview_tally = self.new_tally();
-            // The rows are read twice.
+            // The rows are read once to check their order and once to write them.
             self.meter.total.fetch_add(self.meter.total.load(Ordering::Relaxed), Ordering::Relaxed);
             needs_sorting = !rows_are_in_order(
                 &self.adapter,
@@ -330,13 +335,13 @@ impl Conversion<'_> {
         if public {
             self.remove_source_details();
         }
-        // Of tallies it is not known: nobody has been seen.
+        // Exports of counts register no participants, so their number is unknown.
         let participants = public_counts.participants(self.people.count());
         if participants.is_none() {
             let k = self.job.k;
             self.head.notes.push(format!(
-                "How many took part is not told (0 stands for it), nor is coverage: it would tell of fewer than {k} people \
-                 what they have not answered."
+                "The number of participants is withheld (shown as 0), and so is coverage: they would \
+                    reveal missing answers of fewer than {k} people."
             ));
         }
         let summary = public_counts.summary(&self.head, &self.texts.lines, participants);
@@ -348,6 +353,7 @@ impl Conversion<'_> {
         };
         let card = compute_card(content, self.job.withheld, &self.job.limitations);
         let mut report = self.report(summary, &card);
+        // A small number of changed answers must not be disclosed by the report either.
         let superseded = rows_read.as_ref().map(|read| read.superseded);
         report.superseded =
             superseded.filter(|count| self.job.hidden_below().hidden_phrase(*count).is_none());
@@ -367,14 +373,16 @@ impl Conversion<'_> {
         Ok(report)
     }
 
-    /// Removes digests, sizes and rows of the sources, against which a guess at hidden values could be checked.
+    /// Removes digests, sizes and row counts of the input files: a reader could use them to test guesses at hidden
+    /// values.
     fn remove_source_details(&mut self) {
         for artifact in &mut self.head.artifacts {
             (artifact.ended, artifact.rows) = (None, None);
             artifact.name = public_name(&artifact.name, artifact.role);
             artifact.within = artifact.within.take().map(|name| public_name(&name, "archive"));
         }
-        let note = "Digests, sizes and rows of the sources are left out: they would tell a right guess from a wrong one.";
+        let note = "Digests, sizes and row counts of the sources are left out: they could confirm guesses \
+            at hidden values.";
         self.head.notes.push(note.to_owned());
     }
 
@@ -405,7 +413,7 @@ impl Conversion<'_> {
         self.head.notes.extend(read.notes.iter().cloned());
     }
 
-    /// Builds everything behind the rows.
+    /// Builds the part of the document behind the responses, and the report.
     fn finish_individual(
         &mut self,
         tally: &Tally,
@@ -458,7 +466,7 @@ impl Conversion<'_> {
         }
     }
 
-    /// The id with room for the digest that it will be made of.
+    /// Start of the document. A derived id has placeholder digits, which `seal` replaces.
     fn format_beginning(&self) -> Beginning {
         let id = self
             .job
@@ -468,7 +476,7 @@ impl Conversion<'_> {
         document::beginning(&self.constants, &id, &self.head, &self.texts.lines)
     }
 
-    /// The output with its beginning, and the mark where the responses begin.
+    /// Opens the output, writes the start of the document, and marks where the responses begin.
     fn open_output(&self, beginning: &Beginning) -> Result<(Output, Mark), ConvertError> {
         let mut out = match self.job.stream() {
             Some(stream) => Output::stream(stream)?,
@@ -476,13 +484,14 @@ impl Conversion<'_> {
         };
         let at = usize::try_from(beginning.id_end).unwrap_or_default();
         out.write(&beginning.bytes[..at])?;
+        // The id is excluded from the digest, since it is derived from it.
         out.hash_from_here();
         out.write(&beginning.bytes[at..])?;
         let start = out.mark();
         Ok((out, start))
     }
 
-    /// Fills in the id and makes the file durable.
+    /// Replaces the id's placeholder and syncs the file to disk.
     fn seal(&self, mut out: Output, beginning: &Beginning, report: &mut Report) -> Result<(), ConvertError> {
         let digest = hex_of(&out.digest());
         let id = match &self.job.bundle_id {
@@ -491,11 +500,13 @@ impl Conversion<'_> {
                 let id = make_bundle_id(&self.head.source, &digest[..DIGEST_DIGITS]);
                 let mut text = Vec::new();
                 crate::json::write::text(&mut text, &id);
+                // Without quotes, which already surround the placeholder.
                 out.patch(beginning.id_at, &text[1..text.len() - 1])?;
                 id
             }
         };
         report.bytes = out.bytes();
+        // Sidecars and tables are made from the finished file, which is read again.
         self.meter.expect(outputs::bytes_to_reread(self.job, report.bytes));
         out.sync()?;
         report.bundle_id = Some(id);
@@ -504,11 +515,12 @@ impl Conversion<'_> {
     }
 }
 
-/// Digits of the digest in an id.
+/// Hexadecimal digits of the digest in a derived bundle id.
 const DIGEST_DIGITS: usize = 32;
 
 fn make_bundle_id(source: &crate::model::Source, digest: &str) -> String {
     let start = format!("{}:{}", source.tool, source.id);
+    // Leaves space for the colon and the digest.
     let start: String = start.chars().take(LONGEST_ID - DIGEST_DIGITS - 1).collect();
     format!("{start}:{digest}")
 }

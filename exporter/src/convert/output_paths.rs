@@ -1,11 +1,11 @@
-//! Paths of everything that a conversion writes.
+//! Paths of the files that a conversion writes.
 
 use std::path::{Path, PathBuf};
 
 use super::job::{Job, Sidecar};
 use crate::tables::{self, ndjson, package, parquet};
 
-/// Everything that is or may be given a name.
+/// Paths of all files that may be written, for checks before the conversion starts.
 pub(super) fn output_paths(job: &Job, out: &Path) -> Vec<PathBuf> {
     match job.to {
         Some(shape) => tables::file_names(shape).iter().map(|name| out.join(name)).collect(),
@@ -13,7 +13,7 @@ pub(super) fn output_paths(job: &Job, out: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Returns an existing file that the sidecars or the package would replace.
+/// Returns an existing file that a sidecar or the package would replace.
 pub(super) fn existing_sidecar(job: &Job, out: &Path) -> Option<PathBuf> {
     if job.to.is_some() || job.target.is_stream() {
         return None;
@@ -21,10 +21,11 @@ pub(super) fn existing_sidecar(job: &Job, out: &Path) -> Option<PathBuf> {
     sidecar_paths(job, out, AUTOMATIC_SIDECARS).into_iter().find(|path| path.exists())
 }
 
-/// Sidecars that may be written without being asked for. Their need is known only at the end, too late to refuse.
+/// Sidecars that may be written by default. The size of the bundle decides only at its end, too late to refuse
+/// existing files.
 pub(super) const AUTOMATIC_SIDECARS: &[Sidecar] = &[Sidecar::Parquet];
 
-/// Paths of sidecars and package files; `unasked` is used if no sidecars were chosen.
+/// Paths of sidecars and package files. `default_sidecars` applies if none were chosen.
 pub(super) fn sidecar_paths(job: &Job, out: &Path, default_sidecars: &[Sidecar]) -> Vec<PathBuf> {
     let sidecars = job.sidecars.as_deref().unwrap_or(default_sidecars);
     let names = sidecars.iter().flat_map(|sidecar| match sidecar {
@@ -35,7 +36,7 @@ pub(super) fn sidecar_paths(job: &Job, out: &Path, default_sidecars: &[Sidecar])
     names.map(|name| sidecar_path(out, name)).chain(package_paths).collect()
 }
 
-/// `bundle.json` has `bundle.items.parquet` beside it.
+/// Path of a sidecar: `bundle.items.parquet` for `bundle.json`.
 pub(super) fn sidecar_path(out: &Path, name: &str) -> PathBuf {
     let stem = out.file_stem().unwrap_or_default().to_string_lossy();
     out.with_file_name(format!("{stem}.{name}"))

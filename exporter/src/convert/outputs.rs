@@ -1,6 +1,6 @@
 //! Writes sidecars and packages beside a bundle, or tables instead of one.
 //!
-//! The formats themselves are in `tables`.
+//! The formats are implemented in `tables`.
 
 use std::{
     fs,
@@ -23,10 +23,10 @@ use crate::{
     tables::{self, FinishedFile, TableFormat, export, ndjson, package, parquet},
 };
 
-/// Common readers take no larger document.
+/// Size in bytes above which common JSON readers fail, so that a Parquet sidecar is written by default.
 pub(super) const LARGE_BUNDLE_BYTES: u64 = 16 << 20;
 
-/// Gives everything its name; the bundle itself comes after its sidecars, so that it is never without them.
+/// Renames the finished files to their final names. The bundle follows its sidecars, so it never exists without them.
 pub(super) fn publish(
     job: &Job,
     workspace: Workspace,
@@ -50,7 +50,7 @@ pub(super) fn publish(
     let Sidecars { data_files: whole, package_files: described, notes } =
         write_sidecars(job, workspace.partial(), &workspace.out, report.bytes, meter)?;
     report.notes.extend(notes);
-    // All that takes long is done: a stop now would only leave half of the names.
+    // Last stop: from here on only renames follow, and a stop would leave some of the files in place.
     meter.check_stop()?;
     let mut files = tables::publish(whole)?;
     workspace.publish(job)?;
@@ -60,16 +60,16 @@ pub(super) fn publish(
     Ok(report)
 }
 
-/// Files to be placed beside a bundle.
+/// Finished files that belong beside a bundle.
 pub(super) struct Sidecars {
     pub(super) data_files: Vec<FinishedFile>,
-    /// The package: it gets its names behind the bundle.
+    /// Package files, renamed after the bundle that they describe.
     pub(super) package_files: Vec<FinishedFile>,
-    /// Notes about content that the files leave out.
+    /// Notes about omitted content.
     pub(super) notes: Vec<String>,
 }
 
-/// Writes the files that belong beside the bundle `out`, whose content is at `from` and has this size.
+/// Writes the sidecars of the bundle `out`, whose content is still at `from` and has `bytes` bytes.
 pub(super) fn write_sidecars(
     job: &Job,
     from: &Path,
@@ -89,6 +89,7 @@ pub(super) fn write_sidecars(
             Sidecar::Ndjson => ndjson::write(from, path_of, meter)?,
         });
     }
+    // After the sidecars: the package lists their digests.
     let package_files = if job.package {
         package::write(from, out, &data_files, job.license.as_deref(), meter)?
     } else {
@@ -97,13 +98,14 @@ pub(super) fn write_sidecars(
     Ok(Sidecars { data_files, package_files, notes })
 }
 
-/// Sidecars that were asked for, or that a bundle of this size has by default.
+/// Chosen sidecars, or the default ones for a bundle of this size.
 pub(super) fn chosen_sidecars(job: &Job, bytes: u64) -> &[Sidecar] {
+    // Standard output has no folder for sidecars.
     let is_large = bytes > LARGE_BUNDLE_BYTES && !job.target.is_stream();
     job.sidecars.as_deref().unwrap_or(if is_large { &[Sidecar::Parquet] } else { &[] })
 }
 
-/// Returns how many bytes of a bundle of this size will be read again for the other outputs.
+/// Number of bytes that the outputs made from a bundle of this size will read again.
 pub(super) fn bytes_to_reread(job: &Job, bytes: u64) -> u64 {
     let readings = match job.to {
         Some(shape) => tables::count_readings(shape),
@@ -112,7 +114,7 @@ pub(super) fn bytes_to_reread(job: &Job, bytes: u64) -> u64 {
     bytes * readings
 }
 
-/// Fills in the files and notes that a real run would have for a bundle of this size.
+/// Adds the files and notes that a real run would report for a bundle of this size.
 pub(super) fn preview(job: &Job, report: &mut Report, bytes: u64, outcomes: u64) {
     let sidecars = chosen_sidecars(job, bytes);
     if sidecars.contains(&Sidecar::Parquet) {
@@ -123,7 +125,7 @@ pub(super) fn preview(job: &Job, report: &mut Report, bytes: u64, outcomes: u64)
     }
 }
 
-/// Refuses a shape that this kind of export can never have.
+/// Refuses a table format that this kind of export cannot fill.
 pub(super) fn check_shape(
     job: &Job,
     head: &BundleHeader,
@@ -137,19 +139,19 @@ pub(super) fn check_shape(
         Some(TableFormat::PolisCsv) if format == Format::Sensemaking => (Role::Tallies, tables::NO_VOTES),
         _ => return Ok(()),
     };
-    // Its columns say so.
+    // Row 1 is the header, which shows the kind of export.
     find_single(files, role)?
         .map_or(Ok(()), |file| Err(ConvertError::content(&file.name, 1, ErrorKind::Format, detail)))
 }
 
 const COMPARISONS_ONLY: &str =
-    "it holds comparisons, which are no votes on statements: --to ndjson and parquet keep them";
+    "it holds comparisons, not votes on statements: --to ndjson and parquet keep them";
 
 fn names(files: &[PathBuf]) -> Vec<String> {
     files.iter().map(|file| name_of(file)).collect()
 }
 
-/// A bundle becomes something else.
+/// Converts a bundle to tables.
 pub(super) fn from_bundle(
     job: &Job,
     workspace: &Workspace,
@@ -159,18 +161,18 @@ pub(super) fn from_bundle(
     let member = find_single(members, Role::Bundle)?.ok_or_else(|| missing_file_error("a bundle"))?;
     let Some(shape) = job.to else {
         return Err(ConvertError::Refused(
-            "the input is a bundle already: --to says what it is to become".to_owned(),
+            "the input is already a bundle: choose an output format with --to".to_owned(),
         ));
     };
     let inapplicable_options = job.options_for_exports();
+    // Refused instead of ignored: some of these options protect participants.
     if !inapplicable_options.is_empty() {
         return Err(ConvertError::Refused(format!(
-            "{} would have to be told where an export becomes a bundle; this is a bundle already, and --to turns it into \
-             something else as it is",
+            "{} cannot be used here: these options apply to exports, and the input is already a bundle",
             inapplicable_options.join(", ")
         )));
     }
-    // It is read several times, and from the beginning each time.
+    // Tables read the bundle several times, so a compressed bundle or a stream is unpacked to a file first.
     let path = match member.plain_path()? {
         Some(path) => path,
         None => {

@@ -1,6 +1,6 @@
-//! Refuses to write over the input, under whatever name.
+//! Refuses to overwrite an input file.
 //!
-//! Files are compared by device and inode.
+//! Files are compared by device and inode, since links give one file several names.
 
 use std::{
     fs::{self, File, Metadata},
@@ -12,20 +12,21 @@ use std::{
 use super::{Job, Target, output_paths::output_paths};
 use crate::{error::ConvertError, input::name_of};
 
-/// Two names of one file have this in common.
+/// Device and inode, equal for all names of a file.
 type Identity = (u64, u64);
 
 fn identity(metadata: &Metadata) -> Identity {
     (metadata.dev(), metadata.ino())
 }
 
-/// Refuses to write over the input.
+/// Fails if an output file is one of the input files or the key file.
 pub(super) fn refuse(job: &Job) -> Result<(), ConvertError> {
     let input_files = list_input_files(job);
     let find_input =
         |identity: Identity| input_files.iter().find(|(_, entry)| *entry == identity).map(|(name, _)| name);
     let (written, read) = match &job.target {
         Target::Stream(stream) => {
+            // Standard output may be redirected to an input file.
             let file = stream.metadata().ok().filter(Metadata::is_file);
             match file.and_then(|file| find_input(identity(&file))) {
                 Some(input_name) => ("standard output".to_owned(), input_name),
@@ -41,12 +42,10 @@ pub(super) fn refuse(job: &Job) -> Result<(), ConvertError> {
             }
         }
     };
-    Err(ConvertError::Refused(format!(
-        "{written} would be written, and is the same file as {read}, which is to be read"
-    )))
+    Err(ConvertError::Refused(format!("the output {written} is the same file as the input {read}")))
 }
 
-/// Every file that may be read, by name. Files that cannot be examined are reported when they are opened.
+/// All input files by name. Files without metadata are skipped here; opening them reports the error.
 fn list_input_files(job: &Job) -> Vec<(String, Identity)> {
     let mut files = Vec::new();
     for path in job.inputs.iter().chain(&job.key_file) {
@@ -60,6 +59,7 @@ fn list_input_files(job: &Job) -> Vec<(String, Identity)> {
             continue;
         }
         let folder_entries = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+        // Files of an input folder are inputs as well.
         for path in folder_entries.chain([path.clone()]) {
             if let Ok(file) = fs::metadata(&path)
                 && file.is_file()

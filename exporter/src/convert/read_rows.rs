@@ -1,4 +1,4 @@
-//! Reads all rows of the input and brings them into the order of the bundle, in a second reading if need be.
+//! Reads all rows of the input in the order of the bundle, with a second reading if the input is not sorted by item.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -16,14 +16,14 @@ use crate::{
     tally::Tally,
 };
 
-/// All rows, and what became of them.
+/// Result of reading all rows.
 pub(super) struct RowsRead {
     pub(super) summary: Read,
     pub(super) superseded: u64,
     pub(super) notes: Vec<String>,
 }
 
-/// Brings the rows in order; `sorted` if they are known not to come item by item.
+/// Passes the rows to the sink in bundle order. `needs_sorting` skips the attempt to read them as sorted by item.
 pub(super) fn read_rows(
     adapter: &Adapter,
     job: &Job,
@@ -43,6 +43,7 @@ pub(super) fn read_rows(
             let superseded = grouped.finish(sink)?;
             return Ok(RowsRead { summary: read, superseded, notes });
         }
+        // The rows turned out unsorted: discard the partial output and read them again through the sorter.
         sink.again()?;
         restart_reading(adapter, people, meter);
         notes.clear();
@@ -51,6 +52,7 @@ pub(super) fn read_rows(
     let mut count = 0_u64;
     let read = adapter.read_rows(&job.limits, meter, people, &mut notes, |row| {
         count += 1;
+        // Sorting emits no rows yet, so the sink does not check for a stop.
         if count.is_multiple_of(1 << 16) && meter.stopped() {
             return Err(ConvertError::Stopped { rows: 0 });
         }
@@ -60,8 +62,8 @@ pub(super) fn read_rows(
     Ok(RowsRead { summary: read, superseded, notes })
 }
 
-/// True if rows that should come item by item do. Reads all of them, so that their errors are known before anything
-/// is written that cannot be taken back. (If they do not, sorting reads them all before it returns one.)
+/// True if the rows are sorted by item. Reads all of them, so that errors appear before a stream receives its first
+/// byte. Unsorted rows need no such check: the sorter reads all of them before it returns the first.
 pub(super) fn rows_are_in_order(
     adapter: &Adapter,
     job: &Job,

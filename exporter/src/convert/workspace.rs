@@ -1,4 +1,4 @@
-//! Working files of a conversion: `<out>.partial` until the output is whole, and the way to standard output.
+//! Working files of a conversion: `<out>.partial` until the output is complete, and the copy to standard output.
 
 use std::{
     fs::{self, File},
@@ -19,19 +19,19 @@ use crate::{
 
 const PARTIAL: &str = ".partial";
 
-/// Working files of a conversion until its output has its name.
+/// Working files of a conversion until the output has its final name.
 pub(super) struct Workspace {
     partial: Partial,
     pub(super) out: PathBuf,
-    /// Folder for sorted runs and for copies of what can be read only once.
+    /// Folder for sorted runs and for copies of input that can be read only once.
     pub(super) folder: PathBuf,
-    /// Temporary folder that holds the output if it is a stream or a preview.
+    /// Temporary folder that holds the output of a stream or a preview.
     spool: Option<tempfile::TempDir>,
-    /// Standard output, if the finished bundle is copied there.
+    /// Standard output, if it receives a copy of the finished bundle.
     copy_target: Option<Arc<File>>,
 }
 
-/// `<out>.partial`, locked by this process and removed again unless it becomes the output.
+/// Locked file `<out>.partial`, removed on drop unless it was renamed to the output.
 struct Partial {
     path: PathBuf,
     file: File,
@@ -49,15 +49,16 @@ impl Workspace {
         if spool.is_none() {
             refuse_non_files(job, &out)?;
         }
+        // Checked early: a long conversion should not fail at its last step.
         if !job.force
             && let Some(existing_path) = has_output(&out, job)
                 .then(|| out.clone())
                 .or_else(|| output_paths::existing_sidecar(job, &out))
         {
             let name = name_of(&existing_path);
-            return Err(ConvertError::Refused(format!("{name} is there already: --force replaces it")));
+            return Err(ConvertError::Refused(format!("{name} exists already: replace it with --force")));
         }
-        // A preview leaves nothing beside the output.
+        // A preview must not create files beside the output.
         let (out, spool) = match (job.dry_run, spool) {
             (true, None) => temporary_output()?,
             (_, spool) => (out, spool),
@@ -82,12 +83,12 @@ impl Workspace {
         &self.partial.file
     }
 
-    /// Output that writes to the unfinished bundle.
+    /// Opens the unfinished bundle for writing.
     pub(super) fn output(&self) -> Result<Output, ConvertError> {
         Output::file(&self.partial.path, &self.partial.file)
     }
 
-    /// Gives the bundle its name, unless it has gone where it belongs already.
+    /// Renames the bundle to its final name. A streamed bundle has none.
     pub(super) fn publish(&self, job: &Job) -> Result<(), ConvertError> {
         if job.stream().is_some() {
             return Ok(());
@@ -95,7 +96,7 @@ impl Workspace {
         publish(&self.partial.path, &self.out)
     }
 
-    /// Copies the finished bundle to standard output if it belongs there, and removes temporary files.
+    /// Copies the finished bundle to standard output if requested, and removes temporary files.
     pub(super) fn finish(self) -> Result<(), ConvertError> {
         if let Some(stream) = self.copy_target {
             copy(&self.out, &stream)?;
@@ -110,16 +111,17 @@ impl Workspace {
 }
 
 impl Partial {
-    /// Creates and locks the file. A file left by a killed conversion is replaced, one that is being written is not.
+    /// Creates and locks the file. Replaces a file that a killed process left; refuses one locked by a running
+    /// process.
     fn create(path: PathBuf) -> Result<Self, ConvertError> {
         let io_error = |error| ConvertError::io("writing", &path, error);
         loop {
             match fs::symlink_metadata(&path) {
                 Ok(metadata) if metadata.is_file() => remove_abandoned(&path)?,
-                // Whoever may write to the folder could plant a link here: it is neither followed nor removed.
+                // Another user of the folder could have planted a link: following it would overwrite its target.
                 Ok(_) => {
                     let name = name_of(&path);
-                    return Err(ConvertError::Refused(format!("{name} is there and is no file: remove it")));
+                    return Err(ConvertError::Refused(format!("{name} exists and is not a file: remove it")));
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(io_error(error)),
@@ -127,11 +129,12 @@ impl Partial {
             match File::options().read(true).write(true).create_new(true).open(&path) {
                 Ok(file) => {
                     lock(&file)?;
-                    // Between the two steps another process may have taken it for left over.
+                    // Another process may have removed the file as abandoned between creation and locking.
                     if is_at(&file, &path) {
                         return Ok(Self { path, file });
                     }
                 }
+                // Another process created the file in between: check again.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(io_error(error)),
             }
@@ -141,6 +144,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
+        // After publication the path no longer names this file.
         if is_at(&self.file, &self.path) {
             let _result = fs::remove_file(&self.path);
         }
@@ -149,16 +153,18 @@ impl Drop for Partial {
 
 fn remove_abandoned(path: &Path) -> Result<(), ConvertError> {
     let io_error = |error| ConvertError::io("replacing", path, error);
+    // A link planted after the check must not be followed.
     let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
     let file = match File::options().write(true).custom_flags(nofollow).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened.map_err(io_error)?,
     };
     lock(&file)?;
+    // Another process may have replaced the file before the lock was acquired.
     if is_at(&file, path) { fs::remove_file(path).map_err(io_error) } else { Ok(()) }
 }
 
-/// Locks the file until it is closed, at the latest when the process ends.
+/// Locks the file until it is closed or the process ends.
 fn lock(file: &File) -> Result<(), ConvertError> {
     let busy = |_| ConvertError::Refused("another process is writing the same output".to_owned());
     file.try_lock().map_err(busy)
@@ -170,7 +176,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     (file.dev(), file.ino()) == (path_metadata.dev(), path_metadata.ino())
 }
 
-/// Working files beside the output, which are not input.
+/// Working files beside the output, which must not be read as input.
 pub(super) fn working_files(job: &Job) -> Vec<PathBuf> {
     match &job.target {
         Target::File(out) => vec![beside(out, PARTIAL)],
@@ -178,14 +184,13 @@ pub(super) fn working_files(job: &Job) -> Vec<PathBuf> {
     }
 }
 
-/// Refuses outputs that exist and are not files, such as devices: whoever named one wanted to write to it. A link to
-/// a file is replaced, not the file.
+/// Refuses existing outputs that are not files, such as devices. A link to a file is replaced, not its target.
 fn refuse_non_files(job: &Job, out: &Path) -> Result<(), ConvertError> {
     let is_folder = job.to.is_some() && out.is_dir();
     let folder = job.to.map(|_| out.to_owned()).filter(|_| !is_folder);
     let is_below_a_file = |error: &io::Error| error.kind() == io::ErrorKind::NotADirectory;
     if out.symlink_metadata().is_err_and(|error| is_below_a_file(&error)) {
-        let detail = "its folder is none: a file has the name, or that of a folder before it";
+        let detail = "a part of its path is a file, not a folder";
         return Err(ConvertError::Refused(format!("{} cannot be written: {detail}", name_of(out))));
     }
     for path in folder.into_iter().chain(output_paths::output_paths(job, out)) {
@@ -196,12 +201,12 @@ fn refuse_non_files(job: &Job, out: &Path) -> Result<(), ConvertError> {
     Ok(())
 }
 
-/// Describes what exists at the path if it is neither a file nor a link to one.
+/// Describes an existing path that is neither a file nor a link to one.
 fn describe_non_file(path: &Path) -> Option<String> {
     let file_type = path.symlink_metadata().ok()?.file_type();
     let (verb, file_type) = match path.metadata() {
         Ok(target) if file_type.is_symlink() => ("leads to", target.file_type()),
-        Err(_) if file_type.is_symlink() => return Some("is a link that leads nowhere".to_owned()),
+        Err(_) if file_type.is_symlink() => return Some("is a broken link".to_owned()),
         _ => ("is", file_type),
     };
     let kind = if file_type.is_file() {
@@ -218,7 +223,7 @@ fn describe_non_file(path: &Path) -> Option<String> {
     Some(format!("{verb} {kind}"))
 }
 
-/// A folder may be there, but not what will be written into it.
+/// True if the output exists: a bundle file, or a folder with content.
 fn has_output(out: &Path, job: &Job) -> bool {
     match job.to {
         None => out.exists(),

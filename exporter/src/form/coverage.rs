@@ -1,6 +1,6 @@
 //! Computes `summary.coverage`: the share of possible answers that were given.
 //!
-//! The counts of each phase come from the writer or validator of the bundle.
+//! The writer and the validator of a bundle supply the counts of each phase.
 
 /// Counts of one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,12 +9,12 @@ pub(crate) enum Phase {
     Single {
         /// Distinct participants with a response in the phase.
         participants: u64,
-        /// Items of the phase that count, see `form::ELIGIBLE_STATUSES`.
+        /// Items of the phase with a status in `form::ELIGIBLE_STATUSES`.
         eligible: u64,
         /// Distinct pairs of a participant and an eligible item with a response.
         answered: u64,
     },
-    /// Items are compared: some response of the phase names a second item.
+    /// Items are compared: a response of the phase refers to a second item.
     Pairwise {
         eligible: u64,
         /// Distinct unordered pairs of eligible items with a response.
@@ -22,12 +22,13 @@ pub(crate) enum Phase {
     },
 }
 
-/// The coverage of a bundle: 0 if nothing could have been answered, never above 1.
+/// Coverage of a bundle, from 0 to 1; 0 if no answer was possible.
 ///
-/// A bundle whose responses name no participants has no coverage that could be counted; its writer takes the source's.
+/// Not applicable to responses without participants; their writer copies the coverage of the source.
 pub(crate) fn of(phases: impl IntoIterator<Item = Phase>) -> f64 {
     let (mut answered, mut possible) = (0_u128, 0_u128);
     for phase in phases {
+        // Sums of several phases times participants exceed 64 bits in hostile bundles, hence `u128`.
         let (phase_answered, phase_possible) = match phase {
             Phase::Single { participants, eligible, answered } => {
                 (u128::from(answered), u128::from(participants) * u128::from(eligible))
@@ -40,6 +41,7 @@ pub(crate) fn of(phases: impl IntoIterator<Item = Phase>) -> f64 {
         answered += phase_answered;
         possible += phase_possible;
     }
+    // Capped: inconsistent counts of a bundle could give more than 1.
     if possible == 0 { 0.0 } else { (answered as f64 / possible as f64).min(1.0) }
 }
 

@@ -1,4 +1,4 @@
-//! Form of a data bundle: names, order, vocabularies and bounds of its fields, for readers and writers alike.
+//! Schema of a data bundle: names, order, vocabularies and limits of its fields, for readers and writers.
 
 pub(crate) mod coverage;
 pub mod schema;
@@ -9,10 +9,10 @@ pub const KIND: &str = "service-data-bundle";
 
 pub const DELIB_SCHEMA_URL: &str = "https://delib.mashbean.net/schemas/delib-data/v1.json";
 pub const DELIB_KIND: &str = "delib-data-bundle";
-/// Delib's importer takes no larger file.
+/// Maximum size in bytes of a file for Delib's importer.
 pub const DELIB_MOST_BYTES: u64 = 3 << 20;
 
-/// Naming of the constants and of the one branded field.
+/// Vendor naming of the schema constants and of one field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Naming {
     #[default]
@@ -42,7 +42,7 @@ impl Naming {
         }
     }
 
-    /// The whole document.
+    /// Schema of the whole document.
     pub const fn bundle(self) -> &'static Object {
         match self {
             Self::Service => &BUNDLE,
@@ -53,6 +53,7 @@ impl Naming {
 
 /// Answer of a participant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+// Discriminants are indexes into arrays of counts.
 #[repr(u8)]
 pub enum Answer {
     Agree,
@@ -63,7 +64,7 @@ pub enum Answer {
     Equal,
 }
 
-/// Requirement for a second item in a response.
+/// Whether a response must refer to a second item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Second {
     Required,
@@ -90,7 +91,7 @@ impl Answer {
         Self::ALL.into_iter().find(|answer| answer.as_str().as_bytes() == text)
     }
 
-    /// Requirement for a second item. A pass may mean that somebody cannot decide between two.
+    /// Whether the answer must refer to a second item. A pass may also refuse a comparison.
     pub const fn second(self) -> Second {
         match self {
             Self::Agree | Self::Disagree => Second::Forbidden,
@@ -101,51 +102,51 @@ impl Answer {
 }
 
 pub const ORIGINS: [&str; 3] = ["participant", "organizer", "model"];
-/// Origin of an item that a participant wrote; its text is participants' free text.
+/// Origin of an item written by a participant; its text counts as participants' free text.
 pub const ORIGIN_PARTICIPANT: &str = "participant";
 pub const ORIGIN_ORGANIZER: &str = "organizer";
 
-/// Items of these statuses count for coverage.
+/// Statuses of items that count for coverage.
 pub const ELIGIBLE_STATUSES: [&str; 2] = ["approved", "active"];
 
-/// An outcome whose `counts` (keys are answers) are those of the bundle's own responses to its item in its phase.
+/// Outcome with `counts` by answer, computed from the bundle's responses to the item in the phase.
 pub const RESPONSE_COUNTS: &str = "response-counts";
-/// An outcome whose `counts` are what the source published; held against nothing.
+/// Outcome with `counts` published by the source; not checked against the responses.
 pub const SOURCE_RESPONSE_COUNTS: &str = "source-response-counts";
-/// An outcome whose `groups` are what each group has answered.
+/// Outcome with `groups`: counts by answer for each group.
 pub const GROUP_RESPONSE_COUNTS: &str = "group-response-counts";
-/// An outcome whose `members` are the participants that the source has put into its `group`.
+/// Outcome with `members`: the participants that the source assigns to its `group`.
 pub const GROUP_MEMBERS: &str = "group-members";
 
-/// Values of `dataCard.aggregation`; others are allowed.
+/// Values of `dataCard.aggregation` with a meaning for validation; others are allowed.
 pub mod aggregation {
     pub const INDIVIDUAL: &str = "individual-responses-plus-item-counts";
-    /// Aggregation of all answers, not only the latest: only with it may a participant answer a question twice.
+    /// All answers instead of the latest ones: a participant may answer a question more than once.
     pub const EVENTS: &str = "individual-response-events";
     pub const ITEM_COUNTS: &str = "item-counts-without-participant-links";
     pub const PAIR_COUNTS: &str = "pair-counts-without-session-links";
 }
 
-/// Values of `dataCard.publicationStatus`; others are allowed.
+/// Values of `dataCard.publicationStatus` with a meaning for validation; others are allowed.
 pub mod publication {
     pub const LOCAL_PRIVATE: &str = "local-private-export";
     pub const LOCAL_AGGREGATE: &str = "local-aggregate-only";
     pub const PUBLIC: &str = "public";
 }
 
-/// Default number of people required behind a shared figure.
+/// Default minimum number of people behind a published figure.
 pub const K_DEFAULT: u64 = 5;
-/// Smallest k that may be asked for.
+/// Smallest allowed `k`.
 pub const K_FLOOR: u64 = 3;
 
-/// Beginning of the note in `provenance.notes` that names who has read the free text before it was shared.
+/// Prefix of the note in `provenance.notes` that names the reviewer of free text. Validation looks for it.
 pub const TEXT_REVIEWED_BY: &str = "text reviewed by ";
 
-/// An object of the form: its fields in the order in which they are written.
+/// Object of the schema, with its fields in output order.
 #[derive(Debug)]
 pub struct Object {
     pub fields: &'static [Field],
-    /// True if other members are allowed.
+    /// True if additional members are allowed.
     pub open: bool,
 }
 
@@ -156,16 +157,16 @@ pub struct Field {
     pub value: Value,
 }
 
-/// Type and bounds of a field's value.
+/// Type and limits of a field's value.
 #[derive(Debug)]
 pub enum Value {
-    /// Value of the document's `schema`, which the reader may set.
+    /// The document's `schema`; any value that the reader accepts.
     Schema,
     Constant(&'static str),
     Text(Text),
     TextOrNull(Text),
     Answer,
-    /// A number without a fraction, however it is written.
+    /// Number without a fraction, in any notation (`1e2` is one).
     Whole {
         least: u64,
     },
@@ -179,12 +180,12 @@ pub enum Value {
         least: u64,
     },
     Texts,
-    /// Whatever the source wrote.
+    /// Arbitrary value copied from the source.
     Anything,
 }
 
 impl Value {
-    /// True if the form allows a text there.
+    /// True if the value may be a string.
     pub(crate) const fn may_be_text(&self) -> bool {
         match self {
             Self::Schema
@@ -203,23 +204,23 @@ impl Value {
     }
 }
 
-/// Author of a text, which decides what a row of digits in it may be.
+/// Author of a text. Decides which digit sequences in it may be telephone numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hand {
     People,
-    /// File names, notes and words of a tool, which hold digests, ids, counts and dates.
+    /// Tool: file names, notes and fixed words, which contain digests, ids, counts and dates.
     Tool,
-    /// Reference to a person or thing. It is no text, so only unmistakable addresses and numbers are looked for.
+    /// Reference to a person or thing, searched only for unambiguous addresses and numbers.
     Reference,
 }
 
-/// Lengths count Unicode code points.
+/// Length limits and format of a string. Lengths count Unicode code points.
 #[derive(Clone, Copy, Debug)]
 pub struct Text {
     pub least: u64,
     pub most: u64,
     pub format: Option<Format>,
-    /// Author of the words in it, if any, which decides how they are searched for names.
+    /// Author of the text, which selects the search for identifiers; `None` to skip the search.
     pub hand: Option<Hand>,
 }
 
@@ -233,7 +234,7 @@ const UNBOUNDED: Text = Text { least: 0, most: u64::MAX, format: None, hand: Non
 const DATE_TIME: Text = Text { format: Some(Format::DateTime), ..UNBOUNDED };
 const URI: Text = Text { format: Some(Format::Uri), most: 2000, hand: Some(Hand::Tool), ..UNBOUNDED };
 
-/// Characters of a bundle's id.
+/// Maximum number of characters of a bundle id.
 pub const LONGEST_ID: usize = 240;
 
 const fn text(least: u64, most: u64, hand: Option<Hand>) -> Value {
@@ -248,13 +249,13 @@ const fn optional(name: &'static str, value: Value) -> Field {
     Field { name, required: false, value }
 }
 
-/// Ids are references, and are checked where they are defined.
+/// Defining occurrence of an id. References to it (`REF`) are not searched again for identifiers.
 const ID: Value = Value::Text(Text { hand: Some(Hand::Reference), ..UNBOUNDED });
 const REF: Value = Value::Text(UNBOUNDED);
 const WORD: Value = Value::Text(Text { hand: Some(Hand::Tool), ..UNBOUNDED });
 const PROSE: Value = Value::Text(Text { hand: Some(Hand::People), ..UNBOUNDED });
 
-/// Counts by answer; other members are the source's own.
+/// Counts by answer. Additional members belong to the source.
 pub static COUNTS: Object = Object {
     fields: &[
         optional(Answer::ALL[0].as_str(), Value::Anything),
@@ -267,7 +268,7 @@ pub static COUNTS: Object = Object {
     open: true,
 };
 
-/// A file that went into the bundle, as this exporter lists it; the schema asks for nothing.
+/// Input file of a bundle, as this exporter describes it. The schema requires no member.
 pub static ARTIFACT: Object = Object {
     fields: &[
         optional("role", Value::Anything),

@@ -1,12 +1,12 @@
-//! JSON Schema of a bundle, for other validators.
+//! JSON Schema of a bundle, for validators outside this crate.
 //!
-//! `validate` does not read it; a test compares the two.
+//! `bundle::validate` uses the Rust form instead; a test keeps the two equal.
 
 use crate::form::{KIND, Naming, SCHEMA_URL};
 
 const SCHEMA: &str = include_str!("../../../schemas/data-bundle/v1.json");
 
-/// The schema, draft 2020-12, for bundles that name themselves by `url`.
+/// Schema (draft 2020-12) for the given naming and `schema` value.
 pub fn text(naming: Naming, url: Option<&str>) -> String {
     let url = url.unwrap_or(naming.schema());
     SCHEMA

@@ -1,4 +1,4 @@
-//! Lists the input files and opens them, as often as needed.
+//! Lists the input files and opens them for one or more readings.
 
 use std::{
     fs::{self, File},
@@ -26,31 +26,32 @@ use crate::{
     unpack::{Compression, unpack},
 };
 
-/// Everything that was given to be read.
+/// Files of a conversion's input.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
     pub(crate) members: Vec<Member>,
-    /// The archives that members come from; they are listed as artifacts, too.
+    /// Archives of the members, listed as artifacts of their own.
     pub(crate) archives: Vec<Member>,
-    /// Entries of a folder that are not files, by name.
+    /// Names of skipped folder entries that are not files.
     pub(crate) skipped: Vec<String>,
-    /// Files that cannot be unpacked, with the error.
+    /// Damaged archives, with their errors.
     pub(crate) broken: Vec<(Member, ConvertError)>,
-    /// Kept until the end: standard input can be read only once, and an archive not while it is unpacked.
+    /// Spooled copies, kept until the end: standard input can be read only once, and a compressed archive has no
+    /// random access.
     _spooled: Vec<NamedTempFile>,
 }
 
-/// One file, or one file of an archive.
+/// Input file, or one file of an archive.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) name: String,
     location: MemberLocation,
     with_digest: bool,
-    /// It is not unpacked.
+    /// Reads the stored bytes without decompressing them.
     keep_packed: bool,
-    /// It is damaged, and its beginning is wanted all the same.
+    /// Returns the readable beginning of a damaged file instead of an error alone.
     pub(super) allows_damage: bool,
-    /// Meter that may ask the reader to stop.
+    /// Meter that can stop the reader.
     meter: Arc<Meter>,
 }
 
@@ -59,12 +60,12 @@ struct OpenContext<'o> {
     spool: &'o Path,
     working_files: &'o [PathBuf],
     limits: &'o Limits,
-    /// Meter that may ask to stop while input is awaited.
+    /// Meter that can stop the wait for input.
     meter: &'o Arc<Meter>,
 }
 
 impl OpenContext<'_> {
-    /// A folder may be given by another name than that of the output in it.
+    /// Compares inodes too: the output folder may be given under another name as input.
     fn is_own(&self, path: &Path) -> bool {
         let mut same_named = self.working_files.iter().filter(|file| file.file_name() == path.file_name());
         let inode_of = |path: &Path| fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino())).ok();
@@ -73,8 +74,8 @@ impl OpenContext<'_> {
 }
 
 impl Input {
-    /// Lists and opens the input. Copies of what can be read only once go to the folder `spool`; the files `own` are
-    /// no input.
+    /// Lists and opens the input. Copies of single-use input are created in the folder `spool`; `working_files` are
+    /// skipped.
     pub(crate) fn open(
         paths: &[PathBuf],
         spool: &Path,
@@ -98,9 +99,9 @@ impl Input {
         if input.members.is_empty() && input.broken.is_empty() {
             let folders = match input.skipped.as_slice() {
                 [] => String::new(),
-                folders => format!("; folders in it have to be given by themselves: {}", folders.join(", ")),
+                folders => format!("; pass folders within it separately: {}", folders.join(", ")),
             };
-            return Err(ConvertError::Refused(format!("there is no file in the input{folders}")));
+            return Err(ConvertError::Refused(format!("the input contains no file{folders}")));
         }
         Ok(input)
     }
@@ -111,6 +112,7 @@ impl Input {
         for entry in fs::read_dir(folder).map_err(io_error)? {
             let path = entry.map_err(io_error)?.path();
             let is_hidden = name_of(&path).starts_with('.');
+            // Hidden files belong to the desktop system, and the output may be written to the input folder.
             if is_hidden || context.is_own(&path) {
                 continue;
             }
@@ -121,13 +123,14 @@ impl Input {
             }
         }
         self.skipped.sort();
-        // A folder lists its files in no order, and equal input has to give equal bytes.
+        // Directory order is arbitrary, and equal input must give an identical bundle.
         files.sort();
         context.limits.check_file_count(&name_of(folder), files.len())?;
         files.iter().try_for_each(|path| self.add(name_of(path), path, false, context))
     }
 
-    /// Adds a file, and the files in it if it is an archive. Files of a folder may be unrelated to the export.
+    /// Adds a file, or the files of an archive. Only a file given by itself (`is_alone`) may be an archive behind
+    /// other data: files of a folder may be unrelated to the export.
     fn add(
         &mut self,
         name: String,
@@ -153,7 +156,7 @@ impl Input {
         };
         let unpacked_archive = match compression {
             Compression::Zip => None,
-            // An archive is read from its end.
+            // The directory of an archive is at its end, so a compressed one is unpacked to a file first.
             Compression::Gzip | Compression::Zstd if contains_archive(&path) => {
                 match unpack_to_file(&file, context) {
                     Err(error) if error.is_damage() => return self.add_broken(file, error),
@@ -185,7 +188,7 @@ impl Input {
         Ok(())
     }
 
-    /// Keeps a broken file apart: whether it is needed is known once all files are listed.
+    /// Records a damaged file. Whether the conversion needs it is decided once all files are listed.
     fn add_broken(&mut self, file: Member, error: ConvertError) -> Result<(), ConvertError> {
         self.broken.push((file, error));
         Ok(())
@@ -193,7 +196,7 @@ impl Input {
 }
 
 impl Member {
-    /// Reads from the beginning. Bytes are counted in the meter only if one is given.
+    /// Opens the file from its beginning. Bytes are metered only if a meter is given.
     pub(crate) fn open(&self, limits: &Limits, meter: Option<&Arc<Meter>>) -> Result<Stream, ConvertError> {
         let Self { with_digest: hashed, keep_packed: as_it_lies, allows_damage: in_part, .. } = *self;
         let options = ReadOptions {
@@ -205,7 +208,7 @@ impl Member {
         Stream::start(&self.name, &self.location, limits, &self.meter, options)
     }
 
-    /// Stops long work on this file if asked to.
+    /// Fails if a stop was requested; for long work on this file.
     pub(crate) fn check_stop(&self) -> Result<(), ConvertError> {
         self.meter.check_stop()
     }
@@ -215,7 +218,7 @@ impl Member {
         Self { with_digest: false, ..self.clone() }
     }
 
-    /// Same file, without unpacking it. Files of an archive are still extracted.
+    /// Same file, read without decompressing it. Files of an archive are still extracted.
     pub(crate) fn without_unpacking(&self) -> Self {
         Self { keep_packed: true, ..self.clone() }
     }
@@ -230,13 +233,13 @@ impl Member {
         Self { name, ..self.clone() }
     }
 
-    /// Path of the file, if it can be read there as it is.
+    /// Path of the file if it is stored uncompressed outside an archive.
     pub(crate) fn plain_path(&self) -> Result<Option<PathBuf>, ConvertError> {
         let MemberLocation::File { path } = &self.location else { return Ok(None) };
         Ok((detect_compression(path)? == Compression::Plain).then(|| path.to_path_buf()))
     }
 
-    /// The bytes as they lie on disk, packed or not.
+    /// Stored size in bytes, compressed or not.
     pub(crate) fn stored_bytes(&self) -> u64 {
         match &self.location {
             MemberLocation::File { path } => fs::metadata(path).map_or(0, |metadata| metadata.len()),
@@ -244,13 +247,13 @@ impl Member {
         }
     }
 
-    /// The name without folders and endings, as a title of last resort.
+    /// Name without folders and extensions, as a fallback title.
     pub(crate) fn stem(&self) -> String {
         let name = self.name.rsplit('/').next().unwrap_or(&self.name);
         name.split('.').find(|part| !part.is_empty()).unwrap_or("input").to_owned()
     }
 
-    /// Name of the archive that it is in.
+    /// Name of the archive that contains the file.
     pub(crate) fn archive_name(&self) -> Option<String> {
         match &self.location {
             MemberLocation::File { .. } => None,
@@ -265,7 +268,7 @@ fn detect_compression(path: &Path) -> Result<Compression, ConvertError> {
     Ok(compression)
 }
 
-/// True if the packed file holds an archive. Errors in it are reported when it is read.
+/// True if the compressed file contains an archive. Its errors are reported when it is read.
 fn contains_archive(path: &Path) -> bool {
     let detection =
         File::open(path).and_then(unpack).and_then(|mut content| Compression::detect(&mut content));
@@ -286,17 +289,18 @@ pub(crate) fn name_of(path: &Path) -> String {
 }
 
 const BLOCK_BYTES: usize = 256 << 10;
-/// Longest wait for a stop request while no input comes.
+/// Interval of checks for a stop request while no input arrives.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// It is read on a thread of its own, for a read that waits cannot be called off; the thread ends with its input, or with
-/// the process.
+/// Copies a stream to a file. A blocked read cannot be cancelled, so it runs on a thread of its own, which ends with
+/// its input or with the process.
 fn spool_stream(
     mut input: impl Read + Send + 'static,
     context: &OpenContext<'_>,
 ) -> Result<NamedTempFile, ConvertError> {
     let io_error = |error| ConvertError::io("keeping standard input in", context.spool, error);
     let mut spooled_file = NamedTempFile::new_in(context.spool).map_err(io_error)?;
+    // Bounded, so that a fast pipe does not fill the memory.
     let (send, blocks) = sync_channel::<io::Result<Vec<u8>>>(2);
     let read_blocks = move || loop {
         let mut block = vec![0; BLOCK_BYTES];
@@ -309,6 +313,7 @@ fn spool_stream(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => Err(error),
         };
+        // Not short-circuited: an error must be sent before the thread ends.
         if result.is_err() | send.send(result).is_err() {
             return;
         }
@@ -355,7 +360,7 @@ mod tests {
         let limits = Limits::default();
         let input =
             Input::open(std::slice::from_ref(&path), folder.path(), &[], &limits, &Arc::default()).unwrap();
-        // Who read it again now would find none.
+        // A second read of the directory would fail now.
         let data = fs::read(&path).unwrap();
         let directory = memchr::memmem::find(&data, b"PK\x01\x02").unwrap();
         File::options().write(true).open(&path).unwrap().set_len(directory as u64).unwrap();
@@ -385,7 +390,7 @@ mod tests {
             meter.stop();
             let error = result_receiver.recv_timeout(Duration::from_secs(60)).unwrap().unwrap_err();
             assert_eq!(error.tag(), "stopped");
-            // Until here it could have come.
+            // Until here the input was still open.
             drop(writer);
             assert_eq!(folder.path().read_dir().unwrap().count(), 0);
         }
@@ -423,7 +428,7 @@ mod tests {
         let path = folder.path().join("a.zip");
         let limits = Limits::default();
         let open = || Input::open(std::slice::from_ref(&path), folder.path(), &[], &limits, &Arc::default());
-        // Each of them is harmless.
+        // Each file alone is below the limit.
         let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
         for at in 0..3 {
             writer.start_file(format!("{at}.csv"), SimpleFileOptions::default()).unwrap();
@@ -432,7 +437,7 @@ mod tests {
         let bytes = writer.finish().unwrap().into_inner();
         fs::write(&path, &bytes).unwrap();
         assert_eq!(open().unwrap_err().tag(), "bomb");
-        // The directory says that the files are small.
+        // The directory understates the sizes.
         let mut understated = bytes;
         let (size, small_size) = ((30_u32 << 20).to_le_bytes(), 7_u32.to_le_bytes());
         while let Some(at) = memchr::memmem::find(&understated, &size) {

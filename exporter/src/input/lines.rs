@@ -1,6 +1,6 @@
 //! Splits a stream into blocks of whole lines.
 //!
-//! A line longer than the limit is refused before it fills the memory.
+//! A line beyond the limit is refused before it is buffered completely.
 
 use memchr::{memchr, memrchr};
 
@@ -10,9 +10,10 @@ use crate::error::{ConvertError, ErrorKind};
 pub(crate) struct Lines {
     stream: Stream,
     block: Vec<u8>,
-    /// Unread part of the block, up to where the unfinished line begins.
+    /// Complete lines of the block that were not returned yet. The unfinished line behind them follows in the next
+    /// block.
     unread: std::ops::Range<usize>,
-    /// A line that began in the block before.
+    /// Beginning of a line that continues in the next block.
     partial_line: Vec<u8>,
     limit: usize,
     is_at_end: bool,
@@ -23,7 +24,7 @@ impl Lines {
         Self { stream, block: Vec::new(), unread: 0..0, partial_line: Vec::new(), limit, is_at_end: false }
     }
 
-    /// `number` is that of the first line that was not given yet.
+    /// Returns the next complete lines; `first_line` is the number of the first of them, for errors.
     pub(crate) fn next(&mut self, first_line: u64) -> Result<Option<&[u8]>, ConvertError> {
         if !self.unread.is_empty() {
             let range = self.unread.clone();
@@ -36,6 +37,7 @@ impl Lines {
         self.partial_line.clear();
         self.partial_line.extend_from_slice(&self.block[self.unread.end..]);
         loop {
+            // A complete line within one block is bounded by the block size.
             if self.partial_line.len() > self.limit {
                 let detail = "a line is too long (--max-record allows more)";
                 return Err(ConvertError::content(
@@ -60,7 +62,7 @@ impl Lines {
                 self.unread = last + 1..last + 1;
                 return Ok(Some(&self.block[..=last]));
             }
-            // Only this line is put together; the others stay where they are.
+            // Only the split line is copied; the other lines are returned from the block in place.
             self.partial_line.extend_from_slice(&self.block[..=first]);
             self.unread = first + 1..last + 1;
             return Ok(Some(&self.partial_line));

@@ -1,6 +1,6 @@
 //! Input files of a conversion: from a folder, an archive, single files or standard input.
 //!
-//! Their content is read in `sources`.
+//! `sources` reads their content.
 
 mod files;
 pub(crate) mod lines;
@@ -25,16 +25,16 @@ pub(crate) use self::{
 };
 use crate::error::{ConvertError, ErrorKind};
 
-/// Limits on what a hostile or broken input may cost. Each can be raised.
+/// Limits on the cost of hostile or damaged input, each with an option to raise it.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of one row.
+    /// Maximum bytes of one row.
     pub record: usize,
-    /// Largest ratio of unpacked to packed size, above 64 MiB.
+    /// Maximum ratio of decompressed to compressed size, applied above 64 MiB.
     pub expansion: u64,
-    /// Files of one folder or archive.
+    /// Maximum number of files in one folder or archive.
     pub files: usize,
-    /// Bytes of rows sorted in memory; more go to disk.
+    /// Bytes of rows sorted in memory; larger inputs are sorted on disk.
     pub memory: usize,
 }
 

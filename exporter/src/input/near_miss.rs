@@ -1,4 +1,4 @@
-//! Explains why a file is not the one that was expected: a column has another name, or the file another encoding.
+//! Explains why an expected file was not recognised, such as a renamed column or an unsupported encoding.
 
 use super::{
     Limits, Member, Role,
@@ -12,10 +12,10 @@ use crate::error::{ConvertError, ErrorKind};
 
 /// Error for a missing input file.
 pub(crate) fn missing_file_error(description: &str) -> ConvertError {
-    ConvertError::content("the input", None, ErrorKind::MissingFile, format!("{description} is not there"))
+    ConvertError::content("the input", None, ErrorKind::MissingFile, format!("{description} is missing"))
 }
 
-/// The file of a role that there must be.
+/// Returns the single file of a required role.
 pub(crate) fn require_file<'f>(
     files: &'f [(Member, Role)],
     limits: &Limits,
@@ -25,7 +25,7 @@ pub(crate) fn require_file<'f>(
     find_single(files, role)?.ok_or_else(|| explain_missing(files, limits, role, description))
 }
 
-/// Error for a missing file: describes the file that comes closest, if any does.
+/// Error for a missing file: explains the most similar file, if there is one.
 pub(crate) fn explain_missing(
     files: &[(Member, Role)],
     limits: &Limits,
@@ -38,30 +38,30 @@ pub(crate) fn explain_missing(
     };
     match (error, list_broken(files)) {
         (ConvertError::Content { file, row, wrong, detail }, (broken_names, 1..)) => {
-            let detail = format!("{detail}; it may be among what cannot be unpacked: {broken_names}");
+            let detail = format!("{detail}; it may be one of the damaged files: {broken_names}");
             ConvertError::Content { file, row, wrong, detail }
         }
         (error, _) => error,
     }
 }
 
-/// Suffix for the name of a missing file, if broken files may hold it.
+/// Suffix for notes about a missing file, if damaged files may contain it.
 pub(crate) fn broken_file_suffix(files: &[(Member, Role)]) -> String {
     match list_broken(files) {
         (_, 0) => String::new(),
-        (names, _) => format!(", unless it is among what cannot be unpacked ({names})"),
+        (names, _) => format!(", unless it is one of the damaged files ({names})"),
     }
 }
 
-/// Number of file names that messages list; all files are among the artifacts.
+/// Number of file names listed in one message; the artifacts list all files.
 pub(crate) const MAX_LISTED_FILES: usize = 5;
 
-/// The names of files that cannot be unpacked, and how many they are.
+/// Names and number of the damaged files.
 pub(crate) fn list_broken(files: &[(Member, Role)]) -> (String, u64) {
     list_files(files, |role| role == Role::Broken)
 }
 
-/// The names of files that play some part, and how many they are.
+/// Names and number of the files with matching roles.
 pub(crate) fn list_files(files: &[(Member, Role)], is_listed: impl Fn(Role) -> bool) -> (String, u64) {
     let names: Vec<_> =
         files.iter().filter(|(_, role)| is_listed(*role)).map(|(member, _)| member.name.as_str()).collect();
@@ -70,7 +70,7 @@ pub(crate) fn list_files(files: &[(Member, Role)], is_listed: impl Fn(Role) -> b
     (listed + ellipsis, names.len() as u64)
 }
 
-/// Explains what is wrong with the file that comes closest to a table of any tool.
+/// Explains the file that is most similar to a table of any tool.
 pub(crate) fn explain_nearest(
     files: &[(Member, Role)],
     limits: &Limits,
@@ -78,7 +78,7 @@ pub(crate) fn explain_nearest(
     find_nearest(files, limits, |_| true)
 }
 
-/// Checks an optional file: one that is called like it must have its columns, unless another file has them.
+/// Checks an optional role: a file with a matching name must have the columns, unless another file has the role.
 pub(crate) fn check_optional_file(
     files: &[(Member, Role)],
     limits: &Limits,
@@ -110,6 +110,7 @@ fn find_nearest(
             let matching_columns = header.columns.len() - header.missing_columns(&columns).len();
             let is_named = is_named_like(member, header);
             let score = (is_named, matching_columns);
+            // Half of the columns or a matching name is required: a weaker guess would mislead.
             if (is_named || matching_columns * 2 >= header.columns.len())
                 && best.as_ref().is_none_or(|(best_score, _)| *best_score < score)
             {
@@ -120,9 +121,11 @@ fn find_nearest(
     Ok(best.map(|(_, error)| error))
 }
 
-/// True if the file is called like this table of the tool; `participants-votes.csv` is not a list of votes.
+/// True if the file name matches the tool's name of the table. The longest ending wins: `participants-votes.csv` is
+/// not a list of votes.
 fn is_named_like(member: &Member, header: &KnownHeader) -> bool {
     let name = member.name.to_lowercase();
+    // The name may have another extension, such as `.csv.gz`.
     let Some((name, _)) = name.split_once(".csv") else { return false };
     let is_ending = |ending: &&str| name.ends_with(ending);
     let ending_lengths = KNOWN_HEADERS
@@ -135,7 +138,7 @@ fn is_named_like(member: &Member, header: &KnownHeader) -> bool {
         .is_some_and(|length| header.names.iter().any(|name| is_ending(name) && name.len() == length))
 }
 
-/// Tool's own name for a file whose name ends with it. The rest of the name may identify a person.
+/// The tool's own name for a file. The rest of the actual name may identify a person.
 pub(crate) fn tool_file_name(name: &str) -> Option<String> {
     let file_name = name.rsplit('/').next().unwrap_or(name).to_lowercase();
     if file_name.split_once(".json").is_some_and(|(name, _)| name == "format") {
@@ -149,7 +152,7 @@ pub(crate) fn tool_file_name(name: &str) -> Option<String> {
     Some(format!("{ending}.csv{packed_extension}"))
 }
 
-/// True if the file is called like a table of any tool.
+/// True if the file name matches a table of any tool.
 pub(crate) fn has_known_name(member: &Member) -> bool {
     KNOWN_HEADERS.iter().any(|header| is_named_like(member, header))
         || is_called_summary(member)
@@ -174,7 +177,7 @@ fn mismatch_error(member: &Member, header: &KnownHeader, header_row: &HeaderRow)
         let columns: Vec<_> = line.split(separator).map(|name| name.trim().trim_matches('"')).collect();
         header.columns.iter().all(|name| columns.contains(name))
     };
-    // What stands in the first row may be data then, which is not repeated.
+    // The first row may be data, so the message does not repeat it.
     error(
         match [(';', "semicolons"), ('\t', "tabs")]
             .into_iter()

@@ -1,6 +1,6 @@
-//! Checks that each quote of a table is closed where its column ends.
+//! Checks that each quoted cell of a table is closed at its end.
 //!
-//! CSV readers forgive both errors, and the text behind a forgotten quote becomes part of the text before it.
+//! CSV readers accept a forgotten quote silently and merge the following rows into one cell.
 
 use memchr::{memchr, memchr3};
 
@@ -12,22 +12,22 @@ enum QuoteState {
     Beginning,
     Plain,
     Quoted,
-    /// Reader has passed a quote that closes the cell, unless another follows.
+    /// Behind a quote that closes the cell, unless another quote follows.
     Closing,
 }
 
-/// State of the check.
+/// State of the check across blocks of bytes.
 #[derive(Debug, Default)]
 pub(super) struct QuoteChecker {
     state: QuoteState,
-    /// Rows that have ended; empty lines are none.
+    /// Completed rows, without empty lines.
     rows: u64,
-    /// Columns of this row so far.
+    /// Commas seen in the current row.
     columns: u64,
 }
 
 impl QuoteChecker {
-    /// The bytes that come next.
+    /// Checks the next bytes of the file.
     pub(super) fn check(&mut self, file: &str, bytes: &[u8]) -> Result<(), ConvertError> {
         self.scan(bytes).map_err(|()| self.error(file, EARLY_QUOTE))?;
         if self.columns > MAX_CELLS {
@@ -40,6 +40,7 @@ impl QuoteChecker {
     fn scan(&mut self, bytes: &[u8]) -> Result<(), ()> {
         let mut unread = bytes;
         loop {
+            // At the start of a cell and behind a quote the next byte decides; other states skip ahead.
             let index = match self.state {
                 QuoteState::Beginning | QuoteState::Closing => (!unread.is_empty()).then_some(0),
                 QuoteState::Plain => memchr3(b',', b'\n', b'\r', unread),
@@ -49,6 +50,7 @@ impl QuoteChecker {
             let byte = unread[index];
             unread = &unread[index + 1..];
             self.state = match (self.state, byte) {
+                // In a quoted cell the scan stops at quotes only.
                 (QuoteState::Quoted, _) => QuoteState::Closing,
                 (QuoteState::Beginning | QuoteState::Closing, b'"') => QuoteState::Quoted,
                 (_, b',') => {
@@ -56,6 +58,7 @@ impl QuoteChecker {
                     QuoteState::Beginning
                 }
                 (state, b'\n' | b'\r') => {
+                    // CSV readers skip empty lines, so they do not count as rows.
                     self.rows += u64::from(state != QuoteState::Beginning || self.columns > 0);
                     self.columns = 0;
                     QuoteState::Beginning
@@ -66,7 +69,7 @@ impl QuoteChecker {
         }
     }
 
-    /// There are no more.
+    /// Checks that the file does not end within a quoted cell.
     pub(super) fn finish(&self, file: &str) -> Result<(), ConvertError> {
         if self.state == QuoteState::Quoted { Err(self.error(file, OPEN_QUOTE)) } else { Ok(()) }
     }
@@ -77,17 +80,19 @@ impl QuoteChecker {
     }
 }
 
-/// A reader keeps where each cell ends, which takes more room than an empty cell.
+/// Maximum number of cells of a row. A CSV reader stores the end of each cell, which takes more memory than an empty
+/// cell's byte.
 pub(crate) const MAX_CELLS: u64 = 1 << 20;
-const EARLY_QUOTE: &str = "a quote ends before its column does: the one before it is missing, or quotes in the text are not doubled";
+const EARLY_QUOTE: &str = "a quote closes before the end of its cell: the opening quote is missing, or \
+    quotes in the text are not doubled";
 const OPEN_QUOTE: &str = "a quote is never closed";
 
 /// Checks the quotes of a row that is one line.
 pub(crate) fn check_line(line: &[u8]) -> Result<(), &'static str> {
     let mut quotes = QuoteChecker::default();
     quotes.scan(line).map_err(|()| EARLY_QUOTE)?;
-    let multi_line_quote = "a quote is not closed on its line: it never is, or its cell has several lines, which no list of votes \
-                is read with";
+    let multi_line_quote = "a quote is not closed on its line: it is never closed, or its cell has \
+        several lines, which a list of votes must not have";
     if quotes.state == QuoteState::Quoted { Err(multi_line_quote) } else { Ok(()) }
 }
 
@@ -116,9 +121,9 @@ mod tests {
             ] {
                 assert_eq!(check(valid, chunk_size), "", "{valid}");
             }
-            // The second row takes the third one in.
+            // The cell takes in the third row.
             let merged = check("id,text\r\n\n1,\"one\r\n2,\"two\"\r\n3,\"three\"\r\n", chunk_size);
-            assert!(merged.starts_with("t.csv, row 2: column 2: a quote ends before"), "{merged}");
+            assert!(merged.starts_with("t.csv, row 2: column 2: a quote closes before"), "{merged}");
             let error = check("id,text\n1,one\n2,\"two\n3,three\n", chunk_size);
             assert_eq!(error, "t.csv, row 3: column 2: a quote is never closed");
         }

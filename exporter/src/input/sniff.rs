@@ -1,13 +1,13 @@
-//! Detects the role of a file by its first row.
+//! Detects the role of a file from its first rows.
 //!
-//! File names are hints at most, since people rename files.
+//! File names are only hints, since people rename files.
 
 use std::{collections::BTreeSet, io::Read as _};
 
 use super::{Limits, Member, table::Table};
 use crate::error::{ConvertError, ErrorKind};
 
-/// The part that a file plays in its format.
+/// Role of a file in its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
     PolisVotes,
@@ -25,17 +25,17 @@ pub(crate) enum Role {
     Tallies,
     Bundle,
     Unknown,
-    /// It cannot be unpacked.
+    /// Damaged file.
     Broken,
 }
 
 impl Role {
-    /// True if some of the file goes into a bundle.
+    /// True if content of the file is converted.
     pub(crate) fn is_used(self) -> bool {
         !matches!(self, Self::PolisGroups | Self::PolisStats | Self::Unknown | Self::Broken)
     }
 
-    /// The name in the list of artifacts.
+    /// Role name in the list of artifacts.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::PolisVotes | Self::PocketVotes | Self::IdeasVotes => "votes",
@@ -55,12 +55,12 @@ impl Role {
     }
 }
 
-/// A table that is known by its columns.
+/// Table recognised by its columns.
 pub(super) struct KnownHeader {
     pub(super) role: Role,
-    /// It is none without them.
+    /// Required columns.
     pub(super) columns: &'static [&'static str],
-    /// Names that the tools give the file.
+    /// File names that the tools use for the table.
     pub(super) names: &'static [&'static str],
 }
 
@@ -75,7 +75,7 @@ const fn header(role: Role, columns: &'static [&'static str], names: &'static [&
     KnownHeader { role, columns, names }
 }
 
-/// Known headers; the first match counts.
+/// Known headers; the first match wins.
 pub(super) static KNOWN_HEADERS: [KnownHeader; 11] = [
     header(Role::PolisVotes, &["comment-id", "voter-id", "vote"], &["votes"]),
     header(Role::PolisComments, &["comment-id", "comment-body"], &["comments"]),
@@ -90,7 +90,7 @@ pub(super) static KNOWN_HEADERS: [KnownHeader; 11] = [
     header(Role::IdeasNonVotes, &["record type", "left choice id"], &["non_votes", "non-votes"]),
 ];
 
-/// Keys that the rows of a summary begin with, as [`key`] normalizes them.
+/// First cells of the rows of a summary, normalized by [`normalize_key`].
 const SUMMARY_KEYS: [&str; 11] = [
     "topic",
     "url",
@@ -104,16 +104,16 @@ const SUMMARY_KEYS: [&str; 11] = [
     "groups",
     "voteconvention",
 ];
-/// A table of two columns that begins like this is a summary, whatever else is in it.
+/// A two-column table that starts with one of these keys is a summary.
 const FIRST_KEYS: [&str; 3] = ["topic", "url", "conversationdescription"];
 
-/// The letters of what a row of a summary begins with.
+/// Normalizes a summary key to its lowercase letters and digits.
 fn normalize_key(text: &str) -> String {
     let letters = text.chars().filter(|character| character.is_alphanumeric());
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// True if the file is called like a tool's summary.
+/// True if the file name is that of a summary.
 pub(super) fn is_called_summary(member: &Member) -> bool {
     let name = member.name.to_lowercase();
     name.split_once(".csv").is_some_and(|(name, _)| name.ends_with("summary"))
@@ -124,14 +124,14 @@ pub(super) fn is_called_format(member: &Member) -> bool {
     name.split_once(".json").is_some_and(|(name, _)| name == "format")
 }
 
-/// The beginning of a file as text.
+/// Beginning of a file as text.
 pub(super) struct HeaderRow {
     pub(super) text: String,
-    /// Encoding of the file, if it is one that is not supported.
+    /// Encoding of the file if it is not supported.
     pub(super) unsupported_encoding: Option<&'static str>,
 }
 
-/// Enough for the header of a matrix with many thousand comments.
+/// Bytes read to detect a role: enough for the header of a matrix with many thousand comments.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
 
 impl HeaderRow {
@@ -143,7 +143,7 @@ impl HeaderRow {
             Err(error) if !(member.allows_damage && error.is_damage()) => return Err(error),
             _ => {}
         }
-        // Without a mark they are known by letters of which other bytes are nothing.
+        // Without a byte order mark, UTF-16 and UTF-32 are recognised by their zero bytes around ASCII letters.
         let (encoding, text) = match bytes[..] {
             [0xff, 0xfe, 0, 0, ..] | [1..=255, 0, 0, 0, ..] => utf32(&bytes, u32::from_le_bytes),
             [0, 0, 0xfe, 0xff, ..] | [0, 0, 0, 1..=255, ..] => utf32(&bytes, u32::from_be_bytes),
@@ -154,7 +154,7 @@ impl HeaderRow {
         Ok(Self { text: text.trim_start_matches('\u{feff}').to_owned(), unsupported_encoding: encoding })
     }
 
-    /// The names of the columns, if it is a table.
+    /// Column names, if the file is a table.
     pub(super) fn columns(&self) -> Vec<String> {
         let line = self.text.lines().next().unwrap_or_default();
         let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line.as_bytes());
@@ -162,7 +162,7 @@ impl HeaderRow {
         header.iter().map(|name| name.trim().to_owned()).collect()
     }
 
-    /// True if its rows are those of a summary; one key is enough if the file is called so.
+    /// True if the rows are those of a summary. One known key suffices if the file name matches.
     fn is_summary(&self, is_named_summary: bool) -> bool {
         let mut reader =
             csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(self.text.as_bytes());
@@ -172,11 +172,13 @@ impl HeaderRow {
         let columns = self.columns();
         let starts_like_summary =
             columns.len() == 2 && FIRST_KEYS.contains(&normalize_key(&columns[0]).as_str());
+        // This key alone suffices: ignoring the declaration could invert all votes.
         keys.contains("voteconvention") || keys.len() > usize::from(!is_named_summary) || starts_like_summary
     }
 
     fn detect_role(&self, member: &Member) -> Role {
         if self.text.trim_start().starts_with('{') {
+            // The document may be cut off at the limit, so it is searched as text.
             let is_bundle = self.text.contains("\"bundleId\"") || self.text.contains("\"phases\"");
             let text = self.text.to_lowercase();
             let is_format = text.contains("polis-export/") || text.contains("vote-convention");
@@ -213,13 +215,13 @@ pub(crate) fn detect_role(member: &Member, limits: &Limits) -> Result<Role, Conv
     match (header_row.detect_role(member), header_row.unsupported_encoding) {
         (Role::Unknown, _) if !is_named_format => Ok(Role::Unknown),
         (_, Some(encoding)) => Err(encoding_error(member, encoding)),
-        // However it is written: what is not understood of a declaration is told.
+        // A file named `format.json` is a declaration in any form; unknown content is reported when it is read.
         (Role::Unknown, None) => Ok(Role::PolisFormat),
         (role, None) => Ok(role),
     }
 }
 
-/// Role of a damaged file, by its readable beginning.
+/// Role of a damaged file, from its readable beginning.
 pub(crate) fn detect_damaged_role(member: &Member, limits: &Limits) -> Result<Role, ConvertError> {
     Ok(HeaderRow::read(&member.readable_part(), limits)?.detect_role(member))
 }
@@ -228,7 +230,7 @@ pub(super) fn encoding_error(member: &Member, encoding: &str) -> ConvertError {
     ConvertError::content(&member.name, 1, ErrorKind::Encoding, format!("it is {encoding}: save it as UTF-8"))
 }
 
-/// Passes on the lines `key,value` of a summary, which has no header; of the keys only the letters.
+/// Reads the `key,value` rows of a summary, which has no header. Keys are normalized.
 pub(crate) fn read_pairs(
     member: &Member,
     limits: &Limits,
@@ -239,10 +241,10 @@ pub(crate) fn read_pairs(
         if row.len() < 2 {
             continue;
         }
+        // An unquoted comma would truncate the value silently.
         for column in 2..row.len() {
             if !row.text(column)?.trim().is_empty() {
-                let detail =
-                    "a row of a summary is a name and a value, and a value with commas stands in quotes";
+                let detail = "a summary row has a name and a value: put a value with commas in quotes";
                 return Err(row.error(ErrorKind::Columns, detail));
             }
         }
@@ -251,7 +253,7 @@ pub(crate) fn read_pairs(
     Ok(())
 }
 
-/// Checks that a file called a summary is one: the sign of votes may be declared in it.
+/// Checks that a file named as a summary is one. An unread summary could declare the sign of votes.
 pub(crate) fn check_summary(files: &[(Member, Role)], limits: &Limits) -> Result<(), ConvertError> {
     let Some((member, _)) =
         files.iter().find(|(member, role)| *role == Role::Unknown && is_called_summary(member))
@@ -272,19 +274,19 @@ pub(crate) fn check_summary(files: &[(Member, Role)], limits: &Limits) -> Result
     } else if has_other_separator {
         "its columns are not separated by commas: save it with commas"
     } else {
-        "none of its rows is a summary's, such as topic, url or vote-convention"
+        "it has no summary row such as topic, url or vote-convention"
     };
     Err(ConvertError::content(&member.name, 1, ErrorKind::Format, detail))
 }
 
-/// The one file of a role: two of a kind cannot both be right.
+/// Returns the single file of a role. A second one is an error, since only one of them can be right.
 pub(crate) fn find_single(files: &[(Member, Role)], role: Role) -> Result<Option<&Member>, ConvertError> {
     let mut members = files.iter().filter(|file| file.1 == role).map(|file| &file.0);
     let first = members.next();
     match members.next() {
         None => Ok(first),
         Some(second) => {
-            let detail = format!("it is the second file of {}", role.name());
+            let detail = format!("it is a second file of {}", role.name());
             Err(ConvertError::content(&second.name, None, ErrorKind::Duplicate, detail))
         }
     }

@@ -1,4 +1,4 @@
-//! Bytes of one file, unpacked, hashed and counted on a thread of its own.
+//! Reads one file on its own thread: decompressed, hashed and metered.
 
 use std::{
     cell::Cell,
@@ -24,9 +24,9 @@ use crate::{
     unpack::{Compression, damage_of, unpack_as},
 };
 
-/// Large enough that handing over costs nothing beside the work.
+/// Block size in bytes, large enough that the cost of the channel is negligible.
 const BLOCK_BYTES: usize = 512 << 10;
-/// Blocks on their way.
+/// Blocks in the channel.
 const MAX_QUEUED_BLOCKS: usize = 3;
 
 #[derive(Clone, Debug)]
@@ -38,24 +38,24 @@ pub(super) enum MemberLocation {
 /// Options for reading a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadOptions {
-    /// Counts the bytes in the meter.
+    /// Adds the stored bytes to the meter.
     pub(super) is_metered: bool,
     pub(super) with_digest: bool,
-    /// It is not unpacked.
+    /// Returns the stored bytes without decompressing them.
     pub(super) keep_packed: bool,
-    /// Passes on what can be unpacked, whatever follows.
+    /// Returns all readable content before an error.
     pub(super) allows_damage: bool,
 }
 
-/// Size and digest of a file, known at its end. A packed file is hashed as it is packed, since that is what people
-/// can check. The digest is zero if none was asked for.
+/// Size and digest of a file, available at its end. A compressed file is hashed as stored, so that people can check
+/// it with standard tools. The digest is zero if it was not requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileDigest {
     pub(crate) bytes: u64,
     pub(crate) sha256: [u8; 32],
 }
 
-/// Block of a file, with the number of stored bytes read so far.
+/// Message of the reader thread, with the number of stored bytes read so far.
 enum Piece {
     Bytes(Vec<u8>, u64),
     End(FileDigest, u64),
@@ -71,7 +71,7 @@ pub(crate) struct Stream {
     position: usize,
     digest: Option<FileDigest>,
     meter: Arc<Meter>,
-    /// Bytes that the meter knows of, if it counts them.
+    /// Stored bytes already added to the meter; `None` if the file is not metered.
     metered_bytes: Option<u64>,
 }
 
@@ -115,15 +115,15 @@ impl Stream {
         })
     }
 
-    /// Returns the next block, or `None` at the end; an error if the conversion was stopped. The block `used` is
-    /// recycled.
+    /// Returns the next block, or `None` at the end. Fails if a stop was requested. The memory of `recycled` is
+    /// reused.
     pub(crate) fn block(&mut self, recycled: Vec<u8>) -> Result<Option<Vec<u8>>, ConvertError> {
         if self.digest.is_some() {
             return Ok(None);
         }
         self.meter.check_stop()?;
         if recycled.capacity() >= BLOCK_BYTES {
-            // The reader may have ended already.
+            // The reader thread may have ended already.
             let _reader_gone = self.recycled_blocks.send(recycled);
         }
         match self.pieces.recv() {
@@ -144,7 +144,7 @@ impl Stream {
         }
     }
 
-    /// Counts bytes that were taken, not bytes that were read ahead and may never be used.
+    /// Adds the bytes of blocks that were received. Blocks still in the channel may never be used.
     fn count_bytes(&mut self, stored: u64) {
         if let Some(metered_bytes) = &mut self.metered_bytes {
             self.meter.add_read(stored.saturating_sub(*metered_bytes));
@@ -152,12 +152,12 @@ impl Stream {
         }
     }
 
-    /// Reads the rest and returns the digest of the whole.
+    /// Reads the rest and returns the digest of the whole file.
     pub(crate) fn finish(self) -> Result<FileDigest, ConvertError> {
         self.for_each_block(|_| Ok(()))
     }
 
-    /// Calls with every block, and returns the digest of the whole.
+    /// Calls `on_block` for each block, and returns the digest of the whole file.
     pub(crate) fn for_each_block(
         mut self,
         mut on_block: impl FnMut(&[u8]) -> Result<(), ConvertError>,
@@ -167,7 +167,8 @@ impl Stream {
             on_block(&block)?;
             recycled = block;
         }
-        self.digest.ok_or_else(|| ConvertError::Refused("a file ended without its end".to_owned()))
+        self.digest
+            .ok_or_else(|| ConvertError::Refused("the reading thread sent no end of the file".to_owned()))
     }
 }
 
@@ -195,7 +196,7 @@ enum ByteSource {
 
 struct ReaderThread {
     name: String,
-    /// Name of the archive that it is in.
+    /// Name of the archive that contains the file.
     archive_name: Option<Arc<str>>,
     limits: Limits,
     options: ReadOptions,
@@ -210,11 +211,11 @@ impl ReaderThread {
             Ok(None) => return,
             Err(error) => Piece::Failed(error),
         };
-        // Nobody waits for it if the conversion has failed elsewhere.
+        // The receiver is closed if the conversion has failed elsewhere.
         let _receiver_gone = self.sender.send(message);
     }
 
-    /// Passes on the content; `None` if the reader has gone.
+    /// Sends the content; `None` if the receiver is closed.
     fn send_content(&self, source: ByteSource) -> Result<Option<(FileDigest, u64)>, ConvertError> {
         match source {
             ByteSource::File(file) => self.send_file(file),
@@ -228,6 +229,8 @@ impl ReaderThread {
                 let (size, bytes_read) = (u128::from(file.size().max(1)), Cell::new(0));
                 let mut reader = HashingReader::new(file, &bytes_read, self.options.with_digest);
                 let stored = || {
+                    // The position within the archive is unknown here, so it is estimated from the share of extracted
+                    // bytes.
                     let part = u128::from(packed_bytes) * u128::from(bytes_read.get()) / size;
                     u64::try_from(part).unwrap_or(packed_bytes).min(packed_bytes)
                 };
@@ -238,7 +241,7 @@ impl ReaderThread {
                     return Ok(None);
                 }
                 io::copy(&mut reader, &mut io::sink()).map_err(read_error)?;
-                // A file of an archive is known to people as it is unpacked from there.
+                // A file of an archive is hashed as extracted: that is how people see it.
                 Ok(Some((reader.finish(), packed_bytes)))
             }
         }
@@ -265,8 +268,8 @@ impl ReaderThread {
         Ok(Some((reader.finish(), bytes_read.get())))
     }
 
-    /// Copies blocks to the reader; false if it has gone. `packed` returns the stored bytes of the blocks so far if
-    /// they were unpacked, and `stored` those of the file.
+    /// Sends blocks; false if the receiver is closed. `packed_bytes` returns the compressed bytes read so far, or
+    /// `None` for uncompressed data; `stored` returns the stored bytes.
     fn send_blocks(
         &self,
         mut content: impl Read,
@@ -278,7 +281,7 @@ impl ReaderThread {
             let mut block = self.recycled.try_recv().unwrap_or_default();
             block.clear();
             block.reserve(BLOCK_BYTES);
-            // A decoder yields little at a time; a block should be worth handing over.
+            // Decoders return little data per call, so the block is filled before it is sent.
             let result = content.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut block);
             if let Err(error) = result {
                 if self.options.allows_damage && !block.is_empty() {
@@ -291,6 +294,7 @@ impl ReaderThread {
             }
             sent_bytes += block.len() as u64;
             if let Some(packed_size) = packed_bytes()
+                // Checked while unpacking: the sizes in headers may be false.
                 && sent_bytes > UNCHECKED_BYTES.max(packed_size.saturating_mul(self.limits.expansion))
             {
                 return Err(self.limits.bomb_error(&self.name));
@@ -315,7 +319,7 @@ impl ReaderThread {
     }
 }
 
-/// Counts what passes through, and hashes it if anybody wants to know.
+/// Counts and optionally hashes the bytes read through it.
 struct HashingReader<'c, R> {
     inner: R,
     bytes: &'c Cell<u64>,

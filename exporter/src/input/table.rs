@@ -1,4 +1,4 @@
-//! Rows of a table with named columns, read in bounded memory and checked to be UTF-8.
+//! Reads the rows of a CSV table with named columns, in bounded memory and checked for UTF-8.
 
 use std::{
     cell::Cell,
@@ -11,7 +11,7 @@ use csv::{ByteRecord, ReaderBuilder};
 use super::{FileDigest, Limits, Stream, quotes::QuoteChecker};
 use crate::error::{ConvertError, ErrorKind};
 
-/// A table whose columns are found by name, never by position.
+/// Table with columns found by name, never by position.
 pub(crate) struct Table {
     pub(crate) name: String,
     pub(crate) columns: Vec<String>,
@@ -21,14 +21,14 @@ pub(crate) struct Table {
     row: u64,
 }
 
-/// A row, whose number counts the header as the first.
+/// Row of a table; the header is row 1.
 pub(crate) struct Row<'t> {
     pub(crate) table: &'t str,
     pub(crate) number: u64,
     record: &'t ByteRecord,
 }
 
-/// Refuses to go on when too much was read for one row, or its quotes do not belong together.
+/// Reader that fails if a row exceeds the limit or its quotes are unbalanced.
 struct BoundedReader {
     inner: Stream,
     quotes: QuoteChecker,
@@ -42,6 +42,7 @@ impl Read for BoundedReader {
         let mut count = self.inner.read(buffer)?;
         if !self.has_started && count > 0 {
             self.has_started = true;
+            // A byte order mark would become part of the first column name.
             if buffer[..count].starts_with(b"\xef\xbb\xbf") {
                 buffer.copy_within(3..count, 0);
                 count -= 3;
@@ -57,6 +58,7 @@ impl Read for BoundedReader {
         let row_bytes = self.bytes_since_row.get() + count;
         self.bytes_since_row.set(row_bytes);
         if row_bytes > self.limit {
+            // `next` converts this to an error with the row number.
             return Err(io::Error::from(io::ErrorKind::FileTooLarge));
         }
         Ok(count)
@@ -71,10 +73,11 @@ pub(crate) const NOT_UTF8: &str = "it is not UTF-8; convert the file first";
 const READ_AHEAD: usize = 64 << 10;
 
 impl Table {
-    /// Reads the names of the columns; `named` is false for a table without a header.
+    /// Opens a table. Reads the column names if it has a header.
     pub(crate) fn open(stream: Stream, limits: &Limits, has_header: bool) -> Result<Self, ConvertError> {
         let name = stream.name.clone();
         let bytes_since_row = Rc::new(Cell::new(0));
+        // The CSV reader fetches up to one buffer beyond the row.
         let limit = limits.record.saturating_add(READ_AHEAD);
         let bounded = BoundedReader {
             inner: stream,
@@ -85,6 +88,7 @@ impl Table {
         };
         let reader = ReaderBuilder::new()
             .has_headers(false)
+            // Missing cells are reported when they are read, with the name of the column.
             .flexible(true)
             .buffer_capacity(READ_AHEAD)
             .from_reader(bounded);
@@ -108,6 +112,7 @@ impl Table {
     }
 
     pub(crate) fn next(&mut self) -> Result<Option<Row<'_>>, ConvertError> {
+        // Restarts the limit of the bounded reader for this row.
         self.bytes_since_row.set(0);
         let number = self.row + 1;
         let has_record =
@@ -135,18 +140,14 @@ impl Table {
         if !self.columns.is_empty() && self.record.len() > self.columns.len() {
             return Err(ConvertError::content(&self.name, number, ErrorKind::Columns, EXTRA_CELLS));
         }
+        // A NUL byte indicates a damaged or binary file.
         if memchr::memchr(0, self.record.as_slice()).is_some() {
-            return Err(ConvertError::content(
-                &self.name,
-                number,
-                ErrorKind::Nul,
-                "there is a NUL byte in it",
-            ));
+            return Err(ConvertError::content(&self.name, number, ErrorKind::Nul, "it contains a NUL byte"));
         }
         Ok(Some(Row { table: &self.name, number, record: &self.record }))
     }
 
-    /// The first of the columns that is there.
+    /// Index of the first existing column among `names`.
     pub(crate) fn find(&self, names: &[&str]) -> Result<Option<usize>, ConvertError> {
         let mut matches =
             names.iter().filter_map(|name| find_column(&self.name, &self.columns, name).transpose());
@@ -157,7 +158,7 @@ impl Table {
         self.find(names)?.ok_or_else(|| missing_column(&self.name, &names.join(" or "), &self.columns))
     }
 
-    /// Rows read, without the header.
+    /// Number of rows read, without the header.
     pub(crate) fn rows(&self) -> u64 {
         self.row - u64::from(!self.columns.is_empty())
     }
@@ -167,11 +168,11 @@ impl Table {
     }
 }
 
-/// Number of columns that a message lists.
+/// Number of columns listed in one message.
 const MAX_LISTED_COLUMNS: usize = 20;
 const MAX_NAME_CHARS: usize = 40;
 
-/// Index of the column with this name; an error if there are two.
+/// Index of the column with this name; an error if two columns have it.
 pub(crate) fn find_column(file: &str, columns: &[String], name: &str) -> Result<Option<usize>, ConvertError> {
     let mut same_named = columns.iter().enumerate().filter(|column| column.1.eq_ignore_ascii_case(name));
     match (same_named.next(), same_named.next()) {
@@ -186,11 +187,11 @@ pub(crate) fn repeated_column(file: &str, name: &str, first: usize, second: usiz
     ConvertError::content(file, 1, ErrorKind::Duplicate, detail)
 }
 
-/// Error for a missing column, with the existing ones, among which the renamed column may be found.
+/// Error for a missing column. Lists the existing ones, since the column may have been renamed.
 pub(crate) fn missing_column(file: &str, expected: &str, columns: &[String]) -> ConvertError {
     if columns.iter().any(|column| column.contains(char::is_control)) {
         let detail =
-            format!("the column {expected} is missing; its lines may end in another way than others' do");
+            format!("the column {expected} is missing; the header may end with an unsupported line end");
         return ConvertError::content(file, 1, ErrorKind::MissingColumn, detail);
     }
     let name =
@@ -218,7 +219,7 @@ impl Row<'_> {
         std::str::from_utf8(self.bytes(column)?).map_err(|_| self.error(ErrorKind::Encoding, NOT_UTF8))
     }
 
-    /// An optional column, empty where it is missing.
+    /// Text of an optional column; empty if the column or cell is missing.
     pub(crate) fn optional_text(&self, column: Option<usize>) -> Result<&str, ConvertError> {
         match column {
             Some(column) if column < self.len() => self.text(column),
@@ -226,7 +227,7 @@ impl Row<'_> {
         }
     }
 
-    /// A whole number, or the fault that names the column.
+    /// Parses a whole number; the error names the column.
     pub(crate) fn number<N: std::str::FromStr>(
         &self,
         column: usize,
@@ -242,11 +243,12 @@ impl Row<'_> {
     }
 }
 
-/// A number in the one way in which it can be written; other digits are text like any other.
+/// Parses a number in its only canonical spelling; other digits count as text.
 pub(crate) fn canonical_number(key: &[u8]) -> Option<u64> {
     let is_canonical = match key {
         [b'0'] => true,
         [] | [b'0', ..] => false,
+        // 18 digits always fit into 64 bits.
         digits => digits.len() <= 18,
     };
     if !is_canonical {

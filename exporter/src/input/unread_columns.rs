@@ -1,9 +1,9 @@
-//! Notes about columns that no bundle has, so that nobody misses them unawares.
+//! Reports input columns that have no counterpart in a bundle.
 
 use super::{Limits, Member, Role, sniff::HeaderRow};
 use crate::error::ConvertError;
 
-/// Columns that are read, or say again what others say.
+/// Columns that are converted or redundant; `None` for roles without a note.
 fn converted_columns(role: Role) -> Option<&'static [&'static str]> {
     Some(match role {
         Role::PolisVotes => &["timestamp", "datetime", "comment-id", "voter-id", "vote"],
@@ -71,12 +71,12 @@ fn converted_columns(role: Role) -> Option<&'static [&'static str]> {
             "topic",
             "subtopic",
         ],
-        // A matrix may have no others, and the rest are no tables or not used at all.
+        // The columns of a matrix are comments, and the other roles are no tables or are not converted.
         _ => return None,
     })
 }
 
-/// Column names given by tools, which notes of a public bundle may show.
+/// Column names defined by tools, which are safe to list in a public bundle.
 const TOOL_COLUMNS: [&str; 7] = [
     "is-meta",
     "importance",
@@ -86,11 +86,11 @@ const TOOL_COLUMNS: [&str; 7] = [
     "group-informed-consensus",
     "response time (s)",
 ];
-/// Number of columns that a note lists by name.
+/// Number of columns listed in one note; the others are counted.
 const MAX_LISTED_COLUMNS: usize = 20;
 const MAX_NAME_CHARS: usize = 40;
 
-/// Notes about columns that are not converted. With `for_all`, only names that no person can have made up are shown.
+/// Notes about columns that are not converted. For a public bundle, they list only names defined by tools.
 pub(crate) fn note_dropped_columns(
     files: &[(Member, Role)],
     limits: &Limits,
@@ -120,9 +120,11 @@ fn contains_ignoring_case(names: &[&str], name: &str) -> bool {
 
 fn format_note(file: &str, dropped_columns: &[&String], is_public: bool) -> Option<String> {
     let may_list = |name: &str| {
+        // A column name can itself identify a person, so a public note lists only names defined by tools.
         if is_public {
             contains_ignoring_case(&TOOL_COLUMNS, name)
         } else {
+            // Long or unprintable names would garble the note.
             name.chars().count() <= MAX_NAME_CHARS && !name.contains(char::is_control)
         }
     };
@@ -138,7 +140,7 @@ fn format_note(file: &str, dropped_columns: &[&String], is_public: bool) -> Opti
     }
     (!dropped_columns.is_empty()).then(|| {
         format!(
-            "Columns of {file} that a bundle has no place for were left out: {}.",
+            "Columns of {file} without a counterpart in a bundle were left out: {}.",
             listed_names.join(", ")
         )
     })

@@ -1,6 +1,6 @@
-//! Zip archives, whose directory is read once for all of their files.
+//! Zip archives. The directory is read once and shared by the readers of all files.
 //!
-//! Their data is unpacked in `stream`.
+//! File data is extracted in `stream`.
 
 use std::{
     fs::File,
@@ -15,7 +15,7 @@ use zip::ZipArchive;
 use super::Limits;
 use crate::error::{ConvertError, ErrorKind};
 
-/// A copy shares the directory, and has a place of its own in the file.
+/// Archive reader. A clone shares the directory and has its own file position.
 pub(super) type Archive = ZipArchive<ArchivePart>;
 
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub(super) struct ArchivePart {
     position: u64,
 }
 
-/// One of its files, by its place in the directory.
+/// File of an archive, by its index in the directory.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) name: String,
@@ -32,10 +32,11 @@ pub(super) struct Entry {
     pub(super) packed_bytes: u64,
 }
 
-/// Bytes that any file may unpack to, however well it is packed.
+/// Extracted size in bytes below which the expansion limit does not apply.
 pub(super) const UNCHECKED_BYTES: u64 = 64 << 20;
 
-/// The files of an archive that hold data. `given` bytes were given: it may have been packed once more.
+/// Opens an archive and lists its data files. `stored_bytes` is the size of the input file, which may be compressed
+/// once more.
 pub(super) fn open(
     path: &Path,
     name: &str,
@@ -43,7 +44,7 @@ pub(super) fn open(
     limits: &Limits,
 ) -> Result<(Archive, Vec<Entry>), ConvertError> {
     let archive_error = |error: &dyn std::fmt::Display| {
-        ConvertError::content(name, None, ErrorKind::Archive, format!("not a whole zip archive: {error}"))
+        ConvertError::content(name, None, ErrorKind::Archive, format!("not a complete zip archive: {error}"))
     };
     let file = File::open(path).map_err(|error| ConvertError::io("opening", path, error))?;
     let size = file.metadata().map_err(|error| ConvertError::io("opening", path, error))?.len();
@@ -58,12 +59,13 @@ pub(super) fn open(
     let declared_count = declared_file_count(
         archive_end(&file, size).map_err(|error| ConvertError::io("reading", path, error))?.as_slice(),
     );
+    // Only the last of several files with one name would be read, and the others would be lost silently.
     if declared_count.is_some_and(|count| count > archive.len()) {
         return Err(ConvertError::content(
             name,
             None,
             ErrorKind::Duplicate,
-            "it holds several files of one name",
+            "it contains several files with the same name",
         ));
     }
     let mut entries = Vec::new();
@@ -71,21 +73,22 @@ pub(super) fn open(
     for index in 0..archive.len() {
         let entry = archive.by_index_data(index).map_err(|error| archive_error(&error))?;
         let name = entry.name().map_err(|error| archive_error(&error))?.into_owned();
-        // Folders of a desktop's making hold no data.
+        // Desktop systems add folders and files without data of the export.
         if entry.is_dir() || name.starts_with("__MACOSX/") || name.ends_with(".DS_Store") {
             continue;
         }
         unpacked_bytes = unpacked_bytes.saturating_add(entry.size());
         entries.push(Entry { name, index, packed_bytes: entry.compressed_size() });
     }
-    // All together: entries may share the bytes that they are unpacked from.
+    // The sum is checked: entries can share compressed bytes, so each one alone may look harmless.
     if unpacked_bytes > UNCHECKED_BYTES.max(stored_bytes.saturating_mul(limits.expansion)) {
         return Err(limits.bomb_error(name));
     }
     Ok((archive, entries))
 }
 
-/// True if an archive follows other data, as in a self-extracting one. Only files called `.zip` are searched.
+/// True if an archive follows other data, as in a self-extracting one. Only files named `.zip` or `.exe` are
+/// searched.
 pub(super) fn has_appended_archive(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
     let opened = || File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
@@ -95,7 +98,7 @@ pub(super) fn has_appended_archive(path: &Path) -> bool {
             .is_ok_and(|end| declared_file_count(&end).is_some())
 }
 
-/// Reads the end of the archive's directory: a record of 22 bytes and a comment.
+/// Reads the end record of the directory: 22 bytes and a comment of up to 64 KiB.
 fn archive_end(file: &File, size: u64) -> io::Result<Vec<u8>> {
     let offset = size.saturating_sub(22 + u64::from(u16::MAX));
     let mut end = vec![0; usize::try_from(size - offset).unwrap_or_default()];
@@ -103,16 +106,16 @@ fn archive_end(file: &File, size: u64) -> io::Result<Vec<u8>> {
     Ok(end)
 }
 
-/// Number of files according to the directory's end, if it is small enough to be stored there. Of several files of
-/// one name only the last is read.
+/// Number of files stated by the end record; `None` if it does not fit there. The zip reader keeps only the last of
+/// several files with one name, so its count may be lower.
 fn declared_file_count(end: &[u8]) -> Option<usize> {
     let at = memchr::memmem::rfind(end, b"PK\x05\x06")?;
     let count = u16::from_le_bytes(*end.get(at + 10..)?.first_chunk()?);
+    // 65,535 marks a Zip64 directory with its own count.
     (count < u16::MAX).then_some(count.into())
 }
 
-/// Finds the file within which an archive without its directory was cut off. Each file has a header of its own, with
-/// its lengths before or behind its data.
+/// Finds the file at which an archive without its directory was cut off, by walking the local headers.
 fn find_truncated_entry(file: &mut ArchivePart, size: u64) -> io::Result<Option<String>> {
     let mut at = 0;
     while at < size {
@@ -140,6 +143,7 @@ fn find_truncated_entry(file: &mut ArchivePart, size: u64) -> io::Result<Option<
         let truncated_entry = Ok(Some(String::from_utf8_lossy(&name_bytes).into_owned()));
         let data = at + HEADER_BYTES as u64 + u64::from(name_length) + u64::from(extra_length);
         let next = match packed_size {
+            // The size is in a Zip64 field, which this search does not parse.
             u32::MAX => return Ok(None),
             0 if flags & HAS_DATA_DESCRIPTOR != 0 => find_data_end(file, data)?,
             size => Some(data + u64::from(size)),
@@ -152,12 +156,12 @@ fn find_truncated_entry(file: &mut ArchivePart, size: u64) -> io::Result<Option<
     Ok(None)
 }
 
-/// Bytes before the name of a file.
+/// Length of a local file header up to the name, in bytes.
 const HEADER_BYTES: usize = 30;
-/// The flag of a file whose length was not known when its head was written.
+/// Flag of a file whose length follows its data instead of standing in the header.
 const HAS_DATA_DESCRIPTOR: u16 = 1 << 3;
 
-/// Offset of the end of data that begins at `data` and is followed by its length.
+/// Offset behind a data descriptor whose stated length matches the data that begins at `data`.
 fn find_data_end(file: &mut ArchivePart, data: u64) -> io::Result<Option<u64>> {
     let (mut window, mut window_start) = (Vec::new(), data);
     file.seek(SeekFrom::Start(data))?;
@@ -176,7 +180,7 @@ fn find_data_end(file: &mut ArchivePart, data: u64) -> io::Result<Option<u64>> {
         if byte_count == 0 {
             return Ok(None);
         }
-        // One may lie across two blocks.
+        // The descriptor may lie across two blocks, so the last bytes are kept.
         let consumed = window.len().saturating_sub(16);
         window.drain(..consumed);
         window_start += consumed as u64;

@@ -1,23 +1,23 @@
-//! Computes the data card from what is in a bundle; an operator can only make it stricter.
+//! Derives the data card from the content of a bundle. Operator options can only make it stricter.
 
 use crate::form::{aggregation, publication};
 
-/// Content of the bundle that is being written.
+/// Properties of the bundle's content.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Content {
     pub(crate) responses: bool,
-    /// Some response names its participant.
+    /// A response refers to its participant.
     pub(crate) linked: bool,
-    /// Some name or text refers to a participant, though no response does.
+    /// A name or text refers to a participant, although no response does.
     pub(crate) refers: bool,
-    /// Participants are named by ids that others know.
+    /// Participants appear under ids that are known outside the bundle.
     pub(crate) named: bool,
-    /// Some participant's text is there, redacted or not.
+    /// A participant's text is included, redacted or not.
     pub(crate) participant_text: bool,
-    /// Some text still holds what identifies a person.
+    /// A text contains an identifier of a person.
     pub(crate) identifying_text: bool,
     pub(crate) text_reviewed: bool,
-    /// Counts below k are left out.
+    /// Small counts are suppressed.
     pub(crate) suppressed: bool,
     pub(crate) events: bool,
     pub(crate) pairwise: bool,
@@ -35,9 +35,10 @@ pub(crate) struct Card {
     pub(crate) limitations: Vec<String>,
 }
 
-/// `withheld`: the operator does not want it shared, whatever its content would allow.
+/// Computes the data card. `withheld` marks the bundle as not for sharing, even if its content would allow it.
 pub(crate) fn compute_card(content: Content, withheld: bool, limitations: &[String]) -> Card {
     let has_direct_identifiers = content.named || content.identifying_text;
+    // Redaction finds no names of people, so free text needs a human reviewer.
     let text_is_cleared = !content.participant_text || content.text_reviewed;
     let suitable = content.suppressed
         && !content.linked
@@ -48,14 +49,14 @@ pub(crate) fn compute_card(content: Content, withheld: bool, limitations: &[Stri
     let mut standard_limitations = Vec::new();
     if content.linked {
         standard_limitations.push(
-            "Pseudonyms do not make answers anonymous: most participants can be told by their answers.",
+            "Pseudonyms do not make answers anonymous: most participants can be recognised by their answers.",
         );
     }
     if content.suppressed {
         standard_limitations.push("Small counts and items with few answers are left out.");
     }
     if content.participant_text {
-        standard_limitations.push("Texts are the participants' own and may tell who wrote them.");
+        standard_limitations.push("Texts were written by participants and may reveal their authors.");
     }
     let limitations =
         standard_limitations.into_iter().map(str::to_owned).chain(limitations.iter().cloned()).collect();

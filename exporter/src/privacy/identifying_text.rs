@@ -1,6 +1,6 @@
-//! Finds addresses, numbers and handles in texts.
+//! Finds and redacts e-mail and web addresses, telephone numbers and handles in texts.
 //!
-//! Names of people have no form that could be found, which is why a redacted text still counts as free text.
+//! Names of people cannot be recognised by a pattern, so a redacted text still counts as free text.
 
 use std::sync::LazyLock;
 
@@ -8,34 +8,34 @@ use regex::Regex;
 
 use crate::form::Hand;
 
-/// Kinds of identifiers, in the order in which they are looked for.
+/// Token, pattern, and whether the identifier points to a person. Order matters: an earlier match hides a later one.
 const KINDS: [(&str, &str, bool); 6] = [
-    // A name and its host, in any alphabet; before addresses of pages, which may hold one. Where words are not parted by
-    // spaces, what stands around it goes with it.
+    // Local part and host in any alphabet. Before web addresses, which may contain one. In scripts without spaces the
+    // match takes the surrounding characters with it.
     ("[email]", MAIL, true),
     ("[url]", r#"(?i)\b(?:https?://|www\.)[^\s<>"']*[^\s<>"'.,;:!?)]"#, false),
     ("[url]", BARE, false),
     ("[ip]", IP, true),
     ("[handle]", r"(?:^|[^\w@/])@[A-Za-z0-9_][A-Za-z0-9_.]+", true),
-    // Eight digits or more, as people write them, with any dash; years and amounts are shorter. Seven in the American way.
+    // Eight or more digits with common separators and any dash: years and amounts are shorter. Or seven digits in US
+    // notation.
     ("[phone]", r"\+?\(?\d(?:[\s().\p{Pd}\u{2212}/]{0,2}\d){7,}|\b\d{3}[\p{Pd}\u{2212}]\d{4}\b", true),
 ];
 
-/// The name may be quoted, and the sign between it and the host written as addresses of pages write it, or as those within
-/// others do.
+/// E-mail address. The local part may be quoted, and `@` may be full-width or percent-encoded any number of times.
 const MAIL: &str = r#"(?x) (?: [\p{L}\p{M}\p{N}._%+-]+ | "[^"\s]*(?:\x20[^"\s]+)*" )
     (?: [@\u{ff20}] | %(?:25)*40 )
     (?: [\p{L}\p{M}\p{N}-]+ (?: \. [\p{L}\p{M}\p{N}-]+ )+ | localhost\b )"#;
 
-/// Host without a scheme, and its path. Endings that are also words count only with a path, since people forget the
-/// space after a full stop.
+/// Host without a scheme, and its path. Endings that are also words count only with a path: people omit the space
+/// after a full stop.
 const BARE: &str = r#"(?xi) \b (?: [\p{L}\p{N}] [\p{L}\p{N}-]* \. )+ (?:
     (?: com | org | net | edu | gov | mil | info | biz | io | ai | app | dev | eu | uk | de | fr | nl | ch | pl | ru
         | cz | dk | fi | jp | cn | br | ca | nz | kr | tw | hk | sg | ie | tr | ua | gr | pt | hu | ro )
     \b (?: [/?:] [^\s<>"']* [^\s<>"'.,;:!?)] )?
     | \p{L}{2,24} / [^\s<>"']* [^\s<>"'.,;:!?)] )"#;
 
-/// IP addresses. Of version 6, first those with `::`, then those written out; the surroundings must not be a word.
+/// IP addresses: version 6 with `::` or written out, and version 4. They must not be part of a word.
 const IP: &str = r"(?xi)
     (?: \b [0-9a-f]{1,4} (?: : [0-9a-f]{1,4} ){0,6} :: | \B :: )
     (?: (?: [0-9a-f]{1,4} : ){0,6} (?: (?: \d{1,3} \. ){3} \d{1,3} | [0-9a-f]{1,4} ) \b (?: % \w+ )? )
@@ -43,7 +43,7 @@ const IP: &str = r"(?xi)
     | \b (?: [0-9a-f]{1,4} : ){3,7} [0-9a-f]{1,4} \b (?: % \w+ )?
     | \b (?: \d{1,3} \. ){3} \d{1,3} \b";
 
-/// Spans of years, and days: they have as many digits as a telephone number.
+/// Year ranges and dates, which have as many digits as a telephone number.
 const YEARS: &str = r"(?x)^(?:1[5-9]|2[01])\d\d
     (?: \x20? \p{Pd} \x20? (?:1[5-9]|2[01])\d\d | [-/] (?:0\d|1[0-2]) [-/] [0-3]\d )$";
 
@@ -54,18 +54,19 @@ fn compile(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the pattern is a constant")
 }
 
-/// The text with tokens in place of what was found, and how many there were.
+/// Replaces identifiers by tokens, and returns the text with the number of replacements.
 pub(crate) fn redact(text: &str) -> (String, u64) {
     let (mut text, mut count) = (text.to_owned(), 0);
     for ((token, ..), pattern) in KINDS.iter().zip(PATTERNS.iter()) {
         let mut replacements = 0;
         let replaced = pattern.replace_all(&text, |captures: &regex::Captures<'_>| {
             let identifier = &captures[0];
+            // Year ranges match the pattern of telephone numbers.
             if YEARS_PATTERN.is_match(identifier) {
                 return identifier.to_owned();
             }
             replacements += 1;
-            // The character before a handle belongs to the text.
+            // The pattern of a handle includes the preceding character, which must stay.
             let prefix_length = if *token == "[handle]" && !identifier.starts_with('@') {
                 identifier.chars().next().map_or(0, char::len_utf8)
             } else {
@@ -81,24 +82,24 @@ pub(crate) fn redact(text: &str) -> (String, u64) {
     (text, count)
 }
 
-/// Dates, and numbers without a sign, a space or a zero before them: tools do not write telephone numbers like that.
+/// Dates, and plain numbers without a sign, space or leading zero: tools do not write telephone numbers like that.
 const COUNT_OR_DATE: &str =
     r"(?x)^(?: [1-9]\d* | (?:1[5-9]|2[01])\d\d [-./] (?:0\d|1[0-2]) [-./] [0-3]\d (?:\x20\d\d)? )$";
-/// Digests and random ids.
+/// UUIDs and hexadecimal digests.
 const DIGEST: &str =
     r"(?xi) \b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b | \b[0-9a-f]{32,}\b";
 
 static COUNT_OR_DATE_PATTERN: LazyLock<Regex> = LazyLock::new(|| compile(COUNT_OR_DATE));
 static DIGEST_PATTERN: LazyLock<Regex> = LazyLock::new(|| compile(DIGEST));
 
-/// Encoded `@`, as in addresses of web pages.
+/// Percent-encoded `@`, as in web addresses.
 static ESCAPED_AT_SIGN: LazyLock<Regex> = LazyLock::new(|| compile("%(?:25)*40"));
 
-/// A number with the sign of its country's.
+/// Telephone number with a country code.
 static INTERNATIONAL_NUMBER: LazyLock<Regex> =
     LazyLock::new(|| compile(r"\+\(?\d(?:[\s().\p{Pd}\u{2212}/]{0,2}\d){7,}"));
 
-/// True if an id holds an e-mail address, or is a handle or a telephone number. Digits and dots alone belong to ids.
+/// True if an id contains an e-mail address, handle or international number. Digits and dots alone are common in ids.
 pub(crate) fn is_address(id: &[u8]) -> bool {
     if memchr::memchr3(b'@', b'%', b'+', id).is_none() && memchr::memchr(0xef, id).is_none() {
         return false;
@@ -107,22 +108,24 @@ pub(crate) fn is_address(id: &[u8]) -> bool {
     id.contains(['@', '\u{ff20}']) || ESCAPED_AT_SIGN.is_match(&id) || INTERNATIONAL_NUMBER.is_match(&id)
 }
 
-/// True if something in the text would identify a person directly.
+/// True if the text contains an identifier of a person.
 pub(crate) fn identifies(text: &str, hand: Hand) -> bool {
     if hand == Hand::Reference {
         return is_address(text.as_bytes());
     }
-    // All that is looked for has one of these; an escaped sign has digits.
+    // Fast path: every pattern needs one of these bytes; a percent-encoded `@` contains digits.
     if !text.bytes().any(|byte| matches!(byte, b'@' | b':' | b'0'..=b'9') || !byte.is_ascii()) {
         return false;
     }
     let digests;
     let text = if hand == Hand::Tool {
+        // A digest may contain digits that look like a telephone number.
         digests = DIGEST_PATTERN.replace_all(text, "");
         &digests
     } else {
         text
     };
+    // Tools write counts and dates, which resemble telephone numbers.
     let is_harmless = |fragment: &str| {
         YEARS_PATTERN.is_match(fragment) || hand == Hand::Tool && COUNT_OR_DATE_PATTERN.is_match(fragment)
     };

@@ -1,6 +1,6 @@
-//! Turns ids of participants into pseudonyms that nobody can compute without the key.
+//! Derives pseudonyms of participants with a secret key.
 //!
-//! A plain hash would not do: ids are small numbers, and all of them are hashed in no time.
+//! A plain hash would be reversible: source ids are small numbers, so all of them can be hashed in seconds.
 
 #![allow(clippy::cast_possible_truncation, reason = "a number that was found to be small")]
 
@@ -18,21 +18,21 @@ use sha2::Sha256;
 use super::Participants;
 use crate::{error::ConvertError, input::table::canonical_number, json::write, plural::HiddenBelow};
 
-/// The secret that pseudonyms are made with. It is never printed.
+/// Secret key of the pseudonyms. Its `Debug` output is redacted.
 #[derive(Clone)]
 pub struct Key(pub(crate) Vec<u8>);
 
-/// Keys shorter than this can be guessed.
+/// Minimum key length in bytes; shorter keys can be guessed.
 const MIN_KEY_BYTES: usize = 16;
 const FRESH_KEY_BYTES: usize = 32;
 
 impl Key {
-    /// Key made of kept bytes, so that bundles can be linked.
+    /// Key from stored bytes, to link several bundles. `None` if it is too short.
     pub fn kept(bytes: Vec<u8>) -> Option<Self> {
         (bytes.len() >= MIN_KEY_BYTES).then_some(Self(bytes))
     }
 
-    /// Makes a key of random bytes, which is thrown away with the process.
+    /// Generates a random key, which lives as long as the process.
     pub(crate) fn generate() -> Result<Self, ConvertError> {
         let mut bytes = vec![0; FRESH_KEY_BYTES];
         let failed =
@@ -41,7 +41,7 @@ impl Key {
         Ok(Self(bytes))
     }
 
-    /// Mode of a key's file, if others than its owner can read it: they could reveal who is behind a pseudonym.
+    /// Mode of the key file if users other than its owner can read it. They could reverse the pseudonyms.
     pub fn open_to_others(file: &Metadata) -> Option<u32> {
         let mode = file.permissions().mode() & 0o777;
         (mode & 0o044 != 0).then_some(mode)
@@ -54,66 +54,68 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// Prefix of references to participants.
+/// Prefix of participant references.
 pub(crate) const PREFIX: &str = "participant:";
 const DOMAIN: &[u8] = b"participant";
 
-/// References by pseudonym, shared with the writer of rows.
+/// References by pseudonym, shared with the row writer.
 pub(crate) type ReferenceNames = Arc<RwLock<HashMap<u128, String>>>;
 
-/// Gives the participants of a source by its [`scope`], as its pseudonyms are made; nothing, if the input does not say which source it is.
+/// Creates the registry of a source from its [`scope`]; `None` if the input does not identify the source.
 pub(crate) type RegistryFor<'p> = dyn FnMut(Option<&str>) -> Result<ParticipantRegistry, ConvertError> + 'p;
 
-/// Scope of a source's pseudonyms, since ids are unique within one source of one tool only.
+/// Scope of a source's pseudonyms. Participant ids are unique only within one source of one tool.
 pub(crate) fn scope(tool: &str, source: &str) -> String {
     format!("{tool}\0{source}")
 }
 
-/// All participants of one source.
+/// Participants of one source.
 #[derive(Debug)]
 pub(crate) struct ParticipantRegistry {
     mac: Hmac<Sha256>,
     naming: Participants,
-    /// Pseudonyms by participant number, 0 for none. Sources number their participants, so this serves most rows.
+    /// Pseudonyms by participant number, 0 for none. Most sources number their participants, so this vector serves
+    /// most rows.
     pseudonyms: Vec<u128>,
-    /// Groups by participant number, only as long as needed: many sources have no groups.
+    /// Groups by participant number. Stays empty for sources without groups.
     number_groups: Vec<u16>,
     large_numbers: HashMap<u64, (u128, u16)>,
     by_text: HashMap<Box<[u8]>, (u128, u16)>,
-    /// Participants known before the first row.
+    /// Participants registered by a table that is read before the rows.
     known_participants: HashMap<Box<[u8]>, KnownParticipant>,
     external_ids: HashMap<Box<[u8]>, String>,
-    /// References that are not pseudonyms, if asked for.
+    /// References other than pseudonyms, for naming by source or external ids.
     names: ReferenceNames,
     count: u64,
-    /// Threshold below which notes hide numbers of participants.
+    /// Threshold below which notes hide counts of participants.
     pub(crate) hidden_below: HiddenBelow,
 }
 
 #[derive(Debug, Default)]
 struct KnownParticipant {
-    /// 0 for none.
+    /// Group number; 0 for none.
     group: u16,
-    /// Number of answers according to a table beside the votes.
+    /// Number of answers stated by a table beside the votes.
     answers: u32,
 }
 
-/// Numbers of participants without an answer.
+/// Counts of registered participants without an answer in the rows.
 #[derive(Debug, Default)]
 pub(crate) struct WithoutAnswers {
-    /// Participants who should have answers according to a table.
+    /// Participants whose table states at least one answer.
     pub(crate) with_stated_answers: u64,
     pub(crate) without_stated_answers: u64,
-    /// Answers that are missing according to a table.
+    /// Sum of the answers stated for them.
     pub(crate) missing_answers: u64,
 }
 
-/// Numbers below this are looked up by index; the index takes 16 MiB at most.
+/// Participant numbers below this are looked up by index, in a vector of at most 16 MiB.
 const DIRECT_IDS: u64 = 1 << 20;
 
 impl ParticipantRegistry {
     pub(crate) fn new(key: &Key, scope: &str, naming: Participants) -> Self {
         let mut mac = Hmac::new_from_slice(&key.0).expect("a key of HMAC may have any length");
+        // Zero bytes separate domain, scope and id, so that different inputs are never equal.
         mac.update(DOMAIN);
         mac.update(&[0]);
         mac.update(scope.as_bytes());
@@ -133,12 +135,12 @@ impl ParticipantRegistry {
         }
     }
 
-    /// Registry whose notes hide numbers below the threshold.
+    /// Sets the threshold below which notes hide counts.
     pub(crate) fn hiding_below(self, hidden_below: HiddenBelow) -> Self {
         Self { hidden_below, ..self }
     }
 
-    /// Participants with a row.
+    /// Number of participants with a row.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -147,7 +149,7 @@ impl ParticipantRegistry {
         self.known_participants.entry(id.into()).or_default().group = group;
     }
 
-    /// Sets how many answers the participant has according to a table beside the votes.
+    /// Sets the number of answers that a table beside the votes states for the participant.
     pub(crate) fn set_answers(&mut self, id: &[u8], answers: u32) {
         self.known_participants.entry(id.into()).or_default().answers = answers;
     }
@@ -162,7 +164,7 @@ impl ParticipantRegistry {
         }
     }
 
-    /// Forgets who answered, because the rows will come again.
+    /// Clears the participants with rows, before the rows are read again. Registrations are kept.
     pub(crate) fn forget_answers(&mut self) {
         self.pseudonyms.clear();
         self.number_groups.clear();
@@ -171,8 +173,9 @@ impl ParticipantRegistry {
         self.count = 0;
     }
 
-    /// Pseudonym of a participant who may never have answered.
+    /// Pseudonym of any participant, with or without rows.
     pub(crate) fn pseudonym(&self, id: &[u8]) -> u128 {
+        // The id may be a pseudonym of an earlier conversion.
         if self.naming == Participants::KeepPseudonyms
             && let Some(pseudonym) = number_of(id)
         {
@@ -183,13 +186,14 @@ impl ParticipantRegistry {
         let digest = mac.finalize().into_bytes();
         let mut leading_bytes = [0; 16];
         leading_bytes.copy_from_slice(&digest[..16]);
-        // 0 stands for nobody.
+        // 0 is reserved for "no participant".
         u128::from_be_bytes(leading_bytes).max(1)
     }
 
-    /// Looks up the pseudonym and group of a participant who answers.
+    /// Registers the participant of a row, and returns the pseudonym and group.
     #[inline]
     pub(crate) fn look_up(&mut self, id: &[u8]) -> (u128, u16) {
+        // Ids such as `012` differ from `12` and are looked up as text.
         let Some(number) = canonical_number(id) else {
             return match self.by_text.get(id) {
                 Some(participant) => *participant,
@@ -203,7 +207,7 @@ impl ParticipantRegistry {
         self.look_up_number(number)
     }
 
-    /// Looks up a participant like `see`, for an id that is a canonical number.
+    /// Same as `look_up`, for an id that is a canonical number.
     #[inline]
     pub(crate) fn look_up_number(&mut self, number: u64) -> (u128, u16) {
         let participant = if number < DIRECT_IDS {
@@ -233,6 +237,7 @@ impl ParticipantRegistry {
             self.pseudonyms.resize(index + 1, 0);
         }
         self.pseudonyms[index] = participant.0;
+        // Only registered participants have groups; without them the vector is not needed.
         if !self.known_participants.is_empty() {
             if self.number_groups.len() <= index {
                 self.number_groups.resize(index + 1, 0);
@@ -248,6 +253,7 @@ impl ParticipantRegistry {
         let pseudonym = self.pseudonym(id);
         let name = match self.naming {
             Participants::SourceIds => Some(String::from_utf8_lossy(id).into_owned()),
+            // Participants without an external id keep their pseudonym.
             Participants::ExternalIds => self.external_ids.get(id).cloned(),
             Participants::Pseudonyms | Participants::KeepPseudonyms => None,
         };
@@ -258,25 +264,26 @@ impl ParticipantRegistry {
         (pseudonym, self.known_participants.get(id).map_or(0, |participant| participant.group))
     }
 
-    /// References to those of each group who have answered, in order.
+    /// Sorted references of the group members who have rows, by group.
     pub(crate) fn members(&self, groups: usize) -> Vec<Vec<String>> {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         let mut members = vec![Vec::new(); groups];
         for (id, participant) in &self.known_participants {
             let Some(pseudonym) = self.find_pseudonym(id) else { continue };
             let name = names.get(&pseudonym).cloned().unwrap_or_else(|| reference(pseudonym));
-            // 0 stands for no group.
+            // Group 0 means no group.
             if let Some(group_members) =
                 usize::from(participant.group).checked_sub(1).and_then(|at| members.get_mut(at))
             {
                 group_members.push(name);
             }
         }
+        // Map order is random, and equal input must give an identical bundle.
         members.iter_mut().for_each(|group_members| group_members.sort());
         members
     }
 
-    /// Counts participants known beforehand who have not answered.
+    /// Counts registered participants without rows.
     pub(crate) fn count_silent(&self) -> WithoutAnswers {
         let mut totals = WithoutAnswers::default();
         for (_, participant) in
@@ -290,7 +297,7 @@ impl ParticipantRegistry {
         totals
     }
 
-    /// Somebody who has answered.
+    /// Pseudonym of a participant with rows; `None` for others.
     fn find_pseudonym(&self, id: &[u8]) -> Option<u128> {
         match canonical_number(id) {
             Some(number) if number < DIRECT_IDS => {
@@ -301,37 +308,37 @@ impl ParticipantRegistry {
         }
     }
 
-    /// References that are no pseudonyms, if that was asked for. They grow with the rows.
+    /// References other than pseudonyms, if the naming uses them. Rows add entries while they are read.
     pub(crate) fn names(&self) -> Option<ReferenceNames> {
         self.naming.identifies().then(|| Arc::clone(&self.names))
     }
 }
 
-/// A pseudonym as this exporter writes it.
+/// Formats a pseudonym as a participant reference.
 pub(crate) fn reference(number: u128) -> String {
     format!("{PREFIX}{number:032x}")
 }
 
-/// The number of a pseudonym as this exporter writes it; never 0.
+/// Parses a participant reference written by [`reference`]; never returns 0.
 #[inline]
 pub(crate) fn number_of(id: &[u8]) -> Option<u128> {
     let digits: &[u8; 32] = id.strip_prefix(PREFIX.as_bytes())?.try_into().ok()?;
     let number = digits.as_chunks::<8>().0.iter().fold(0, |sum, eight| sum << 32 | u128::from(hex(*eight)));
-    // What stands there is no number unless it is written just so.
+    // Round trip: other spellings, such as upper case, are not references of this exporter.
     (number != 0 && write::hex(number) == *digits).then_some(number)
 }
 
-/// True if the text holds a reference to a participant.
+/// True if the text contains a participant reference.
 pub(crate) fn refers(text: &[u8]) -> bool {
     let prefix = PREFIX.as_bytes();
     memchr::memmem::find_iter(text, prefix)
         .any(|at| text.get(at + prefix.len()).is_some_and(u8::is_ascii_alphanumeric))
 }
 
-/// True if an id holds the digits of a pseudonym that are not part of one of the names in `called_by`.
+/// True if an id contains the digits of a pseudonym that are not part of one of the `names`.
 #[inline]
 pub(crate) fn has_pseudonym(id: &[u8], names: &[&[u8]]) -> bool {
-    // Random digits do not begin like a number that is filled up with noughts.
+    // Random digits hardly ever start with eight zeros; zero-padded counters do.
     let is_pseudonym = |word: &[u8]| {
         word.len() == 32 && word.iter().all(u8::is_ascii_hexdigit) && !word.starts_with(b"00000000")
     };
@@ -346,7 +353,7 @@ fn hex(eight: [u8; 8]) -> u32 {
     let digits = u64::from_le_bytes(eight);
     let letters = digits >> 6 & 0x0101_0101_0101_0101;
     let ones = (digits & 0x0f0f_0f0f_0f0f_0f0f) + 9 * letters;
-    // Neighbours are joined: one by one, two by two, four by four.
+    // Joins neighbours in steps: single digits, pairs, groups of four.
     let twos = (ones << 4 | ones >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = (twos << 8 | twos >> 16) & 0x0000_ffff_0000_ffff;
     (fours << 16 | fours >> 32) as u32

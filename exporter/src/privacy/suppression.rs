@@ -1,37 +1,38 @@
-//! Decides which counts of a table are too small to show, and which others must be hidden with them.
+//! Suppresses small counts of a table, and further counts from which the small ones could be deduced.
 //!
-//! The assumed reader knows the table's total from elsewhere, and knows this procedure.
+//! Threat model: the reader knows the table's total from another source, and knows this procedure.
 
 use crate::form::Answer;
 
 /// Counts by answer.
 pub(crate) type Counts = [u64; Answer::ALL.len()];
 
-/// Counts of a table that may be shown.
+/// Disclosure decision for a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disclosure {
-    /// Too few people answered, whatever they answered.
+    /// The whole table is omitted: too few people answered.
     Withheld,
-    /// The flags say which cells are hidden.
+    /// Cells with a flag are hidden, the others disclosed.
     Table { hidden: HiddenCells },
 }
 
 pub(crate) type HiddenCells = [bool; Answer::ALL.len()];
 
-/// Hides every count from 1 to k - 1, and the smallest other ones until the hidden counts are neither a single one
-/// nor of fewer than k people. If they could be found out even so, all counts are hidden. A table is left out by its
-/// total alone, so that its absence reveals nothing else.
+/// Hides every count from 1 to k - 1. If the hidden counts are a single one or belong to fewer than k people, also
+/// hides the smallest other counts. If the hidden counts can be deduced nevertheless, hides all counts. A table is
+/// omitted depending on its total only, so that its absence reveals nothing about its counts.
 ///
-/// With more people than `answers` to choose from, hiding all counts always works: a table of ones except for a
-/// single count is hidden whole, too, whichever answer that count is of. With as many people as answers it may be
-/// nothing but ones.
+/// Hiding all counts is safe if more people answered than there are `answers`: the table could be all ones except
+/// for any one cell. With as many people as answers, it could only be all ones, so such a table is omitted.
 pub(crate) fn suppress(counts: &Counts, k: u64, answers: u64) -> Disclosure {
     let total = counts.iter().sum::<u64>();
+    // Every answer could have one person at most, so even a fully hidden table would be deducible.
     if total <= answers {
         return Disclosure::Withheld;
     }
     match choose_hidden_cells(counts, k) {
         None => Disclosure::Withheld,
+        // Either no cell needs hiding, or the hidden ones cannot be deduced.
         Some(hidden) if !hidden.contains(&true) || is_ambiguous(counts, hidden, k) => {
             Disclosure::Table { hidden }
         }
@@ -39,13 +40,13 @@ pub(crate) fn suppress(counts: &Counts, k: u64, answers: u64) -> Disclosure {
     }
 }
 
-/// The fewest answers of a table that is not left out.
+/// Smallest total of a table that is disclosed.
 pub(crate) fn min_total(k: u64, answers: u64) -> u64 {
     k.max(answers + 1)
 }
 
-/// Like [`suppress`], for a table with counts that its source hides. What the total leaves for them is unknown here,
-/// so everything is hidden with them, and there has to be something to hide.
+/// Variant of [`suppress`] for a table with counts hidden by its source. Their share of the total is unknown here, so
+/// all nonzero counts are hidden with them. The table is omitted if fewer than two cells are hidden then.
 pub(crate) fn suppress_with(counts: &Counts, unknown: HiddenCells, k: u64, answers: u64) -> Disclosure {
     let disclosure = suppress(counts, k, answers);
     if !unknown.contains(&true) || disclosure == Disclosure::Withheld {
@@ -60,11 +61,12 @@ pub(crate) fn suppress_with(counts: &Counts, unknown: HiddenCells, k: u64, answe
     }
 }
 
-/// Returns the number of participants, or `None` if showing it would reveal something: nobody may learn that fewer
-/// than k people have not answered a table, or none of the shown ones. `tables` has each table's total and the part
-/// that is shown. People outside all tables have answered what is left out, which holds at most `unseen` answers; if
-/// nearly all of those must be there, each total would be known, with one answer missing still to whoever has given
-/// two.
+/// Returns the number of participants, or `None` if it must not be disclosed. It must not reveal that fewer than k
+/// people have not answered a table, or none of the disclosed ones.
+///
+/// `tables` holds each table's total and its disclosed part. People outside all tables have answered omitted tables
+/// only, which hold at most `unseen` answers. If these people account for all of the answers, the omitted totals
+/// would be known. A person who has given two of the answers could conclude so from one less.
 pub(crate) fn suppress_participants(
     participants: u64,
     tables: &[(u64, u64)],
@@ -76,6 +78,7 @@ pub(crate) fn suppress_participants(
     let reveals_few =
         tables.iter().chain([&sums]).any(|(total, shown)| leaves_few(*total) || leaves_few(*shown));
     let outside_people = participants.saturating_sub(sums.0);
+    // Each outside person needs at least one unseen answer, which bounds the omitted totals from below.
     let bounds_unseen_answers = outside_people > 0 && outside_people + 1 >= unseen;
     (!reveals_few && !bounds_unseen_answers).then_some(participants)
 }
@@ -86,6 +89,7 @@ fn choose_hidden_cells(counts: &Counts, k: u64) -> Option<HiddenCells> {
     }
     let mut hidden_cells = counts.map(|count| (1..k).contains(&count));
     let has_small_counts = hidden_cells.contains(&true);
+    // Each step hides the smallest visible count, which loses the least information.
     while has_small_counts && is_deducible(counts, hidden_cells, k) {
         let visible_cells = (0..counts.len()).filter(|at| !hidden_cells[*at] && counts[*at] > 0);
         hidden_cells[visible_cells.min_by_key(|at| counts[*at])?] = true;
@@ -93,9 +97,9 @@ fn choose_hidden_cells(counts: &Counts, k: u64) -> Option<HiddenCells> {
     Some(hidden_cells)
 }
 
-/// True if every hidden count, and every sum of hidden counts below k, could have another value for a reader who
-/// knows the total and this procedure. Depends only on what is shown, so that tables that look alike are treated
-/// alike.
+/// True if every hidden count, and every sum of hidden counts below k, has several possible values for a reader who
+/// knows the total and this procedure. Depends on the disclosed cells only, so that tables with equal disclosed cells
+/// are treated equally.
 fn is_ambiguous(counts: &Counts, hidden: HiddenCells, k: u64) -> bool {
     let cells: Vec<_> = (0..counts.len()).filter(|at| hidden[*at]).collect();
     let sum = cells.iter().map(|at| counts[*at]).sum();
@@ -107,7 +111,7 @@ fn is_ambiguous(counts: &Counts, hidden: HiddenCells, k: u64) -> bool {
         sums: [None; SUMS],
         is_certain: true,
     };
-    // All are small but one at most: there is never more than one that only covers the others.
+    // At most one hidden cell is large: the procedure hides one large cell to cover small ones, never two.
     (0..=cells.len()).any(|large| search.try_cells(0, large, sum))
 }
 
@@ -116,18 +120,19 @@ struct ReconstructionSearch<'s> {
     hidden: HiddenCells,
     cells: &'s [usize],
     table: Counts,
-    /// Sum of each choice of hidden cells (as a bit set), as long as it was always the same.
+    /// Sum of each subset of hidden cells (bit set), as long as all solutions agree on it.
     sums: [Option<u64>; SUMS],
-    /// Something that must not be is certain so far.
+    /// True while a sum that must stay secret has a single possible value.
     is_certain: bool,
 }
 
 const SUMS: usize = 1 << Answer::ALL.len();
 
 impl ReconstructionSearch<'_> {
-    /// Tries what the cells from `at` on could be, `left` in all; true as soon as nothing is certain any more.
+    /// Enumerates values of the cells from `at`, which sum to `remaining`. Returns true once no secret is certain.
     fn try_cells(&mut self, at: usize, large_index: usize, remaining: u64) -> bool {
         if at == self.cells.len() {
+            // The reader knows the procedure, so only tables with the same hidden cells are possible.
             if remaining == 0 && choose_hidden_cells(&self.table, self.k) == Some(self.hidden) {
                 self.record_solution();
             }
@@ -136,7 +141,7 @@ impl ReconstructionSearch<'_> {
         let cell = self.cells[at];
         let is_last = at + 1 == self.cells.len();
         if at == large_index {
-            // What the small ones leave over; they come first or are tried one by one below.
+            // The large cell takes the rest of the sum, less what the small cells after it can hold.
             let small_cells = (self.cells.len() - at - 1) as u64;
             let min_value = remaining.saturating_sub(small_cells * (self.k - 1)).max(self.k);
             return (min_value..=remaining.saturating_sub(small_cells)).any(|value| {
@@ -163,17 +168,18 @@ impl ReconstructionSearch<'_> {
                 Some(before) if before != sum => *known_sum = Some(AMBIGUOUS_SUM),
                 Some(_) => {}
             }
+            // Secrets are single counts, and sums of fewer than k people.
             self.is_certain |=
                 *known_sum != Some(AMBIGUOUS_SUM) && (sum < self.k || choice.is_power_of_two());
         }
     }
 }
 
-/// No sum: hidden counts are at least 1. Once noted it stays, for no sum equals it.
+/// Marks a subset with several possible sums. No real sum is 0, since hidden counts are at least 1.
 const AMBIGUOUS_SUM: u64 = 0;
 
-/// One hidden count is the total less the others, and so is the sum of all; counts that add up to how many they are, are
-/// all ones.
+/// True if the hidden cells follow from the total: a single hidden count is the rest of the total, and counts that
+/// sum to their own number are all ones. Also true if fewer than k people are behind them.
 fn is_deducible(counts: &Counts, hidden: HiddenCells, k: u64) -> bool {
     let cells = hidden.iter().filter(|hidden| **hidden).count() as u64;
     let sum: u64 = counts.iter().zip(hidden).filter(|(_, hidden)| *hidden).map(|(count, _)| count).sum();

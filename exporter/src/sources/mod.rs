@@ -1,4 +1,4 @@
-//! Adapters: one for each tool whose exports can be converted.
+//! Adapters for the exports of supported tools, one module per tool.
 
 pub mod aoi;
 pub(crate) mod pocket_polis;

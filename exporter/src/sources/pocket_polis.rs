@@ -1,6 +1,6 @@
 //! Adapter for Pocket Polis: statements and votes.
 //!
-//! A second answer to the same statement is an error here, not a change of mind.
+//! A repeated answer to a statement is an error, since the tool stores one answer per participant and statement.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -36,8 +36,9 @@ impl PocketPolis {
         let votes = require_file(files, limits, Role::PocketVotes, "the file of votes (votes.csv)")?;
         let statements =
             require_file(files, limits, Role::PocketStatements, "the file of statements (statements.csv)")?;
-        // Nothing in the files says which conversation it is, and participants are `p1` and so on in each.
+        // The files do not name their conversation, and each conversation numbers its participants from `p1`.
         let people = registry_for(source_id.map(|id| scope(TOOL, id)).as_deref())?;
+        // A file name is no stable id: it names the source, but gives pseudonyms no scope.
         let id = source_id.map_or_else(|| votes.stem(), str::to_owned);
         let mut items = read_items(statements, limits)?;
         let keys = ItemIndex::sort_items(&mut items, &statements.name)?;
@@ -79,13 +80,12 @@ impl PocketPolis {
                 "0" => Answer::Pass,
                 _ => return Err(row.error(ErrorKind::Value, "vote is none of 1, 0 and -1")),
             };
-            let answered_at =
-                match row.optional_text(updated_at)? {
-                    "" => None,
-                    text => Some(Timestamp::parse(text).ok_or_else(|| {
-                        row.error(ErrorKind::Value, "updated_at is not a time with its zone")
-                    })?),
-                };
+            let answered_at = match row.optional_text(updated_at)? {
+                "" => None,
+                text => Some(Timestamp::parse(text).ok_or_else(|| {
+                    row.error(ErrorKind::Value, "updated_at is not a time with a time zone")
+                })?),
+            };
             let id = row.text(participant)?.as_bytes();
             if id.is_empty() {
                 return Err(row.error(ErrorKind::Value, "participant is empty"));
@@ -101,7 +101,7 @@ impl PocketPolis {
     }
 }
 
-/// Reports the first row that repeats a question for its participant, before anything is written.
+/// Refuses the input at the first row that repeats an answer, before any output is written.
 fn refuse_repeated_answers(votes: &Member, limits: &Limits, keys: &ItemIndex) -> Result<(), ConvertError> {
     let io_error = |error| ConvertError::from_io(&votes.name, error);
     let mut table = Table::open(votes.without_digest().open(limits, None)?, limits, true)?;
@@ -109,9 +109,10 @@ fn refuse_repeated_answers(votes: &Member, limits: &Limits, keys: &ItemIndex) ->
     let mut answers = Spill::new(SpillOptions { memory: limits.memory, folder: std::env::temp_dir() });
     let mut key = Vec::new();
     while let Some(row) = table.next()? {
-        // Others are told when they are read.
+        // Rows about unknown statements are reported when the votes are read.
         let Some(item) = keys.find(row.text(statement)?.as_bytes()) else { continue };
         key.clear();
+        // Fixed length, so that different pairs of item and participant never share a key.
         key.extend_from_slice(&item.to_be_bytes());
         key.extend_from_slice(row.text(participant)?.as_bytes());
         answers.push(&key, &row.number.to_be_bytes()).map_err(io_error)?;
@@ -120,6 +121,7 @@ fn refuse_repeated_answers(votes: &Member, limits: &Limits, keys: &ItemIndex) ->
     let on_answer = |_: &[u8], row: &[u8], is_first: bool| {
         votes.check_stop().map_err(ConvertError::into_io)?;
         let row = row.first_chunk().map_or(0, |row: &[u8; 8]| u64::from_be_bytes(*row));
+        // Keys arrive in sorted order, so the earliest repeated row of the file is searched for.
         if !is_first && repeated.is_none_or(|(first, _)| row < first) {
             repeated = Some((row, previous_row));
         }
@@ -128,7 +130,7 @@ fn refuse_repeated_answers(votes: &Member, limits: &Limits, keys: &ItemIndex) ->
     };
     answers.finish(on_answer).map_err(io_error)?;
     let Some((row, before)) = repeated else { return Ok(()) };
-    let detail = format!("the participant has answered the statement in row {before} already");
+    let detail = format!("the participant has already answered the statement in row {before}");
     Err(ConvertError::content(&votes.name, row, ErrorKind::Duplicate, detail))
 }
 
@@ -148,13 +150,13 @@ fn read_items(member: &Member, limits: &Limits) -> Result<Vec<Item>, ConvertErro
         if key.trim().is_empty() {
             return Err(row.error(ErrorKind::Value, "statement_id is empty"));
         }
-        let created_at = match row.optional_text(created_at)? {
-            "" => None,
-            text => Some(
-                Timestamp::parse(text)
-                    .ok_or_else(|| row.error(ErrorKind::Value, "created_at is not a time with its zone"))?,
-            ),
-        };
+        let created_at =
+            match row.optional_text(created_at)? {
+                "" => None,
+                text => Some(Timestamp::parse(text).ok_or_else(|| {
+                    row.error(ErrorKind::Value, "created_at is not a time with a time zone")
+                })?),
+            };
         let mut counts = serde_json::Map::new();
         for (name, column) in tallies {
             if let Some(column) = column {

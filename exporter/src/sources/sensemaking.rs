@@ -1,6 +1,6 @@
-//! Adapter for tables of counts, as the sensemaking tools read them: comments with votes in total or by group.
+//! Adapter for tables of counts in the format of the sensemaking tools: comments with votes in total or by group.
 //!
-//! Such tables hold no participants.
+//! Such tables contain no participants.
 
 use std::collections::BTreeMap;
 
@@ -28,9 +28,9 @@ pub(crate) struct Sensemaking {
     tallies: Vec<CountTable>,
 }
 
-/// Columns of one group: agree, disagree, pass.
+/// Count columns of one group or of the total: agree, disagree, pass.
 type Columns = [Option<usize>; 3];
-/// More people there are not, and no sum of counts is too large.
+/// Largest accepted count: more than there are people, and small enough that sums do not overflow.
 const MAX_COUNT: u64 = 1 << 40;
 const TOOL: &str = "sensemaking";
 const ANSWERS: [Answer; 3] = [Answer::Agree, Answer::Disagree, Answer::Pass];
@@ -55,8 +55,8 @@ impl Sensemaking {
                 ..CountTable::new(subject, NO_OBJECT, counts)
             })
             .collect();
-        let note = "The source holds tallies only: how many people took part is not known.".to_owned();
-        // Nobody is in them who could be taken for somebody else.
+        let note = "The source holds tallies only: the number of participants is unknown.".to_owned();
+        // Tables of counts register no participants, so the fallback id cannot mix up any.
         let people = registry_for(Some(&scope(TOOL, &id)))?;
         let source = Source {
             tool: TOOL.to_owned(),
@@ -79,7 +79,7 @@ impl Sensemaking {
 
 struct ReadTable {
     rows: Vec<(Item, (Counts, UnknownCounts))>,
-    /// Notes about what the table leaves open.
+    /// Notes about counts that the table does not contain.
     notes: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ fn read_table(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertErro
         [table.find(&["agrees"])?, table.find(&["disagrees"])?, table.find(&["passes"])?];
     let groups = find_group_columns(&table)?;
     if total_columns.iter().flatten().next().is_some() && !groups.is_empty() {
-        let detail = "it has counts in all and counts by group: which ones hold cannot be told";
+        let detail = "it has both total counts and counts by group: remove one kind of columns";
         return Err(ConvertError::content(&table.name, 1, ErrorKind::Format, detail));
     }
     let moderated_column = table.find(&["moderated"])?;
@@ -101,7 +101,7 @@ fn read_table(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertErro
     let columns_with = |place: usize| {
         groups.values().chain([&total_columns]).filter(|columns| columns[place].is_some()).count()
     };
-    // Where only some groups have a column, the others' answers are not known.
+    // If only some groups have a column, the total of the answer is unknown.
     let group_count = if groups.is_empty() { 1 } else { groups.len() };
     let mut unknown = UnknownCounts::default();
     for (place, answer) in ANSWERS.into_iter().enumerate() {
@@ -111,10 +111,11 @@ fn read_table(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertErro
     let mut notes = Vec::new();
     for (place, name) in ["agrees", "disagrees", "passes"].into_iter().enumerate() {
         match columns_with(place) {
-            0 => notes
-                .push(format!("The table has no column of {name}: they are not known, which is not nought.")),
+            0 => notes.push(format!("The table has no column of {name}: their number is unknown, not zero.")),
             present if present < group_count => {
-                notes.push(format!("{present} of {group_count} groups have a column of {name}: how many there are in all is not known."));
+                notes.push(format!(
+                    "{present} of {group_count} groups have a column of {name}: their total is unknown."
+                ));
             }
             _ => {}
         }
@@ -126,14 +127,14 @@ fn read_table(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertErro
         if key.is_empty() {
             return Err(row.error(ErrorKind::Value, "comment-id is empty"));
         }
-        // Missing is not none.
+        // An empty cell is an unknown count, which differs from zero.
         let count = |column: usize| {
             if row.optional_text(Some(column))?.trim().is_empty() {
                 return Ok(None);
             }
             let count = row.number::<u64>(column, "a count")?;
             if count > MAX_COUNT {
-                return Err(row.error(ErrorKind::Value, "a count is larger than any can be"));
+                return Err(row.error(ErrorKind::Value, "a count exceeds the largest possible one"));
             }
             Ok(Some(count))
         };
@@ -199,14 +200,12 @@ fn read_table(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertErro
     }
     if empty_cells > 0 {
         let (cells, were) = (counted(empty_cells, "empty cell"), were(empty_cells));
-        notes.push(format!(
-            "{cells} among the counts {were} taken for hidden counts: they are unknown, not nought."
-        ));
+        notes.push(format!("{cells} among the counts {were} treated as hidden counts: unknown, not zero."));
     }
     Ok(ReadTable { rows, notes })
 }
 
-/// `<group>-agree-count` and so on, by name of the group.
+/// Columns `<group>-agree-count`, `-disagree-count` and `-pass-count`, by group name.
 fn find_group_columns(table: &Table) -> Result<BTreeMap<String, Columns>, ConvertError> {
     let mut groups: BTreeMap<String, Columns> = BTreeMap::new();
     for (index, column) in table.columns.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! License of a package: an id of SPDX's list, an operator's own id, or the address of its text.
+//! License of a package: an id of the SPDX list, a custom id, or the URI of its text.
 //!
-//! `spdx.txt` holds the ids of the SPDX License List 3.27.0, deprecated ones included.
+//! `spdx.txt` lists the ids of the SPDX License List 3.27.0, including deprecated ones.
 
 use serde_json::{Value, json};
 use strsim::levenshtein;
@@ -8,15 +8,15 @@ use strsim::levenshtein;
 use crate::bundle::validate::formats::uri;
 
 const IDS: &str = include_str!("spdx.txt");
-/// Prefix of license ids that are on no list.
+/// Prefix of custom license ids.
 const CUSTOM_PREFIX: &str = "LicenseRef-";
 
-/// Returns the license as a package names it, or why that is impossible.
+/// Returns the license as a package describes it, or an error message.
 pub(crate) fn license_value(license: &str) -> Result<Value, String> {
     let printable = license.escape_debug();
     if license.contains(':') {
         let path = uri(license.as_bytes()).then(|| json!({ "path": license }));
-        return path.ok_or_else(|| format!("--license {printable} is no URI"));
+        return path.ok_or_else(|| format!("--license {printable} is not a URI"));
     }
     let is_custom = license.strip_prefix(CUSTOM_PREFIX).is_some_and(|name| {
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
@@ -27,13 +27,14 @@ pub(crate) fn license_value(license: &str) -> Result<Value, String> {
     let suggestion =
         nearest_id(license).map_or_else(|| "such as CC-BY-4.0".to_owned(), |id| format!("{id} is"));
     Err(format!(
-        "--license {printable} is no id of SPDX's list ({suggestion}), nor {CUSTOM_PREFIX} with letters, digits, dots and hyphens, nor a URI"
+        "--license {printable} is neither an SPDX id ({suggestion}), nor {CUSTOM_PREFIX} with letters, \
+            digits, dots and hyphens, nor a URI"
     ))
 }
 
-/// The id that was meant, if few letters differ.
+/// Finds the id that was probably meant, if few letters differ.
 fn nearest_id(license: &str) -> Option<&'static str> {
-    // Longer ones there are not.
+    // No id is longer, and the distance is quadratic in the length.
     if license.len() > 60 {
         return None;
     }

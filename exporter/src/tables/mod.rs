@@ -1,4 +1,4 @@
-//! Writes the content of a finished bundle in other formats: tables for other tools, NDJSON and Parquet.
+//! Writes the content of a finished bundle in other formats: tables of other tools, NDJSON and Parquet.
 
 pub(crate) mod license;
 pub(crate) mod ndjson;
@@ -30,21 +30,21 @@ use crate::{
     plural::counted,
 };
 
-/// Shapes that a bundle can be turned into.
+/// Output formats other than a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableFormat {
-    /// Votes, comments, participants and summary, as Polis' own tools read them.
+    /// Votes, comments, participants and summary in Polis' format.
     PolisCsv,
-    /// One table of counts.
+    /// One table of counts in the format of the sensemaking tools.
     SensemakingCsv,
     Ndjson,
     Parquet,
 }
 
-/// Treatment of cells that a spreadsheet may take for a formula.
+/// Treatment of cells that a spreadsheet could execute as formulas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cells {
-    /// An apostrophe is put before `=`, `+`, `-`, `@`, tabs and carriage returns.
+    /// Prefixes an apostrophe to cells that start with `=`, `+`, `-`, `@`, a tab or a line end.
     #[default]
     Guarded,
     Exact,
@@ -53,14 +53,14 @@ pub enum Cells {
 /// Naming of participants in a table of votes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VoterIds {
-    /// Numbers from 0, in the order of first appearance, as most tools expect.
+    /// Numbers from 0 in order of first appearance, as most tools expect.
     #[default]
     Numbers,
-    /// References of the bundle.
+    /// Participant references of the bundle.
     References,
 }
 
-/// A file that has no name yet, and vanishes unless it gets one.
+/// File under construction, deleted on drop unless it is published.
 pub(crate) struct PartialFile {
     path: PathBuf,
     partial: TempPath,
@@ -68,12 +68,12 @@ pub(crate) struct PartialFile {
     guarded_cells: u64,
 }
 
-/// A file that lacks only its name.
+/// Complete file that still has its temporary name.
 #[must_use]
 pub(crate) struct FinishedFile {
     path: PathBuf,
     partial: TempPath,
-    /// Cells that got an apostrophe.
+    /// Number of cells with an added apostrophe.
     guarded_cells: u64,
 }
 
@@ -102,7 +102,7 @@ impl PartialFile {
     }
 }
 
-/// Renames files once all of them are complete, and returns their paths.
+/// Renames complete files to their final names, and returns the paths.
 pub(crate) fn publish(files: Vec<FinishedFile>) -> Result<Vec<PathBuf>, ConvertError> {
     let paths = files.into_iter().map(|FinishedFile { path, partial, .. }| {
         output::publish(&partial, &path)?;
@@ -114,11 +114,11 @@ pub(crate) fn publish(files: Vec<FinishedFile>) -> Result<Vec<PathBuf>, ConvertE
 /// Result of an export.
 pub(crate) struct Exported {
     pub(crate) files: Vec<PathBuf>,
-    /// Notes about content that the format leaves out.
+    /// Notes about omitted content.
     pub(crate) notes: Vec<String>,
 }
 
-/// Writes the bundle in another format into a folder. `memory` bounds what is sorted.
+/// Writes the bundle in another format into a folder. `memory` limits the bytes sorted in memory.
 pub(crate) fn export(
     bundle: &Path,
     folder: &Path,
@@ -146,12 +146,12 @@ pub(crate) fn export(
     };
     let exported = result.and_then(|(files, mut notes)| {
         notes.extend(guarded_note(files.iter().map(|file| file.guarded_cells).sum()));
-        // From here on it takes no time.
+        // Last stop: only renames follow.
         meter.check_stop()?;
         Ok(Exported { files: publish(files)?, notes })
     });
     if exported.is_err() && is_new_folder {
-        // It stays if there is something in it after all.
+        // Fails, as it should, if another process has created a file in the folder.
         let _result = fs::remove_dir(folder);
     }
     exported
@@ -161,13 +161,13 @@ fn guarded_note(cells: u64) -> Option<String> {
     let (phrase, begin) = (counted(cells, "cell"), if cells == 1 { "begins" } else { "begin" });
     (cells > 0).then(|| {
         format!(
-            "{phrase} {begin} with an apostrophe that was put there, for a spreadsheet would compute what stands behind it: \
-             --exact-cells leaves it out."
+            "{phrase} {begin} with an added apostrophe, which keeps spreadsheets from executing the rest \
+                as a formula: --exact-cells omits it."
         )
     })
 }
 
-/// Number of times that the bundle is read.
+/// Number of readings of the bundle, for the progress.
 pub(crate) fn count_readings(shape: TableFormat) -> u64 {
     match shape {
         TableFormat::SensemakingCsv => 1,
@@ -175,7 +175,7 @@ pub(crate) fn count_readings(shape: TableFormat) -> u64 {
     }
 }
 
-/// The files that a shape has, or may have.
+/// Names of all files that a format may write.
 pub(crate) fn file_names(shape: TableFormat) -> Vec<&'static str> {
     let with_card = |files: &[&'static str]| [files, &[CARD]].concat();
     match shape {
@@ -188,8 +188,8 @@ pub(crate) fn file_names(shape: TableFormat) -> Vec<&'static str> {
 
 const CARD: &str = "card.json";
 
-/// Writes one row of a table. Cells that a spreadsheet would take for formulas get an apostrophe in every column,
-/// since even ids and references may be made up by anybody.
+/// Writes one row of a table. All columns are guarded against formulas: even ids and references may come from a
+/// hostile author.
 pub(crate) fn csv_row(file: &mut PartialFile, row: &[&str], cells: Cells) -> Result<(), ConvertError> {
     let mut line = Vec::new();
     for (at, cell) in row.iter().enumerate() {
@@ -199,7 +199,7 @@ pub(crate) fn csv_row(file: &mut PartialFile, row: &[&str], cells: Cells) -> Res
         let is_guarded = cells == Cells::Guarded && is_formula(cell);
         file.guarded_cells += u64::from(is_guarded);
         let guard = if is_guarded { "'" } else { "" };
-        // Some spreadsheets part cells at semicolons or tabs.
+        // Some spreadsheets also separate cells at semicolons or tabs.
         if cell.bytes().any(|byte| matches!(byte, b',' | b';' | b'\t' | b'"' | b'\n' | b'\r')) {
             line.push(b'"');
             line.extend_from_slice(guard.as_bytes());
@@ -214,12 +214,13 @@ pub(crate) fn csv_row(file: &mut PartialFile, row: &[&str], cells: Cells) -> Res
     file.write(&line)
 }
 
-/// Also behind apostrophes, so that no two cells become one. A disagreement (`-1`) is a number.
+/// True if a spreadsheet could execute the cell. Leading apostrophes are skipped, so that guarded cells stay
+/// distinct. A disagreement (`-1`) is a number.
 fn is_formula(cell: &str) -> bool {
     cell != "-1" && cell.trim_start_matches('\'').starts_with(['=', '+', '-', '@', '\t', '\r', '\n'])
 }
 
-/// Everything but the lists, so that what a bundle says of itself goes along.
+/// Writes the bundle without its lists, which keeps its description beside the tables.
 pub(crate) fn write_card(
     bundle_path: &Path,
     path: PathBuf,

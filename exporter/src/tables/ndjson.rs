@@ -1,4 +1,4 @@
-//! Writes each list of a bundle as NDJSON, one element a line, with members in the order of the form.
+//! Writes each list of a bundle as NDJSON, one element a line, with members in schema order.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ struct Files {
 
 pub(crate) const FILES: [&str; 3] = ["items.ndjson", "responses.ndjson", "outcomes.ndjson"];
 
-/// `named` makes paths of the names of the files.
+/// Writes the files; `path_of` maps a file name to its path.
 pub(crate) fn write(
     from: &Path,
     path_of: impl Fn(&str) -> PathBuf,

@@ -1,6 +1,6 @@
-//! Checks common to all tables of opinions: refuses what a table cannot hold, and notes what it leaves out.
+//! Checks common to all tables of opinions: refuses content that a table cannot hold, and notes omitted content.
 //!
-//! A table has one row or column for a statement; two things with one name would be counted together.
+//! A table has one row or column per statement, so statements with equal names would be merged.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,10 +15,9 @@ use crate::{
 
 pub(super) const ANSWERS: [&str; 3] = ["agree", "disagree", "pass"];
 const COMPARISONS: [&str; 3] = ["prefer-subject", "prefer-object", "equal"];
-const COMPARISON: &str =
-    "it is a comparison, which is no vote on a statement: --to ndjson and parquet keep it";
+const COMPARISON: &str = "it is a comparison, not a vote on a statement: --to ndjson and parquet keep it";
 const NO_ANSWER: &str = "its answer is none of agree, disagree and pass";
-/// Number of types of outcomes that are listed by name.
+/// Number of outcome types listed by name in a note.
 const MAX_LISTED_TYPES: usize = 20;
 
 pub(super) struct Opinions {
@@ -29,15 +28,15 @@ pub(super) struct Opinions {
     phases: HashMap<Box<str>, u32>,
     /// Use of each answered item, by id.
     item_uses: HashMap<Box<str>, ItemUse>,
-    /// Number of outcomes left out, by type.
+    /// Number of omitted outcomes, by type.
     left_out: BTreeMap<String, u64>,
-    /// Outcomes with counts of answers that have no column.
+    /// Number of outcomes with counts of answers that have no column.
     other_answers: u64,
 }
 
 struct ItemUse {
     phase: u32,
-    /// The first of its responses.
+    /// Index of its first response.
     response: Option<u64>,
 }
 
@@ -58,10 +57,11 @@ impl Opinions {
         ConvertError::content(&self.name, None, kind, format!("/{list}/{at}: {detail}"))
     }
 
-    /// The place of its answer among [`ANSWERS`].
+    /// Checks a response, and returns the index of its answer in [`ANSWERS`].
     pub(super) fn check_response(&mut self, response: &Response) -> Result<usize, ConvertError> {
         let index = self.responses;
         self.responses += 1;
+        // A pass with a second item is a comparison as well.
         let is_comparison =
             response.object_ref.is_some() || COMPARISONS.contains(&response.response.as_str());
         let Some(answer) = answer_column(&response.response).filter(|_| !is_comparison) else {
@@ -78,12 +78,12 @@ impl Opinions {
         Ok(answer)
     }
 
-    /// The last response is no vote.
+    /// Error for the last response, which is a count instead of a vote.
     pub(super) fn no_vote_error(&self) -> ConvertError {
         self.error("responses", self.responses - 1, ErrorKind::Format, NO_VOTES)
     }
 
-    /// Counts of an outcome about an item; others have no place unless they are `placed`.
+    /// Checks an outcome. Types other than `placed_types` are counted as omitted.
     pub(super) fn check_outcome(
         &mut self,
         outcome: &Value,
@@ -93,7 +93,7 @@ impl Opinions {
         self.outcomes += 1;
         let kind = outcome["type"].as_str().unwrap_or_default();
         if !placed_types.contains(&kind) {
-            // Others may write anything there.
+            // Other types are arbitrary text, so only short plain words are repeated in a note.
             let is_listable = kind.len() <= 40
                 && !kind.is_empty()
                 && kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
@@ -101,7 +101,7 @@ impl Opinions {
                 if is_listable && self.left_out.len() < MAX_LISTED_TYPES { kind } else { "other types" };
             *self.left_out.entry(kind.to_owned()).or_default() += 1;
         }
-        // What has no column is left out, and counted with nothing.
+        // Omitted outcomes add no further notes about their counts.
         let has_columns =
             placed_types.contains(&kind) && matches!(kind, RESPONSE_COUNTS | SOURCE_RESPONSE_COUNTS);
         let hides_other_answers = || {
@@ -123,7 +123,7 @@ impl Opinions {
         Ok(())
     }
 
-    /// Counts outcomes of this type as left out.
+    /// Counts outcomes of a type as omitted.
     pub(super) fn count_left_out(&mut self, kind: &str, count: u64) {
         if count > 0 {
             *self.left_out.entry(kind.to_owned()).or_default() += count;
@@ -151,25 +151,25 @@ impl Opinions {
         }
     }
 
-    /// True if a statement about an item in a phase belongs to its answers.
+    /// True if counts for the item in this phase describe its answers: it has none elsewhere.
     pub(super) fn belongs_to_answers(&self, item: &str, phase: &str) -> bool {
         let answered_phase = self.item_uses.get(item).map(|item_use| item_use.phase);
         answered_phase.is_none_or(|number| self.phases.get(phase) == Some(&number))
     }
 
-    /// Each item has one row or column.
+    /// Refuses items that would share a row or column.
     pub(super) fn check_items(&self, items: &[Item]) -> Result<(), ConvertError> {
         let mut rows = HashMap::new();
         for (at, item) in (0_u64..).zip(items) {
-            // Readers take spaces off.
+            // Readers of the tables trim spaces.
             if item.key().trim().is_empty() {
-                let detail = "its id is empty, and tables tell statements by it";
+                let detail = "its id is empty, and tables identify statements by it";
                 return Err(self.error("items", at, ErrorKind::Value, detail));
             }
             if let Some(first) = rows.insert(item.key().trim(), at) {
                 let detail = format!(
-                    "it would be one with /items/{first}: their ids differ by `statement:` or spaces at most, and tables \
-                     tell neither"
+                    "it would be merged with /items/{first}: their ids differ at most by `statement:` or \
+                        spaces, which tables omit"
                 );
                 return Err(self.error("items", at, ErrorKind::Duplicate, &detail));
             }
@@ -177,8 +177,7 @@ impl Opinions {
         Ok(())
     }
 
-    /// Checks that the columns of a table with one column for each item have different names; `what` names them in
-    /// messages.
+    /// Checks that no item column has a reserved name. `describe` describes such a column in the error.
     pub(super) fn check_column_names(
         &self,
         items: &[Item],
@@ -199,35 +198,32 @@ impl Opinions {
         }
     }
 
-    /// Each response is about an item.
+    /// Refuses responses to items that do not exist.
     pub(super) fn check_response_items(&self, items: &[Item]) -> Result<(), ConvertError> {
         let item_ids: HashSet<_> = items.iter().map(|item| item.id.as_str()).collect();
         let without_item = self.item_uses.iter().filter(|(id, _)| !item_ids.contains(&***id));
         match without_item.filter_map(|(_, about)| about.response).min() {
-            Some(at) => Err(self.error("responses", at, ErrorKind::UnknownItem, "it is about no item")),
+            Some(at) => Err(self.error("responses", at, ErrorKind::UnknownItem, "its item does not exist")),
             None => Ok(()),
         }
     }
 
-    /// Notes about what was left out or is shown as something else.
+    /// Notes about omitted and converted content.
     pub(super) fn notes(&self, items: &[Item], card: &Map<String, Value>) -> Vec<String> {
         let mut notes = Vec::new();
         let phases = card.get("phases").and_then(Value::as_array).map_or(0, Vec::len) as u64;
         if phases > 1 {
-            notes.push(format!(
-                "Tables have no place for phases: what is in {phases} phases stands together."
-            ));
+            notes.push(format!("Tables have no column for phases: {phases} phases were merged."));
         }
         let count =
             |matches: &dyn Fn(&Item) -> bool| items.iter().filter(|item| matches(item)).count() as u64;
         match count(&|item| item.kind != "statement") {
             0 => {}
             1 => notes.push(
-                "Tables have no place for types: 1 item of another one stands there as a statement."
-                    .to_owned(),
+                "Tables have no column for types: 1 item of another type appears as a statement.".to_owned(),
             ),
             count => notes.push(format!(
-                "Tables have no place for types: {count} items of other ones stand there as statements."
+                "Tables have no column for types: {count} items of other types appear as statements."
             )),
         }
         match count(&|item| item.status == "active") {
@@ -243,7 +239,7 @@ impl Opinions {
             let (outcomes, were) = (counted(left_out, "outcome"), plural::were(left_out));
             let types = self.left_out.iter().map(|(kind, count)| format!("{count} of {kind}"));
             let types = types.collect::<Vec<_>>().join(", ");
-            notes.push(format!("The table has no place for {outcomes}, which {were} left out: {types}."));
+            notes.push(format!("The table has no column for {outcomes}, which {were} left out: {types}."));
         }
         if self.other_answers > 0 {
             let outcomes = counted(self.other_answers, "outcome");
@@ -257,10 +253,10 @@ impl Opinions {
 
 /// Error for a bundle without participants.
 pub(crate) const NO_VOTES: &str = "it holds counts, not votes: --to sensemaking-csv fits";
-const SEVERAL_PHASES: &str = "its item has answers in another phase, too, and a table would count them as one: --to ndjson and \
-    parquet keep phases apart";
+const SEVERAL_PHASES: &str = "its item has answers in another phase, too, and a table would count them as \
+    one: --to ndjson and parquet keep phases apart";
 
-/// True if the counts hold other answers too, or are no counts.
+/// True if the counts contain other answers, or are not an object.
 pub(super) fn has_other_answers(counts: &Value) -> bool {
     match counts {
         Value::Object(counts) => {
@@ -270,7 +266,7 @@ pub(super) fn has_other_answers(counts: &Value) -> bool {
     }
 }
 
-/// True if the counts hold more than zeros: a zero may stand for an answer that was not offered.
+/// True if the counts contain more than zeros: a zero may stand for an answer that was not offered.
 pub(super) fn is_nonzero(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -281,12 +277,12 @@ pub(super) fn is_nonzero(value: &Value) -> bool {
     }
 }
 
-/// The place of an answer.
+/// Column index of an answer.
 pub(super) fn answer_column(answer: &str) -> Option<usize> {
     ANSWERS.iter().position(|candidate| *candidate == answer)
 }
 
-/// Moderation code of a status; `None` for statuses that have none.
+/// Moderation code of a status; `None` for statuses without one.
 pub(super) fn moderation_code(status: &str) -> Option<&'static str> {
     match status {
         "approved" | "active" => Some("1"),

@@ -1,4 +1,4 @@
-//! Writes `datapackage.json` and `manifest-sha256.txt`, which make the files a Frictionless package.
+//! Writes `datapackage.json` and `manifest-sha256.txt`, which make the files a Frictionless Data package.
 
 use std::{fs::File, io::Read as _, path::Path};
 
@@ -16,7 +16,7 @@ use crate::{
 
 pub(crate) const FILES: [&str; 2] = ["datapackage.json", "manifest-sha256.txt"];
 
-/// Describes the bundle, which is still called `partial`, and the files written beside it.
+/// Describes the bundle, whose content is still at `partial`, and its sidecars.
 pub(crate) fn write(
     partial: &Path,
     out: &Path,
@@ -41,7 +41,7 @@ pub(crate) fn write(
             .collect();
         let mut resource =
             json!({ "name": slug, "path": name, "format": format, "hash": format!("sha256:{digest}") });
-        // The validator of these packages does not know how long a Parquet file is, and calls any length wrong.
+        // The Frictionless validator cannot determine the length of a Parquet file and rejects any stated one.
         if format != "parquet" {
             resource["bytes"] = bytes.into();
         }
@@ -60,7 +60,7 @@ pub(crate) fn write(
         "sources": [{ "title": source["title"] }],
         "resources": resources,
     });
-    // An invented name of the source is no path.
+    // A generated URN of the source is not a valid path.
     if let Some(url) =
         source["url"].as_str().filter(|url| url.starts_with("https://") || url.starts_with("http://"))
     {
@@ -74,6 +74,7 @@ pub(crate) fn write(
     let mut file = PartialFile::create(package_path)?;
     file.write(&text)?;
     file.write(b"\n")?;
+    // The manifest covers the package description, so it is written last.
     let package_file = file.finish()?;
     manifest.push_str(&format!(
         "{}  {}\n",
@@ -89,13 +90,14 @@ pub(crate) fn write(
 struct Members(Map<String, Value>);
 
 impl Members {
-    /// True if the first line has this member. False for an empty file or a line longer than a block.
+    /// True if the first line has this member, or if it is unknown: the file is empty, or the line longer than a
+    /// block.
     fn contains(&self, name: &str) -> bool {
         self.0.is_empty() || self.0.contains_key(name)
     }
 }
 
-/// Their names, types, and whether each row has them.
+/// Name, type and required flag of each column.
 type Columns = [(&'static str, &'static str, bool)];
 
 const ITEMS: &Columns = &[
@@ -118,7 +120,7 @@ const RESPONSES: &Columns = &[
     ("occurredAt", "datetime", false),
 ];
 
-/// Columns of a table; `None` for outcomes, which have members of any kind.
+/// Columns of a table; `None` for outcomes, whose members vary.
 fn columns(name: &str) -> Option<&'static Columns> {
     let is_list =
         |list: &str| ["parquet", "ndjson"].iter().any(|format| name.ends_with(&format!(".{list}.{format}")));
@@ -131,7 +133,7 @@ fn columns(name: &str) -> Option<&'static Columns> {
     }
 }
 
-/// Table Schema of the columns. Texts may be empty, which is different from missing.
+/// Table Schema of the columns. Empty texts are values, not missing ones.
 fn schema(columns: &Columns, is_present: impl Fn(&str) -> bool) -> Value {
     let fields: Vec<_> = columns
         .iter()
@@ -147,8 +149,8 @@ fn schema(columns: &Columns, is_present: impl Fn(&str) -> bool) -> Value {
     json!({ "fields": fields, "primaryKey": "id", "missingValues": [] })
 }
 
-/// Size, digest and, for NDJSON, members of the first line. A member missing there is missing everywhere, for rows of
-/// a conversion are of one kind.
+/// Size, digest and, for NDJSON, members of the first line. All rows of a conversion have the same members as the
+/// first one.
 fn digest_file(path: &Path, meter: &Meter) -> Result<(u64, String, Members), ConvertError> {
     let io_error = |error| ConvertError::from_io(&name_of(path), error);
     let mut file = Metered::new(File::open(path).map_err(io_error)?, meter);

@@ -1,6 +1,6 @@
 //! Writes items and responses as Parquet.
 //!
-//! Outcomes have members of any kind and stay JSON.
+//! Outcomes have members of varying types and remain in the JSON.
 
 use std::{
     fs::File,
@@ -33,7 +33,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-// Columns stand in the order of the form's fields.
+// Columns in the order of the schema's fields.
 const ITEMS: &str = "message items {
     required binary id (UTF8); required binary phaseId (UTF8); required binary type (UTF8);
     required binary text (UTF8); required binary status (UTF8); required binary origin (UTF8);
@@ -44,12 +44,12 @@ const RESPONSES: &str = "message responses {
     optional binary objectRef (UTF8); optional binary participantRef (UTF8); required binary response (UTF8);
     required int64 count; optional int64 occurredAt (TIMESTAMP(MILLIS,true)); }";
 
-/// Rows of a row group, which is held in memory.
+/// Rows per row group. A row group is held in memory.
 const GROUP_ROWS: usize = 65_536;
 
-/// A column that grows until its row group is written.
+/// Column buffer of the current row group.
 enum Column {
-    /// The values behind each other, where each ends, and, if some may be missing, whether each is there.
+    /// Concatenated values, the end of each, and, for an optional column, a presence level per row.
     Texts {
         bytes: Vec<u8>,
         ends: Vec<usize>,
@@ -68,7 +68,7 @@ impl Column {
         }
     }
 
-    /// False, if it has to be there and is not, or is no text.
+    /// Appends a text. False if it is not a string, or missing in a required column.
     fn push_text(&mut self, row: &Row, field: usize) -> bool {
         let Self::Texts { bytes, ends, levels } = self else { return false };
         let text = row.text(field);
@@ -87,14 +87,14 @@ impl Column {
         true
     }
 
-    /// False, if it is no count; nothing, if there is no room for it.
+    /// Appends a count. `Some(false)` if it is not a whole number, `None` if it exceeds 64 bits.
     fn push_count(&mut self, number: Option<Number>) -> Option<bool> {
         let (Self::Integers(values), Some(number)) = (self, number) else { return Some(false) };
         values.push(i64::try_from(number.count()).ok()?);
         Some(number.whole)
     }
 
-    /// Adds a time; false if the text is none.
+    /// Appends an optional time; false if the text is not a valid time.
     fn push_time(&mut self, text: Option<&[u8]>) -> bool {
         let Self::OptionalTimes(values, levels) = self else { return false };
         let time = text.and_then(|text| std::str::from_utf8(text).ok()).and_then(Timestamp::parse);
@@ -106,7 +106,7 @@ impl Column {
     fn write(&mut self, mut writer: SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
         match self {
             Self::Texts { bytes, ends, levels } => {
-                // The values share these bytes; the next group needs about as many.
+                // Values are slices of one buffer. The next row group needs about as much memory.
                 let shared_bytes = Bytes::from(std::mem::replace(bytes, Vec::with_capacity(bytes.len())));
                 let mut start = 0;
                 let values: Vec<ByteArray> = ends
@@ -149,13 +149,13 @@ struct Tables<'t> {
     items: Table<'t>,
     responses: Table<'t>,
     outcomes: u64,
-    /// The bundle's name.
+    /// Name of the bundle's file.
     name: String,
 }
 
 pub(crate) const FILES: [&str; 2] = ["items.parquet", "responses.parquet"];
 
-/// Writes the files, whose paths `named` makes of their names, and returns notes about what they leave out.
+/// Writes the files, and returns notes about omitted content. `path_of` maps a file name to its path.
 pub(crate) fn write(
     from: &Path,
     path_of: impl Fn(&str) -> PathBuf,
@@ -167,14 +167,14 @@ pub(crate) fn write(
     Ok((vec![items.finish()?, responses.finish()?], outcomes_note(outcomes).into_iter().collect()))
 }
 
-/// Note about outcomes, if there are any.
+/// Note about omitted outcomes.
 pub(crate) fn outcomes_note(outcomes: u64) -> Option<String> {
     let are = if outcomes == 1 { "is" } else { "are" };
     let outcomes = (outcomes > 0).then(|| plural::counted(outcomes, "outcome"))?;
     Some(format!("Parquet files hold items and responses: {outcomes} {are} not in them."))
 }
 
-/// Tells how many outcomes there were.
+/// Writes both tables, and returns the number of outcomes in the bundle.
 fn write_tables(
     from: &Path,
     items: &mut PartialFile,
@@ -216,9 +216,9 @@ fn properties() -> WriterPropertiesPtr {
     Arc::new(
         WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
-            // The name of the program would change the bytes with every release.
+            // A name with a version would change the file with every release.
             .set_created_by("tidegate".to_owned())
-            // Ids are all different: a dictionary of them would only be filled in vain.
+            // Ids are unique, so a dictionary would only cost time.
             .set_column_dictionary_enabled(ColumnPath::from("id"), false)
             .build(),
     )
@@ -237,7 +237,7 @@ impl<'t> Table<'t> {
         Ok(Self { writer, columns, rows: 0, name })
     }
 
-    /// All of its cells are there.
+    /// Completes a row; all of its cells were appended.
     fn end_row(&mut self) -> Result<(), ConvertError> {
         self.rows += 1;
         if self.rows == GROUP_ROWS { self.flush() } else { Ok(()) }
@@ -268,7 +268,7 @@ impl<'t> Table<'t> {
 }
 
 fn no_time_error(name: &str, list: &str, row: &Row, field: &str) -> ConvertError {
-    let detail = format!("/{list}/{}: {field} is no time of the years 0000 to 9999", row.index);
+    let detail = format!("/{list}/{}: {field} is not a time of the years 0000 to 9999", row.index);
     ConvertError::content(name, None, ErrorKind::Value, detail)
 }
 
@@ -279,6 +279,7 @@ impl Rows for Tables<'_> {
 
     fn item(&mut self, row: &Row) -> Result<bool, ConvertError> {
         let table = &mut self.items;
+        // The first six fields are texts.
         let (texts, times) = table.columns.split_at_mut(6);
         let is_complete = texts.iter_mut().enumerate().all(|(field, column)| column.push_text(row, field));
         if !times[0].push_time(row.text(6)) {

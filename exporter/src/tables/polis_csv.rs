@@ -1,6 +1,6 @@
-//! Writes a bundle of opinions as the tables that Polis' own tools read.
+//! Writes a bundle of opinions as tables in Polis' format.
 //!
-//! The table of participants is in `polis_matrix`, since a bundle is ordered by item.
+//! The participant table is in `polis_matrix`: it has rows by participant, while a bundle is sorted by item.
 
 use std::{
     collections::HashMap,
@@ -37,10 +37,10 @@ const PLACED_TYPES: [&str; 4] =
     [RESPONSE_COUNTS, SOURCE_RESPONSE_COUNTS, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS];
 pub(crate) const FILES: [&str; 4] = [VOTES, COMMENTS, PARTICIPANTS, SUMMARY];
 
-/// Vote values, in the order of [`ANSWERS`](super::opinions::ANSWERS).
+/// Vote codes, in the order of [`ANSWERS`](super::opinions::ANSWERS).
 const VOTES_OF: [(Answer, &str); 3] = [(Answer::Agree, "1"), (Answer::Disagree, "-1"), (Answer::Pass, "0")];
 
-/// Everything that is small.
+/// Content of the bundle other than responses, kept in memory.
 struct BundleTables {
     opinions: Opinions,
     items: Vec<Item>,
@@ -50,19 +50,19 @@ struct BundleTables {
     groups: HashMap<String, String>,
     /// Phase of each group.
     phases: HashMap<String, String>,
-    /// A table has one column of groups: these do not fit.
+    /// True if the groups do not fit into the single group column.
     has_mixed_groups: bool,
     /// Number of groups without members.
     empty_groups: u64,
     by_group: GroupCountCheck,
 }
 
-/// Agrees, disagrees and passes, where known.
+/// Agree, disagree and pass counts, if known.
 type Counts = [Option<u64>; 3];
 
 struct ItemCounts {
     phase: String,
-    /// True for counts published by the source.
+    /// True for counts published by the source, false for computed ones.
     is_published: bool,
     counts: Counts,
 }
@@ -85,6 +85,7 @@ impl Reader for BundleTables {
             self.empty_groups += u64::from(members.is_empty());
             let phase = outcome["phaseId"].as_str().unwrap_or_default();
             let group_phase = self.phases.entry(group.to_owned()).or_insert_with(|| phase.to_owned());
+            // Readers trim group names, which could merge two groups.
             self.has_mixed_groups |= group_phase != phase || group.trim() != group;
             for member in members.iter().filter_map(Value::as_str) {
                 let previous_group = self.groups.insert(member.to_owned(), group.to_owned());
@@ -117,7 +118,7 @@ struct Votes<'v> {
     matrix: Matrix,
     groups: &'v HashMap<String, String>,
     by_group: GroupCountCheck,
-    /// Times that have no number.
+    /// Number of times without a numeric form.
     times_without_number: u64,
 }
 
@@ -155,7 +156,7 @@ pub(crate) fn write(
     }
     opinions.check_items(&items)?;
     opinions.check_column_names(&items, &COLUMNS, |name| {
-        format!("a second column called {name}, which nobody could read back")
+        format!("a second column called {name}, which could not be read back")
     })?;
     opinions.check_column_names(&items, &[RESERVED_KEY], |name| {
         format!(
@@ -179,6 +180,7 @@ pub(crate) fn write(
         by_group,
         times_without_number: 0,
     };
+    // Second reading: votes need the items and groups of the first one.
     bundle(from, &mut votes, meter)?;
     let Votes { file, matrix, mut opinions, by_group, mut times_without_number, .. } = votes;
     opinions.check_response_items(&items)?;
@@ -199,20 +201,21 @@ pub(crate) fn write(
     let mut notes = Vec::new();
     if mixed {
         notes.push(
-            "who is in which group was left out: tables have one group for each person, and here groups are of several \
-             phases, share people, or have spaces around their names."
+            "Group members were left out: tables have one group per person, and here groups belong to \
+                several phases, share people, or have spaces around their names."
                 .to_owned(),
         );
     } else if empty_groups > 0 {
         let (groups, were) = (counted(empty_groups, "group"), plural::were(empty_groups));
-        notes
-            .push(format!("{groups} {were} left out: nobody in them has answered, and tables list who has."));
+        notes.push(format!(
+            "{groups} without answering members {were} left out: tables list only participants with answers."
+        ));
     }
     if times_without_number > 0 {
         let (times, were) = (counted(times_without_number, "time"), plural::were(times_without_number));
         notes.push(format!(
-            "{times} {were} written in words only (datetime): before 1970, from 5138 on, or before 1973 with a fraction, \
-             numbers would be read as others."
+            "{times} {were} written as text only (datetime): before 1970, from 5138 on, or before 1973 \
+                with a fraction, numbers would be read as other times."
         ));
     }
     let count = |matches: &dyn Fn(&Item) -> bool| items.iter().filter(|item| matches(item)).count() as u64;
@@ -237,8 +240,8 @@ pub(crate) fn write(
     Ok((vec![votes, write_comments, participants, file.finish()?], notes))
 }
 
-/// Milliseconds where known, else seconds, and the time as text. A number that would be read as another time is left
-/// out and counted.
+/// Formats a time as milliseconds (or seconds, if the fraction is unknown) and as text. A number that would be read
+/// back as another time is omitted and counted.
 fn format_times<'t>(at: Option<&'t str>, untold: &mut u64) -> (String, &'t str) {
     let Some(text) = at else { return Default::default() };
     let epoch_count = |at: Timestamp| if at.fine { at.millis } else { at.millis.div_euclid(1000) };
@@ -309,7 +312,7 @@ impl Reader for Votes<'_> {
             self.by_group.count_vote(&response.subject_ref, group, answer);
         }
         let (answer, vote) = VOTES_OF[answer];
-        // Of one about no item it is told once all are read.
+        // A response to an unknown item is reported after the last response.
         let Some((item, key)) = self.keys.get(response.subject_ref.as_str()).copied() else { return Ok(()) };
         let number = match self.numbers.get(reference.as_str()) {
             Some(number) => *number,

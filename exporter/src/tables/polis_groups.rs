@@ -1,5 +1,5 @@
-//! Checks counts by group against the votes: those that follow from votes and groups need no column, others have
-//! none.
+//! Compares published counts by group with the votes. Counts that follow from votes and groups need no column; the
+//! others are omitted.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ struct GroupCounts {
     item: String,
     phase: String,
     groups: Value,
-    /// Something that votes do not say, whatever they are.
+    /// True if hidden counts make the outcome differ from the votes.
     has_suppressed: bool,
 }
 
@@ -21,7 +21,7 @@ type Counts = [u64; 3];
 #[derive(Default)]
 pub(super) struct GroupCountCheck {
     stated: Vec<GroupCounts>,
-    /// Counts of each item, by group.
+    /// Votes of each item, by group.
     votes_by_item: HashMap<String, HashMap<String, Counts>>,
 }
 
@@ -29,6 +29,7 @@ impl GroupCountCheck {
     pub(super) fn add_outcome(&mut self, outcome: &Value) {
         let text = |name: &str| outcome[name].as_str().unwrap_or_default().to_owned();
         let (item, phase) = (text("itemRef"), text("phaseId"));
+        // Only items with published counts are counted.
         self.votes_by_item.entry(item.clone()).or_default();
         let has_suppressed = is_nonzero(&outcome["suppressed"]);
         self.stated.push(GroupCounts { item, phase, groups: outcome["groups"].clone(), has_suppressed });

@@ -1,6 +1,6 @@
-//! Writes Polis' table with a row for each participant and a column for each statement.
+//! Writes Polis' participant table, with a row per participant and a column per statement.
 //!
-//! Columns that a bundle knows nothing about stay empty: numbers of comments, and ids of the embedding site.
+//! Columns without data in a bundle stay empty: the number of comments, and ids of the embedding site.
 
 #![allow(clippy::cast_possible_truncation, reason = "an item's place was put where it is taken from")]
 
@@ -22,12 +22,12 @@ use crate::{
 /// Columns before those of the statements.
 pub(super) const COLUMNS: [&str; 8] =
     ["participant", "xid", "group-id", "n-comments", "n-votes", "n-agree", "n-disagree", "n-pass"];
-/// Key of a statement that would make the table look like one of comments or votes.
+/// Statement key that would make the table look like one of comments or votes.
 pub(super) const RESERVED_KEY: &str = "comment-id";
 
 /// Collects votes in any order.
 pub(super) struct Matrix {
-    /// Rows whose item is the participant and whose participant is the item, so that they come participant by participant.
+    /// Transposed rows (participant as item, item as participant), so that the sorter returns them by participant.
     votes: Sorter,
     participants: Vec<Rc<str>>,
 }
@@ -37,7 +37,7 @@ impl Matrix {
         Self { votes: Sorter::new(folder, memory), participants: Vec::new() }
     }
 
-    /// Somebody new; their row is the next one.
+    /// Adds a participant, and returns its row index.
     pub(super) fn add_participant(&mut self, reference: Rc<str>) -> u32 {
         self.participants.push(reference);
         self.participants.len() as u32 - 1
@@ -82,7 +82,7 @@ impl Matrix {
                 let (id, group) = id_and_group(previous);
                 matrix_row.finish_row(&id, group)?;
             }
-            // Of several answers to one statement the latest comes last.
+            // Repeated answers are sorted by time, so the latest one wins.
             matrix_row.votes[row.who as usize] = Some(row.answer());
             Ok(())
         })?;
@@ -94,7 +94,7 @@ impl Matrix {
     }
 }
 
-/// The row of one participant.
+/// Row of one participant.
 struct MatrixRow {
     file: PartialFile,
     votes: Vec<Option<Answer>>,

@@ -1,6 +1,6 @@
-//! Writes a bundle of opinions as one table of counts.
+//! Writes a bundle of opinions as one table of counts for the sensemaking tools.
 //!
-//! Its header is never quoted: the tools that read it split it at bare commas.
+//! The header is never quoted: the tools split it at commas without parsing quotes.
 
 use std::{
     collections::HashMap,
@@ -28,11 +28,11 @@ struct CountsReader {
     opinions: Opinions,
     items: Vec<Item>,
     counts: HashMap<String, [u128; 3]>,
-    /// Responses so far.
+    /// Number of responses read.
     rows: u64,
-    /// Hidden answers of each item, which are not zeros.
+    /// Hidden answers of each item; their counts are unknown, not zero.
     hidden_answers: HashMap<String, [bool; 3]>,
-    /// Answers that an item's counts do not name: if nobody has given one, it may not have been asked.
+    /// Answers missing in the counts of each item. Without responses, they may not have been offered.
     unnamed_answers: HashMap<String, [bool; 3]>,
     name: String,
 }
@@ -78,7 +78,7 @@ impl Reader for CountsReader {
     }
 }
 
-/// Also gives what the table has no place for, in words.
+/// Writes the table, and returns notes about omitted content.
 pub(crate) fn write(
     from: &Path,
     path: PathBuf,
@@ -107,6 +107,7 @@ pub(crate) fn write(
         let hidden_columns = reader.hidden_answers.get(&item.id).copied().unwrap_or_default();
         let unnamed_columns = reader.unnamed_answers.get(&item.id).copied().unwrap_or_default();
         let cell = |at: usize| {
+            // An unnamed answer without responses may not have been offered, so its cell stays empty.
             let is_unknown = hidden_columns[at] || unnamed_columns[at] && counts[at] == 0;
             if is_unknown { String::new() } else { counts[at].to_string() }
         };
@@ -129,14 +130,15 @@ pub(crate) fn write(
         let responses = plural::counted_wide(partial_responses, "response");
         let were = if partial_responses == 1 { "was" } else { "were" };
         notes.push(format!(
-            "{responses} {were} left out: of their counts only a part is known, and the cells are empty."
+            "{responses} {were} left out: their counts are known only in part, so the cells are empty."
         ));
     }
     if other_origins > 0 {
         let items = plural::counted(other_origins, "item");
         let were = plural::were(other_origins);
-        notes
-            .push(format!("The table has no place for origins: {items} {were} not written by participants."));
+        notes.push(format!(
+            "The table has no column for origins: {items} {were} not written by participants."
+        ));
     }
     notes.extend(reader.opinions.notes(&reader.items, &card));
     Ok((vec![file.finish()?], notes))

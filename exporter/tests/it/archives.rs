@@ -40,7 +40,7 @@ fn archive(method: CompressionMethod, streamed: bool) -> (Vec<u8>, Vec<Range<usi
 }
 
 #[test]
-fn of_an_archive_that_is_cut_off_it_is_told_within_which_file() {
+fn truncated_archive_is_reported_with_the_truncated_file() {
     let folder = Folder::new();
     for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
         for streamed in [false, true] {
@@ -51,7 +51,8 @@ fn of_an_archive_that_is_cut_off_it_is_told_within_which_file() {
                 assert!(matches!(error, ConvertError::Content { .. }), "{error}");
                 error.to_string()
             };
-            let told = |within: &str| format!("export.zip: not a whole zip archive: it ends within {within}");
+            let told =
+                |within: &str| format!("export.zip: not a complete zip archive: it ends within {within}");
             for (name, place) in FILES.iter().zip(&places) {
                 for length in [place.start + 31 + name.len(), place.start + 60, place.end - 1] {
                     assert_eq!(said(length), told(name), "{method}, {streamed}, {place:?}");
@@ -66,7 +67,7 @@ fn of_an_archive_that_is_cut_off_it_is_told_within_which_file() {
 }
 
 #[test]
-fn a_damaged_file_of_a_whole_archive_is_told_with_the_archive() {
+fn damaged_file_is_reported_with_its_archive() {
     let folder = Folder::new();
     let (mut bytes, places) = archive(CompressionMethod::Stored, false);
     bytes[places[1].start + 100] ^= 1;
@@ -82,17 +83,17 @@ fn truncated_archive_beside_an_export_is_a_note() {
     let (bytes, places) = archive(CompressionMethod::Deflated, false);
     folder.write("a/backup.zip", &bytes[..places[1].end - 1]);
     let notes = bundle(&folder.job(&path)).0.notes;
-    let passed_over = "1 file that cannot be unpacked was passed over: backup.zip.";
+    let passed_over = "1 file that cannot be unpacked was skipped: backup.zip.";
     assert!(notes.iter().any(|note| note == passed_over), "{notes:?}");
     // What is missing may have been in it.
     fs::remove_file(path.join("votes.csv")).unwrap();
     let notes = bundle(&folder.fresh(&path)).0.notes;
-    let unless = "There was no list of votes (votes.csv), unless it is among what cannot be unpacked (backup.zip); the \
-                  matrix has no times.";
+    let unless = "There was no list of votes (votes.csv), unless it is one of the damaged files \
+        (backup.zip); the participant table has no times.";
     assert!(notes.iter().any(|note| note == unless), "{notes:?}");
     fs::remove_file(path.join("participants-votes.csv")).unwrap();
     let said = run(&folder.fresh(&path)).unwrap_err().to_string();
-    assert!(said.ends_with("; it may be among what cannot be unpacked: backup.zip"), "{said}");
+    assert!(said.ends_with("; it may be one of the damaged files: backup.zip"), "{said}");
     // Nothing else is an export.
     for table in fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()) {
         if table.extension().is_some_and(|ending| ending == "csv") {
@@ -101,5 +102,5 @@ fn truncated_archive_beside_an_export_is_a_note() {
     }
     folder.write("a/readme.txt", "Unpack it.");
     let said = run(&folder.fresh(&path)).unwrap_err().to_string();
-    assert_eq!(said, "backup.zip: not a whole zip archive: it ends within in/votes.csv");
+    assert_eq!(said, "backup.zip: not a complete zip archive: it ends within in/votes.csv");
 }

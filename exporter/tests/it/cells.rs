@@ -118,7 +118,7 @@ fn assert_told(told: Vec<(String, String, String)>, least: usize) {
 }
 
 #[test]
-fn cells_that_no_column_is_for_are_refused() {
+fn cells_beyond_the_header_are_refused() {
     let told = told(|name, text| {
         let longer = |cell: &str| {
             edited(text, |at, cells| {
@@ -134,7 +134,7 @@ fn cells_that_no_column_is_for_are_refused() {
 }
 
 #[test]
-fn only_columns_that_are_read_must_be_unique() {
+fn only_converted_columns_must_be_unique() {
     let read = [
         "comment-id",
         "comment-body",
@@ -195,7 +195,7 @@ fn only_columns_that_are_read_must_be_unique() {
 }
 
 #[test]
-fn a_column_of_a_comment_stands_once_where_it_is_a_vote() {
+fn repeated_comment_column_of_a_matrix_is_refused() {
     let (folder, conversation) = (Folder::new(), Conversation::new(72, 6, 30));
     let comments = || ("comments.csv", conversation.comments_csv(1000));
     let matrix = conversation.matrix_csv();
@@ -207,7 +207,7 @@ fn a_column_of_a_comment_stands_once_where_it_is_a_vote() {
 }
 
 #[test]
-fn a_participant_stands_once_in_the_table_of_participants() {
+fn repeated_participant_is_refused() {
     let (folder, conversation) = (Folder::new(), Conversation::new(73, 6, 30));
     let files = [
         ("comments.csv", conversation.comments_csv(1000)),
@@ -221,7 +221,7 @@ fn a_participant_stands_once_in_the_table_of_participants() {
             (
                 format!("{matrix}{}\n", rows[2]),
                 "duplicate",
-                "row 32: the participant stands in row 3 already",
+                "row 32: the participant occurs in row 3 already",
             ),
             (
                 edited(matrix, |at, cells| {

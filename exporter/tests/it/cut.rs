@@ -6,7 +6,7 @@ use crate::support::{Conversation, Folder, Vote, bundle, run};
 use tidegate_exporter::{convert::Job, privacy::Profile};
 
 #[test]
-fn truncated_votes_are_told_from_silent_participants() {
+fn truncated_votes_are_distinguished_from_silent_people() {
     let (folder, conversation) = (Folder::new(), Conversation::new(9, 6, 20));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     let matrix = conversation.matrix_csv();

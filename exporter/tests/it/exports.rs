@@ -19,7 +19,7 @@ use tidegate_exporter::{
 use tidegate_test_support::servers;
 
 #[test]
-fn polis_tables_of_a_bundle_give_the_bundle_again() {
+fn polis_tables_convert_back_to_the_same_bundle() {
     let (folder, conversation) = (Folder::new(), Conversation::new(41, 10, 30));
     conversation.variant_a(&folder, "a");
     let first = bundle(&folder.job(&folder.path("a"))).1;
@@ -92,7 +92,7 @@ fn counts_become_a_table_and_formulas_are_guarded() {
 }
 
 #[test]
-fn what_a_bundle_hides_is_blank_in_a_table_and_not_zero() {
+fn hidden_counts_are_blank_in_tables() {
     let (folder, conversation) = (Folder::new(), Conversation::new(11, 20, 60));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     job.profile = Profile::Public;
@@ -139,7 +139,7 @@ fn options_for_exports_are_refused_for_bundles() {
 }
 
 #[test]
-fn a_package_names_the_license_that_was_told_and_no_other() {
+fn package_has_the_given_license_only() {
     let (folder, conversation) = (Folder::new(), Conversation::new(46, 3, 30));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     let mut licenses = |license: Option<&str>, package: bool| {
@@ -157,13 +157,13 @@ fn a_package_names_the_license_that_was_told_and_no_other() {
     }
     assert_eq!(licenses(None, true), Ok(Value::Null));
     for (wrong, said) in [
-        ("foo-1", "--license foo-1 is no id of SPDX's list (such as CC-BY-4.0)"),
-        ("cc-by-4.0", "--license cc-by-4.0 is no id of SPDX's list (CC-BY-4.0 is)"),
-        ("CC-BY-4.O", "--license CC-BY-4.O is no id of SPDX's list (CC-BY-4.0 is)"),
-        ("Apache2.0", "--license Apache2.0 is no id of SPDX's list (Apache-2.0 is)"),
-        ("GPL-9.0-only", "--license GPL-9.0-only is no id of SPDX's list (GPL-1.0-only is)"),
-        ("LicenseRef-a/b", "--license LicenseRef-a/b is no id of SPDX's list"),
-        ("ht tp://x", "--license ht tp://x is no URI"),
+        ("foo-1", "--license foo-1 is neither an SPDX id (such as CC-BY-4.0)"),
+        ("cc-by-4.0", "--license cc-by-4.0 is neither an SPDX id (CC-BY-4.0 is)"),
+        ("CC-BY-4.O", "--license CC-BY-4.O is neither an SPDX id (CC-BY-4.0 is)"),
+        ("Apache2.0", "--license Apache2.0 is neither an SPDX id (Apache-2.0 is)"),
+        ("GPL-9.0-only", "--license GPL-9.0-only is neither an SPDX id (GPL-1.0-only is)"),
+        ("LicenseRef-a/b", "--license LicenseRef-a/b is neither an SPDX id"),
+        ("ht tp://x", "--license ht tp://x is not a URI"),
     ] {
         let refused: Result<Value, String> = licenses(Some(wrong), true);
         assert!(refused.as_ref().is_err_and(|error| error.starts_with(said)), "{wrong}: {refused:?}");
@@ -182,7 +182,7 @@ fn a_package_names_the_license_that_was_told_and_no_other() {
 }
 
 #[test]
-fn lines_hold_the_elements_of_the_lists() {
+fn ndjson_lines_are_the_elements_of_the_lists() {
     let (folder, conversation) = (Folder::new(), Conversation::new(43, 6, 30));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     job.sidecars = Some(vec![Sidecar::Ndjson, Sidecar::Parquet]);
@@ -265,7 +265,7 @@ fn databases_read_the_parquet_file() {
 }
 
 #[test]
-fn a_package_takes_empty_texts_for_texts() {
+fn package_schema_keeps_empty_texts() {
     let (folder, conversation) = (Folder::new(), Conversation::new(46, 3, 30));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     (job.profile, job.texts, job.package) = (Profile::Public, Some(Texts::Omit), true);
@@ -317,7 +317,8 @@ fn table_of_counts_keeps_decisions_and_notes_the_rest() {
     job.inputs = vec![folder.path("bundle.json")];
     (job.to, job.target) = (Some(TableFormat::SensemakingCsv), Target::File(folder.path("other")));
     for report in [direct, run(&job).unwrap()] {
-        let note = "The table has no place for 5 outcomes, which were left out: 3 of group-response-counts, 2 of topics.";
+        let note = "The table has no column for 5 outcomes, which were left out: 3 of \
+            group-response-counts, 2 of topics.";
         assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
     }
 }
@@ -350,7 +351,7 @@ fn noted(folder: &Folder, shape: TableFormat, change: impl FnOnce(&mut Value)) -
 }
 
 #[test]
-fn what_tables_leave_out_is_noted() {
+fn content_omitted_from_tables_is_noted() {
     let folder = Folder::new();
     let mut agreed = 0;
     let notes = noted(&folder, TableFormat::SensemakingCsv, |bundle| {
@@ -359,7 +360,7 @@ fn what_tables_leave_out_is_noted() {
         counts["suppressed"] = json!(["agree"]);
     });
     let note = format!(
-        "{agreed} responses were left out: of their counts only a part is known, and the cells are empty."
+        "{agreed} responses were left out: their counts are known only in part, so the cells are empty."
     );
     assert!(agreed > 1 && notes.contains(&note), "{notes:?}");
     let notes = noted(&folder, TableFormat::PolisCsv, |bundle| {
@@ -368,13 +369,13 @@ fn what_tables_leave_out_is_noted() {
         (empty["id"], empty["group"], empty["members"]) = (json!("group-members:9"), json!("9"), json!([]));
         outcomes.push(empty);
     });
-    let note = "1 group was left out: nobody in them has answered, and tables list who has.";
+    let note = "1 group without answering members was left out: tables list only participants with answers.";
     assert!(notes.iter().any(|said| said == note), "{notes:?}");
     assert!(noted(&folder, TableFormat::PolisCsv, |_| {}).is_empty());
 }
 
 #[test]
-fn made_up_source_id_survives_the_round_trip() {
+fn generated_source_id_survives_the_round_trip() {
     let (folder, conversation) = (Folder::new(), Conversation::new(41, 10, 30));
     let input = conversation.variant_a(&folder, "a");
     for name in ["votes.csv", "summary.csv"] {
@@ -437,13 +438,13 @@ fn dry_run_notes_what_other_formats_leave_out() {
     // Its Parquet files come by themselves.
     let large = Conversation::new(48, 60, 2_200).variant_a(&folder, "a");
     compare(&folder.fresh(&large), "large");
-    for note in ["Parquet files hold items and responses: 182 outcomes are", "The table has no place for"] {
+    for note in ["Parquet files hold items and responses: 182 outcomes are", "The table has no column for"] {
         assert!(said.iter().any(|told| told.starts_with(note)), "{note}: {said:?}");
     }
 }
 
 #[test]
-fn counts_are_exact_in_every_shape_or_refused_for_what_they_are() {
+fn counts_are_exact_or_refused_in_every_format() {
     let (folder, conversation) = (Folder::new(), Conversation::new(41, 3, 30));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     (job.profile, job.k, job.texts) = (Profile::Public, 3, Some(Texts::Omit));
@@ -511,7 +512,7 @@ fn counts_are_exact_in_every_shape_or_refused_for_what_they_are() {
 }
 
 #[test]
-fn a_time_is_written_as_it_is_read_or_in_words_only() {
+fn times_without_exact_number_are_written_as_text_only() {
     let (folder, conversation) = (Folder::new(), Conversation::new(41, 3, 30));
     let mut changed = bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1;
     let times = [
@@ -534,7 +535,7 @@ fn a_time_is_written_as_it_is_read_or_in_words_only() {
     back.target = Target::File(folder.path("tables"));
     let untold = times.iter().filter(|(_, told)| !told).count() + 1;
     let report = run(&back).unwrap();
-    let note = format!("{untold} times were written in words only (datetime): ");
+    let note = format!("{untold} times were written as text only (datetime): ");
     assert!(report.notes.iter().any(|said| said.starts_with(&note)), "{:?}", report.notes);
     let mut again = folder.job(&folder.path("tables"));
     again.target = Target::File(folder.path("again.json"));
@@ -550,5 +551,5 @@ fn a_time_is_written_as_it_is_read_or_in_words_only() {
     changed["responses"][1]["occurredAt"] = json!("0000-01-01T00:00:00+00:01");
     fs::write(&file, changed.to_string()).unwrap();
     let refused = run(&back).unwrap_err().to_string();
-    assert_eq!(refused, "changed.json: /responses/1: occurredAt is no time of the years 0000 to 9999");
+    assert_eq!(refused, "changed.json: /responses/1: occurredAt is not a time of the years 0000 to 9999");
 }

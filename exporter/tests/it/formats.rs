@@ -96,7 +96,7 @@ fn three_generations_of_surveys_give_the_same_bundle() {
 }
 
 #[test]
-fn one_person_is_one_whatever_columns_their_votes_and_skips_have() {
+fn session_column_common_to_all_files_identifies_people() {
     let folder = Folder::new();
     let votes = "Vote ID,Session ID,Session Identifier,Winner ID,Loser ID,Left Choice ID,Right Choice ID\n\
                  1,9,long-9,1,2,1,2\n2,8,long-8,1,2,1,2\n";
@@ -112,8 +112,8 @@ fn one_person_is_one_whatever_columns_their_votes_and_skips_have() {
         folder.write("a/non_votes.csv", text);
     };
     folder.write("a/votes.csv", votes);
-    let note = "Participants are told apart by Session ID, which all files have: not all have Session Identifier, which \
-                outlives a session.";
+    let note = "Participants are identified by Session ID, which all files have: not all have Session \
+        Identifier, which persists across sessions.";
     for (session, whose, noted) in
         [("Session ID", ["9", "8"], true), ("Session Identifier", ["long-9", "long-8"], false)]
     {
@@ -125,13 +125,13 @@ fn one_person_is_one_whatever_columns_their_votes_and_skips_have() {
     folder.write("a/votes.csv", votes.replace("Session ID,", "Other,"));
     skips("Session ID", ["9", "8"]);
     let error = run(&folder.job(&folder.path("a"))).unwrap_err();
-    let said = "non_votes.csv, row 1: it lacks the column Session Identifier, another file Session ID: who is the same in \
-                both is not known";
+    let said = "non_votes.csv, row 1: it lacks the column Session Identifier, and another file lacks \
+        Session ID: participants cannot be matched between them";
     assert_eq!((error.tag(), error.to_string().as_str()), ("missing_column", said));
 }
 
 #[test]
-fn answers_of_nobody_are_left_out_and_counted() {
+fn answers_without_a_session_are_omitted_and_counted() {
     let folder = Folder::new();
     survey(&folder, "middle", "Question", false, false);
     let before = bundle(&folder.job(&folder.path("middle"))).0;
@@ -143,15 +143,13 @@ fn answers_of_nobody_are_left_out_and_counted() {
     }
     let (report, _) = bundle(&folder.job(&folder.path("middle")));
     assert_eq!((report.participants, report.responses), (before.participants, before.responses));
-    for note in
-        ["2 votes of nobody, without a session, were left out.", "2 skips of nobody, without a session, were"]
-    {
+    for note in ["2 votes without a session were left out.", "2 skips without a session were"] {
         assert!(report.notes.iter().any(|told| told.starts_with(note)), "{note}: {:?}", report.notes);
     }
 }
 
 #[test]
-fn identifiers_that_only_rows_of_nobody_have_are_in_no_output() {
+fn identifiers_of_omitted_rows_are_in_no_output() {
     let folder = Folder::new();
     let ideas = "Wikisurvey ID,Idea ID,Idea Text,User Submitted,Session ID,Session Identifier\n\
                  7,1,one,TRUE,secret-idea,secret-idea\n7,2,two,FALSE,NA,NA\n";
@@ -183,7 +181,7 @@ fn identifiers_that_only_rows_of_nobody_have_are_in_no_output() {
 }
 
 #[test]
-fn empty_identifiers_tell_nobody_apart() {
+fn empty_identifier_column_is_not_used() {
     let folder = Folder::new();
     folder.write("a/ideas.csv", "Wikisurvey ID,Idea ID,Idea Text\n7,1,one\n7,2,two\n");
     let votes = |first: &str, second: &str| {
@@ -195,13 +193,13 @@ fn empty_identifiers_tell_nobody_apart() {
     for empty in ["", "NA", " "] {
         let report = votes(empty, empty);
         assert_eq!((report.participants, report.responses), (2, 2));
-        let note = "Participants are told apart by Session ID, which all files have: Session Identifier, which outlives a \
-                    session, is empty in all of votes.csv.";
+        let note = "Participants are identified by Session ID, which all files have: Session Identifier, \
+            which persists across sessions, has no values in votes.csv.";
         assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
         let report = votes(empty, "long-8");
         assert_eq!((report.participants, report.responses), (1, 1));
-        let note = "1 vote of nobody, without a session, was left out, 1 of them with a Session ID: the others are told \
-                    apart by Session Identifier.";
+        let note = "1 vote without a session was left out, 1 of them with a Session ID: the others are \
+            identified by Session Identifier.";
         assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
     }
     let skips = "Record Type,Session ID,Session Identifier,Left Choice ID,Right Choice ID\nSkip,9,NA,1,2\n";
@@ -212,7 +210,7 @@ fn empty_identifiers_tell_nobody_apart() {
         (2, 2),
         "the skip is the latest answer of one of them"
     );
-    assert!(report.notes.iter().any(|said| said.ends_with("is empty in all of non_votes.csv.")));
+    assert!(report.notes.iter().any(|said| said.ends_with("has no values in non_votes.csv.")));
 }
 
 #[test]
@@ -261,7 +259,7 @@ fn pocket_polis_keeps_its_own_tallies_beside_the_recount() {
 }
 
 #[test]
-fn a_second_answer_in_pocket_polis_is_a_fault_of_the_file() {
+fn repeated_answer_in_pocket_polis_is_refused() {
     let folder = Folder::new();
     folder.write("p/statements.csv", "statement_id,text\n1,one\n2,two\n");
     let head = "participant,statement_id,vote,updated_at\n";
@@ -273,13 +271,13 @@ fn a_second_answer_in_pocket_polis_is_a_fault_of_the_file() {
     for events in [false, true] {
         job.events = events;
         let said = run(&job).unwrap_err().to_string();
-        let wanted = "votes.csv, row 6: the participant has answered the statement in row 5 already";
+        let wanted = "votes.csv, row 6: the participant has already answered the statement in row 5";
         assert_eq!(said, wanted);
     }
 }
 
 #[test]
-fn source_values_beyond_the_form_are_refused() {
+fn source_values_beyond_the_schema_limits_are_refused() {
     let folder = Folder::new();
     let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
     type Change = fn(&mut Job);
@@ -309,7 +307,7 @@ fn source_values_beyond_the_form_are_refused() {
 }
 
 #[test]
-fn other_constants_are_written_when_asked() {
+fn other_constants_are_written_on_request() {
     let folder = Folder::new();
     let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
     let mut job = folder.job(&path);
@@ -358,7 +356,7 @@ fn archives_and_packed_files_are_read_like_folders() {
 }
 
 #[test]
-fn a_count_that_is_not_there_is_unknown_and_never_nought() {
+fn missing_count_is_unknown_not_zero() {
     let folder = Folder::new();
     let text = "comment-id,comment_text,agrees,disagrees,passes,moderated\n\
                 1,one,12,,3,1\n2,two,,,,-1\n3,three,0,9,0,0\n";
@@ -388,7 +386,7 @@ fn a_count_that_is_not_there_is_unknown_and_never_nought() {
 }
 
 #[test]
-fn a_column_that_is_not_there_counts_nobody() {
+fn missing_count_column_adds_no_counts() {
     let folder = Folder::new();
     for (text, counts) in [
         ("comment-id,comment_text,agrees,disagrees\n1,one,1,2\n", json!({ "agree": 1, "disagree": 2 })),
@@ -430,7 +428,7 @@ fn again(folder: &Folder, path: &std::path::Path) -> String {
 }
 
 #[test]
-fn unread_columns_are_noted_by_name() {
+fn unconverted_columns_are_noted_by_name() {
     let exports = [
         [
             ("comments.csv", "comment-id,datetime,agrees,moderated,comment-body", "1,x,1,1,\"one\""),
@@ -476,7 +474,7 @@ fn unread_columns_are_noted_by_name() {
         notes.into_iter().filter(|note| note.starts_with("Columns")).collect::<Vec<_>>()
     };
     let start = |file: &str, what: &str| {
-        format!("Columns of {file} that a bundle has no place for were left out: {what}.")
+        format!("Columns of {file} without a counterpart in a bundle were left out: {what}.")
     };
     for export in &exports {
         let [(first, ..), (second, ..)] = export;

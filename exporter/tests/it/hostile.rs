@@ -25,7 +25,7 @@ fn refused(folder: &Folder, input: &Path, tag: &str, says: &str) {
 }
 
 #[test]
-fn wrong_rows_are_named() {
+fn invalid_rows_are_reported_by_file_and_row() {
     let conversation = Conversation::new(21, 5, 20);
     let line = |votes: &str, at: usize| votes.lines().nth(at).unwrap().to_owned();
     type Change = fn(&str) -> String;
@@ -50,7 +50,7 @@ fn wrong_rows_are_named() {
 }
 
 #[test]
-fn wrong_files_are_named() {
+fn invalid_files_are_reported_by_name() {
     let conversation = Conversation::new(22, 5, 20);
     let folder = Folder::new();
     let input = conversation.variant_a(&folder, "a");
@@ -81,7 +81,12 @@ fn wrong_files_are_named() {
     // The row after the quote that is missing would be part of its text.
     let open = comments.replacen("\"\n", "\n", 1);
     folder.write("a/comments.csv", open);
-    refused(&folder, &input, "quote", "comments.csv, row 2: column 8: a quote ends before its column does");
+    refused(
+        &folder,
+        &input,
+        "quote",
+        "comments.csv, row 2: column 8: a quote closes before the end of its cell",
+    );
     let open = comments.trim_end().strip_suffix('"').unwrap();
     folder.write("a/comments.csv", open);
     refused(&folder, &input, "quote", "comments.csv, row 6: column 8: a quote is never closed");
@@ -98,7 +103,7 @@ fn wrong_files_are_named() {
         .write("a/comments.csv", comments.replacen('"', "", 1).replace("Statement 4", &"x".repeat(3 << 20)));
     refused(&folder, &input, "long_record", "comments.csv");
     folder.write("a/comments.csv", format!("{comments}{}", comments.lines().nth(1).unwrap()));
-    refused(&folder, &input, "duplicate", "comments.csv, row 7: the item id 4 stands there twice");
+    refused(&folder, &input, "duplicate", "comments.csv, row 7: the item id 4 occurs twice");
     folder.write("a/comments.csv", &comments);
     folder.write("a/more.csv", conversation.votes_csv(1000));
     refused(&folder, &input, "duplicate", "votes");
@@ -109,7 +114,7 @@ fn wrong_files_are_named() {
         &folder,
         &input,
         "missing_column",
-        "votes.csv, row 1: the column vote is missing; its lines may end",
+        "votes.csv, row 1: the column vote is missing; the header may end",
     );
     folder.write("a/votes.csv", conversation.votes_csv(1000));
     let units = || comments.encode_utf16();
@@ -206,16 +211,21 @@ fn zipped(files: &[(&str, &str)]) -> Vec<u8> {
 }
 
 #[test]
-fn of_two_files_of_one_name_none_is_chosen() {
+fn archive_with_repeated_names_is_refused() {
     let (folder, text) = (Folder::new(), "comment-id,comment_text,agrees\n1,one,1\n");
     let mut bytes = zipped(&[("t.csv", text), ("u.csv", text)]);
     let places: Vec<_> = memchr::memmem::find_iter(&bytes, b"u.csv").collect();
     places.into_iter().for_each(|at| bytes[at] = b't');
-    refused(&folder, &folder.write("t.zip", bytes), "duplicate", "t.zip: it holds several files of one name");
+    refused(
+        &folder,
+        &folder.write("t.zip", bytes),
+        "duplicate",
+        "t.zip: it contains several files with the same name",
+    );
 }
 
 #[test]
-fn names_of_files_tell_nobody_in_a_public_bundle() {
+fn public_bundle_contains_no_personal_file_names() {
     let (folder, conversation) = (Folder::new(), Conversation::new(22, 20, 60));
     let (votes, comments) = (conversation.votes_csv(1000), conversation.comments_csv(1000));
     let bytes = zipped(&[
@@ -232,7 +242,7 @@ fn names_of_files_tell_nobody_in_a_public_bundle() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_read() {
+fn impossible_outputs_are_refused_before_reading() {
     let (folder, conversation) = (Folder::new(), Conversation::new(22, 5, 20));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     fs::create_dir(folder.path("there")).unwrap();
@@ -247,7 +257,7 @@ fn what_cannot_be_is_refused_before_anything_is_read() {
 }
 
 #[test]
-fn what_an_option_cannot_do_is_said() {
+fn inapplicable_option_is_refused_with_its_reason() {
     let (folder, conversation) = (Folder::new(), Conversation::new(22, 5, 20));
     let job = folder.job(&conversation.variant_a(&folder, "a"));
     let told = |job: &Job| {
@@ -257,25 +267,25 @@ fn what_an_option_cannot_do_is_said() {
     };
     let (mut private, mut foreign) = (job.clone(), job);
     private.k = 12;
-    assert!(told(&private).starts_with("--k: a private bundle has each answer"), "{}", told(&private));
+    assert!(told(&private).starts_with("--k applies to --profile public only"), "{}", told(&private));
     foreign.aoi.equal_reasons.pop();
-    assert_eq!(told(&foreign), "--equal-reason: of --from aoi only, and this is polis");
+    assert_eq!(told(&foreign), "--equal-reason applies to --from aoi only, and the input is polis");
     assert_eq!(folder.names(), ["a"]);
 }
 
 #[test]
-fn counts_that_nobody_can_add_up_are_refused() {
+fn counts_beyond_the_limit_are_refused() {
     let folder = Folder::new();
     let table =
         |count: &str| format!("comment-id,comment_text,agrees,disagrees\n1,one,1,2\n2,two,{count},0\n");
     run(&folder.job(&folder.write("t.csv", table("1099511627776")))).unwrap();
     fs::remove_file(folder.path("bundle.json")).unwrap();
     let path = folder.write("t.csv", table("1099511627777"));
-    refused(&folder, &path, "value", "t.csv, row 3: a count is larger than any can be");
+    refused(&folder, &path, "value", "t.csv, row 3: a count exceeds the largest possible one");
 }
 
 #[test]
-fn nothing_that_is_there_is_overwritten_unasked() {
+fn existing_output_needs_the_force_option() {
     let folder = Folder::new();
     let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
     folder.write("bundle.json", "mine");
@@ -289,20 +299,20 @@ fn nothing_that_is_there_is_overwritten_unasked() {
 }
 
 #[test]
-fn unknown_and_empty_files_are_named() {
+fn unknown_and_empty_files_are_reported_by_name() {
     let folder = Folder::new();
     let words = folder.write("in/words.txt", "Nothing of this is a table.");
-    refused(&folder, &words, "format", "words.txt: it is of no known format");
+    refused(&folder, &words, "format", "words.txt: its format is unknown");
     let empty = folder.write("in/export.csv", "");
     refused(&folder, &empty, "format", "export.csv: the file is empty");
-    let says = "the input: no file of a known format is among it: export.csv, words.txt";
+    let says = "the input: no file has a known format: export.csv, words.txt";
     refused(&folder, &folder.path("in"), "format", says);
     folder.write("in/words.txt", "");
     refused(&folder, &folder.path("in"), "format", "the input: all files are empty: export.csv, words.txt");
 }
 
 #[test]
-fn a_file_where_the_folder_of_the_output_should_be_is_told() {
+fn file_in_place_of_the_output_folder_is_reported() {
     let folder = Folder::new();
     let path = folder.write("t.csv", "comment-id,comment_text,agrees\n1,one,1\n");
     for shape in [None, Some(TableFormat::Ndjson)] {
@@ -310,14 +320,14 @@ fn a_file_where_the_folder_of_the_output_should_be_is_told() {
         (job.target, job.to) = (Target::File(folder.path("t.csv/bundle.json")), shape);
         let error = run(&job).unwrap_err();
         assert_eq!(error.tag(), "refused");
-        let says = "bundle.json cannot be written: its folder is none: a file has the name, or that of a folder before it";
+        let says = "bundle.json cannot be written: a part of its path is a file, not a folder";
         assert_eq!(error.to_string(), says);
     }
     assert_eq!(folder.names(), ["t.csv"]);
 }
 
 #[test]
-fn what_a_killed_conversion_has_left_is_replaced() {
+fn partial_file_of_a_killed_conversion_is_replaced() {
     let folder = Folder::new();
     let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
     let mut job = folder.job(&path);
@@ -328,7 +338,7 @@ fn what_a_killed_conversion_has_left_is_replaced() {
 }
 
 #[test]
-fn an_output_that_another_process_writes_is_left_alone() {
+fn output_locked_by_another_process_is_refused() {
     let folder = Folder::new();
     let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
     let partial = folder.write("bundle.json.partial", "half");
@@ -342,13 +352,13 @@ fn an_output_that_another_process_writes_is_left_alone() {
 }
 
 #[test]
-fn a_link_in_place_of_the_partial_file_is_not_followed() {
+fn link_in_place_of_the_partial_file_is_refused() {
     let folder = Folder::new();
     let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
     let mine = folder.write("mine", "mine");
     symlink(&mine, folder.path("bundle.json.partial")).unwrap();
     let error = run(&folder.job(&path)).unwrap_err();
-    assert_eq!(error.to_string(), "bundle.json.partial is there and is no file: remove it");
+    assert_eq!(error.to_string(), "bundle.json.partial exists and is not a file: remove it");
     assert_eq!(fs::read_to_string(mine).unwrap(), "mine");
     assert_eq!(folder.names(), ["bundle.json.partial", "mine", "t.csv"]);
 }
@@ -367,7 +377,7 @@ fn folder_of_tables_may_end_with_a_slash() {
 }
 
 #[test]
-fn what_lies_beside_another_bundle_is_not_overwritten_unasked() {
+fn existing_sidecars_need_the_force_option() {
     let folder = Folder::new();
     let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
     let sidecars = [None, Some(vec![Sidecar::Ndjson]), Some(Vec::new())];
@@ -382,7 +392,7 @@ fn what_lies_beside_another_bundle_is_not_overwritten_unasked() {
         let mut job = folder.job(&path);
         (job.force, job.package, job.sidecars) = (false, true, sidecars[asked].clone());
         let error = run(&job).unwrap_err();
-        assert_eq!(error.to_string(), format!("{name} is there already: --force replaces it"));
+        assert_eq!(error.to_string(), format!("{name} exists already: replace it with --force"));
         assert_eq!(folder.names(), [name, "t.csv"]);
         assert_eq!(fs::read_to_string(folder.path(name)).unwrap(), "mine");
         fs::remove_file(folder.path(name)).unwrap();
@@ -397,7 +407,7 @@ fn what_lies_beside_another_bundle_is_not_overwritten_unasked() {
 }
 
 #[test]
-fn a_shape_that_fails_leaves_what_was_there_and_nothing_else() {
+fn failed_export_leaves_existing_files_only() {
     let (folder, conversation) = (Folder::new(), Conversation::new(23, 6, 20));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     run(&job).unwrap();
@@ -430,7 +440,7 @@ fn a_shape_that_fails_leaves_what_was_there_and_nothing_else() {
 }
 
 #[test]
-fn what_is_no_file_is_not_replaced_whatever_is_told() {
+fn outputs_that_are_not_files_are_never_replaced() {
     let folder = Folder::new();
     let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
     let fifo = Command::new("mkfifo").arg(folder.path("fifo")).status().unwrap();
@@ -446,7 +456,7 @@ fn what_is_no_file_is_not_replaced_whatever_is_told() {
         ("fifo", None, "fifo is a pipe"),
         ("socket", None, "socket is a socket"),
         ("to-fifo", None, "to-fifo leads to a pipe"),
-        ("to-nothing", None, "to-nothing is a link that leads nowhere"),
+        ("to-nothing", None, "to-nothing is a broken link"),
         ("bundle.json", None, "bundle.items.ndjson is a folder"),
         ("fifo", Some(TableFormat::SensemakingCsv), "fifo is a pipe"),
         ("tables", Some(TableFormat::SensemakingCsv), "comments.csv leads to a pipe"),
@@ -475,7 +485,7 @@ fn what_is_no_file_is_not_replaced_whatever_is_told() {
 }
 
 #[test]
-fn dry_run_refuses_as_a_run_does_and_names_its_files() {
+fn dry_run_refuses_and_reports_like_a_run() {
     let folder = Folder::new();
     let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
     folder.write("bundle.json", "mine");
@@ -492,8 +502,8 @@ fn dry_run_refuses_as_a_run_does_and_names_its_files() {
     let names = folder.names();
     for (job, says) in [
         (own, "same file"),
-        (taken, "there already"),
-        (filled, "there already"),
+        (taken, "exists already"),
+        (filled, "exists already"),
         (votes, "it holds counts, not votes: --to sensemaking-csv fits"),
     ] {
         for dry_run in [true, false] {
@@ -556,11 +566,11 @@ fn unsupported_compression_is_not_called_damage() {
     }
     let path = folder.write("t.zip", bytes);
     let error = run(&folder.job(&path)).unwrap_err().to_string();
-    assert!(error.starts_with("t.csv: it is packed in a way that is not read"), "{error}");
+    assert!(error.starts_with("t.csv: its compression is not supported"), "{error}");
 }
 
 #[test]
-fn groups_beyond_the_limit_are_refused_at_the_first_of_them() {
+fn first_group_beyond_the_limit_is_refused() {
     let (folder, conversation) = (Folder::new(), Conversation::new(25, 3, 10));
     let input = conversation.variant_a(&folder, "a");
     let matrix = |groups: u32, ending: &str| {

@@ -41,7 +41,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn folders_in_a_folder_are_named_and_not_looked_into() {
+fn nested_folders_are_noted_and_not_read() {
     let (folder, conversation) = (Folder::new(), Conversation::new(51, 4, 30));
     let path = conversation.variant_a(&folder, "a");
     folder.write("a/older/votes.csv", "not looked at");
@@ -49,18 +49,18 @@ fn folders_in_a_folder_are_named_and_not_looked_into() {
     let mut job = folder.job(&path);
     let said = |job: &Job| {
         let notes = bundle(job).0.notes;
-        notes.into_iter().find(|note| note.contains("not looked into")).unwrap()
+        notes.into_iter().find(|note| note.contains("not read")).unwrap()
     };
-    assert_eq!(said(&job), "2 folders in what was given were not looked into: me@home.example, older.");
+    assert_eq!(said(&job), "2 folders within the input were not read: me@home.example, older.");
     job.profile = Profile::Public;
-    assert_eq!(said(&job), "2 folders in what was given were not looked into.");
+    assert_eq!(said(&job), "2 folders within the input were not read.");
     fs::create_dir_all(folder.path("b/inner")).unwrap();
     let error = run(&folder.job(&folder.path("b"))).unwrap_err();
     assert!(error.to_string().contains("inner"), "{error}");
 }
 
 #[test]
-fn nothing_that_is_read_is_written_over_under_any_name() {
+fn input_is_never_overwritten_under_another_name() {
     let (folder, conversation) = (Folder::new(), Conversation::new(52, 4, 30));
     let export = conversation.variant_a(&folder, "a");
     let votes = folder.path("a/votes.csv");
@@ -75,7 +75,7 @@ fn nothing_that_is_read_is_written_over_under_any_name() {
         let names = folder.names();
         let error = run(&job).unwrap_err();
         assert_eq!(error.tag(), "refused");
-        let said = format!("{written} would be written, and is the same file as {read}, which is to be read");
+        let said = format!("the output {written} is the same file as the input {read}");
         assert_eq!(error.to_string(), said);
         assert_eq!((folder.names(), fs::read(&votes).unwrap() == before), (names, true));
     };
@@ -136,7 +136,7 @@ fn nothing_that_is_read_is_written_over_under_any_name() {
 }
 
 #[test]
-fn an_archive_that_is_packed_once_more_is_read_all_the_same() {
+fn compressed_archive_is_read() {
     let (folder, conversation) = (Folder::new(), Conversation::new(53, 4, 30));
     let plain = zipped(&conversation.variant_a(&folder, "a"));
     let wanted = bundle(&folder.job(&folder.write("a.zip", &plain))).1;
@@ -154,7 +154,7 @@ fn an_archive_that_is_packed_once_more_is_read_all_the_same() {
 }
 
 #[test]
-fn packing_an_archive_once_more_does_not_let_it_grow() {
+fn expansion_limit_applies_to_compressed_archives() {
     let folder = Folder::new();
     let mut zipped = zip::ZipWriter::new(Cursor::new(Vec::new()));
     // The archive itself is harmless, and it is not large for what it holds, but for what was given.
@@ -203,7 +203,7 @@ fn befallen(whole: &[u8], packed: impl Fn(&[u8]) -> Vec<u8>) -> Vec<Befallen> {
 }
 
 #[test]
-fn what_befalls_packed_bundles_is_named() {
+fn damage_of_compressed_bundles_is_reported() {
     let (folder, conversation) = (Folder::new(), Conversation::new(55, 4, 30));
     run(&folder.job(&conversation.variant_a(&folder, "a"))).unwrap();
     let whole = fs::read(folder.path("bundle.json")).unwrap();
@@ -239,7 +239,7 @@ fn what_befalls_packed_bundles_is_named() {
 }
 
 #[test]
-fn a_packed_bundle_that_is_damaged_has_no_digest() {
+fn damaged_compressed_bundle_has_no_digest() {
     let (folder, whole) = (Folder::new(), b"{\"a\":[1]}");
     let packed = gzip(whole);
     let digests = |bytes: &[u8]| {
@@ -310,7 +310,7 @@ fn bytes_read_never_exceed_the_total_and_reach_it() {
 }
 
 #[test]
-fn an_archive_in_an_archive_is_named() {
+fn nested_archive_is_refused_by_name() {
     let (folder, conversation) = (Folder::new(), Conversation::new(3, 4, 10));
     let within = zipped(&conversation.variant_a(&folder, "a"));
     let mut outer = zip::ZipWriter::new(Cursor::new(Vec::new()));
@@ -318,11 +318,11 @@ fn an_archive_in_an_archive_is_named() {
     outer.write_all(&within).unwrap();
     let path = folder.write("outer.zip", outer.finish().unwrap().into_inner());
     let said = run(&folder.job(&path)).unwrap_err().to_string();
-    assert!(said.starts_with("export.zip: it is an archive in an archive"), "{said}");
+    assert!(said.starts_with("export.zip: it is an archive within an archive"), "{said}");
 }
 
 #[test]
-fn a_window_that_is_too_wide_is_told_with_the_file() {
+fn too_large_window_is_reported_with_the_file() {
     let (folder, conversation) = (Folder::new(), Conversation::new(3, 4, 10));
     let input = conversation.variant_a(&folder, "a");
     let mut packer = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
@@ -344,7 +344,7 @@ fn a_window_that_is_too_wide_is_told_with_the_file() {
 }
 
 #[test]
-fn packed_files_in_an_archive_are_read_as_in_a_folder() {
+fn compressed_files_in_an_archive_are_read() {
     let (folder, conversation) = (Folder::new(), Conversation::new(54, 5, 30));
     let path = conversation.variant_a(&folder, "a");
     for name in ["comments.csv", "votes.csv"] {
@@ -373,7 +373,7 @@ fn packed_files_in_an_archive_are_read_as_in_a_folder() {
 }
 
 #[test]
-fn an_archive_behind_what_unpacks_it_is_one() {
+fn self_extracting_archive_is_read() {
     let (folder, conversation) = (Folder::new(), Conversation::new(55, 5, 30));
     let path = conversation.variant_a(&folder, "a");
     let archive = zipped(&path);
@@ -387,7 +387,7 @@ fn an_archive_behind_what_unpacks_it_is_one() {
 }
 
 #[test]
-fn an_installer_beside_an_export_is_not_looked_into() {
+fn installer_beside_an_export_is_not_read() {
     let (folder, conversation) = (Folder::new(), Conversation::new(56, 5, 30));
     let path = conversation.variant_a(&folder, "a");
     let plain = bundle(&folder.job(&path)).1;
@@ -398,7 +398,7 @@ fn an_installer_beside_an_export_is_not_looked_into() {
     }
 }
 
-const PASSED_OVER: &str = "1 file that cannot be unpacked was passed over: ";
+const PASSED_OVER: &str = "1 file that cannot be unpacked was skipped: ";
 
 #[test]
 fn broken_file_is_noted_beside_an_export_and_refused_alone() {
@@ -456,7 +456,7 @@ fn zipped_file(name: &str, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn unused_packed_file_is_not_unpacked() {
+fn unused_compressed_file_is_not_unpacked() {
     let (folder, conversation) = (Folder::new(), Conversation::new(58, 5, 30));
     let path = conversation.variant_a(&folder, "a");
     let long: String = (0..600_000_u64).map(|line| format!("{line},{}\n", line * 7919 % 65_521)).collect();
@@ -501,16 +501,16 @@ fn broken_file_is_named_where_a_table_is_missing() {
     folder.write("a/2024-05-06.bin", b"\x1f\x8bno");
     fs::remove_file(path.join("votes.csv")).unwrap();
     let notes = bundle(&folder.fresh(&path)).0.notes;
-    let said = "There was no list of votes (votes.csv), unless it is among what cannot be unpacked (2024-05-06.bin); the \
-                matrix has no times.";
+    let said = "There was no list of votes (votes.csv), unless it is one of the damaged files \
+        (2024-05-06.bin); the participant table has no times.";
     assert!(notes.iter().any(|note| note == said), "{notes:?}");
     fs::remove_file(path.join("participants-votes.csv")).unwrap();
-    let said = "the input: a file of votes (votes.csv) or of participants (participants-votes.csv) is not there; it may be \
-                among what cannot be unpacked: 2024-05-06.bin";
+    let said = "the input: a file of votes (votes.csv) or of participants (participants-votes.csv) is \
+        missing; it may be one of the damaged files: 2024-05-06.bin";
     assert_eq!(run(&folder.fresh(&path)).unwrap_err().to_string(), said);
     // Another file comes close to one.
     folder.write("a/ballots.csv", "voter-id,vote\n1,1\n");
     let said = run(&folder.fresh(&path)).unwrap_err().to_string();
-    let ends = "; it may be among what cannot be unpacked: 2024-05-06.bin";
+    let ends = "; it may be one of the damaged files: 2024-05-06.bin";
     assert!(said.starts_with("ballots.csv, row 1: ") && said.ends_with(ends), "{said}");
 }

@@ -76,7 +76,7 @@ fn real_exports_have_the_totals_that_were_counted_independently() {
 }
 
 #[test]
-fn a_bundle_holds_what_the_conversation_held() {
+fn bundle_has_the_content_of_the_conversation() {
     let (folder, conversation) = (Folder::new(), Conversation::new(1, 12, 40));
     let (report, bundle) = bundle(&folder.job(&conversation.variant_a(&folder, "a")));
     let latest = conversation.latest();
@@ -195,19 +195,19 @@ fn contradicting_sign_needs_the_option() {
     assert_eq!(tag(run(&job)), "sign");
     job.polis.vote_sign = Some(VoteSign::AgreeIsPlus);
     let (report, plain) = bundle(&job);
-    let note = "The export declares agree=-1; --vote-sign agree=+1 has the last word.";
+    let note = "The export declares agree=-1; --vote-sign agree=+1 overrides it.";
     assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
     let count = |bundle: &Value, word: &str| {
         bundle["responses"].as_array().unwrap().iter().filter(|it| it["response"] == word).count()
     };
     job.polis.vote_sign = Some(VoteSign::AgreeIsMinus);
     let (report, turned) = bundle(&job);
-    assert!(!report.notes.iter().any(|said| said.contains("last word")), "{:?}", report.notes);
+    assert!(!report.notes.iter().any(|said| said.contains("overrides it")), "{:?}", report.notes);
     assert!(count(&plain, "agree") > count(&plain, "disagree"));
     assert_eq!(count(&plain, "agree"), count(&turned, "disagree"));
     let format = r#"{"format":"polis-export/1","votes":{"agree":1,"disagree":-1}}"#;
     folder.write("a/format.json", format);
-    let note = "The export declares both agree=+1 and agree=-1; --vote-sign agree=-1 has the last word.";
+    let note = "The export declares both agree=+1 and agree=-1; --vote-sign agree=-1 overrides it.";
     let report = run(&job).unwrap();
     assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
     job.polis.vote_sign = None;
@@ -224,12 +224,12 @@ fn vote_sign_option_overrules_any_declaration() {
     let plus = "agree=+1;disagree=-1";
     for (conventions, declares) in [
         (&[plus, "agree=-1;disagree=+1"][..], "both agree=+1 and agree=-1"),
-        (&["agree=+1;disagree=+1"], "a vote convention that is not known"),
-        (&["agree=-1"], "a vote convention that is not known"),
-        (&["agree=+1;agree=-1;disagree=-1"], "a vote convention that is not known"),
-        (&["agree=+1;disagree=-1;pass=2"], "a vote convention that is not known"),
-        (&["agree=+1;disagree=-1;pass=x"], "a vote convention that is not known"),
-        (&[plus, "agree"], "a vote convention that is not known"),
+        (&["agree=+1;disagree=+1"], "an unknown vote convention"),
+        (&["agree=-1"], "an unknown vote convention"),
+        (&["agree=+1;agree=-1;disagree=-1"], "an unknown vote convention"),
+        (&["agree=+1;disagree=-1;pass=2"], "an unknown vote convention"),
+        (&["agree=+1;disagree=-1;pass=x"], "an unknown vote convention"),
+        (&[plus, "agree"], "an unknown vote convention"),
     ] {
         let rows: String = conventions.iter().map(|said| format!("vote-convention,{said}\n")).collect();
         let object = |said: &&str| format!(r#"{{"vote-convention":"{said}"}}"#);
@@ -241,7 +241,7 @@ fn vote_sign_option_overrules_any_declaration() {
             let error = run(&job).unwrap_err();
             assert!(error.tag() == "sign" && error.to_string().contains("--vote-sign"), "{error}");
             job.polis.vote_sign = Some(VoteSign::AgreeIsPlus);
-            let note = format!("The export declares {declares}; --vote-sign agree=+1 has the last word.");
+            let note = format!("The export declares {declares}; --vote-sign agree=+1 overrides it.");
             let notes = bundle(&job).0.notes;
             assert!(notes.contains(&note), "{conventions:?} {notes:?}");
         }
@@ -249,7 +249,7 @@ fn vote_sign_option_overrules_any_declaration() {
 }
 
 #[test]
-fn a_sign_is_declared_wherever_in_a_summary_it_stands() {
+fn sign_declaration_is_found_anywhere_in_a_summary() {
     let (folder, conversation) = (Folder::new(), Conversation::new(4, 4, 10));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     fs::remove_file(folder.path("a/summary.csv")).unwrap();
@@ -284,17 +284,17 @@ fn a_sign_is_declared_wherever_in_a_summary_it_stands() {
 }
 
 #[test]
-fn what_is_called_a_summary_and_is_none_is_refused_by_name() {
+fn invalid_summary_is_refused_by_name() {
     let (folder, conversation) = (Folder::new(), Conversation::new(4, 4, 10));
     let job = folder.job(&conversation.variant_a(&folder, "a"));
     let wide: Vec<_> = "\u{feff}topic;Trees\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     for (text, said) in [
         (&b""[..], "row 1: the file is empty"),
         (b"topic;Trees\nvote-convention;agree=-1\n", "row 1: its columns are not separated by commas"),
-        (b"votes\n12\n", "row 1: none of its rows is a summary's"),
+        (b"votes\n12\n", "row 1: it has no summary row"),
         (&wide, "row 1: it is UTF-16"),
-        (b"topic,What, where?\n", "row 1: a row of a summary is a name and a value"),
-        (b"topic,Trees\nvote-convention,agree=-1,disagree=+1\n", "row 2: a row of a summary is a name"),
+        (b"topic,What, where?\n", "row 1: a summary row has a name and a value"),
+        (b"topic,Trees\nvote-convention,agree=-1,disagree=+1\n", "row 2: a summary row has a name"),
     ] {
         folder.write("a/summary.csv", text);
         let error = run(&job).unwrap_err().to_string();
@@ -320,22 +320,22 @@ fn sign_against_the_authors_votes_is_refused_unless_given() {
     folder.write("a/summary.csv", declared);
     let mut job = folder.job(&folder.path("a"));
     let refused = run(&job).unwrap_err();
-    assert!(refused.tag() == "sign" && refused.to_string().contains("agree=+1 insists"), "{refused}");
+    assert!(refused.tag() == "sign" && refused.to_string().contains("confirm with agree=+1"), "{refused}");
     job.polis.vote_sign = Some(VoteSign::AgreeIsPlus);
     let report = run(&job).unwrap();
     let note = report.notes.iter().find(|note| note.contains("although"));
     assert!(
-        note.is_some_and(|note| note.starts_with("The sign is as --vote-sign says")),
+        note.is_some_and(|note| note.starts_with("The sign is set by --vote-sign")),
         "{:?}",
         report.notes
     );
 }
 
 #[test]
-fn a_variant_that_the_files_do_not_look_like_is_told() {
+fn given_variant_differing_from_the_files_is_noted() {
     let (folder, conversation) = (Folder::new(), Conversation::new(3, 15, 30));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
-    let note = "--variant says D; by itself the export would be taken for A.";
+    let note = "--variant is D; the detected variant is A.";
     for (variant, told) in [(None, false), (Some(Variant::A), false), (Some(Variant::D), true)] {
         job.polis.variant = variant;
         assert_eq!(run(&job).unwrap().notes.iter().any(|found| found == note), told, "{variant:?}");
@@ -367,7 +367,7 @@ fn sign_declarations_are_read_in_any_spelling() {
     for none in [r#"{"format":"polis-export/1"}"#, r#"{"agree":"yes"}"#, "[]", "7"] {
         folder.write("a/format.json", none);
         let (report, _) = bundle(&job);
-        let note = "format.json declares no sign of votes that is understood.";
+        let note = "format.json declares no known sign of votes.";
         assert_eq!((report.variant, report.notes.contains(&note.to_owned())), (Some("A"), true), "{none}");
     }
     folder.write("a/format.json", "{\n\"agree\": +1}");
@@ -386,8 +386,8 @@ fn variant_is_detected_when_files_are_missing() {
         report.notes.iter().filter(|note| note.contains("There was no")).cloned().collect()
     };
     let wanted = [
-        "There was no table of participants (participants-votes.csv): groups are not known.",
-        "There was no summary (summary.csv): title, description and address are not known.",
+        "There was no table of participants (participants-votes.csv): groups are unknown.",
+        "There was no summary (summary.csv): title, description and address are unknown.",
     ];
     assert_eq!(lacks(&report), wanted);
     let (report, _) = bundle(&folder.job(&conversation.variant_a(&folder, "b")));
@@ -400,11 +400,12 @@ fn variant_is_detected_when_files_are_missing() {
 }
 
 #[test]
-fn that_a_bundle_names_no_authors_is_told_where_an_export_does() {
+fn dropped_authors_are_noted() {
     let (folder, conversation) = (Folder::new(), Conversation::new(9, 6, 20));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     let comments = conversation.comments_csv(1000);
-    let note = "Who has written which statement (author-id of comments.csv) was left out: a bundle has no place for it.";
+    let note =
+        "Authors of statements (author-id of comments.csv) were left out: a bundle has no field for them.";
     let told = |job: &Job| bundle(job).0.notes.iter().filter(|told| *told == note).count();
     for profile in [Profile::Private, Profile::Public] {
         job.profile = profile;
@@ -421,7 +422,7 @@ fn that_a_bundle_names_no_authors_is_told_where_an_export_does() {
 }
 
 #[test]
-fn an_organizer_who_has_written_nothing_is_told_without_the_id() {
+fn organizer_without_statements_is_noted_without_the_id() {
     let (folder, conversation) = (Folder::new(), Conversation::new(9, 6, 20));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     let author = conversation.comments[0].1.to_string();
@@ -445,7 +446,7 @@ fn an_organizer_who_has_written_nothing_is_told_without_the_id() {
 }
 
 #[test]
-fn columns_that_are_missing_and_rows_that_are_left_out_are_told() {
+fn missing_columns_and_omitted_rows_are_noted() {
     let (folder, conversation) = (Folder::new(), Conversation::new(9, 6, 20));
     let job = folder.job(&conversation.variant_a(&folder, "a"));
     // Without the columns timestamp and moderated, and with a row of nothing.
@@ -465,7 +466,7 @@ fn columns_that_are_missing_and_rows_that_are_left_out_are_told() {
     folder.write("a/notes.txt", "mine");
     let (report, made) = bundle(&job);
     for note in [
-        "comments.csv has no column timestamp: when statements were written is not known.",
+        "comments.csv has no column timestamp: the times of statements are unknown.",
         "comments.csv has no column moderated: all statements count as approved.",
         "1 empty row of comments.csv was left out.",
         "2 participants without an answer were left out.",
@@ -494,7 +495,7 @@ fn columns_that_are_missing_and_rows_that_are_left_out_are_told() {
 }
 
 #[test]
-fn a_matrix_alone_gives_the_same_answers_without_times() {
+fn matrix_without_votes_gives_answers_without_times() {
     let (folder, conversation) = (Folder::new(), Conversation::new(5, 9, 25));
     let whole = bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1;
     fs::remove_file(folder.path("a/votes.csv")).unwrap();
@@ -511,7 +512,7 @@ fn a_matrix_alone_gives_the_same_answers_without_times() {
 }
 
 #[test]
-fn ids_and_addresses_that_no_bundle_may_have_are_refused() {
+fn ids_and_urls_beyond_the_limits_are_refused() {
     let (folder, conversation) = (Folder::new(), Conversation::new(5, 9, 25));
     let job = folder.job(&conversation.variant_a(&folder, "a"));
     for (id, expected) in [("", "refused"), (&*"i".repeat(241), "refused"), (&*"ü".repeat(240), "ok")] {
@@ -530,7 +531,7 @@ fn ids_and_addresses_that_no_bundle_may_have_are_refused() {
 }
 
 #[test]
-fn a_matrix_of_the_other_sign_is_refused() {
+fn matrix_with_inverted_votes_is_refused() {
     let (folder, conversation) = (Folder::new(), Conversation::new(5, 9, 25));
     conversation.variant_a(&folder, "a");
     fs::remove_file(folder.path("a/votes.csv")).unwrap();
@@ -556,7 +557,7 @@ fn a_matrix_of_the_other_sign_is_refused() {
 }
 
 #[test]
-fn the_order_of_the_input_memory_and_threads_leave_no_trace() {
+fn input_order_memory_and_threads_do_not_change_bytes() {
     let (folder, conversation) = (Folder::new(), Conversation::new(6, 60, 90));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     run(&job).unwrap();
@@ -609,7 +610,7 @@ fn shuffle<T>(of: &mut [T], seed: u64) {
 }
 
 #[test]
-fn a_last_line_without_an_end_counts_as_the_last_one() {
+fn last_line_without_line_end_is_read() {
     let folder = Folder::new();
     let mut conversation = Conversation::new(7, 1, 3);
     // The one before the last ends its block, and is not read at a glance either.
@@ -655,7 +656,7 @@ fn unclosed_quote_among_votes_is_refused() {
         folder.write("a/votes.csv", text);
     };
     let open = "votes.csv, row 3: a quote is not closed on its line";
-    let early = "votes.csv, row 3: a quote ends before its column does";
+    let early = "votes.csv, row 3: a quote closes before the end of its cell";
     for (rows, says) in [
         ("1600000000000,1,7700002,1,\"so\n", open),
         ("1600000000000,1,7700002,\"1\n1600000000000,2,7700002,1,\n", open),
@@ -711,7 +712,7 @@ fn times_are_kept_up_to_the_year_9999() {
         for late in ["253402300800000", "140737488355328000"] {
             folder.write("a/votes.csv", format!("{votes}{late},3,7700001,1\n"));
             let error = run(&job).unwrap_err().to_string();
-            assert_eq!(error, "votes.csv, row 5: timestamp is no time from 1970 to 9999");
+            assert_eq!(error, "votes.csv, row 5: timestamp is not a time from 1970 to 9999");
         }
         folder.write("a/votes.csv", &votes);
     }

@@ -20,7 +20,7 @@ fn public(folder: &Folder, conversation: &Conversation) -> Job {
 }
 
 #[test]
-fn a_public_bundle_holds_nobodys_id_and_no_small_count() {
+fn public_bundle_has_no_ids_and_no_small_counts() {
     let (folder, mut conversation) = (Folder::new(), Conversation::new(11, 20, 60));
     // One item that hardly anybody has answered.
     conversation.votes.retain(|vote| vote.0 != 3 || vote.1 < VOTERS_FROM + 3);
@@ -60,7 +60,7 @@ fn a_public_bundle_holds_nobodys_id_and_no_small_count() {
 }
 
 #[test]
-fn an_address_in_the_head_identifies_somebody_too() {
+fn address_in_title_or_description_is_identifying() {
     let (folder, conversation) = (Folder::new(), Conversation::new(12, 8, 60));
     let mut job = public(&folder, &conversation);
     job.texts = Some(Texts::Omit);
@@ -79,7 +79,7 @@ fn an_address_in_the_head_identifies_somebody_too() {
 }
 
 #[test]
-fn an_address_is_one_as_addresses_of_pages_write_it_too() {
+fn percent_encoded_address_is_identifying() {
     let (folder, mut conversation) = (Folder::new(), Conversation::new(12, 3, 20));
     conversation.comments[1].3 = "See jane.doe%40example.org".to_owned();
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
@@ -94,7 +94,7 @@ fn an_address_is_one_as_addresses_of_pages_write_it_too() {
 }
 
 #[test]
-fn a_bundle_is_for_everybody_once_its_texts_are_read_or_gone() {
+fn bundle_is_public_with_reviewed_or_omitted_texts() {
     let (folder, conversation) = (Folder::new(), Conversation::new(12, 8, 60));
     let mut job = public(&folder, &conversation);
     job.texts = Some(Texts::Omit);
@@ -111,7 +111,7 @@ fn a_bundle_is_for_everybody_once_its_texts_are_read_or_gone() {
 }
 
 #[test]
-fn a_public_bundle_refuses_what_would_undo_it() {
+fn public_bundle_refuses_disclosing_options() {
     let (folder, conversation) = (Folder::new(), Conversation::new(13, 4, 20));
     let job = public(&folder, &conversation);
     for wrong in 0..3 {
@@ -140,7 +140,7 @@ fn texts_are_redacted_and_counted() {
 }
 
 #[test]
-fn keys_link_bundles_and_fresh_ones_do_not() {
+fn same_key_links_bundles_and_random_keys_do_not() {
     let (folder, conversation) = (Folder::new(), Conversation::new(15, 3, 20));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     let refs = |job: &_| bundle(job).1["responses"][0]["participantRef"].clone();
@@ -154,7 +154,7 @@ fn keys_link_bundles_and_fresh_ones_do_not() {
 }
 
 #[test]
-fn a_kept_key_wants_to_know_which_conversation_it_is() {
+fn given_key_needs_a_conversation_id() {
     let folder = Folder::new();
     let conversation = Conversation::new(15, 3, 20);
     let comments = conversation.comments_csv(1000);
@@ -180,7 +180,8 @@ fn a_kept_key_wants_to_know_which_conversation_it_is() {
             job.dry_run = dry_run;
             let error = run(&job).unwrap_err();
             assert!(
-                error.tag() == "refused" && error.to_string().ends_with("--source-id says it"),
+                error.tag() == "refused"
+                    && error.to_string().contains("--linkage-key-file needs --source-id"),
                 "{error}"
             );
         }
@@ -249,7 +250,7 @@ fn equal_ids_of_two_sources_are_two_people() {
 }
 
 #[test]
-fn external_ids_are_kept_only_when_asked_and_then_said() {
+fn external_ids_are_kept_on_request_and_declared() {
     let (folder, conversation) = (Folder::new(), Conversation::new(16, 3, 20));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     job.participants = Participants::ExternalIds;
@@ -264,7 +265,7 @@ fn external_ids_are_kept_only_when_asked_and_then_said() {
 }
 
 #[test]
-fn external_ids_that_cannot_tell_participants_apart_are_refused() {
+fn missing_and_repeated_external_ids_are_refused() {
     let (folder, conversation) = (Folder::new(), Conversation::new(16, 3, 20));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     let table = conversation.matrix_csv();
@@ -273,15 +274,15 @@ fn external_ids_that_cannot_tell_participants_apart_are_refused() {
     run(&job).unwrap();
     job.participants = Participants::ExternalIds;
     let said = run(&job).unwrap_err().to_string();
-    assert!(said.starts_with("participants-votes.csv, row 5: its xid stands in row 3 already"), "{said}");
+    assert!(said.starts_with("participants-votes.csv, row 5: its xid occurs in row 3 already"), "{said}");
     assert!(!said.contains("7700001"));
     write(&table.replacen(",xid,", ",other,", 1));
     let said = run(&job).unwrap_err().to_string();
-    assert!(said.starts_with("participants-votes.csv, row 1: there is no column xid"), "{said}");
+    assert!(said.starts_with("participants-votes.csv, row 1: the column xid is missing"), "{said}");
     // Those who have none are told.
     write(&table.replace("xid-of-7700003,", ",").replace("xid-of-7700004,", ","));
     let (report, named) = bundle(&job);
-    let note = "2 participants were without an id of the embedding site (xid): a pseudonym stands in.";
+    let note = "2 participants were without an id of the embedding site (xid): a pseudonym is used instead.";
     assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
     assert!(!report.notes.iter().any(|said| said.contains("only `--participants external-ids`")));
     assert_eq!(named["dataCard"]["containsDirectIdentifiers"], true);
@@ -290,7 +291,7 @@ fn external_ids_that_cannot_tell_participants_apart_are_refused() {
     let counts = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
     job.inputs = vec![counts];
     let said = run(&job).unwrap_err().to_string();
-    assert!(said.starts_with("--participants external-ids: of --from polis only"), "{said}");
+    assert!(said.starts_with("--participants external-ids applies to --from polis only"), "{said}");
 }
 
 #[test]
@@ -308,7 +309,7 @@ fn references_in_names_keep_a_bundle_private() {
 }
 
 #[test]
-fn a_preview_writes_nothing() {
+fn dry_run_writes_no_files() {
     let (folder, conversation) = (Folder::new(), Conversation::new(17, 6, 40));
     let mut job = public(&folder, &conversation);
     job.dry_run = true;
@@ -332,7 +333,7 @@ fn answered(comments: u32, answered: &dyn Fn(u32) -> Vec<u32>, voters: u32) -> C
 }
 
 #[test]
-fn how_many_took_part_tells_of_no_few_who_have_not_answered() {
+fn participant_total_hides_few_missing_answers() {
     let folder = Folder::new();
     let own = |voter| if voter < 10 { vec![0] } else { vec![1] };
     for (voters, told) in [(14, 0), (15, 15), (10, 10)] {
@@ -340,7 +341,8 @@ fn how_many_took_part_tells_of_no_few_who_have_not_answered() {
         for dry_run in [true, false] {
             let report = run(&Job { dry_run, ..job.clone() }).unwrap();
             assert_eq!((report.participants, report.coverage > 0.0), (told, told > 0), "{voters}");
-            let noted = report.notes.iter().any(|note| note.starts_with("How many took part is not told"));
+            let noted =
+                report.notes.iter().any(|note| note.starts_with("The number of participants is withheld"));
             assert_eq!(noted, told == 0, "{:?}", report.notes);
         }
         assert_eq!(bundle(&job).1["summary"]["participants"], told);
@@ -406,7 +408,7 @@ fn totals_of_a_public_bundle_never_differ_by_few_people() {
 }
 
 #[test]
-fn what_was_replaced_is_told_as_a_number_or_not_at_all() {
+fn small_numbers_of_replaced_answers_are_not_reported() {
     let folder = Folder::new();
     for (votes, few) in [(2, true), (9, false), (0, false)] {
         let mut conversation = Conversation::new(17, 6, 40);
@@ -437,7 +439,7 @@ fn judged(folder: &Folder, job: &Job) -> (Vec<&'static str>, bool) {
 }
 
 #[test]
-fn whatever_is_written_for_everybody_is_found_fit_for_it() {
+fn public_bundles_pass_validation_as_public() {
     for seed in 0..60_u64 {
         let draw = |below: u64, salt: u64| (seed * 31 + salt * 17) % below;
         let small = |salt| u32::try_from(draw(24, salt)).unwrap() + 1;
@@ -462,7 +464,7 @@ fn whatever_is_written_for_everybody_is_found_fit_for_it() {
 }
 
 #[test]
-fn address_outside_the_texts_identifies_somebody_too() {
+fn address_outside_the_texts_is_identifying() {
     let (folder, conversation) = (Folder::new(), Conversation::new(18, 8, 60));
     let said = |change: &dyn Fn(&mut Job)| {
         let mut job = public(&folder, &conversation);
@@ -489,7 +491,7 @@ fn address_outside_the_texts_identifies_somebody_too() {
 }
 
 #[test]
-fn addresses_in_ids_are_for_nobody_else() {
+fn ids_with_addresses_are_replaced_in_public_bundles() {
     let folder = Folder::new();
     let statements = "statement_id,text,status,is_seed,created_at,agrees,disagrees,passes\n\
                       s1,one,approved,true,,9,0,0\nada@town.example,two,approved,true,,9,0,0\n\
@@ -513,12 +515,12 @@ fn addresses_in_ids_are_for_nobody_else() {
     let wanted = ["statement:hidden-1", "statement:hidden-2", "statement:hidden-3", "statement:s1"];
     assert_eq!(found.into_iter().collect::<Vec<_>>(), wanted);
     assert_eq!(public["responses"].as_array().unwrap().len(), 4);
-    let note = "2 ids of items that look like somebody's were replaced by numbers.";
+    let note = "2 item ids that look like personal identifiers were replaced by numbers.";
     assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
 }
 
 #[test]
-fn a_public_bundle_tells_no_time_of_anybody_but_days() {
+fn public_bundle_rounds_times_to_days() {
     let (folder, conversation) = (Folder::new(), Conversation::new(19, 8, 60));
     for fine in [1, 1000] {
         let mut job = public(&folder, &conversation);
@@ -541,7 +543,7 @@ fn a_public_bundle_tells_no_time_of_anybody_but_days() {
 }
 
 #[test]
-fn notes_for_everybody_tell_no_small_number_of_people() {
+fn public_notes_hide_small_numbers_of_people() {
     let (folder, mut conversation) = (Folder::new(), Conversation::new(20, 8, 60));
     // Three who say nothing, and three who have changed their minds.
     conversation.votes.retain(|vote| vote.1 >= VOTERS_FROM + 3);
@@ -575,7 +577,7 @@ fn notes_for_everybody_tell_no_small_number_of_people() {
 }
 
 #[test]
-fn notes_on_surveys_for_everybody_tell_no_small_number_either() {
+fn public_notes_on_surveys_hide_small_numbers() {
     let folder = Folder::new();
     let vote = |at: usize, valid: &str| format!("{at},s{at},1,2,1,2,NA,{valid}\n");
     let votes: String = (0..9).map(|at| vote(at, if at < 2 { "FALSE" } else { "TRUE" })).collect();
@@ -610,7 +612,7 @@ fn notes_on_surveys_for_everybody_tell_no_small_number_either() {
 }
 
 #[test]
-fn names_of_files_that_no_tool_gives_are_told_to_nobody_else() {
+fn public_bundles_hide_unknown_file_names() {
     let (folder, conversation) = (Folder::new(), Conversation::new(31, 6, 40));
     let input = conversation.variant_a(&folder, "a");
     let told = [

@@ -39,7 +39,7 @@ fn assert_found(ways: Vec<Way>) {
 }
 
 #[test]
-fn each_time_of_day_is_found_alone() {
+fn exact_times_are_found_alone() {
     let mut ways = Vec::new();
     for time in [
         "2024-05-06T07:00:00Z",
@@ -111,7 +111,7 @@ fn each_time_of_day_is_found_alone() {
 }
 
 #[test]
-fn groups_that_leave_a_few_out_are_found_whatever_comes_first() {
+fn groups_omitting_few_people_are_found_in_any_order() {
     let mut bundle = shared();
     let mut of_groups = bundle["outcomes"][0].clone();
     let members = of_groups.as_object_mut().unwrap();
@@ -135,7 +135,7 @@ fn groups_that_leave_a_few_out_are_found_whatever_comes_first() {
 }
 
 #[test]
-fn each_reference_to_a_participant_is_found_alone() {
+fn participant_references_are_found_alone() {
     let linked = |place: &str, value: Value| {
         let rules = [
             "BND-PRV-02 /dataCard/containsPseudonymousLinkage",
@@ -201,7 +201,7 @@ fn each_reference_to_a_participant_is_found_alone() {
 }
 
 #[test]
-fn rows_of_few_people_are_found_however_many_there_are() {
+fn rows_of_few_people_are_found_among_many() {
     let mut rows = Vec::new();
     for (answer, count) in [("agree", 4), ("disagree", 3)] {
         for day in 1..=count {
@@ -219,7 +219,7 @@ fn rows_of_few_people_are_found_however_many_there_are() {
 }
 
 #[test]
-fn each_small_count_is_found_alone_under_any_name_and_as_a_text() {
+fn small_counts_are_found_under_any_name_and_as_text() {
     let mut ways = Vec::new();
     for few in [json!(2), json!(1), json!("2"), json!(" 1.0 ")] {
         for name in [

@@ -35,7 +35,7 @@ fn streamed(mut job: Job) -> (Result<Report, ConvertError>, Vec<u8>) {
 }
 
 #[test]
-fn a_stream_has_the_bytes_of_a_file() {
+fn stream_has_the_bytes_of_a_file() {
     for in_order in [true, false] {
         let (folder, mut conversation) = (Folder::new(), Conversation::new(61, 30, 200));
         if !in_order {
@@ -59,7 +59,7 @@ fn a_stream_has_the_bytes_of_a_file() {
 }
 
 #[test]
-fn nothing_is_streamed_of_an_input_that_is_not_in_order() {
+fn unsorted_input_fails_before_the_stream_starts() {
     let (folder, conversation) = (Folder::new(), Conversation::new(62, 30, 200));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     job.bundle_id = Some(ID.to_owned());
@@ -81,7 +81,7 @@ fn nothing_is_streamed_of_an_input_that_is_not_in_order() {
 }
 
 #[test]
-fn a_stream_that_is_stopped_says_so() {
+fn stopped_stream_reports_the_stop() {
     let (folder, conversation) = (Folder::new(), Conversation::new(63, 30, 200));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     job.target = Target::Stream(Arc::new(File::create(folder.path("stream")).unwrap()));

@@ -62,7 +62,7 @@ fn theirs(items: &[&str], responses: &[(Option<&str>, &str, &str)]) -> Value {
 }
 
 #[test]
-fn no_cell_is_a_formula_and_tables_still_agree() {
+fn guarded_cells_are_no_formulas_and_still_match() {
     let folder = Folder::new();
     let ids =
         ["statement:=cmd|x!A1", "statement:'=cmd|x!A1", "@two", "statement:-1-1", "statement:\t3", "-1"];
@@ -118,13 +118,13 @@ fn no_cell_is_a_formula_and_tables_still_agree() {
 }
 
 #[test]
-fn how_many_cells_got_an_apostrophe_is_told() {
+fn number_of_guarded_cells_is_noted() {
     let folder = Folder::new();
     let said = |notes: &[String]| {
         notes.iter().filter(|note| note.contains("--exact-cells")).cloned().collect::<Vec<_>>()
     };
-    let because = "with an apostrophe that was put there, for a spreadsheet would compute what stands behind it: \
-                   --exact-cells leaves it out.";
+    let because = "with an added apostrophe, which keeps spreadsheets from executing the rest as a formula: \
+                   --exact-cells omits it.";
     for shape in [TableFormat::PolisCsv, TableFormat::SensemakingCsv] {
         for (text, more) in [("plain", 0), ("=1+1", 1), ("'@home", 1)] {
             for ids in [&["one", "two"][..], &["-one", "two"]] {
@@ -188,7 +188,7 @@ fn guarded_tables_are_read_as_one_conversation() {
 }
 
 #[test]
-fn groups_that_have_no_one_column_are_left_out_and_noted() {
+fn groups_without_a_common_column_are_omitted() {
     let folder = Folder::new();
     let voters = ["participant:a", "participant:b"];
     let mut bundle = theirs(&["statement:1"], &voters.map(|who| (Some(who), "statement:1", "agree")));
@@ -209,7 +209,7 @@ fn groups_that_have_no_one_column_are_left_out_and_noted() {
     ] {
         bundle["outcomes"] = json!(groups);
         let notes = tables(&folder, TableFormat::PolisCsv, &bundle, |_| {}).unwrap();
-        let noted = notes.iter().any(|note| note.starts_with("who is in which group was left out"));
+        let noted = notes.iter().any(|note| note.starts_with("Group members were left out"));
         assert_eq!(noted, !fit, "{groups:?}: {notes:?}");
         let column: Vec<_> =
             records(&folder, "participant-votes.csv")[1..].iter().map(|row| row[2].clone()).collect();
@@ -253,7 +253,7 @@ fn phases_that_a_table_would_merge_are_refused() {
     bundle["outcomes"] = json!([counts("two", 0), counts("one", 2)]);
     for shape in BOTH {
         let notes = tables(&folder, shape, &bundle, |job| job.cells = Cells::Exact).unwrap();
-        assert_eq!(notes, ["Tables have no place for phases: what is in 2 phases stands together."]);
+        assert_eq!(notes, ["Tables have no column for phases: 2 phases were merged."]);
         let at = if shape == TableFormat::PolisCsv { 4 } else { 2 };
         assert_eq!(records(&folder, "comments.csv")[1][at], "2");
         fs::remove_dir_all(folder.path("tables")).unwrap();
@@ -274,7 +274,7 @@ fn phases_that_a_table_would_merge_are_refused() {
 }
 
 #[test]
-fn what_is_no_opinion_on_one_statement_is_refused_in_both_shapes() {
+fn content_other_than_opinions_is_refused() {
     let a = Some("participant:a");
     let folder = Folder::new();
     let whole =
@@ -287,15 +287,15 @@ fn what_is_no_opinion_on_one_statement_is_refused_in_both_shapes() {
     let cases = [
         (
             with(&|it| it["responses"][1]["objectRef"] = json!("statement:1")),
-            "/responses/1: it is a comparison, which is no vote on a statement: --to ndjson and parquet keep it",
+            "/responses/1: it is a comparison, not a vote on a statement: --to ndjson and parquet keep it",
         ),
         (
             with(&|it| it["responses"][1]["response"] = json!("equal")),
-            "/responses/1: it is a comparison, which is no vote on a statement: --to ndjson and parquet keep it",
+            "/responses/1: it is a comparison, not a vote on a statement: --to ndjson and parquet keep it",
         ),
         (
             with(&|it| it["responses"][1]["subjectRef"] = json!("statement:3")),
-            "/responses/1: it is about no item",
+            "/responses/1: its item does not exist",
         ),
         (
             with(&|it| it["responses"][0]["count"] = json!(3)),
@@ -303,11 +303,13 @@ fn what_is_no_opinion_on_one_statement_is_refused_in_both_shapes() {
         ),
         (
             with(&|it| it["items"][1]["id"] = json!("1")),
-            "/items/1: it would be one with /items/0: their ids differ by `statement:` or spaces at most, and tables tell neither",
+            "/items/1: it would be merged with /items/0: their ids differ at most by `statement:` or \
+                spaces, which tables omit",
         ),
         (
             with(&|it| it["items"][1]["id"] = json!("statement:1")),
-            "/items/1: it would be one with /items/0: their ids differ by `statement:` or spaces at most, and tables tell neither",
+            "/items/1: it would be merged with /items/0: their ids differ at most by `statement:` or \
+                spaces, which tables omit",
         ),
     ];
     for (bundle, says) in cases {
@@ -319,7 +321,7 @@ fn what_is_no_opinion_on_one_statement_is_refused_in_both_shapes() {
 }
 
 #[test]
-fn words_that_tables_have_no_other_word_for_are_counted() {
+fn values_without_a_table_code_are_counted() {
     let folder = Folder::new();
     let mut bundle = theirs(
         &["statement:1", "statement:2", "statement:3"],
@@ -332,9 +334,9 @@ fn words_that_tables_have_no_other_word_for_are_counted() {
     bundle["items"][2]["type"] = json!("claim");
     bundle["outcomes"] = json!([{ "id": "t", "phaseId": "one", "type": "topics", "itemRef": "statement:1" }]);
     let both = [
-        "Tables have no place for types: 1 item of another one stands there as a statement.",
+        "Tables have no column for types: 1 item of another type appears as a statement.",
         "Of 1 item `moderated` is 1, as if it were approved: the status is active.",
-        "The table has no place for 1 outcome, which was left out: 1 of topics.",
+        "The table has no column for 1 outcome, which was left out: 1 of topics.",
     ];
     let notes = tables(&folder, TableFormat::PolisCsv, &bundle, |job| job.cells = Cells::Exact).unwrap();
     let own = [
@@ -347,13 +349,13 @@ fn words_that_tables_have_no_other_word_for_are_counted() {
         tables(&folder, TableFormat::SensemakingCsv, &bundle, |job| job.cells = Cells::Exact).unwrap();
     let own = [
         "Of 1 item `moderated` is empty: the status is none of approved, pending and rejected.",
-        "The table has no place for origins: 2 items were not written by participants.",
+        "The table has no column for origins: 2 items were not written by participants.",
     ];
     assert_eq!(notes, [&own[..], &both].concat());
 }
 
 #[test]
-fn a_list_that_stands_twice_is_no_list_in_any_shape() {
+fn repeated_list_is_refused_in_every_format() {
     let folder = Folder::new();
     let whole = theirs(&["statement:1"], &[(Some("participant:a"), "statement:1", "agree")]).to_string();
     for name in ["responses", "kind"] {
@@ -373,10 +375,10 @@ fn a_list_that_stands_twice_is_no_list_in_any_shape() {
     }
 }
 
-const NO_PLACE: &str = "The table has no place for";
+const NO_PLACE: &str = "The table has no column for";
 
 #[test]
-fn counts_by_group_that_do_not_follow_from_its_members_are_noted() {
+fn group_counts_differing_from_votes_are_noted() {
     let folder = Folder::new();
     let mut bundle = theirs(
         &["statement:1", "statement:2"],
@@ -467,7 +469,7 @@ fn statement_named_like_a_column_is_refused() {
             "a column called comment-id, for which participant-votes.csv could be taken for a table of comments or votes"
                 .to_owned()
         } else {
-            format!("a second column called {name}, which nobody could read back")
+            format!("a second column called {name}, which could not be read back")
         };
         let said = format!(
             "theirs.json: /items/1: its id makes it {what}: --to ndjson, parquet and sensemaking-csv keep it"
@@ -476,7 +478,7 @@ fn statement_named_like_a_column_is_refused() {
         tables(&folder, TableFormat::SensemakingCsv, &with(id), |_| {}).unwrap();
     }
     for shape in BOTH {
-        let said = "theirs.json: /items/1: its id is empty, and tables tell statements by it";
+        let said = "theirs.json: /items/1: its id is empty, and tables identify statements by it";
         assert_eq!(tables(&folder, shape, &with("statement:"), |_| {}), Err(said.to_owned()));
     }
     // Columns of the other tables are no columns of this one.
@@ -502,7 +504,7 @@ fn comment_named_like_a_matrix_column_is_refused() {
     folder.write("m/comments.csv", "comment-id,comment-body\n1,one\nn-pass,two\n");
     folder.write("m/participant-votes.csv", "participant,group-id,n-votes,1,n-pass\n0,,2,1,-1\n");
     let said = run(&folder.fresh(&folder.path("m"))).unwrap_err().to_string();
-    assert_eq!(said, "participant-votes.csv, row 1: column 5 is called as a comment is, too: n-pass");
+    assert_eq!(said, "participant-votes.csv, row 1: column 5 has the name of a comment as well: n-pass");
 }
 
 #[test]
@@ -543,8 +545,8 @@ fn comparisons_and_counts_are_refused_with_their_place() {
     }
     bundle["responses"][1]["objectRef"] = json!("statement:1");
     for shape in BOTH {
-        let said = "theirs.json: /responses/1: it is a comparison, which is no vote on a statement: --to ndjson and parquet \
-                    keep it";
+        let said = "theirs.json: /responses/1: it is a comparison, not a vote on a statement: --to ndjson \
+            and parquet keep it";
         assert_eq!(tables(&folder, shape, &bundle, |_| {}), Err(said.to_owned()));
     }
     let mut bundle = theirs(&["statement:1"], &[(Some("participant:a"), "statement:1", "agree")]);
@@ -562,8 +564,8 @@ fn comparisons_and_counts_are_refused_with_their_place() {
         run(&job).unwrap_err().to_string()
     };
     for shape in BOTH {
-        let said = "ours-votes.csv, row 1: it holds comparisons, which are no votes on statements: --to ndjson and parquet \
-                    keep them";
+        let said = "ours-votes.csv, row 1: it holds comparisons, not votes on statements: --to ndjson and \
+            parquet keep them";
         assert_eq!(refused(&folder.path("pairs"), shape), said);
     }
     let said = "t.csv, row 1: it holds counts, not votes: --to sensemaking-csv fits";

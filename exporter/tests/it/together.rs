@@ -44,7 +44,7 @@ fn in_every_way(name: &str, folder: &Folder, input: &Path) {
 }
 
 #[test]
-fn what_is_converted_is_valid() {
+fn converted_bundles_are_valid() {
     let folder = Folder::new();
     for seed in 1..6 {
         let input = Conversation::new(seed, 23, 40).variant_a(&folder, &format!("in-{seed}"));

@@ -446,7 +446,7 @@ fn lexical_errors_are_reported_and_reading_continues() {
 }
 
 #[test]
-fn a_place_is_told_by_line_and_byte_without_its_value() {
+fn locations_give_line_and_byte_without_the_value() {
     let text =
         serde_json::to_string_pretty(&changed(&bundle(), "/items/2/phaseId", &json!("seecret"))).unwrap();
     let report = check(text.as_bytes());
@@ -471,7 +471,7 @@ fn a_place_is_told_by_line_and_byte_without_its_value() {
 }
 
 #[test]
-fn names_of_unknown_members_are_values_too() {
+fn names_of_unknown_members_are_not_shown() {
     let wrong = changed(&bundle(), "/items/1/ada@city", &json!({ "bob@city": [1e3] }));
     let report = check(wrong.to_string().as_bytes());
     assert_eq!(found(&report), ["BND-SCH-03 /items/1"]);
@@ -480,7 +480,7 @@ fn names_of_unknown_members_are_values_too() {
 }
 
 #[test]
-fn levels_include_those_before_and_no_more() {
+fn levels_include_lower_levels_only() {
     let mut wrong = bundle();
     wrong["bundleId"] = json!("");
     wrong["items"][1]["phaseId"] = json!("phase-x");
@@ -495,7 +495,7 @@ fn levels_include_those_before_and_no_more() {
 }
 
 #[test]
-fn a_bundle_has_a_phase() {
+fn bundle_without_phases_is_invalid() {
     let none = changed(&bundle(), "/phases", &json!([]));
     let schema = Options { level: Level::Schema, ..options() };
     assert_eq!(found(&check_with(none.to_string().as_bytes(), &schema)), ["BND-SCH-12 /phases"]);
@@ -504,7 +504,7 @@ fn a_bundle_has_a_phase() {
 }
 
 #[test]
-fn counts_are_counts_however_they_are_written() {
+fn whole_numbers_are_counts_in_any_notation() {
     let text = bundle().to_string();
     for one in ["1.0", "1e0", "10E-1", "1000000000000000000000000e-24"] {
         let text = text.replace("\"count\":1,", &format!("\"count\":{one},"));
@@ -549,7 +549,7 @@ fn counts_of_responses_are_numbers_of_responses() {
 }
 
 #[test]
-fn participants_may_answer_again_where_the_card_says_events() {
+fn event_bundles_may_repeat_answers() {
     let again = changed(&bundle(), "/responses/2/subjectRef", &json!("statement:1"));
     let again = changed(&again, "/outcomes/0/counts/disagree", &json!(1));
     assert_eq!(found(&check(again.to_string().as_bytes())), ["BND-REF-13 /responses/2"]);
@@ -558,7 +558,7 @@ fn participants_may_answer_again_where_the_card_says_events() {
 }
 
 #[test]
-fn free_text_is_shared_once_somebody_has_reviewed_it() {
+fn public_free_text_needs_a_reviewer() {
     let mut shared = shared();
     shared["items"][0]["text"] = json!("More trees.");
     shared["dataCard"]["containsParticipantFreeText"] = json!(true);
@@ -571,7 +571,7 @@ fn free_text_is_shared_once_somebody_has_reviewed_it() {
 }
 
 #[test]
-fn an_answer_that_is_suppressed_need_not_be_counted() {
+fn suppressed_answers_need_no_count() {
     let mut hidden = bundle();
     hidden["outcomes"][0]["counts"] = json!({ "agree": 1 });
     hidden["outcomes"][0]["suppressed"] = json!(["pass", "disagree"]);
@@ -584,7 +584,7 @@ fn an_answer_that_is_suppressed_need_not_be_counted() {
 }
 
 #[test]
-fn a_number_that_is_too_long_is_not_missing() {
+fn too_long_number_is_not_reported_as_missing() {
     let long = format!("\"count\":1.{},", "0".repeat(2_000));
     let text = bundle().to_string().replacen("\"count\":1,", &long, 1);
     let found = found(&check(text.as_bytes()));
@@ -640,7 +640,7 @@ fn group_members_must_have_answered_in_its_phase() {
 }
 
 #[test]
-fn delib_takes_what_it_knows() {
+fn delib_bundles_are_checked_with_delib_rules() {
     let mut theirs = bundle();
     theirs["schema"] = json!(Naming::Delib.schema());
     theirs["kind"] = json!(Naming::Delib.kind());
@@ -663,7 +663,7 @@ fn delib_takes_what_it_knows() {
 }
 
 #[test]
-fn totals_are_complete_when_places_are_not() {
+fn totals_are_complete_with_limited_locations() {
     let mut wrong = bundle();
     for response in wrong["responses"].as_array_mut().unwrap() {
         response["phaseId"] = json!("phase-x");
@@ -676,7 +676,7 @@ fn totals_are_complete_when_places_are_not() {
 
 /// Ten thousand responses in an order that is none, three of them twice, and hardly any memory.
 #[test]
-fn repeated_ids_are_found_exactly_in_little_memory() {
+fn repeated_ids_are_found_exactly_with_little_memory() {
     let mut large = bundle();
     let mut place = 1_u64;
     let mut ids = Vec::new();
@@ -715,7 +715,7 @@ fn repeated_ids_are_found_exactly_in_little_memory() {
 }
 
 #[test]
-fn limits_can_be_set() {
+fn limits_are_configurable() {
     let text = bundle().to_string();
     let with = |limits: Limits| found(&check_with(text.as_bytes(), &Options { limits, ..options() }));
     assert_eq!(with(Limits { depth: 5, ..Limits::default() }), [""; 0]);

@@ -1,4 +1,4 @@
-//! Ideas of an All Our Ideas survey, with the source's scores.
+//! Reads the ideas of an All Our Ideas survey, with the source's scores.
 
 use serde_json::Map;
 
@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct IdeasFile {
     pub(super) items: Vec<Item>,
-    /// The id of the survey.
+    /// Id of the survey.
     pub(super) survey: Option<String>,
     pub(super) notes: Vec<String>,
 }
@@ -35,16 +35,17 @@ pub(super) fn read_ideas(member: &Member, limits: &Limits) -> Result<IdeasFile, 
         if key.is_empty() {
             return Err(row.error(ErrorKind::Value, "Idea ID is empty"));
         }
-        let created_at = match row.optional_text(created_at)?.trim() {
-            "" | "NA" => None,
-            text => Some(
-                Timestamp::parse(text)
-                    .ok_or_else(|| row.error(ErrorKind::Value, "Created at is not a time with its zone"))?,
-            ),
-        };
+        let created_at =
+            match row.optional_text(created_at)?.trim() {
+                "" | "NA" => None,
+                text => Some(Timestamp::parse(text).ok_or_else(|| {
+                    row.error(ErrorKind::Value, "Created at is not a time with a time zone")
+                })?),
+            };
         let mut cells = Map::new();
         for (name, column) in counts {
             let text = row.optional_text(column)?.trim();
+            // `NA` marks a missing value in these exports.
             if let Some(column) = column.filter(|_| !text.is_empty() && text != "NA") {
                 cells.insert(name.to_owned(), row.number::<u64>(column, name)?.into());
             }
@@ -85,7 +86,7 @@ pub(super) fn read_ideas(member: &Member, limits: &Limits) -> Result<IdeasFile, 
             }],
         });
     }
-    // One pair of single quotes around every text belongs to the format, around some of them to the texts.
+    // Quotes around every text come from the exporter; quotes around some texts are part of them.
     let is_quoted = |text: &String| text.len() >= 2 && text.starts_with('\'') && text.ends_with('\'');
     let all_quoted = !texts.is_empty() && texts.iter().all(is_quoted);
     for (item, text) in items.iter_mut().zip(texts) {
@@ -102,6 +103,7 @@ fn assign_ranks(items: &mut [Item]) {
     scores.sort_by(|left, right| right.total_cmp(left));
     for outcome in items.iter_mut().flat_map(|item| &mut item.outcomes) {
         if let Some(score) = outcome.score {
+            // Scores are sorted in descending order, so the index is the number of higher ones.
             let higher_scores = scores.partition_point(|other| *other > score);
             outcome.rank = Some(higher_scores as u64 + 1);
         }

@@ -1,6 +1,7 @@
-//! Adapter for All Our Ideas: ideas compared in pairs, in three generations of headers.
+//! Adapter for All Our Ideas: ideas compared in pairs. Supports three generations of headers.
 //!
-//! Left is the subject and right the object, whoever wins: the side an idea stood on is data.
+//! The left idea is the subject and the right one the object, whichever wins: the position of an idea is kept as
+//! data.
 
 mod ideas;
 mod session;
@@ -24,7 +25,7 @@ use crate::{
 
 const TOOL: &str = "all-our-ideas";
 
-/// Reasons for a skip that say that both are as good; the others say nothing about the ideas.
+/// Skip reasons that declare both ideas equal; skips with other reasons become passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     pub equal_reasons: Vec<String>,
@@ -62,6 +63,7 @@ impl Ideas {
         let ideas_file = ideas::read_ideas(ideas, limits)?;
         let survey_id = source_id.map(str::to_owned).or(ideas_file.survey);
         let people = registry_for(survey_id.as_deref().map(|id| scope(TOOL, id)).as_deref())?;
+        // A file name is no stable id: it names the source, but gives pseudonyms no scope.
         let id = survey_id.unwrap_or_else(|| votes.stem());
         let mut items = ideas_file.items;
         let keys = ItemIndex::sort_items(&mut items, &ideas.name)?;
@@ -130,10 +132,9 @@ impl Ideas {
                 (won, lost) if won == left && lost == right => Answer::PreferSubject,
                 (won, lost) if won == right && lost == left => Answer::PreferObject,
                 _ => {
-                    return Err(row.error(
-                        ErrorKind::Value,
-                        "winner and loser are not the choices on the left and right",
-                    ));
+                    return Err(
+                        row.error(ErrorKind::Value, "winner and loser are not the left and right choices")
+                    );
                 }
             };
             let Some(row) = columns.make_row(&row, people, left, right, answer)? else {
@@ -153,7 +154,7 @@ impl Ideas {
         Ok(Read { flow: Flow::More, rows, ended: Some(table.finish()?) })
     }
 
-    /// Skips are answers; what was only shown is not.
+    /// Reads the skipped pairs, which are answers. Pairs that were only displayed are not.
     fn read_skips(
         &self,
         member: &Member,
@@ -206,12 +207,12 @@ impl Ideas {
     }
 }
 
-/// Columns that votes and skips share.
+/// Indexes of the columns that votes and skips have in common.
 struct SharedColumns {
     left: usize,
     right: usize,
     session: usize,
-    /// Column that identifies people, if it is another one.
+    /// Column with the session id, if another column identifies participants.
     session_id: Option<usize>,
     created: Option<usize>,
 }
@@ -227,7 +228,7 @@ impl SharedColumns {
         })
     }
 
-    /// Reads a row; `None` if it has no session, so that repeated answers cannot be recognised.
+    /// Converts a row. `None` if it has no session: a repeated answer could then not be recognised.
     fn make_row(
         &self,
         row: &table::Row<'_>,
@@ -236,20 +237,20 @@ impl SharedColumns {
         right: u32,
         answer: Answer,
     ) -> Result<Option<Row>, ConvertError> {
-        let answered_at = match row.optional_text(self.created)?.trim() {
-            "" | "NA" => None,
-            text => Some(
-                Timestamp::parse(text)
-                    .ok_or_else(|| row.error(ErrorKind::Value, "Created at is not a time with its zone"))?,
-            ),
-        };
+        let answered_at =
+            match row.optional_text(self.created)?.trim() {
+                "" | "NA" => None,
+                text => Some(Timestamp::parse(text).ok_or_else(|| {
+                    row.error(ErrorKind::Value, "Created at is not a time with a time zone")
+                })?),
+            };
         let Some(session) = session_of(row.text(self.session)?) else { return Ok(None) };
         let (pseudonym, group) = people.look_up(session.as_bytes());
         Ok(Some(Row::new(pseudonym, left, right, answer, answered_at, group)))
     }
 }
 
-/// Some exports have the words of the page, others the names of its buttons.
+/// Normalizes a skip reason: some exports contain the texts of the page, others the names of its buttons.
 fn normalize_reason(reason: &str) -> String {
     let words =
         reason.split(|character: char| character.is_whitespace() || character == '_' || character == '-');

@@ -1,4 +1,5 @@
-//! Chooses the column of an All Our Ideas export by which people are told apart, and counts answers without one.
+//! Chooses the column of an All Our Ideas export that identifies participants, and counts answers without a value in
+//! it.
 
 use crate::{
     error::{ConvertError, ErrorKind},
@@ -9,19 +10,19 @@ use crate::{
     privacy::participants::ParticipantRegistry,
 };
 
-/// The identifier outlives a session; it came later.
+/// Columns in order of preference. The identifier, which newer exports add, persists across sessions.
 pub(super) const SESSION_COLUMNS: [&str; 2] = ["Session Identifier", "Session ID"];
 
-/// Session columns of a file.
+/// Session columns of one file.
 struct SessionColumns {
     file: String,
     has_column: [bool; 2],
-    /// Identifier has a column, and no value in it.
+    /// True if the identifier column exists but has no values.
     is_empty: bool,
 }
 
-/// Chooses the first session column that all files have, since with two of them one person would be two. Also returns
-/// a note about the other.
+/// Chooses the first session column that all files have: with a different column in each, one person would count as
+/// two. Also returns a note about the other column.
 pub(super) fn choose_session_column(
     votes: &Member,
     skips: Option<&Member>,
@@ -32,13 +33,13 @@ pub(super) fn choose_session_column(
     let in_all_files = |at: usize| files.iter().all(|file| file.has_column[at]);
     let [identifier, id] = SESSION_COLUMNS;
     let note = |reason: String| {
-        Some(format!("Participants are told apart by {id}, which all files have: {reason}."))
+        Some(format!("Participants are identified by {id}, which all files have: {reason}."))
     };
     if in_all_files(0) {
         return Ok(match files.iter().find(|file| file.is_empty) {
             Some(file) if in_all_files(1) => (
                 id,
-                note(format!("{identifier}, which outlives a session, is empty in all of {}", file.file)),
+                note(format!("{identifier}, which persists across sessions, has no values in {}", file.file)),
             ),
             _ => (identifier, None),
         });
@@ -47,7 +48,7 @@ pub(super) fn choose_session_column(
         let any_has_identifier = files.iter().any(|file| file.has_column[0]);
         return Ok((
             id,
-            note(format!("not all have {identifier}, which outlives a session"))
+            note(format!("not all have {identifier}, which persists across sessions"))
                 .filter(|_| any_has_identifier),
         ));
     }
@@ -55,8 +56,9 @@ pub(super) fn choose_session_column(
         .iter()
         .find(|columns| !columns.has_column[0])
         .map_or("the input", |columns| columns.file.as_str());
-    let detail =
-        format!("it lacks the column {identifier}, another file {id}: who is the same in both is not known");
+    let detail = format!(
+        "it lacks the column {identifier}, and another file lacks {id}: participants cannot be matched between them"
+    );
     Err(ConvertError::content(file, 1, ErrorKind::MissingColumn, detail))
 }
 
@@ -68,7 +70,7 @@ fn read_session_columns(member: &Member, limits: &Limits) -> Result<SessionColum
     }
     let file = table.name.clone();
     let mut is_empty = false;
-    // As a rule the first row has one.
+    // Usually ends at the first row, which has a value.
     while let Some(row) = table.next()?.filter(|_| columns[0].is_some()) {
         is_empty = session_of(row.optional_text(columns[0])?).is_none();
         if !is_empty {
@@ -83,11 +85,11 @@ pub(super) fn session_of(cell: &str) -> Option<&str> {
     Some(cell.trim()).filter(|cell| !matches!(*cell, "" | "NA"))
 }
 
-/// Answers without a session.
+/// Counts of answers without a session.
 #[derive(Default)]
 pub(super) struct UnattributedAnswers {
     total: u64,
-    /// Answers among them that have a session id, in an export that uses identifiers.
+    /// Answers among them that have a session id, in an export identified by the other column.
     with_id: u64,
 }
 
@@ -108,8 +110,8 @@ impl UnattributedAnswers {
         let [identifier, id] = SESSION_COLUMNS;
         let suffix = match self.with_id {
             0 => String::new(),
-            _ => format!(", {with_id} of them with a {id}: the others are told apart by {identifier}"),
+            _ => format!(", {with_id} of them with a {id}: the others are identified by {identifier}"),
         };
-        (self.total > 0).then(|| format!("{phrase} of nobody, without a session, {were} left out{suffix}."))
+        (self.total > 0).then(|| format!("{phrase} without a session {were} left out{suffix}."))
     }
 }

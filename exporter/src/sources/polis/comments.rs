@@ -1,6 +1,6 @@
-//! Statements of an export, in each of the ways in which their texts are quoted.
+//! Reads the statements of an export, in every known style of quoting.
 //!
-//! Texts are kept to the byte, without the quotes that belong to the format.
+//! Texts are kept byte by byte, without the quotes that belong to the format.
 
 use std::{collections::HashSet, io::Read as _};
 
@@ -20,15 +20,15 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// Properties of the comments that distinguish the variants.
+/// Properties of the comment file that distinguish the export variants.
 #[derive(Debug, Default)]
 pub(super) struct CommentHints {
     datetime: bool,
-    /// Times in words name their zone as the second server does.
+    /// Time texts have the zone format of the second server (`GMT+`).
     has_second_server_zone: bool,
     seconds: bool,
     ragged: bool,
-    /// Most rows have a quoted column.
+    /// More than half of the rows have a quoted cell.
     quoted: bool,
     crlf: bool,
     wrapped: bool,
@@ -56,7 +56,7 @@ impl CommentHints {
 
 const MAX_HINT_BYTES: u64 = 1 << 20;
 
-/// Reads as much of the file as it takes to know its shape.
+/// Reads the beginning of the file to detect its variant.
 pub(super) fn read_hints(member: &Member, limits: &Limits) -> Result<CommentHints, ConvertError> {
     let mut bytes = Vec::new();
     let mut stream = member.without_digest().open(limits, None)?.take(MAX_HINT_BYTES);
@@ -75,6 +75,7 @@ pub(super) fn read_hints(member: &Member, limits: &Limits) -> Result<CommentHint
         ..CommentHints::default()
     };
     let mut records: Vec<_> = records.collect();
+    // The last record may be cut off at the limit.
     if !is_complete {
         records.pop();
     }
@@ -83,6 +84,7 @@ pub(super) fn read_hints(member: &Member, limits: &Limits) -> Result<CommentHint
         hints.ragged |= record.len() != header.len();
         let field = |at: Option<usize>| at.and_then(|at| record.get(at));
         if let Some(count) = field(timestamp).filter(|text| text.iter().all(u8::is_ascii_digit)) {
+            // Seconds have at most 11 digits until the year 5138; milliseconds have 13.
             hints.seconds |= (1..=11).contains(&count.len());
         }
         hints.has_second_server_zone |=
@@ -108,7 +110,7 @@ fn is_wrapped(text: &[u8]) -> bool {
 #[derive(Debug)]
 pub(super) struct Comments {
     pub(super) items: Vec<Item>,
-    /// Rows of the file, without its header.
+    /// Number of rows, without the header.
     pub(super) rows: u64,
     pub(super) notes: Vec<String>,
 }
@@ -131,7 +133,7 @@ impl Comments {
         comments.notes.extend(context.note_unknown_organizers(&comments.items));
         if comments.items.iter().any(|item| item.author.is_some()) {
             comments.notes.push(format!(
-                "Who has written which statement (author-id of {}) was left out: a bundle has no place for it.",
+                "Authors of statements (author-id of {}) were left out: a bundle has no field for them.",
                 member.name
             ));
         }
@@ -147,7 +149,7 @@ struct ItemContext<'m> {
 }
 
 impl ItemContext<'_> {
-    /// Note about organizers' ids that are not in the export. They may be participants' ids, and are not repeated.
+    /// Note about organizer ids without statements. The ids may belong to participants, so the note only counts them.
     fn note_unknown_organizers(&self, items: &[Item]) -> Option<String> {
         let authors: HashSet<_> = items.iter().filter_map(|item| item.author).collect();
         let is_unknown = |id: &&String| !authors.contains(&self.people.pseudonym(id.as_bytes()));
@@ -176,8 +178,8 @@ impl ItemContext<'_> {
         Ok(Comments { items, rows: table.rows(), notes })
     }
 
-    /// The last column is neither quoted nor escaped: it may hold commas, quotes and line ends. What does not begin
-    /// as a row begins is the rest of the text before it.
+    /// Reads a file whose last column is neither quoted nor escaped and may contain commas, quotes and line ends. A
+    /// line that does not start like a row continues the text of the row before.
     fn read_unquoted(&self, member: &Member, limits: &Limits) -> Result<Comments, ConvertError> {
         let text = read_text(member, limits)?;
         let mut lines = text.strip_suffix('\n').unwrap_or(&text).split('\n').enumerate();
@@ -185,10 +187,11 @@ impl ItemContext<'_> {
         let names: Vec<_> = header.split(',').map(|name| name.trim().to_owned()).collect();
         let columns = ColumnIndex::find(&names, &member.name)?;
         if columns.body + 1 != names.len() {
-            let detail = "texts without quotes have to be the last column";
+            let detail = "unquoted texts must be in the last column";
             return Err(ConvertError::content(&member.name, 1, ErrorKind::Format, detail));
         }
         let starts_row = |line: &str| {
+            // The text is the last field and may contain commas.
             let fields: Vec<_> = line.splitn(names.len(), ',').collect();
             let is_digits = |at: usize| {
                 let field = fields.get(at).filter(|field| !field.is_empty());
@@ -221,7 +224,7 @@ impl ItemContext<'_> {
             items.push(self.make_item(&columns, *number, &field, &error)?);
         }
         let mut notes = columns.notes(&member.name);
-        notes.push("Texts had neither quotes nor escapes; line ends in them were joined again.".to_owned());
+        notes.push("Texts had neither quotes nor escapes; lines of one text were joined.".to_owned());
         Ok(Comments { items, rows: rows.len() as u64, notes })
     }
 
@@ -246,19 +249,22 @@ impl ItemContext<'_> {
         if key.is_empty() {
             return Err(error(ErrorKind::Value, "comment-id is empty"));
         }
-        let created_at = match optional_text(columns.timestamp)? {
-            "" => None,
-            text => {
-                let digits = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok());
-                let count = digits.flatten().and_then(Timestamp::from_epoch);
-                Some(count.ok_or_else(|| error(ErrorKind::Value, "timestamp is no time from 1970 to 9999"))?)
-            }
-        };
+        let created_at =
+            match optional_text(columns.timestamp)? {
+                "" => None,
+                text => {
+                    let digits = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok());
+                    let count = digits.flatten().and_then(Timestamp::from_epoch);
+                    Some(count.ok_or_else(|| {
+                        error(ErrorKind::Value, "timestamp is not a time from 1970 to 9999")
+                    })?)
+                }
+            };
         let status = match optional_text(columns.moderated)? {
             "1" => "approved",
             "0" => "pending",
             "-1" => "rejected",
-            // Whoever has no such column moderates nothing.
+            // Exports without the column have no moderation.
             "" if columns.moderated.is_none() => "approved",
             _ => return Err(error(ErrorKind::Value, "moderated is none of 1, 0 and -1")),
         };
@@ -271,6 +277,7 @@ impl ItemContext<'_> {
         let (mut agrees, mut disagrees) =
             (number(columns.agrees, "agrees")?, number(columns.disagrees, "disagrees")?);
         if self.sign == VoteSign::AgreeIsMinus {
+            // Counts have the sign of the votes, so both columns are swapped as well.
             std::mem::swap(&mut agrees, &mut disagrees);
         }
         let passes = number(columns.passes, "passes")?;
@@ -301,11 +308,12 @@ impl ItemContext<'_> {
 
 fn read_text(member: &Member, limits: &Limits) -> Result<String, ConvertError> {
     let mut bytes = Vec::new();
+    // The file is held in memory, so its limit follows the one of a row.
     let max_bytes = limits.record.saturating_mul(16);
     let too_long = |row: Option<u64>, detail: &str| {
         ConvertError::content(&member.name, row, ErrorKind::LongRecord, detail)
     };
-    // Where the last line begins, and which one it is.
+    // Start of the current line in `bytes`, and its number.
     let (mut line_start, mut line) = (0, 1);
     member.open(limits, None)?.for_each_block(|block| {
         let block_start = bytes.len();
@@ -353,15 +361,16 @@ impl ColumnIndex {
             is_seed: find("is-seed")?,
             agrees: find("agrees")?,
             disagrees: find("disagrees")?,
+            // Exports differ in the name of this column.
             passes: find("passes")?.map_or_else(|| find("pass"), |at| Ok(Some(at)))?,
         })
     }
 
-    /// Notes about what the file says of its statements, or leaves open.
+    /// Notes about missing columns and the mapping of statuses.
     fn notes(&self, file: &str) -> Vec<String> {
         let mut notes = Vec::new();
         if self.timestamp.is_none() {
-            notes.push(format!("{file} has no column timestamp: when statements were written is not known."));
+            notes.push(format!("{file} has no column timestamp: the times of statements are unknown."));
         }
         notes.push(if self.moderated.is_some() {
             "Statuses approved, pending and rejected stand for moderated 1, 0 and -1 of the source."
@@ -373,7 +382,7 @@ impl ColumnIndex {
     }
 }
 
-/// Agrees and disagrees as the source has counted them.
+/// Published agree and disagree counts of an item.
 pub(super) fn published_counts(item: &Item) -> Option<(u64, u64)> {
     let counts = &item.outcomes.iter().find(|outcome| outcome.kind == SOURCE_RESPONSE_COUNTS)?.counts;
     Some((counts.get("agree")?.as_u64()?, counts.get("disagree")?.as_u64()?))

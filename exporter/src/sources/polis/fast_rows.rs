@@ -1,12 +1,12 @@
-//! Fast path for rows of votes as nearly all are: canonical numbers without quotes, parsed eight bytes at a time.
+//! Fast path for typical rows of votes: canonical numbers without quotes, parsed eight bytes at a time.
 //!
-//! It returns nothing for any other row, which the caller then reads field by field.
+//! Returns `None` for any other row, which the caller then parses field by field.
 
 use memchr::{memchr, memchr_iter, memchr2};
 
 use crate::form::Answer;
 
-/// Content of a column.
+/// Meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
     Timestamp,
@@ -16,11 +16,11 @@ pub(super) enum Column {
     Other,
 }
 
-/// Columns up to the last wanted one.
+/// Columns up to the last one that is needed.
 #[derive(Debug)]
 pub(super) struct Columns {
     columns: Vec<Column>,
-    /// Number of columns behind the wanted ones.
+    /// Number of columns after the needed ones.
     trailing: usize,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct FastRow {
 }
 
 impl FastRow {
-    /// The row that `text` begins with, and how long it is with its end of line.
+    /// Parses the row at the start of `text`. Returns it with its length, including the end of line.
     #[inline]
     pub(super) fn parse(text: &[u8], columns: &Columns) -> Option<(Self, usize)> {
         let mut row = Self { timestamp: None, comment: 0, voter: 0, answer: Answer::Pass };
@@ -68,6 +68,7 @@ impl FastRow {
         let end = match text.get(at..at + 2)? {
             [b'\n', _] => at + 1,
             b"\r\n" => at + 2,
+            // More columns follow. Only their number matters.
             [b',', _] => {
                 let line = memchr(b'\n', &text[at..])?;
                 if memchr_iter(b',', &text[at..at + line]).count() > columns.trailing {
@@ -80,7 +81,7 @@ impl FastRow {
         Some((row, end))
     }
 
-    /// Returns the end of the field.
+    /// Parses one field, and returns its end.
     #[inline]
     fn parse_field(&mut self, text: &[u8], at: usize, column: Column) -> Option<usize> {
         match column {
@@ -111,13 +112,14 @@ impl FastRow {
             }
             Column::Other => {
                 let end = at + memchr2(b',', b'\n', text.get(at..)?)?;
+                // A line end here means a missing column.
                 (text[end] == b',').then_some(end)
             }
         }
     }
 }
 
-/// A number that has one way to be written.
+/// Parses a number without leading zeros.
 #[inline]
 fn parse_canonical(text: &[u8], at: usize) -> Option<(u64, usize)> {
     let (number, end) = parse_digits(text, at)?;
@@ -126,7 +128,7 @@ fn parse_canonical(text: &[u8], at: usize) -> Option<(u64, usize)> {
 
 const TENS: [u64; 8] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
-/// One to fifteen digits, and where they end.
+/// Parses one to fifteen digits, and returns the number and its end.
 #[inline]
 fn parse_digits(text: &[u8], at: usize) -> Option<(u64, usize)> {
     let (high, count) = parse_eight_digits(text, at)?;
@@ -134,6 +136,7 @@ fn parse_digits(text: &[u8], at: usize) -> Option<(u64, usize)> {
         0 => None,
         1..8 => Some((high, at + count)),
         _ => {
+            // All eight bytes are digits: the number may continue in the next eight.
             let (low, low_count) = parse_eight_digits(text, at + 8)?;
             let scale = TENS.get(low_count)?;
             Some((high * scale + low, at + 8 + low_count))
@@ -141,11 +144,11 @@ fn parse_digits(text: &[u8], at: usize) -> Option<(u64, usize)> {
     }
 }
 
-/// The digits among the next eight bytes before any other, and how many they are.
+/// Parses the digits among the next eight bytes. Returns their value and number.
 #[inline]
 fn parse_eight_digits(text: &[u8], at: usize) -> Option<(u64, usize)> {
     let chunk = text.get(at..at + 8)?.first_chunk()?;
-    // Each byte is what its digit is worth, or ten and more.
+    // Each byte becomes the value of its digit, or at least ten for other characters.
     let values = u64::from_le_bytes(*chunk) ^ 0x3030_3030_3030_3030;
     let non_digits =
         (((values & 0x7f7f_7f7f_7f7f_7f7f) + 0x7676_7676_7676_7676) | values) & 0x8080_8080_8080_8080;
@@ -153,7 +156,8 @@ fn parse_eight_digits(text: &[u8], at: usize) -> Option<(u64, usize)> {
     if count == 0 {
         return Some((0, 0));
     }
-    // Zeros come before the digits, and neighbours are added up: one by one, two by two, four by four.
+    // Shifts the digits to the high bytes (zeros in front), and joins neighbours: single digits, pairs, groups of
+    // four.
     let ones = values << (64 - 8 * count);
     let twos = (ones.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = (twos.wrapping_mul(100 << 16 | 1) >> 16) & 0x0000_ffff_0000_ffff;
@@ -173,7 +177,7 @@ mod tests {
         Columns::new(5, 7, assignments.into_iter()).unwrap()
     }
 
-    /// A row that more follows.
+    /// Parses a row that is followed by more text.
     fn parse_row(row: &str) -> Option<(FastRow, usize)> {
         FastRow::parse(format!("{row}\n1600000000000,").as_bytes(), &columns())
     }
@@ -232,7 +236,7 @@ mod tests {
         ] {
             assert_eq!(parse_row(row), None, "{row}");
         }
-        // The end of a block may be that of a line, or not.
+        // Without a following byte, the block may end in the middle of a line.
         assert_eq!(FastRow::parse(b"1600000000123,x,17,3,1", &columns()), None);
     }
 }

@@ -1,6 +1,6 @@
-//! Table with a row for each participant: groups, external ids, and votes where there is no list of them.
+//! Participant table of an export: groups, external ids, and votes if there is no list of them.
 //!
-//! Its counts are used only to notice a list of votes that was cut off.
+//! Its vote counts serve only to detect a truncated list of votes.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -23,14 +23,14 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) struct Participants {
-    /// Group names, sorted.
+    /// Names of the groups, sorted.
     pub(super) groups: Vec<String>,
     pub(super) rows: u64,
     pub(super) notes: Vec<String>,
 }
 
-/// Registers what the table says of participants. With the keys of comments, also how many votes each should have in
-/// a list.
+/// Registers participants with their groups and external ids. With `comment_keys`, also the number of votes that each
+/// one should have in the list of votes.
 pub(super) fn register_participants(
     member: &Member,
     limits: &Limits,
@@ -47,7 +47,7 @@ pub(super) fn register_participants(
     let mut row_by_participant = HashMap::<Box<[u8]>, u64>::new();
     let uses_external_ids = people.uses_external_ids();
     if uses_external_ids && xid.is_none() {
-        let detail = "there is no column xid, and --participants external-ids asks for the ids in it";
+        let detail = "the column xid is missing: --participants external-ids needs its ids";
         return Err(ConvertError::content(&table.name, 1, ErrorKind::MissingColumn, detail));
     }
     let mut row_by_xid = HashMap::<Box<str>, u64>::new();
@@ -61,7 +61,7 @@ pub(super) fn register_participants(
         }
         match row_by_participant.entry(participant.into()) {
             Entry::Occupied(first) => {
-                let detail = format!("the participant stands in row {} already", first.get());
+                let detail = format!("the participant occurs in row {} already", first.get());
                 return Err(row.error(ErrorKind::Duplicate, detail));
             }
             Entry::Vacant(place) => place.insert(row.number),
@@ -70,7 +70,7 @@ pub(super) fn register_participants(
             xid_count += 1;
             if uses_external_ids && let Some(first) = row_by_xid.insert(xid.into(), row.number) {
                 let detail = format!(
-                    "its xid stands in row {first} already, and --participants external-ids tells apart by it"
+                    "its xid occurs in row {first} already: --participants external-ids needs unique ids"
                 );
                 return Err(row.error(ErrorKind::Duplicate, detail));
             }
@@ -82,6 +82,7 @@ pub(super) fn register_participants(
                 votes += u32::from(!row.optional_text(Some(*at))?.trim().is_empty());
             }
             let stated_votes = row.optional_text(vote_count)?.trim().parse().unwrap_or_default();
+            // The table may count more votes than it lists; the larger number reveals a truncated list.
             people.set_answers(participant, votes.max(stated_votes));
         }
         if name.is_empty() {
@@ -102,6 +103,7 @@ pub(super) fn register_participants(
         members.push((Box::<[u8]>::from(participant), group_index));
     }
     let mut sorted_groups: Vec<_> = (0..names.len()).collect();
+    // Numeric groups by value, so that group 10 follows group 9.
     sorted_groups.sort_by_key(|at| (names[*at].parse::<u64>().unwrap_or(u64::MAX), names[*at].clone()));
     let mut group_numbers = vec![0_u16; names.len()];
     for (rank, at) in sorted_groups.iter().enumerate() {
@@ -116,11 +118,11 @@ pub(super) fn register_participants(
     if uses_external_ids && without_xid > 0 {
         let (phrase, were) = people.hidden_below.format_count(without_xid, "participant");
         notes.push(format!(
-            "{phrase} {were} without an id of the embedding site (xid): a pseudonym stands in."
+            "{phrase} {were} without an id of the embedding site (xid): a pseudonym is used instead."
         ));
     }
     if xid_count > 0 && !uses_external_ids {
-        // Of all who took part, the others could be few.
+        // The rest of all participants may be few, so a public note gives no count.
         let subject = if people.hidden_below.hides_any() {
             "Participants".to_owned()
         } else {
@@ -134,7 +136,7 @@ pub(super) fn register_participants(
     Ok(Participants { groups, rows: table.rows(), notes })
 }
 
-/// The votes of everybody, without times.
+/// Reads all votes of the table. They have no times.
 pub(super) fn read_rows(
     member: &Member,
     limits: &Limits,
@@ -146,14 +148,14 @@ pub(super) fn read_rows(
 ) -> Result<Read, ConvertError> {
     let mut table = Table::open(member.open(limits, Some(meter))?, limits, true)?;
     let id = table.need(&["participant"])?;
-    // Comments are the columns behind the counts.
+    // All other columns are comments.
     let count_columns =
         ["participant", "xid", "group-id", "n-comments", "n-votes", "n-agree", "n-disagree", "n-pass"];
     let (mut items, mut column_of_item) = (Vec::<(usize, u32)>::new(), HashMap::new());
     for (at, column) in table.columns.iter().enumerate() {
         if count_columns.contains(&column.to_lowercase().as_str()) {
             if keys.find(column.as_bytes()).is_some() {
-                let detail = format!("column {} is called as a comment is, too: {column}", at + 1);
+                let detail = format!("column {} has the name of a comment as well: {column}", at + 1);
                 return Err(ConvertError::content(&table.name, 1, ErrorKind::Duplicate, detail));
             }
             continue;
@@ -163,7 +165,7 @@ pub(super) fn read_rows(
                 &table.name,
                 1,
                 ErrorKind::UnknownItem,
-                format!("column {} is no comment", at + 1),
+                format!("column {} is not a comment", at + 1),
             )
         })?;
         if let Some(first) = column_of_item.insert(item, at) {
@@ -180,7 +182,7 @@ pub(super) fn read_rows(
                 "1" => Answer::Agree,
                 "-1" => Answer::Disagree,
                 "0" => Answer::Pass,
-                _ => return Err(row.error(ErrorKind::Value, "a vote is none of 1, 0, -1 and nothing")),
+                _ => return Err(row.error(ErrorKind::Value, "a vote is none of 1, 0, -1 and empty")),
             };
             let (pseudonym, group) = people.look_up(id);
             rows += 1;

@@ -1,6 +1,6 @@
-//! Adapter for Polis and its relatives, in six variants of exports.
+//! Adapter for Polis and compatible tools, in six variants of exports.
 //!
-//! Columns are found by name, and the sign of votes is settled in `vote_sign` before any vote is read.
+//! Columns are found by name. `vote_sign` chooses the sign of votes before any vote is read.
 
 mod comments;
 mod fast_rows;
@@ -29,20 +29,20 @@ use crate::{
     storage::rows::{Read, Row, order::Flow},
 };
 
-/// The shapes of exports, in the order in which they came about.
+/// Variant of an export, in historical order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// The archive of the first server, to 2024.
+    /// Archive of the first server, until 2024.
     A,
-    /// Variant A without times as text.
+    /// Variant A without time texts.
     B,
-    /// The first export of the second server: seconds, bodies without quotes.
+    /// First export of the second server: times in seconds, texts without quotes.
     C,
-    /// The second server's.
+    /// Current export of the second server.
     D,
-    /// Variant D with its format declared.
+    /// Variant D with a declared format.
     E,
-    /// Exports of other tools that write the format.
+    /// Exports of other tools in this format.
     F,
 }
 
@@ -64,21 +64,21 @@ impl Variant {
 pub struct Options {
     pub variant: Option<Variant>,
     pub vote_sign: Option<VoteSign>,
-    /// Ids of participants whose statements are the organizer's.
+    /// Ids of participants whose statements count as the organizer's.
     pub organizers: Vec<String>,
 }
 
-/// An export whose statements have been read.
+/// Export with its statements read.
 #[derive(Debug)]
 pub(crate) struct Polis {
     votes: Option<Member>,
     matrix: Option<Member>,
-    /// The file of comments.
+    /// Name of the file of comments.
     comments: String,
     keys: ItemIndex,
-    /// Author by item, to check the sign of votes.
+    /// Author of each item, to check the sign of votes.
     authors: Vec<Option<u128>>,
-    /// Published agrees and disagrees by item.
+    /// Published agree and disagree counts of each item.
     published: Vec<Option<(u64, u64)>>,
     sign: VoteSign,
     sign_source: SignSource,
@@ -98,6 +98,7 @@ impl Polis {
     ) -> Result<(Self, BundleHeader, ParticipantRegistry), ConvertError> {
         let find_one = |role| find_single(files, role);
         let (votes, matrix) = (find_one(Role::PolisVotes)?, find_one(Role::PolisMatrix)?);
+        // A file with a known name but renamed columns must fail here, not count as missing.
         for role in [Role::PolisVotes, Role::PolisMatrix] {
             check_optional_file(files, limits, role)?;
         }
@@ -120,6 +121,7 @@ impl Polis {
         let (sign, sign_source, sign_note) = vote_sign::choose_sign(options.vote_sign, declared)?;
 
         let source_name = source_id.map(str::to_owned).or_else(|| summary.id());
+        // The address includes the host: conversation ids are unique per server only.
         let scope = source_id.map(str::to_owned).or_else(|| summary.address()).map(|id| scope(TOOL, &id));
         let mut people = registry_for(scope.as_deref())?;
         let fallback_name = || summary.made_up_id().or_else(|| votes.or(matrix).map(Member::stem));
@@ -132,9 +134,7 @@ impl Polis {
         notes.extend(sign_note);
         if variant != detected_variant {
             let (variant, detected) = (variant.name(), detected_variant.name());
-            notes.push(format!(
-                "--variant says {variant}; by itself the export would be taken for {detected}."
-            ));
+            notes.push(format!("--variant is {variant}; the detected variant is {detected}."));
         }
         let (mut groups, mut rows) = (Vec::new(), vec![(Role::PolisComments, comments_file.rows)]);
         if let Some(matrix) = matrix {
@@ -147,29 +147,29 @@ impl Polis {
         let broken_suffix = broken_file_suffix(files);
         if votes.is_none() {
             notes.push(format!(
-                "There was no list of votes (votes.csv){broken_suffix}; the matrix has no times."
+                "There was no list of votes (votes.csv){broken_suffix}; the participant table has no times."
             ));
         }
         if matrix.is_none() && people.uses_external_ids() {
             let detail =
-                "--participants external-ids: the ids are in the table of participants, and there is none";
+                "--participants external-ids: the table of participants, which contains the ids, is missing";
             return Err(ConvertError::Refused(detail.to_owned()));
         }
         if matrix.is_none() {
             let name =
                 if matches!(variant, Variant::A | Variant::B) { "participants" } else { "participant" };
             notes.push(format!(
-                "There was no table of participants ({name}-votes.csv){broken_suffix}: groups are not known."
+                "There was no table of participants ({name}-votes.csv){broken_suffix}: groups are unknown."
             ));
         }
         if find_one(Role::PolisSummary)?.is_none() {
             notes.push(format!(
-                "There was no summary (summary.csv){broken_suffix}: title, description and address are not known."
+                "There was no summary (summary.csv){broken_suffix}: title, description and address are unknown."
             ));
         }
         if sign == VoteSign::AgreeIsMinus {
             notes.push(
-                "Votes had the sign of the source's database (agree = -1) and were turned round.".to_owned(),
+                "Votes had the sign of the source's database (agree = -1) and were inverted.".to_owned(),
             );
         }
         let source = Source {
@@ -198,12 +198,12 @@ impl Polis {
         ))
     }
 
-    /// True if rows are likely to come item by item.
+    /// True if the rows are probably sorted by item.
     pub(crate) fn is_sorted_by_item(&self) -> bool {
         self.votes.is_some()
     }
 
-    /// The file that the rows come from.
+    /// File that contains the rows.
     pub(crate) fn rows_file(&self) -> Option<&Member> {
         self.votes.as_ref().or(self.matrix.as_ref())
     }
@@ -218,6 +218,7 @@ impl Polis {
     ) -> Result<Read, ConvertError> {
         let is_reversed = self.sign == VoteSign::AgreeIsMinus;
         let file = self.rows_file().ok_or_else(|| missing_file_error("a file of votes"))?;
+        // Checked while the rows are read: a wrong sign fails the conversion before publication.
         let mut check = SignCheck::new(&self.authors, &self.published);
         let check_and_pass = |row| {
             check.count(row);

@@ -1,6 +1,6 @@
-//! Detects a list of votes that was cut off at the end of a line, by the tables beside it.
+//! Detects a list of votes that was truncated at the end of a line, by comparison with the other tables.
 //!
-//! A short list is still converted, with a note; only an empty one is refused.
+//! A truncated list is converted with a note; an empty one is refused.
 
 use super::vote_sign::SignCheck;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     privacy::participants::ParticipantRegistry,
 };
 
-/// Names of the files.
+/// Names of the compared files.
 pub(super) struct FileNames<'n> {
     pub(super) votes: &'n str,
     pub(super) comments: &'n str,
@@ -37,7 +37,7 @@ impl FileNames<'_> {
             let (phrase, were) =
                 people.hidden_below.format_count(without_answers.with_stated_answers, "participant");
             let has = if were == "was" { "has" } else { "have" };
-            // Of few people, many votes tell that they are no fewer.
+            // A large number of votes would reveal that the few participants are not fewer.
             let answers = if people.hidden_below.hides_any() {
                 "votes".to_owned()
             } else {

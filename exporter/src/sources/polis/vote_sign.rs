@@ -1,7 +1,6 @@
-//! Decides whether 1 or -1 means agreement: by option, by declaration, or by what people think of their own
-//! statements.
+//! Decides whether 1 or -1 means agreement: by option, by declaration, or by authors' votes on their own statements.
 //!
-//! A sign is never guessed: a wrong guess would turn every opinion into its opposite.
+//! The sign is never guessed: a wrong guess would invert every opinion.
 
 use crate::{
     error::{ConvertError, ErrorKind},
@@ -11,7 +10,7 @@ use crate::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VoteSign {
-    /// `agree=+1`, as all exports are meant to be.
+    /// `agree=+1`, the documented export format.
     AgreeIsPlus,
     /// `agree=-1`, as in the source's database.
     AgreeIsMinus,
@@ -26,19 +25,19 @@ impl VoteSign {
     }
 }
 
-/// Sign that the export declares.
+/// Sign of votes declared by the export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum DeclaredSign {
     #[default]
     Absent,
     One(VoteSign),
     Both,
-    /// Something that is not understood.
+    /// Declaration that is not understood.
     Unknown,
 }
 
 impl DeclaredSign {
-    /// Combines two declarations.
+    /// Combines the declarations of two files.
     pub(super) fn combine(self, other: Self) -> Self {
         match (self, other) {
             (declared, Self::Absent) => declared,
@@ -50,31 +49,29 @@ impl DeclaredSign {
     }
 }
 
-/// Chooses the sign; also returns its origin and a note.
+/// Chooses the sign. Also returns its origin and an optional note.
 pub(super) fn choose_sign(
     option: Option<VoteSign>,
     declared: DeclaredSign,
 ) -> Result<(VoteSign, SignSource, Option<String>), ConvertError> {
     let override_declaration = |declared: &str, option: VoteSign| {
-        let note =
-            format!("The export declares {declared}; --vote-sign {} has the last word.", option.as_str());
+        let note = format!("The export declares {declared}; --vote-sign {} overrides it.", option.as_str());
         Ok((option, SignSource::Option, Some(note)))
     };
     match (option, declared) {
         (Some(option), DeclaredSign::Both) => override_declaration("both agree=+1 and agree=-1", option),
-        (Some(option), DeclaredSign::Unknown) => {
-            override_declaration("a vote convention that is not known", option)
-        }
+        (Some(option), DeclaredSign::Unknown) => override_declaration("an unknown vote convention", option),
         (Some(option), DeclaredSign::One(declared)) if option != declared => {
             override_declaration(declared.as_str(), option)
         }
         (Some(option), _) => Ok((option, SignSource::Option, None)),
-        (None, DeclaredSign::Both) => Err(sign_error(
-            "the export declares two signs for a vote of agreement: --vote-sign says which one holds",
-        )),
+        (None, DeclaredSign::Both) => {
+            Err(sign_error("the export declares both signs for agreement: choose one with --vote-sign"))
+        }
         (None, DeclaredSign::Unknown) => Err(sign_error(
-            "the vote convention that the export declares is not known: --vote-sign says what holds",
+            "the export declares an unknown vote convention: choose the sign with --vote-sign",
         )),
+        // Exports are meant to use +1, so the declaration may be a mistake that inverts all votes.
         (None, DeclaredSign::One(VoteSign::AgreeIsMinus)) => {
             Err(sign_error("the export declares agree=-1: confirm it with --vote-sign agree=-1"))
         }
@@ -87,9 +84,9 @@ pub(super) fn choose_sign(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignSource {
     Default,
-    /// The export has.
+    /// Declaration in the export.
     Declared,
-    /// Option of the conversion, which overrules any declaration.
+    /// Option of the conversion, which overrides any declaration.
     Option,
 }
 
@@ -97,18 +94,18 @@ fn sign_error(detail: &str) -> ConvertError {
     ConvertError::content("the input", None, ErrorKind::Sign, detail)
 }
 
-/// Counts by which a wrong sign shows.
+/// Statistics that reveal a wrong sign.
 #[derive(Debug)]
 pub(super) struct SignCheck<'c> {
     authors: &'c [Option<u128>],
     published: &'c [Option<(u64, u64)>],
-    /// Agrees and disagrees of each item, all events.
+    /// Agree and disagree votes by item, including replaced ones.
     counts_by_item: Vec<(u64, u64)>,
     own_votes: u64,
     own_disagrees: u64,
 }
 
-/// Fewer say nothing.
+/// Minimum number of votes or items for a conclusion.
 const MIN_EVIDENCE: u64 = 5;
 
 impl<'c> SignCheck<'c> {
@@ -137,7 +134,7 @@ impl<'c> SignCheck<'c> {
         }
     }
 
-    /// Items with agrees or disagrees as published, and none as counted.
+    /// Number of items with published votes but none in the list.
     pub(super) fn count_unanswered_items(&self) -> u64 {
         let pairs = self.published.iter().zip(&self.counts_by_item);
         pairs
@@ -145,17 +142,19 @@ impl<'c> SignCheck<'c> {
             .count() as u64
     }
 
-    /// Authors hardly ever disagree with themselves, and tallies hardly ever fit the wrong way round.
+    /// Checks the sign: authors rarely disagree with their own statements, and published counts rarely match swapped
+    /// votes.
     pub(super) fn check(&self, file: &str, source: SignSource) -> Result<Option<String>, ConvertError> {
         let (mut matching, mut reversed) = (0_u64, 0_u64);
         for (published, counted) in self.published.iter().zip(&self.counts_by_item) {
+            // Equal counts match both signs and prove neither.
             let Some(published) = published.filter(|(agrees, disagrees)| agrees != disagrees) else {
                 continue;
             };
             matching += u64::from(published == *counted);
             reversed += u64::from(published == (counted.1, counted.0));
         }
-        // Notes are for everybody, and authors may be few.
+        // Public notes omit the numbers: the authors may be few.
         let (evidence, public_evidence) =
             if self.own_votes >= MIN_EVIDENCE && self.own_disagrees * 2 > self.own_votes {
                 let evidence = format!(
@@ -164,21 +163,20 @@ impl<'c> SignCheck<'c> {
                 );
                 (evidence, "most authors would disagree with their own comments")
             } else if reversed >= MIN_EVIDENCE && reversed > matching {
-                let evidence = "the votes fit the tallies of the comments only the other way round";
+                let evidence = "the votes match the tallies of the comments only when inverted";
                 (evidence.to_owned(), evidence)
             } else {
                 return Ok(None);
             };
         let detail = match source {
             SignSource::Option => {
-                return Ok(Some(format!("The sign is as --vote-sign says, although {public_evidence}.")));
+                return Ok(Some(format!("The sign is set by --vote-sign, although {public_evidence}.")));
             }
             SignSource::Declared => {
-                "the export declares otherwise: --vote-sign agree=-1 turns it round, agree=+1 insists"
+                "the export declares otherwise: invert with --vote-sign agree=-1, or confirm with agree=+1"
             }
             SignSource::Default => {
-                "the sign is likely to be the database's: --vote-sign agree=-1 turns it round, agree=+1 \
-                              insists"
+                "the sign is probably the database's: invert with --vote-sign agree=-1, or confirm with agree=+1"
             }
         };
         Err(ConvertError::content(file, None, ErrorKind::Sign, format!("{evidence}; {detail}")))

@@ -1,7 +1,7 @@
-//! List of votes, the long file, which is therefore split by hand.
+//! Reads the list of votes. It is the largest file of an export, so its rows are split without a CSV reader.
 //!
-//! A row is one line; a cell with a line break is refused. Nearly all rows take the fast path (`fast_rows`), others
-//! are read field by field, and lines with quotes as CSV.
+//! A row is one line; cells with line breaks are refused. Typical rows take the fast path (`fast_rows`), others are
+//! parsed field by field, and lines with quotes as CSV.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -34,13 +34,13 @@ struct ColumnIndex {
     voter: usize,
     vote: usize,
     last: usize,
-    /// All columns.
+    /// Number of columns.
     count: usize,
 }
 
-/// More columns than this, and the slow way is taken.
+/// Largest column index of the field-by-field parser; rows beyond it are parsed as CSV.
 const MAX_FAST_COLUMNS: usize = 16;
-/// Rows whose participants are looked up together: a look waits for memory, and many looks at once wait no longer.
+/// Rows per batch of participant lookups. Lookups wait for memory, and a batch overlaps these waits.
 const BATCH_ROWS: usize = 64;
 
 pub(super) fn read_rows(
@@ -64,7 +64,7 @@ pub(super) fn read_rows(
             Some(first) => {
                 if let Some(at) = memchr(0, &block[first..]) {
                     let lines_before = memchr_iter(b'\n', &block[..first + at]).count() as u64;
-                    let detail = "there is a NUL byte in it";
+                    let detail = "it contains a NUL byte";
                     return Err(ConvertError::content(
                         name,
                         line_number + lines_before + 1,
@@ -79,6 +79,7 @@ pub(super) fn read_rows(
         let mut unread = block;
         let rows_before = rows;
         while !unread.is_empty() {
+            // Without quotes in the block, rows can be split at bare commas.
             if !has_quotes
                 && let Some(fast_columns) = &fast_columns
                 && let Some((fast_row, length)) = FastRow::parse(unread, fast_columns)
@@ -115,10 +116,12 @@ pub(super) fn read_rows(
                 reader.parse_plain(line, index).map_err(bad_row)?
             };
             rows += 1;
+            // The batch precedes this row in the file.
             if batch.flush(&mut reader, &mut on_row)? == Flow::Enough || on_row(row)? == Flow::Enough {
                 return Ok(Read { flow: Flow::Enough, rows, ended: None });
             }
         }
+        // Once per block: an atomic addition per row would slow down the fast path.
         meter.rows.fetch_add(rows - rows_before, Ordering::Relaxed);
     }
     if batch.flush(&mut reader, &mut on_row)? == Flow::Enough {
@@ -142,7 +145,7 @@ fn parse_header(line: &[u8], name: &str) -> Result<ColumnIndex, ConvertError> {
         .has_headers(false)
         .terminator(csv::Terminator::Any(b'\n'))
         .from_reader(line);
-    // What cannot be read has no columns, either.
+    // An unreadable header has no columns, which is reported below.
     let _result = reader.read_byte_record(&mut record);
     let columns: Vec<_> =
         record.iter().map(|column| String::from_utf8_lossy(column).trim().to_lowercase()).collect();
@@ -164,7 +167,7 @@ impl ColumnIndex {
     }
 }
 
-/// Rows whose participants were not looked up yet.
+/// Rows without their participants, which are looked up in batches.
 #[derive(Debug)]
 struct RowBatch {
     voters: [u64; BATCH_ROWS],
@@ -213,7 +216,7 @@ struct VoteReader<'r> {
     keys: &'r ItemIndex,
     is_reversed: bool,
     people: &'r mut ParticipantRegistry,
-    /// The comment of the row before, which most rows share.
+    /// Comment of the previous row, shared by most rows.
     comment: Vec<u8>,
     comment_number: Option<u64>,
     item: u32,
@@ -223,7 +226,7 @@ const TOO_FEW_CELLS: BadRow = (ErrorKind::MissingColumn, "the row has too few co
 const TOO_MANY_CELLS: BadRow = (ErrorKind::Columns, EXTRA_CELLS);
 
 impl VoteReader<'_> {
-    /// A row without its participant, if it is about the same comment as the one before.
+    /// Completes a fast row except for its participant. `None` if its comment differs from the previous row's.
     #[inline]
     fn finish_fast_row(&self, fast_row: &FastRow) -> Option<Row> {
         if Some(fast_row.comment) != self.comment_number {
@@ -290,11 +293,12 @@ impl VoteReader<'_> {
         voter: &[u8],
         vote: &[u8],
     ) -> Result<Row, BadRow> {
-        // Else two ids could become one where they are written.
+        // Invalid UTF-8 would be replaced on output, which could make two ids equal.
         if [timestamp, comment, voter, vote].iter().any(|field| std::str::from_utf8(field).is_err()) {
             return Err((ErrorKind::Encoding, NOT_UTF8));
         }
         let answer = parse_answer(vote).ok_or((ErrorKind::Value, "vote is none of 1, 0 and -1"))?;
+        // Rows are mostly grouped by comment, which saves the lookup.
         if comment != self.comment || self.comment.is_empty() {
             let unknown_comment = (ErrorKind::UnknownItem, "comment-id is not among the comments");
             self.item = self.keys.find(comment).ok_or(unknown_comment)?;
@@ -308,7 +312,7 @@ impl VoteReader<'_> {
             [] => None,
             digits => {
                 let moment = parse_count(digits).and_then(Timestamp::from_epoch);
-                Some(moment.ok_or((ErrorKind::Value, "timestamp is no time from 1970 to 9999"))?)
+                Some(moment.ok_or((ErrorKind::Value, "timestamp is not a time from 1970 to 9999"))?)
             }
         };
         let (pseudonym, group) = self.people.look_up(voter);
@@ -332,7 +336,7 @@ fn parse_answer(vote: &[u8]) -> Option<Answer> {
     }
 }
 
-/// A count without a sign; all that a time may be is far from overflowing.
+/// Parses a count without a sign. 18 digits cannot overflow and cover all valid times.
 #[inline]
 fn parse_count(digits: &[u8]) -> Option<i64> {
     let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
