@@ -1,5 +1,5 @@
-//! Decides which callers, endpoints and models may see child-safety material. Code that shows, counts or sends items asks
-//! here.
+//! Decides which callers, endpoints and models may see child-safety material. Code that shows, counts or sends items
+//! calls this module.
 
 use std::collections::HashSet;
 
@@ -24,11 +24,11 @@ use tidegate_store::{
 
 use crate::Error;
 
-/// Reason for which a callback about child-safety material is held: no endpoint that may have it takes such events.
+/// Reason of a held callback: no subscribed endpoint is cleared for child-safety material.
 pub const HELD_REASON: &str = "child_safety_endpoint";
 
-/// Whether a reader or a destination may see child-safety material: a caller by the scope of its key, an endpoint or a signal by
-/// its document.
+/// Clearance of a reader or a destination for child-safety material: the scope of a key, or the document of an
+/// endpoint or a signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clearance {
     ChildSafety,
@@ -45,12 +45,12 @@ impl Clearance {
         self == Self::ChildSafety
     }
 
-    /// True if a job may be shown.
+    /// True if the job may be shown.
     pub fn covers_job(self, job: &Job) -> bool {
         self.covers_child_safety() || !is_child_safety_job(job)
     }
 
-    /// Returns those of the items that may not be shown, counted or sent.
+    /// Returns the subset of items that must not be shown, counted or sent.
     pub async fn withheld_items(
         self,
         store: &Store,
@@ -79,7 +79,7 @@ impl Clearance {
         Ok(rows)
     }
 
-    /// Returns those of the decisions that may not be shown or counted. Each is named with its time.
+    /// Returns the subset of decisions that must not be shown or counted. Each is identified by time and id.
     pub async fn withheld_decisions(
         self,
         store: &Store,
@@ -89,10 +89,10 @@ impl Clearance {
         if self.covers_child_safety() || decisions.is_empty() {
             return Ok(HashSet::new());
         }
-        decisions_of_child_safety(store, org, decisions).await
+        find_child_safety_decisions(store, org, decisions).await
     }
 
-    /// Returns those of the callbacks that may not be shown, sent or changed.
+    /// Returns the subset of callbacks that must not be shown, sent or changed.
     pub async fn withheld_events(
         self,
         store: &Store,
@@ -102,17 +102,17 @@ impl Clearance {
         if self.covers_child_safety() || deliveries.is_empty() {
             return Ok(HashSet::new());
         }
-        restricted_events(store, org, deliveries).await
+        find_restricted_events(store, org, deliveries).await
     }
 }
 
-/// True if a job is one of child safety, and was not moved to another class.
+/// True if the job is a child-safety job that was not moved to another class.
 fn is_child_safety_job(job: &Job) -> bool {
     job.class == JobClass::ChildSafety && job.state != JobState::Moved
 }
 
-/// Returns those of the items that have or had a child-safety job. An item whose newest child-safety job was moved to a
-/// review queue is not among them.
+/// Returns the items with a present or past child-safety job, except those with a newest job that was moved to a
+/// review queue.
 pub async fn restricted(
     store: &Store,
     org: &OrgId,
@@ -126,16 +126,16 @@ pub async fn restricted(
     let pointers: Vec<_> = store.get_many::<SubjectJob>(&keys).await?.into_iter().flatten().collect();
     let jobs: Vec<_> = pointers.iter().map(|pointer| (org.clone(), pointer.job_id)).collect();
     let jobs = store.get_many::<Job>(&jobs).await?;
-    // A pointer is written before its job, which is about to follow.
-    let restricted = pointers
+    // A pointer is written before its job. Without the job's row the item counts as restricted, to be safe.
+    let restricted_items = pointers
         .into_iter()
         .zip(jobs)
         .filter(|(_, job)| job.as_ref().is_none_or(|job| job.state != JobState::Moved))
         .map(|(pointer, _)| ItemKey { type_id: pointer.type_id, id: pointer.item_id });
-    Ok(restricted.collect())
+    Ok(restricted_items.collect())
 }
 
-/// True if only readers with the clearance for child safety may see the item.
+/// True if the item requires clearance for child safety.
 pub async fn is_restricted(
     store: &Store,
     org: &OrgId,
@@ -144,33 +144,33 @@ pub async fn is_restricted(
     Ok(!restricted(store, org, std::slice::from_ref(item)).await?.is_empty())
 }
 
-/// Returns those of the callbacks that name an item of child safety, or tell a decision on a child-safety job.
-async fn restricted_events(
+/// Returns the callbacks that name a child-safety item, or concern a decision on a child-safety job.
+async fn find_restricted_events(
     store: &Store,
     org: &OrgId,
     deliveries: &[Delivery],
 ) -> Result<HashSet<EventId>, Error> {
-    let events: Vec<_> = deliveries.iter().map(|row| (row, NamedInEvent::read(&row.body))).collect();
-    let items_of = |(row, event): &(&Delivery, NamedInEvent)| {
+    let events: Vec<_> = deliveries.iter().map(|row| (row, EventReferences::read(&row.body))).collect();
+    let items_of = |(row, event): &(&Delivery, EventReferences)| {
         let mut items = event.items();
         items.push(row.subject.clone());
         items
     };
-    let named: HashSet<ItemKey> = events.iter().flat_map(items_of).collect();
-    let items = restricted(store, org, &named.into_iter().collect::<Vec<_>>()).await?;
+    let named_items: HashSet<ItemKey> = events.iter().flat_map(items_of).collect();
+    let items = restricted(store, org, &named_items.into_iter().collect::<Vec<_>>()).await?;
     let decisions: Vec<_> = events.iter().filter_map(|(_, event)| event.decision.as_ref()?.key()).collect();
-    let of_child_safety = decisions_of_child_safety(store, org, &decisions).await?;
-    let is_restricted = |event: &&(&Delivery, NamedInEvent)| {
+    let restricted_decisions = find_child_safety_decisions(store, org, &decisions).await?;
+    let is_restricted = |event: &&(&Delivery, EventReferences)| {
         let decision = event.1.decision.as_ref();
         items_of(event).iter().any(|item| items.contains(item))
-            || decision.is_some_and(|decision| of_child_safety.contains(&decision.id))
+            || decision.is_some_and(|decision| restricted_decisions.contains(&decision.id))
     };
     Ok(events.iter().filter(is_restricted).map(|(row, _)| row.event_id).collect())
 }
 
-/// Returns those of the decisions that were made on child-safety jobs. The row of a decision is written before anything that
-/// follows from it.
-async fn decisions_of_child_safety(
+/// Returns the decisions on child-safety jobs. The row of a decision is written before its consequences, so it is
+/// found here.
+async fn find_child_safety_decisions(
     store: &Store,
     org: &OrgId,
     decisions: &[(Millis, DecisionId)],
@@ -180,51 +180,53 @@ async fn decisions_of_child_safety(
     Ok(rows.filter(|row| row.class == JobClass::ChildSafety).map(|row| row.decision_id).collect())
 }
 
-/// Items and decision that the body of a callback names.
+/// Items and decision in the body of a callback.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct NamedInEvent {
+struct EventReferences {
     item: Option<ItemKey>,
-    decision: Option<NamedDecision>,
-    custom: NamedInCustom,
+    decision: Option<DecisionReference>,
+    custom: CustomReferences,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct NamedDecision {
+struct DecisionReference {
     id: DecisionId,
     decided_at: String,
     #[serde(default)]
-    related: Vec<NamedRelated>,
+    related: Vec<RelatedReference>,
 }
 
 #[derive(Deserialize)]
-struct NamedRelated {
+struct RelatedReference {
     item: ItemKey,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct NamedInCustom {
-    /// A list of items, unless a parameter of the action has this name.
+struct CustomReferences {
+    /// List of items, unless a parameter of the action has the same name.
     reported_items: Value,
 }
 
-impl NamedInEvent {
-    /// Reads the parts that have the form of this version's events. The subject of the callback counts in any case.
+impl EventReferences {
+    /// Parses the parts known to this version. The callback's subject is checked in any case.
     fn read(body: &[u8]) -> Self {
         serde_json::from_slice(body).unwrap_or_default()
     }
 
     fn items(&self) -> Vec<ItemKey> {
-        let related =
-            self.decision.iter().flat_map(|decision| decision.related.iter().map(|it| it.item.clone()));
+        let related = self
+            .decision
+            .iter()
+            .flat_map(|decision| decision.related.iter().map(|related| related.item.clone()));
         let reported = serde_json::from_value::<Vec<ItemKey>>(self.custom.reported_items.clone());
         self.item.iter().cloned().chain(related).chain(reported.unwrap_or_default()).collect()
     }
 }
 
-impl NamedDecision {
+impl DecisionReference {
     fn key(&self) -> Option<(Millis, DecisionId)> {
         Some((datetime::parse(&self.decided_at)?, self.id))
     }

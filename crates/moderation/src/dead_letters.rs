@@ -1,9 +1,9 @@
-//! Lists dead letters without their content and replays them into the topic that they came from.
+//! Lists dead letters without their content, and replays them into their original topic.
 //!
-//! Dead letters are never removed. A replayed one is marked with the time and the caller.
+//! Dead letters are never removed. A replay is recorded with time and caller.
 //!
-//! A replayed item keeps the coordinates of its first record, so it takes its own place among the versions of the item.
-//! If a newer version is stored by then, the replayed one causes no effects.
+//! A replayed item keeps the coordinates of its first record, and thereby its position among the versions of the
+//! item. If a newer version is stored, it has no effects.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -24,24 +24,24 @@ use crate::{
     items::stored::RESENT,
 };
 
-/// Number of dead letters that are read at once.
+/// Number of dead letters per read.
 const PAGE_SIZE: usize = 100;
 
-/// Conditions that a dead letter must meet. The default matches all of them.
+/// Conditions for dead letters. The default matches all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     pub org: Option<OrgId>,
-    /// Also matches letters whose org could not be read from the failed record.
+    /// Also matches letters without a readable org.
     pub include_unowned: bool,
     pub topic: Option<Topic>,
     pub reason: Option<String>,
-    /// The `id` of a `Summary`.
+    /// `id` of a `Summary`.
     pub id: Option<String>,
-    /// Letters about child-safety material that it does not cover do not match. One whose record cannot be read matches.
+    /// Letters about child-safety material only match with clearance. Letters with an unreadable record always match.
     pub clearance: Clearance,
 }
 
-/// A dead letter as lists show it: without its content.
+/// Dead letter in a list, without its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
@@ -72,20 +72,20 @@ pub struct Page {
 
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
-    /// Name of the caller, stored with each replayed letter.
+    /// Name of the caller, stored with each replay.
     pub by: String,
-    /// Also replays letters that were replayed before. A letter that the filter names by `id` is always replayed.
+    /// Also replays letters with an earlier replay. A letter selected by `id` is always replayed.
     pub again: bool,
 }
 
-/// Numbers of dead letters by what a replay did with them.
+/// Numbers of dead letters by outcome of the replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplayCounts {
     pub replayed: u64,
-    /// Letters that had been replayed before.
+    /// Letters with an earlier replay.
     pub skipped: u64,
-    /// Letters that cannot be replayed: this version does not know their topic or their framing.
+    /// Letters that cannot be replayed: this version does not know their topic or framing.
     pub refused: u64,
 }
 
@@ -111,12 +111,12 @@ impl DeadLetterError {
         }
     }
 
-    /// True if the caller sent a cursor that this list did not hand out.
+    /// True if the cursor does not belong to this list.
     pub fn is_cursor(&self) -> bool {
         matches!(self, Self::Cursor(_) | Self::Tail(PageError::Cursor { .. }))
     }
 
-    /// True if the log or the store could not be reached, so that a later call may succeed.
+    /// True if the log or the store was unavailable, so that a later call may succeed.
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Tail(error) => matches!(error, PageError::Unavailable { .. }),
@@ -145,8 +145,8 @@ pub async fn list(
             after,
         };
         let page = log.read_page(query).await?;
-        for (tailed, letter, replay) in matching(log, store, filter, &page.records).await? {
-            items.push(summary(tailed, letter, replay));
+        for (page_record, letter, replay) in find_matching(log, store, filter, &page.records).await? {
+            items.push(summary(page_record, letter, replay));
         }
         after = page.next;
         if after.is_none() || items.len() >= limit {
@@ -155,30 +155,30 @@ pub async fn list(
     }
 }
 
-/// Replays all matching dead letters, oldest first. Replaying one twice is harmless: its ids are the same.
+/// Replays all matching dead letters, oldest first. Repeating a replay is harmless, because its ids are the same.
 pub async fn replay(
     log: &Log,
     store: &Store,
     filter: &Filter,
     options: &ReplayOptions,
 ) -> Result<ReplayCounts, DeadLetterError> {
-    let again = options.again || filter.id.is_some();
+    let include_replayed = options.again || filter.id.is_some();
     let mut counts = ReplayCounts::default();
     let mut after = None;
     loop {
         let query = Query { topic: Topic::DeadLetters, order: Order::Oldest, limit: PAGE_SIZE, after };
         let page = log.read_page(query).await?;
-        for (tailed, letter, replay) in matching(log, store, filter, &page.records).await? {
-            if replay.is_some() && !again {
+        for (page_record, letter, replay) in find_matching(log, store, filter, &page.records).await? {
+            if replay.is_some() && !include_replayed {
                 counts.skipped += 1;
                 continue;
             }
-            match open(log, tailed, &letter) {
+            match open(log, page_record, &letter) {
                 Some((topic, datum)) => {
                     append(log, topic, &letter, &datum).await?;
-                    // Marked after the append: a crash in between repeats a harmless replay, while the other order
-                    // would lose the letter.
-                    mark_replayed(store, tailed, &letter, &options.by).await?;
+                    // Recorded after the append: a crash in between repeats a harmless replay, while the reverse
+                    // order would lose the letter.
+                    mark_replayed(store, page_record, &letter, &options.by).await?;
                     counts.replayed += 1;
                 }
                 None => counts.refused += 1,
@@ -192,63 +192,71 @@ pub async fn replay(
 }
 
 impl Filter {
-    fn matches(&self, tailed: &PageRecord, letter: &DeadLetter) -> bool {
-        let is_owned_by = |org| letter.org.as_ref().map_or(self.include_unowned, |own| own == org);
+    fn matches(&self, page_record: &PageRecord, letter: &DeadLetter) -> bool {
+        let is_owned_by =
+            |org| letter.org.as_ref().map_or(self.include_unowned, |letter_org| letter_org == org);
         self.org.as_ref().is_none_or(is_owned_by)
             && self.topic.is_none_or(|topic| letter.topic == topic.label())
             && self.reason.as_ref().is_none_or(|reason| letter.reason == *reason)
-            && self.id.as_ref().is_none_or(|id| *id == id_of(tailed))
+            && self.id.as_ref().is_none_or(|id| *id == id_of(page_record))
     }
 }
 
 /// Returns the matching letters, each with its last replay.
-async fn matching<'t>(
+async fn find_matching<'t>(
     log: &Log,
     store: &Store,
     filter: &Filter,
-    tailed: &'t [PageRecord],
+    page_records: &'t [PageRecord],
 ) -> Result<Vec<(&'t PageRecord, DeadLetter, Option<Replay>)>, DeadLetterError> {
-    let letters = tailed.iter().filter_map(|tailed| Some((tailed, decode(tailed)?)));
-    let mut letters: Vec<_> = letters.filter(|(tailed, letter)| filter.matches(tailed, letter)).collect();
+    let letters = page_records.iter().filter_map(|page_record| Some((page_record, decode(page_record)?)));
+    let mut letters: Vec<_> =
+        letters.filter(|(page_record, letter)| filter.matches(page_record, letter)).collect();
     if !filter.clearance.covers_child_safety() {
-        letters = without_child_safety(log, store, letters).await?;
+        letters = retain_unrestricted(log, store, letters).await?;
     }
-    let keys: Vec<_> =
-        letters.iter().map(|(tailed, letter)| Replay::key(owner_of(letter), id_of(tailed))).collect();
+    let keys: Vec<_> = letters
+        .iter()
+        .map(|(page_record, letter)| Replay::key(owner_of(letter), id_of(page_record)))
+        .collect();
     let replays = store.get_many::<Replay>(&keys).await?;
-    Ok(letters.into_iter().zip(replays).map(|((tailed, letter), replay)| (tailed, letter, replay)).collect())
+    Ok(letters
+        .into_iter()
+        .zip(replays)
+        .map(|((page_record, letter), replay)| (page_record, letter, replay))
+        .collect())
 }
 
-/// Leaves out the letters about child-safety material.
-async fn without_child_safety<'t>(
+/// Removes the letters about child-safety material.
+async fn retain_unrestricted<'t>(
     log: &Log,
     store: &Store,
     letters: Vec<(&'t PageRecord, DeadLetter)>,
 ) -> Result<Vec<(&'t PageRecord, DeadLetter)>, DeadLetterError> {
     let mut visible = Vec::with_capacity(letters.len());
-    for (tailed, letter) in letters {
-        let subject = open(log, tailed, &letter).and_then(|(topic, datum)| Subject::read(topic, &datum));
+    for (page_record, letter) in letters {
+        let subject = open(log, page_record, &letter).and_then(|(topic, datum)| Subject::read(topic, &datum));
         let is_restricted = match (&letter.org, &subject) {
             (_, Some(Subject { is_child_safety: true, .. })) => true,
             (Some(org), Some(Subject { items, .. })) => !restricted(store, org, items).await?.is_empty(),
             _ => false,
         };
         if !is_restricted {
-            visible.push((tailed, letter));
+            visible.push((page_record, letter));
         }
     }
     Ok(visible)
 }
 
-/// Items that the record of a dead letter is about.
+/// Items of a dead letter's record.
 struct Subject {
     items: Vec<ItemKey>,
-    /// True if the record itself says that it is about child-safety material.
+    /// True if the record itself is marked as child-safety material.
     is_child_safety: bool,
 }
 
 impl Subject {
-    /// Returns `None` if the record cannot be decoded. Its list entry then has no content that could be withheld.
+    /// Returns `None` for an unreadable record. Its list entry then has no content to withhold.
     fn read(topic: Topic, datum: &Bytes) -> Option<Self> {
         let (items, is_child_safety) = match topic {
             Topic::Items | Topic::ItemsSlow => {
@@ -279,35 +287,38 @@ impl Subject {
 
 async fn mark_replayed(
     store: &Store,
-    tailed: &PageRecord,
+    page_record: &PageRecord,
     letter: &DeadLetter,
     by: &str,
 ) -> Result<(), DeadLetterError> {
     let (now, org) = (Millis::now(), owner_of(letter));
-    let row = Replay { org, letter: id_of(tailed), replayed_at: now, replayed_by: by.to_owned() };
+    let row = Replay { org, letter: id_of(page_record), replayed_at: now, replayed_by: by.to_owned() };
     Ok(store.put(WriteTime::after(None, now), &[row]).await?)
 }
 
-/// The org whose replay rows mark the letter; the empty one for letters without an org.
+/// Org of the replay row; empty for letters without an org.
 fn owner_of(letter: &DeadLetter) -> OrgId {
     letter.org.clone().unwrap_or_else(|| OrgId::new(""))
 }
 
-fn id_of(tailed: &PageRecord) -> String {
-    format!("{}-{}", tailed.at.partition.index, tailed.at.offset)
+fn id_of(page_record: &PageRecord) -> String {
+    format!("{}-{}", page_record.at.partition.index, page_record.at.offset)
 }
 
-fn decode(tailed: &PageRecord) -> Option<DeadLetter> {
-    tailed
+fn decode(page_record: &PageRecord) -> Option<DeadLetter> {
+    page_record
         .decode::<DeadLetter>()
-        .inspect_err(|error| tracing::error!(position = %tailed.at, "a dead letter cannot be read: {error}"))
+        .inspect_err(
+            |error| tracing::error!(position = %page_record.at, "a dead letter cannot be read: {error}"),
+        )
         .ok()
 }
 
-fn summary(tailed: &PageRecord, letter: DeadLetter, replay: Option<Replay>) -> Summary {
-    let (replayed_at, replayed_by) = replay.map(|it| (it.replayed_at.iso(), it.replayed_by)).unzip();
+fn summary(page_record: &PageRecord, letter: DeadLetter, replay: Option<Replay>) -> Summary {
+    let (replayed_at, replayed_by) =
+        replay.map(|replay| (replay.replayed_at.iso(), replay.replayed_by)).unzip();
     Summary {
-        id: id_of(tailed),
+        id: id_of(page_record),
         org: letter.org,
         topic: letter.topic,
         partition: letter.partition,
@@ -324,12 +335,12 @@ fn summary(tailed: &PageRecord, letter: DeadLetter, replay: Option<Replay>) -> S
     }
 }
 
-/// Returns the topic and the datum to append, or `None` if this version cannot read the letter's framing.
-fn open(log: &Log, tailed: &PageRecord, letter: &DeadLetter) -> Option<(Topic, Bytes)> {
+/// Returns topic and datum of the original record. `None` if this version cannot read the letter's framing.
+fn open(log: &Log, page_record: &PageRecord, letter: &DeadLetter) -> Option<(Topic, Bytes)> {
     let topic = Topic::from_label(&letter.topic)?;
-    log.unframe(tailed.at, topic, &letter.value)
+    log.unframe(page_record.at, topic, &letter.value)
         .inspect_err(
-            |error| tracing::error!(position = %tailed.at, "a dead letter cannot be replayed: {error}"),
+            |error| tracing::error!(position = %page_record.at, "a dead letter cannot be replayed: {error}"),
         )
         .ok()
         .map(|datum| (topic, datum))
@@ -341,10 +352,11 @@ async fn append(log: &Log, topic: Topic, letter: &DeadLetter, datum: &[u8]) -> R
         .iter()
         .map(|header| (header.name.clone().into_boxed_str(), header.value.clone()))
         .collect();
-    let mut sent: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (name, value.as_ref())).collect();
+    let mut record_headers: Vec<(&str, &[u8])> =
+        headers.iter().map(|(name, value)| (name, value.as_ref())).collect();
     if headers.get(RESENT).is_none() {
-        sent.push((RESENT, b"1"));
+        record_headers.push((RESENT, b"1"));
     }
-    let record = Record::new(&letter.key, datum).with_headers(&sent);
+    let record = Record::new(&letter.key, datum).with_headers(&record_headers);
     log.append(&[(log.partition(topic, &letter.key), record)]).await
 }

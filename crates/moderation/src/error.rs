@@ -8,11 +8,11 @@ pub enum Error {
     Append(#[from] tidegate_stream::error::AppendError),
     #[error(transparent)]
     Catalog(#[from] tidegate_catalog::Error),
-    /// The content itself cannot be processed, so it becomes a dead letter.
+    /// The content cannot be processed. It becomes a dead letter.
     #[error("{detail}")]
     Content { tag: &'static str, detail: String },
-    /// A row of our own cannot be read: a defect, not an outage.
-    #[error("a stored {what} cannot be read: {detail}")]
+    /// One of our own rows cannot be read: a defect, not an outage.
+    #[error("stored {} cannot be read: {detail}", .what)]
     Corrupt { what: &'static str, detail: String },
 }
 
@@ -27,12 +27,12 @@ impl Error {
         }
     }
 
-    /// True if the content becomes a dead letter. Everything else is retried.
+    /// True if the content becomes a dead letter. All other errors are retried.
     pub fn is_content(&self) -> bool {
         matches!(self, Self::Content { .. })
     }
 
-    pub(crate) fn corrupt(what: &'static str) -> impl FnOnce(serde_json::Error) -> Self {
-        move |error| Self::Corrupt { what, detail: error.to_string() }
+    pub(crate) fn corrupt(row_kind: &'static str) -> impl FnOnce(serde_json::Error) -> Self {
+        move |error| Self::Corrupt { what: row_kind, detail: error.to_string() }
     }
 }

@@ -1,4 +1,4 @@
-//! Moves of a job as its row stores them.
+//! Moves of a job in the form of its row.
 
 use serde::{Deserialize, Serialize};
 use tidegate_schemas::ids::{JobId, Millis, QueueId};
@@ -6,22 +6,22 @@ use tidegate_store::tables::review::jobs::Job;
 
 use crate::Error;
 
-/// A move of a job to another queue. The events of the queues' counts have the same instant.
+/// Move of a job to another queue. The count events of both queues have the same time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JobMove {
     pub(crate) at: Millis,
     pub(crate) from: QueueId,
     pub(crate) to: QueueId,
-    /// Review job that has the causes, if the job left child safety.
+    /// Review job with the causes, if the job left child safety.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) job: Option<JobId>,
-    /// True if the routing list moved the job, and not a person.
+    /// True if the routing list moved the job instead of a person.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) routed: bool,
 }
 
-/// Returns the moves of a job, the oldest first.
-pub(crate) fn of(job: &Job) -> Result<Vec<JobMove>, Error> {
+/// Parses the moves of a job, oldest first.
+pub(crate) fn parse_moves(job: &Job) -> Result<Vec<JobMove>, Error> {
     let moves = job.moves.as_deref().map(serde_json::from_str).transpose();
     Ok(moves.map_err(Error::corrupt("job"))?.unwrap_or_default())
 }

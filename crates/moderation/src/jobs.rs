@@ -1,11 +1,11 @@
 //! Opens review jobs, adds causes to open ones, and starts the next generation once a job is decided.
 //!
-//! Order of writes: pointers first (`subject_jobs`, the queue's entry), then the job's row, then the cause's row. One
-//! `insert_new` or `replace` of the job decides whether the cause or a decision came first; a cause that lost goes
-//! to the next generation. The cause's row is written last, so it exists only where the job took the cause in: a
-//! replay that finds it is done, and one that does not, because a crash came between, raises the open job once
-//! more or, if it was decided without anybody seeing the cause, opens the next generation. A job that has no cause at
-//! all is not claimed. Every id is derived, so a replay walks the same path.
+//! Order of writes: pointers (`subject_jobs`, the queue's entry), then the job's row, then the cause's row. One
+//! `insert_new` or `replace` of the job's row decides whether a cause or a decision is first; a cause that loses
+//! opens the next generation. The cause's row is last, so it exists only where the job includes the cause. A replay
+//! that finds it is finished. A replay without it, after a crash in between, raises the open job again, or opens the
+//! next generation if the job was decided without showing the cause. A job without causes is not claimed. All ids are
+//! derived, so a replay repeats the same steps.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -62,11 +62,11 @@ pub struct Cause {
     pub rules: String,
     /// JSON list of their hits, with versions.
     pub hits: Option<String>,
-    /// JSON: the threshold that was crossed.
+    /// JSON of the crossed threshold.
     pub threshold: Option<String>,
 }
 
-/// The subject of a job and the queue that it waits in.
+/// Request to open or join the job of a subject.
 #[derive(Clone, Debug)]
 pub struct JobRequest {
     pub org: OrgId,
@@ -77,49 +77,49 @@ pub struct JobRequest {
     pub placement: Placement,
 }
 
-/// Reasons for a job's queue and its place in it.
+/// Queue choice and priority data of a job.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
     /// Routing list and entry that chose the queue.
     pub routed_by: Option<String>,
-    /// Report by which the routing list for reports chose the queue, if it did.
+    /// Report for which the routing list for reports chose the queue.
     pub routed_for: Option<ReportId>,
-    /// Severity and reach that the cause adds to the priority.
+    /// Severity and reach from the cause, for the priority.
     pub signals: Signals,
-    /// User whose report it is.
+    /// User who sent the report.
     pub reporter: Option<ItemKey>,
-    /// User under whom the job is listed: the creator of the item, or the user that it is.
+    /// User under whom the job is listed: the item's creator, or the item itself if it is a user.
     pub user: Option<ItemKey>,
-    /// Configuration with the weights of the queues; the default ones hold without it.
+    /// Configuration with the weights of the queues. Without it the default weights apply.
     pub config: Option<Arc<Compiled>>,
 }
 
 impl Placement {
-    fn order(&self, queue: &QueueId) -> QueueOrder {
+    fn order_of(&self, queue: &QueueId) -> QueueOrder {
         let config = self.config.as_deref();
         config.and_then(|config| config.queue(queue)).map(|it| it.document.order.clone()).unwrap_or_default()
     }
 }
 
-/// Returns the id of a report as a cause.
-pub(crate) fn report_cause(report_id: ReportId) -> Uuid {
+/// Derives the cause id of a report.
+pub(crate) fn report_cause_id(report_id: ReportId) -> Uuid {
     derive(Kind::JobCause, &[b"report", report_id.as_bytes()])
 }
 
-/// Opens a job for the cause or adds it to the open one. Returns the job that has the cause.
+/// Opens a job for the cause or adds the cause to the open job. Returns the job with the cause.
 pub async fn open_or_join(store: &Store, request: &JobRequest, now: Millis) -> Result<JobId, Error> {
     loop {
-        let pointer = newest_generation(store, request).await?;
-        if let Some(earlier) = find_in_earlier_generations(store, request, pointer.generation).await? {
-            return Ok(earlier);
+        let pointer = load_newest_generation(store, request).await?;
+        if let Some(job_id) = find_in_earlier_generations(store, request, pointer.generation).await? {
+            return Ok(job_id);
         }
-        if join(store, request, &pointer, now).await? {
+        if join_job(store, request, &pointer, now).await? {
             return Ok(pointer.job_id);
         }
         let generation = pointer.generation + 1;
         let next = SubjectJob {
             generation,
-            job_id: job_id(request, generation),
+            job_id: derive_job_id(request, generation),
             previous_job_id: Some(pointer.job_id),
             ..pointer.clone()
         };
@@ -128,7 +128,7 @@ pub async fn open_or_join(store: &Store, request: &JobRequest, now: Millis) -> R
     }
 }
 
-/// Opens the job of an appeal. An appeal is its own subject: it never joins and never has a second generation.
+/// Opens the job of an appeal. Each appeal is its own subject, so its job has one cause and one generation.
 pub async fn open_for_appeal(
     store: &Store,
     request: &JobRequest,
@@ -140,7 +140,7 @@ pub async fn open_for_appeal(
         &[request.org.as_str().as_bytes(), b"appeal", appeal_id.as_str().as_bytes(), &1_i64.to_be_bytes()],
     );
     if !has_this_cause(store, request, job_id).await?
-        && !open(store, request, job_id, 1, request.placement.signals, now).await?.is_new()
+        && !open_job(store, request, job_id, 1, request.placement.signals, now).await?.is_new()
     {
         // An earlier run crashed between the job's row and the cause's.
         put_cause(store, request, job_id).await?;
@@ -148,7 +148,7 @@ pub async fn open_for_appeal(
     Ok(job_id)
 }
 
-fn job_id(request: &JobRequest, generation: i64) -> JobId {
+fn derive_job_id(request: &JobRequest, generation: i64) -> JobId {
     derive(
         Kind::Job,
         &[
@@ -161,7 +161,7 @@ fn job_id(request: &JobRequest, generation: i64) -> JobId {
     )
 }
 
-async fn newest_generation(store: &Store, request: &JobRequest) -> Result<SubjectJob, Error> {
+async fn load_newest_generation(store: &Store, request: &JobRequest) -> Result<SubjectJob, Error> {
     let key = (
         request.org.clone(),
         request.class.as_str().to_owned(),
@@ -177,7 +177,7 @@ async fn newest_generation(store: &Store, request: &JobRequest) -> Result<Subjec
         type_id: request.subject.type_id.clone(),
         item_id: request.subject.id.clone(),
         generation: 1,
-        job_id: job_id(request, 1),
+        job_id: derive_job_id(request, 1),
         previous_job_id: None,
         version: 1,
     };
@@ -192,62 +192,69 @@ async fn has_this_cause(store: &Store, request: &JobRequest, job_id: JobId) -> R
     Ok(store.get::<JobCause>(&key).await?.is_some())
 }
 
-/// True if the job has a cause. The job's row is written first, and its opener may have crashed before the cause's. A
-/// decision then would be about nothing, and the cause would open another job.
+/// True if the job has a cause. Its opener may have crashed between the job's row and the cause's row: a decision
+/// would then lack a subject, and the cause would later open another job.
 pub(crate) async fn has_cause(store: &Store, org: &OrgId, job_id: JobId) -> Result<bool, Error> {
     let mut causes = store.scan::<JobCause>(&(org.clone(), job_id), At::all().limit(1));
     Ok(!causes.all().await?.is_empty())
 }
 
-/// Returns the job of an earlier generation that has the cause. All are searched, the latest first: a record may be
-/// processed again, or sent again under its key, after many decisions.
+/// Returns the job of an earlier generation with this cause. All generations are searched, the latest first: a record
+/// can be processed again after many decisions.
 async fn find_in_earlier_generations(
     store: &Store,
     request: &JobRequest,
     generation: i64,
 ) -> Result<Option<JobId>, Error> {
-    const AT_ONCE: usize = 32;
-    let earlier: Vec<JobId> = (1..generation).rev().map(|earlier| job_id(request, earlier)).collect();
-    for jobs in earlier.chunks(AT_ONCE) {
+    const KEYS_PER_READ: usize = 32;
+    let job_ids: Vec<JobId> =
+        (1..generation).rev().map(|generation| derive_job_id(request, generation)).collect();
+    for job_ids_page in job_ids.chunks(KEYS_PER_READ) {
         let keys: Vec<_> =
-            jobs.iter().map(|job_id| (request.org.clone(), *job_id, request.cause.id)).collect();
-        let held = store.get_many::<JobCause>(&keys).await?;
-        if let Some((job_id, _)) = jobs.iter().zip(held).find(|(_, cause)| cause.is_some()) {
+            job_ids_page.iter().map(|job_id| (request.org.clone(), *job_id, request.cause.id)).collect();
+        let causes = store.get_many::<JobCause>(&keys).await?;
+        if let Some((job_id, _)) = job_ids_page.iter().zip(causes).find(|(_, cause)| cause.is_some()) {
             return Ok(Some(*job_id));
         }
     }
     Ok(None)
 }
 
-/// Adds the cause to the job. Returns false if the job was decided without it.
-async fn join(store: &Store, request: &JobRequest, pointer: &SubjectJob, now: Millis) -> Result<bool, Error> {
+/// Adds the cause to the job. Returns false if the job was decided without the cause.
+async fn join_job(
+    store: &Store,
+    request: &JobRequest,
+    pointer: &SubjectJob,
+    now: Millis,
+) -> Result<bool, Error> {
     if has_this_cause(store, request, pointer.job_id).await? {
         return Ok(true);
     }
-    let signals = signals(store, request, pointer.generation, now).await?;
+    let signals = count_signals(store, request, pointer.generation, now).await?;
     let mut job = match store.get::<Job>(&(request.org.clone(), pointer.job_id)).await? {
         Some(job) => job,
-        None => match open(store, request, pointer.job_id, pointer.generation, signals, now).await? {
+        None => match open_job(store, request, pointer.job_id, pointer.generation, signals, now).await? {
             Inserted::New => return Ok(true),
             Inserted::Existing(job) => job,
         },
     };
+    // Each lost `replace` loads the current row: another cause may have raised it, or a decision closed it.
     while job.state == JobState::Open {
-        let raised = raised(store, request, &job, signals, now).await?;
-        match store.replace(&raised, job.version).await? {
+        let raised_job = raise_priority(store, request, &job, signals, now).await?;
+        match store.replace(&raised_job, job.version).await? {
             Replaced::Yes => {
                 put_cause(store, request, pointer.job_id).await?;
                 return Ok(true);
             }
             Replaced::No(current) => job = current,
-            Replaced::Gone => return Err(lost_row(pointer.job_id)),
+            Replaced::Gone => return Err(missing_row(pointer.job_id)),
         }
     }
     Ok(false)
 }
 
-/// Returns the parts of the priority with the reporters counted, this cause's included.
-async fn signals(
+/// Returns the signals of the job with its reporters counted, including this cause's.
+async fn count_signals(
     store: &Store,
     request: &JobRequest,
     generation: i64,
@@ -255,7 +262,7 @@ async fn signals(
 ) -> Result<Signals, Error> {
     let mut signals = request.placement.signals.of_class(request.class);
     let Some(reporter) = &request.placement.reporter else { return Ok(signals) };
-    let subject = subject(&request.org, request.class, &request.subject);
+    let subject_key = subject_key(&request.org, request.class, &request.subject);
     let row = SubjectReporter {
         org: request.org.clone(),
         class: request.class.as_str().to_owned(),
@@ -266,57 +273,58 @@ async fn signals(
         reporter_id: reporter.id.clone(),
         at: request.cause.at,
     };
+    // One row per reporter: a repeated report of the same user does not raise the priority.
     store.put(WriteTime::of(now, 0), &[row]).await?;
-    let counted = At::under((generation,)).limit(MOST_REPORTERS);
-    signals.reporters = store.scan::<SubjectReporter>(&subject, counted).all().await?.len();
+    let range = At::under((generation,)).limit(MOST_REPORTERS);
+    signals.reporters = store.scan::<SubjectReporter>(&subject_key, range).all().await?.len();
     Ok(signals)
 }
 
-/// Key of the reporters of a subject.
-pub(crate) fn subject(org: &OrgId, class: JobClass, item: &ItemKey) -> (OrgId, String, TypeId, ItemId) {
+/// Key of a subject's reporters.
+pub(crate) fn subject_key(org: &OrgId, class: JobClass, item: &ItemKey) -> (OrgId, String, TypeId, ItemId) {
     (org.clone(), class.as_str().to_owned(), item.type_id.clone(), item.id.clone())
 }
 
-/// Returns the number of different users who reported the item so far, and of `with`, up to [`MOST_REPORTERS`].
-pub(crate) async fn reporters(
+/// Counts the distinct reporters of the item including `with`, up to [`MOST_REPORTERS`].
+pub(crate) async fn count_reporters(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
-    with: &ItemKey,
+    reporter: &ItemKey,
 ) -> Result<usize, Error> {
-    let subject = subject(org, JobClass::Review, item);
-    let rows = store.scan::<SubjectReporter>(&subject, At::all().limit(MOST_REPORTERS)).all().await?;
-    let mut known: HashSet<ItemKey> =
+    let subject_key = subject_key(org, JobClass::Review, item);
+    let rows = store.scan::<SubjectReporter>(&subject_key, At::all().limit(MOST_REPORTERS)).all().await?;
+    let mut users: HashSet<ItemKey> =
         rows.into_iter().map(|row| ItemKey { type_id: row.reporter_type, id: row.reporter_id }).collect();
-    known.insert(with.clone());
-    Ok(known.len())
+    users.insert(reporter.clone());
+    Ok(users.len())
 }
 
-/// Returns the job with the cause's parts of the priority. A job that rises gets an entry at its new priority first; the
-/// job's row says which of its entries holds.
-async fn raised(
+/// Returns the job with the cause's signals added. A higher priority first gets a queue entry; the job's row then
+/// states which of its entries is valid.
+async fn raise_priority(
     store: &Store,
     request: &JobRequest,
     job: &Job,
     signals: Signals,
     now: Millis,
 ) -> Result<Job, Error> {
-    let joined = Signals::of(job)?.unwrap_or_default().joined(signals);
-    let priority = joined.priority(&request.placement.order(&job.queue)).max(job.priority);
-    let mut raised = Job { priority, signals: Some(signals_text(joined)?), ..job.clone() };
+    let combined = Signals::parse_from(job)?.unwrap_or_default().combined_with(signals);
+    let priority = combined.priority(&request.placement.order_of(&job.queue)).max(job.priority);
+    let mut raised_job = Job { priority, signals: Some(signals_to_json(combined)?), ..job.clone() };
     if priority != job.priority {
         let at = entry_time(store, &job.org, &job.queue, priority, now).await?;
-        put_entry(store, &raised, at, now).await?;
-        raised.queued_at = Some(at);
+        put_entry(store, &raised_job, at, now).await?;
+        raised_job.queued_at = Some(at);
     }
-    Ok(raised)
+    Ok(raised_job)
 }
 
-pub(crate) fn signals_text(signals: Signals) -> Result<String, Error> {
+pub(crate) fn signals_to_json(signals: Signals) -> Result<String, Error> {
     serde_json::to_string(&signals).map_err(Error::corrupt("job"))
 }
 
-/// Writes the pointer to a job in its queue. It is written before the job's row says that it waits there.
+/// Writes the queue entry of a job. Must happen before the job's row refers to it.
 pub(crate) async fn put_entry(store: &Store, job: &Job, at: Millis, now: Millis) -> Result<(), Error> {
     let entry = QueueEntry {
         org: job.org.clone(),
@@ -330,7 +338,7 @@ pub(crate) async fn put_entry(store: &Store, job: &Job, at: Millis, now: Millis)
     Ok(store.put(WriteTime::of(now, 0), &[entry]).await?)
 }
 
-async fn open(
+async fn open_job(
     store: &Store,
     request: &JobRequest,
     job_id: JobId,
@@ -338,7 +346,7 @@ async fn open(
     signals: Signals,
     now: Millis,
 ) -> Result<Inserted<Job>, Error> {
-    let priority = signals.priority(&request.placement.order(&request.queue));
+    let priority = signals.priority(&request.placement.order_of(&request.queue));
     let created_at = entry_time(store, &request.org, &request.queue, priority, now).await?;
     let job = Job {
         org: request.org.clone(),
@@ -357,7 +365,7 @@ async fn open(
         decision: None,
         decision_state: None,
         queued_at: None,
-        signals: Some(signals_text(signals)?),
+        signals: Some(signals_to_json(signals)?),
         routed_by: request.placement.routed_by.clone(),
         routed_for: request.placement.routed_for,
         closed_at: None,
@@ -369,7 +377,7 @@ async fn open(
     if let Some(user) = &request.placement.user {
         user_history::put_job(store, &job.org, user, (job_id, created_at), &job.item).await?;
     }
-    queue_counts::announce(store, &job, QueueChange::Opened, created_at).await?;
+    queue_counts::put_event(store, &job, QueueChange::Opened, created_at).await?;
     let inserted = store.insert_new(&job).await?;
     if matches!(inserted, Inserted::New) {
         metrics::job_opened(request.class.as_str());
@@ -378,8 +386,8 @@ async fn open(
     Ok(inserted)
 }
 
-/// Returns the instant of a new queue entry. It is now, or the instant from which the day is scanned if that is
-/// later because of a clock that was ahead: nobody would find an earlier entry.
+/// Returns the time of a new queue entry: now, or the scan start of the day if that is later because of a clock that
+/// was ahead. Scans would miss an earlier entry.
 pub(crate) async fn entry_time(
     store: &Store,
     org: &OrgId,
@@ -391,15 +399,15 @@ pub(crate) async fn entry_time(
     loop {
         let day = at.day();
         let key = (org.clone(), queue.clone(), priority, day);
-        let Some(known) = store.get::<QueueDay>(&key).await? else {
+        let Some(day_row) = store.get::<QueueDay>(&key).await? else {
             let first_at = Millis(day * DAY_MS);
-            let new = QueueDay { org: org.clone(), queue: queue.clone(), priority, day, first_at };
-            // Written with the day's start as its time, so that it never overwrites a later mark of the decided part.
-            store.put(WriteTime::of(first_at, 0), &[new]).await?;
+            let new_day = QueueDay { org: org.clone(), queue: queue.clone(), priority, day, first_at };
+            // The day's start as write time: the row must never overwrite a later scan start.
+            store.put(WriteTime::of(first_at, 0), &[new_day]).await?;
             return Ok(at);
         };
-        at = at.max(known.first_at);
-        // A day that is over and decided begins at its end.
+        at = at.max(day_row.first_at);
+        // The scan start of a finished day is its end, so the entry belongs to a later day.
         if at.day() == day {
             return Ok(at);
         }
@@ -425,6 +433,6 @@ async fn put_cause(store: &Store, request: &JobRequest, job_id: JobId) -> Result
     Ok(())
 }
 
-fn lost_row(job_id: JobId) -> Error {
-    Error::Corrupt { what: "job", detail: format!("job {job_id} was there and is gone") }
+fn missing_row(job_id: JobId) -> Error {
+    Error::Corrupt { what: "job", detail: format!("row of job {job_id} is missing although it was stored") }
 }

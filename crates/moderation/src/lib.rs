@@ -1,5 +1,4 @@
 //! Moderation: evaluates items, plans and carries out effects, and handles reviews, reports, appeals and strikes.
-//!
 //! `processors` calls it for records of the log, `ingest` and `console` for requests.
 
 pub mod child_safety;
@@ -36,12 +35,12 @@ use tidegate_stream::Log;
 
 pub use error::Error;
 
-/// Handles that every operation needs: the log, the store, and the live configurations.
+/// Dependencies of every operation: log, store and live configurations.
 #[derive(Clone)]
 pub struct Deps {
     pub log: Log,
     pub store: Store,
     pub live: Arc<Live>,
-    /// Orgs whose platforms can be asked for items.
+    /// Endpoints of platforms that deliver items on request, by org.
     pub partial_items: Arc<PartialItemsEndpoints>,
 }

@@ -1,4 +1,4 @@
-//! Metrics of moderation: one function for each recording.
+//! Metrics of moderation: one function per measurement.
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
@@ -34,52 +34,45 @@ const PARTIAL_ITEMS_JOINED: &str = "tidegate_partial_items_joined_total";
 
 /// Registers the help text of every metric of this crate.
 pub fn describe() {
-    describe_counter!(MEDIA_LOOKS, "Media whose fetch ended, by state.");
-    describe_counter!(MEDIA_JOINED, "Fetches that joined one of the same medium that was under way.");
-    describe_counter!(MEDIA_URLS, "Media answered from the cache of addresses, by how they were found.");
-    describe_counter!(MEDIA_CONTENTS, "Look-ups of fingerprints by content, by where they were found.");
+    describe_counter!(MEDIA_LOOKS, "Media with a completed fetch, by state.");
+    describe_counter!(MEDIA_JOINED, "Fetches that joined a running fetch of the same medium.");
+    describe_counter!(MEDIA_URLS, "Media answered from the URL cache, by kind of cache hit.");
+    describe_counter!(MEDIA_CONTENTS, "Look-ups of fingerprints by content, by place of the result.");
     describe_counter!(MEDIA_FETCHES, "HTTP requests for media, by outcome and reason.");
     describe_histogram!(MEDIA_FETCH_SECONDS, Unit::Seconds, "Duration of an HTTP request for a medium.");
-    describe_gauge!(MEDIA_FETCHES_RUNNING, "HTTP requests for media that are under way.");
+    describe_gauge!(MEDIA_FETCHES_RUNNING, "HTTP requests for media in progress.");
     describe_counter!(MEDIA_BYTES, Unit::Bytes, "Bytes of media received.");
     describe_histogram!(
         MEDIA_DECODE_SECONDS,
         Unit::Seconds,
         "Time to decode and hash a medium, including the wait for a decoder."
     );
-    describe_gauge!(MEDIA_HOSTS_RESTING, "Hosts that are not called because they failed again and again.");
-    describe_gauge!(MEDIA_LEFT_RUNNING, "Fetches that run although no item waits for them any more.");
+    describe_gauge!(MEDIA_HOSTS_RESTING, "Hosts that are not called because of repeated failures.");
+    describe_gauge!(MEDIA_LEFT_RUNNING, "Fetches that continue without a waiting item.");
     describe_counter!(
         MEDIA_LEFT_RUNNING_DROPPED,
-        "Fetches that were dropped because too many run without a waiting item."
+        "Fetches that were dropped because too many continue without a waiting item."
     );
     describe_counter!(JOBS_MOVED, "Review jobs that moderators moved to another queue, by class.");
     describe_counter!(
         JOBS_REROUTED,
         "Waiting review jobs that the routing list for reports moved to another queue."
     );
-    describe_counter!(JOBS_SKIPPED, "Claims of review jobs that reviewers gave back to somebody else.");
+    describe_counter!(JOBS_SKIPPED, "Claims of review jobs that reviewers skipped.");
     describe_counter!(JOBS_OPENED, "Review jobs that were opened, by class.");
-    describe_counter!(
-        JOBS_CLAIMED,
-        "Jobs given to reviewers who asked for the next one, by the reason for the choice."
-    );
+    describe_counter!(JOBS_CLAIMED, "Jobs assigned by claim-next, by reason of the choice.");
     describe_counter!(
         JOBS_AUTO_CLOSED,
-        "Review jobs that were closed without a decision at the longest age of their queue."
+        "Review jobs closed without a decision at the maximum age of their queue."
     );
-    describe_counter!(JOBS_ROUTED, "Queues chosen by routing lists, by list and by what chose them.");
-    describe_counter!(SCORE_LOOKUPS, "Scores that rules asked for, by where they were found.");
+    describe_counter!(JOBS_ROUTED, "Queues chosen by routing lists, by list and by kind of match.");
+    describe_counter!(SCORE_LOOKUPS, "Scores requested by rules, by place of the result.");
     describe_counter!(SCORE_CALLS, "Calls to models, by outcome; `resting` ones were not sent.");
     describe_histogram!(SCORE_CALL_SECONDS, Unit::Seconds, "Duration of a call to a model.");
-    describe_histogram!(
-        SCORE_BATCH_INPUTS,
-        Unit::Count,
-        "Inputs that were sent together to a model that takes several in one call."
-    );
+    describe_histogram!(SCORE_BATCH_INPUTS, Unit::Count, "Inputs per call to a model that accepts batches.");
     describe_counter!(
         EVALUATIONS_LEFT_OUT,
-        "Evaluations that left something out, by what it is; `cpu_time` ended with rules in `deadline`."
+        "Evaluations with omissions, by kind; `cpu_time` ended with rules in `deadline`."
     );
     describe_counter!(EVALUATIONS_UNPUBLISHED, "Evaluations that were too large for the evaluations topic.");
     describe_counter!(PARTIAL_ITEMS_REQUESTS, "Requests for items to platforms, by outcome.");
@@ -90,12 +83,9 @@ pub fn describe() {
     );
     describe_counter!(
         PARTIAL_ITEMS_ENTRIES,
-        "Items that platforms were asked for and entries of their answers, by what became of them."
+        "Requested items and entries in the answers of platforms, by outcome."
     );
-    describe_counter!(
-        PARTIAL_ITEMS_JOINED,
-        "Requests for items that joined an equal one that was under way."
-    );
+    describe_counter!(PARTIAL_ITEMS_JOINED, "Requests for items that joined an equal running request.");
 }
 
 pub(crate) fn job_opened(class: &'static str) {
@@ -114,7 +104,7 @@ pub(crate) fn job_skipped() {
     counter!(JOBS_SKIPPED).increment(1);
 }
 
-/// `reason`: `overdue`, `priority` or `skipped`.
+/// `reason` is `overdue`, `priority` or `skipped`.
 pub(crate) fn job_claimed(reason: &'static str) {
     counter!(JOBS_CLAIMED, "reason" => reason).increment(1);
 }
@@ -123,12 +113,12 @@ pub(crate) fn job_auto_closed() {
     counter!(JOBS_AUTO_CLOSED).increment(1);
 }
 
-/// `chosen_by`: `entry` or `default`.
+/// `chosen_by` is `entry` or `default`.
 pub(crate) fn job_routed(list: &'static str, chosen_by: &'static str) {
     counter!(JOBS_ROUTED, "list" => list, "chosen_by" => chosen_by).increment(1);
 }
 
-pub(crate) fn media_look_ended(state: &'static str) {
+pub(crate) fn media_inspection_ended(state: &'static str) {
     counter!(MEDIA_LOOKS, "state" => state).increment(1);
 }
 
@@ -136,12 +126,12 @@ pub(crate) fn media_inspection_joined() {
     counter!(MEDIA_JOINED).increment(1);
 }
 
-/// `found`: `fresh` or `unchanged`.
+/// `found` is `fresh` or `unchanged`.
 pub(crate) fn media_url_cached(found: &'static str) {
     counter!(MEDIA_URLS, "found" => found).increment(1);
 }
 
-/// `found`: `memory`, `store` or `miss`.
+/// `found` is `memory`, `store` or `miss`.
 pub(crate) fn fingerprint_lookup(found: &'static str) {
     counter!(MEDIA_CONTENTS, "found" => found).increment(1);
 }
@@ -175,7 +165,7 @@ pub(crate) fn background_fetch_dropped() {
     counter!(MEDIA_LEFT_RUNNING_DROPPED).increment(1);
 }
 
-/// `found`: `store`, `joined` or `miss`.
+/// `found` is `store`, `joined` or `miss`.
 pub(crate) fn score_lookup(found: &'static str) {
     counter!(SCORE_LOOKUPS, "found" => found).increment(1);
 }
@@ -191,24 +181,24 @@ pub(crate) fn score_batch(inputs: usize) {
     histogram!(SCORE_BATCH_INPUTS).record(gauge_value(inputs));
 }
 
-/// `what`: `matched`, `errored`, `uncounted`, `truncated` or `cpu_time`.
-pub(crate) fn evaluation_left_out(what: &'static str) {
-    counter!(EVALUATIONS_LEFT_OUT, "what" => what).increment(1);
+/// `part` is `matched`, `errored`, `uncounted`, `truncated` or `cpu_time`.
+pub(crate) fn evaluation_left_out(part: &'static str) {
+    counter!(EVALUATIONS_LEFT_OUT, "what" => part).increment(1);
 }
 
 pub(crate) fn evaluation_unpublished() {
     counter!(EVALUATIONS_UNPUBLISHED).increment(1);
 }
 
-/// `outcome`: `ok`, `endpoint_response`, `invalid_response` or `endpoint_unreachable`.
+/// `outcome` is `ok`, `endpoint_response`, `invalid_response` or `endpoint_unreachable`.
 pub(crate) fn partial_items_asked(outcome: &'static str, seconds: f64) {
     counter!(PARTIAL_ITEMS_REQUESTS, "outcome" => outcome).increment(1);
     histogram!(PARTIAL_ITEMS_SECONDS).record(seconds);
 }
 
-/// `what`: `found`, `missing`, `dropped` or `invalid`.
-pub(crate) fn partial_items_entries(what: &'static str, number: usize) {
-    counter!(PARTIAL_ITEMS_ENTRIES, "what" => what).increment(number as u64);
+/// `outcome` is `found`, `missing`, `dropped` or `invalid`.
+pub(crate) fn partial_items_entries(outcome: &'static str, number: usize) {
+    counter!(PARTIAL_ITEMS_ENTRIES, "what" => outcome).increment(number as u64);
 }
 
 pub(crate) fn partial_items_joined() {

@@ -1,6 +1,6 @@
-//! Computes the priority of review jobs from what is known about their subject.
+//! Computes the priority of review jobs from severity, reporters and reach.
 //!
-//! A job's row stores the parts, so a later cause adds to them; the priority of an open job only rises.
+//! A job's row stores these signals, so that later causes add to them. The priority of an open job only rises.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,33 +14,32 @@ use tidegate_store::tables::review::jobs::Job;
 
 use crate::Error;
 
-/// Number of different reporters from which more of them no longer raise the priority. It bounds the rows that a join
-/// reads.
+/// Number of reporters beyond which the priority does not rise. Bounds the rows that a join reads.
 pub const MOST_REPORTERS: usize = 256;
 
-/// Parts of a job's priority.
+/// Inputs of a job's priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Signals {
-    /// Highest severity of the policies that were named.
+    /// Highest severity of the violated policies.
     pub severity: Severity,
-    /// Number of different users who reported the item since its last decision, up to [`MOST_REPORTERS`].
+    /// Number of distinct reporters since the item's last decision, up to [`MOST_REPORTERS`].
     pub reporters: usize,
-    /// Largest reach of the item in the versions that causes brought.
+    /// Largest reach of the item among the versions of the causes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reach: Option<u64>,
 }
 
 impl Signals {
-    /// Returns the parts that the job's row stores. Jobs of earlier versions have none.
-    pub(crate) fn of(job: &Job) -> Result<Option<Self>, Error> {
+    /// Parses the signals in the job's row. Jobs of earlier versions have none.
+    pub(crate) fn parse_from(job: &Job) -> Result<Option<Self>, Error> {
         let stored = job.signals.as_deref().map(serde_json::from_str).transpose();
         stored.map_err(Error::corrupt("job"))
     }
 
-    /// Combines the parts of a job with those of a further cause.
+    /// Combines the signals of a job with those of another cause.
     #[must_use]
-    pub fn joined(self, other: Self) -> Self {
+    pub fn combined_with(self, other: Self) -> Self {
         Self {
             severity: self.severity.max(other.severity),
             reporters: self.reporters.max(other.reporters),
@@ -48,7 +47,7 @@ impl Signals {
         }
     }
 
-    /// Returns the signals with which a job of the class is ranked. A child-safety job counts as severe, since most of its causes
+    /// Returns the signals for a job of the class. A child-safety job counts as severe, because most of its causes
     /// name no policy.
     #[must_use]
     pub fn of_class(self, class: JobClass) -> Self {
@@ -69,18 +68,18 @@ impl Signals {
     }
 }
 
-/// Returns the highest severity of policies; those that are unknown have none.
+/// Returns the highest severity of the policies. Unknown policies count as none.
 pub fn severity<'a>(config: &Compiled, policies: impl IntoIterator<Item = &'a PolicyId>) -> Severity {
-    let known = policies.into_iter().filter_map(|id| config.policy(id));
-    known.map(|policy| policy.severity).max().unwrap_or_default()
+    let configured = policies.into_iter().filter_map(|id| config.policy(id));
+    configured.map(|policy| policy.severity).max().unwrap_or_default()
 }
 
-/// Returns the item's number in the field that the queue takes for its reach.
+/// Returns the item's value in the reach field of the queue.
 pub fn reach(config: &Compiled, queue: &QueueId, data: &[u8]) -> Option<u64> {
     let field = &config.queue(queue)?.document.order.reach.as_ref()?.field;
     let data: Value = serde_json::from_slice(data).ok()?;
     let number = data.get(field)?;
-    // Negative numbers reach nobody; fractions are cut off.
+    // Saturating: a negative number has no reach. Fractions are cut off.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
     number.as_u64().or_else(|| number.as_f64().map(|number| number as u64))
 }
@@ -110,7 +109,7 @@ mod tests {
         let report = Signals { severity: Severity::Low, reporters: 4, reach: None };
         let rule = Signals { severity: Severity::High, reporters: 0, reach: Some(7) };
         let joined = Signals { severity: Severity::High, reporters: 4, reach: Some(7) };
-        assert_eq!(report.joined(rule), joined);
-        assert_eq!(rule.joined(report), joined);
+        assert_eq!(report.combined_with(rule), joined);
+        assert_eq!(rule.combined_with(report), joined);
     }
 }

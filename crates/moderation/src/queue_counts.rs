@@ -1,8 +1,8 @@
 //! Counts the jobs of review queues without reading them all.
 //!
-//! A job that enters or leaves a queue has an event in the hour, written before the job's row, which says whether the
-//! change happened: `created_at` and `closed_at`. Hours that are over are added up once, by whoever asks first; the same
-//! rows give the same sums, so it does not matter who it is, or how often.
+//! A job that enters or leaves a queue first writes an event into the hour. The event counts only if the job's row
+//! confirms it by `created_at` or `closed_at`. The first reader of a past hour stores its sums. Equal rows give equal
+//! sums, so repeated or concurrent sums are harmless.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -19,10 +19,10 @@ use crate::{Error, job_moves};
 
 const HOUR_MS: i64 = 3_600_000;
 
-/// Time after the end of an hour until which its events may still be written.
+/// Delay after the end of an hour until its events are complete.
 const LATE_EVENTS: Duration = Duration::from_secs(600);
 
-/// Jobs that entered and left a queue in some time.
+/// Numbers of jobs that entered and left a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
     pub opened: i64,
@@ -36,7 +36,7 @@ impl Flow {
     }
 }
 
-/// Counts of a queue. A job counts as open until its decision cannot be undone any more.
+/// Counts of a queue. A job is open until its decision can no longer be undone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub open: i64,
@@ -45,8 +45,13 @@ pub struct Counts {
     pub last_day: Flow,
 }
 
-/// Writes the event of a change that is about to happen.
-pub(crate) async fn announce(store: &Store, job: &Job, change: QueueChange, at: Millis) -> Result<(), Error> {
+/// Writes the event of an imminent change. Must happen before the change of the job's row.
+pub(crate) async fn put_event(
+    store: &Store,
+    job: &Job,
+    change: QueueChange,
+    at: Millis,
+) -> Result<(), Error> {
     let event = QueueEvent {
         org: job.org.clone(),
         queue: job.queue.clone(),
@@ -59,8 +64,8 @@ pub(crate) async fn announce(store: &Store, job: &Job, change: QueueChange, at: 
     Ok(store.put(WriteTime::of(at, 0), &[event]).await?)
 }
 
-/// Writes that a job is about to be claimed.
-pub(crate) async fn announce_claim(store: &Store, job: &Job, now: Millis) -> Result<(), Error> {
+/// Writes the event of an imminent claim.
+pub(crate) async fn put_claim_event(store: &Store, job: &Job, now: Millis) -> Result<(), Error> {
     let claim = QueueClaim {
         org: job.org.clone(),
         queue: job.queue.clone(),
@@ -78,34 +83,37 @@ fn hour_of(at: Millis) -> i64 {
 pub async fn counts(store: &Store, org: &OrgId, queue: &QueueId, now: Millis) -> Result<Counts, Error> {
     let mut counts = Counts::default();
     let this_hour = hour_of(now);
-    let rolled = roll_up(store, org, queue, now).await?;
-    counts.open = rolled.as_ref().map_or(0, |hour| hour.open);
-    let unrolled = rolled.map_or(this_hour - 24, |hour| hour.hour + 1);
+    let last_rolled_up = roll_up(store, org, queue, now).await?;
+    counts.open = last_rolled_up.as_ref().map_or(0, |hour| hour.open);
+    let first_open_hour = last_rolled_up.map_or(this_hour - 24, |hour| hour.hour + 1);
     let hour_ago = Millis(now.0 - HOUR_MS);
-    for hour in unrolled.min(this_hour - 1)..=this_hour {
-        for (change, at) in events(store, org, queue, hour).await? {
-            let one = match change {
+    // The last hour starts within the previous clock hour, which may be rolled up already; it is read for `last_hour`
+    // only.
+    for hour in first_open_hour.min(this_hour - 1)..=this_hour {
+        for (change, at) in load_confirmed_events(store, org, queue, hour).await? {
+            let flow = match change {
                 QueueChange::Opened => Flow { opened: 1, closed: 0 },
                 QueueChange::Closed => Flow { opened: 0, closed: 1 },
             };
-            if hour >= unrolled {
-                counts.open += one.opened - one.closed;
-                counts.last_day.add(one);
+            if hour >= first_open_hour {
+                counts.open += flow.opened - flow.closed;
+                counts.last_day.add(flow);
             }
             if at >= hour_ago {
-                counts.last_hour.add(one);
+                counts.last_hour.add(flow);
             }
         }
     }
-    let since = At::since(this_hour - 24);
-    for hour in store.scan::<QueueHour>(&(org.clone(), queue.clone()), since).all().await? {
+    let range = At::since(this_hour - 24);
+    for hour in store.scan::<QueueHour>(&(org.clone(), queue.clone()), range).all().await? {
         counts.last_day.add(Flow { opened: hour.opened, closed: hour.closed });
     }
+    // Jobs of earlier versions have no opening event, so the difference can be negative.
     counts.open = counts.open.max(0);
     Ok(counts)
 }
 
-/// Adds up the hours that are over. Returns the last of them.
+/// Stores the sums of past hours. Returns the last of these rows.
 async fn roll_up(
     store: &Store,
     org: &OrgId,
@@ -114,24 +122,25 @@ async fn roll_up(
 ) -> Result<Option<QueueHour>, Error> {
     let partition = (org.clone(), queue.clone());
     let newest = store.scan::<QueueHour>(&partition, At::all().limit(1)).all().await?;
-    let mut last = newest.into_iter().next();
-    let first = match &last {
+    let mut last_hour = newest.into_iter().next();
+    let first = match &last_hour {
         Some(last) => last.hour + 1,
         None => match first_day(store, org, queue).await? {
             Some(day) => day * (DAY_MS / HOUR_MS),
             None => return Ok(None),
         },
     };
+    // An hour is summed only after its late events had time to arrive, because its row is final.
     let end = hour_of(now.minus(LATE_EVENTS));
     for hour in first..end {
         let mut flow = Flow::default();
-        for (change, _) in events(store, org, queue, hour).await? {
+        for (change, _) in load_confirmed_events(store, org, queue, hour).await? {
             match change {
                 QueueChange::Opened => flow.opened += 1,
                 QueueChange::Closed => flow.closed += 1,
             }
         }
-        let open = last.as_ref().map_or(0, |last| last.open) + flow.opened - flow.closed;
+        let open = last_hour.as_ref().map_or(0, |last| last.open) + flow.opened - flow.closed;
         let row = QueueHour {
             org: org.clone(),
             queue: queue.clone(),
@@ -141,33 +150,33 @@ async fn roll_up(
             open,
         };
         store.put(WriteTime::of(Millis((hour + 1) * HOUR_MS), 0), std::slice::from_ref(&row)).await?;
-        last = Some(row);
+        last_hour = Some(row);
     }
-    Ok(last)
+    Ok(last_hour)
 }
 
-/// Returns the first day in which the queue had jobs.
+/// Returns the first day with jobs in the queue.
 async fn first_day(store: &Store, org: &OrgId, queue: &QueueId) -> Result<Option<i64>, Error> {
     let days = store.scan::<QueueDay>(&(org.clone(), queue.clone()), At::all()).all().await?;
     Ok(days.iter().map(|day| day.day).min())
 }
 
-/// Returns the changes of an hour that happened.
-async fn events(
+/// Returns the confirmed changes of an hour.
+async fn load_confirmed_events(
     store: &Store,
     org: &OrgId,
     queue: &QueueId,
     hour: i64,
 ) -> Result<Vec<(QueueChange, Millis)>, Error> {
-    let mut happened = Vec::new();
+    let mut confirmed = Vec::new();
     let mut rows = store.scan::<QueueEvent>(&(org.clone(), queue.clone(), hour), At::all());
     while let Some(rows) = rows.next_page().await? {
         let keys: Vec<_> = rows.iter().map(|row| (org.clone(), row.job_id)).collect();
         for (row, job) in rows.iter().zip(store.get_many::<Job>(&keys).await?) {
-            // An attempt that a crash or another writer cut off left an event of another instant.
+            // A crash or a lost `replace` leaves an event without a job, or with another time than the job's.
             let Some(job) = job else { continue };
-            let moves = job_moves::of(&job)?;
-            let says_so = match row.change {
+            let moves = job_moves::parse_moves(&job)?;
+            let is_confirmed = match row.change {
                 QueueChange::Opened => {
                     job.created_at == row.at || moves.iter().any(|it| it.at == row.at && it.to == *queue)
                 }
@@ -176,15 +185,16 @@ async fn events(
                         || moves.iter().any(|it| it.at == row.at && it.from == *queue)
                 }
             };
-            if says_so {
-                happened.push((row.change, row.at));
+            if is_confirmed {
+                confirmed.push((row.change, row.at));
             }
         }
     }
-    Ok(happened)
+    Ok(confirmed)
 }
 
-/// Returns the number of jobs of a queue that are claimed. A claim lasts for `lease` at most without being renewed.
+/// Counts the claimed jobs of a queue. Without renewal a claim lasts at most `lease`, so older claim events are not
+/// read.
 pub async fn claimed(
     store: &Store,
     org: &OrgId,
@@ -192,19 +202,19 @@ pub async fn claimed(
     lease: Duration,
     now: Millis,
 ) -> Result<usize, Error> {
-    let mut claimed: HashSet<JobId> = HashSet::new();
+    let mut job_ids: HashSet<JobId> = HashSet::new();
     for hour in hour_of(now.minus(lease))..=hour_of(now) {
         let mut rows = store.scan::<QueueClaim>(&(org.clone(), queue.clone(), hour), At::all());
         while let Some(rows) = rows.next_page().await? {
             let keys: Vec<_> = rows.iter().map(|row| (org.clone(), row.job_id)).collect();
             let jobs = store.get_many::<Job>(&keys).await?.into_iter().flatten();
-            let held = jobs.filter(|job| {
+            let claimed_jobs = jobs.filter(|job| {
                 job.queue == *queue
                     && job.state == JobState::Open
                     && job.lease_until.is_some_and(|until| until > now)
             });
-            claimed.extend(held.map(|job| job.job_id));
+            job_ids.extend(claimed_jobs.map(|job| job.job_id));
         }
     }
-    Ok(claimed.len())
+    Ok(job_ids.len())
 }

@@ -1,4 +1,4 @@
-//! Accuracy of users who report: the share of the decisions on their reports that took an action.
+//! Accuracy of reporting users: the share of their decided reports that led to an action.
 
 use serde::Serialize;
 use tidegate_schemas::{
@@ -15,15 +15,14 @@ use tidegate_store::{
 
 use crate::{Error, child_safety::Clearance, jobs};
 
-/// Number of newest decisions that an accuracy is computed from.
-const DECISIONS: usize = 100;
+/// Number of newest decisions in the accuracy.
+const MAX_DECISIONS: usize = 100;
 
-/// Stores for everybody who reported the job's item whether the decision upheld the report. A replay writes the same
-/// rows.
-pub(crate) async fn record(store: &Store, decision: &records::Decision) -> Result<(), Error> {
-    let upheld = match decision.verdict {
+/// Stores for every reporter of the job's item whether the decision upheld the report. A replay writes the same rows.
+pub(crate) async fn record_outcome(store: &Store, decision: &records::Decision) -> Result<(), Error> {
+    let is_upheld = match decision.verdict {
         Verdict::Act => true,
-        // The item was spared, but something that belongs to it was not.
+        // The item itself is ignored, but the report led to an action on a related item.
         Verdict::Ignore => !decision.related.is_empty(),
         Verdict::Accept | Verdict::Reject => return Ok(()),
     };
@@ -31,7 +30,7 @@ pub(crate) async fn record(store: &Store, decision: &records::Decision) -> Resul
     let Some(job) = store.get::<Job>(&(decision.org.clone(), decision.job_id)).await? else {
         return Ok(());
     };
-    let subject = jobs::subject(&job.org, job.class, &job.item);
+    let subject = jobs::subject_key(&job.org, job.class, &job.item);
     let mut reporters = store.scan::<SubjectReporter>(&subject, At::under((job.generation,)));
     while let Some(reporters) = reporters.next_page().await? {
         let rows: Vec<_> = reporters
@@ -42,7 +41,7 @@ pub(crate) async fn record(store: &Store, decision: &records::Decision) -> Resul
                 item_id: reporter.reporter_id,
                 at: decision.decided_at,
                 decision_id: decision.decision_id,
-                upheld,
+                upheld: is_upheld,
             })
             .collect();
         store.put(WriteTime::of(decision.decided_at, 0), &rows).await?;
@@ -54,32 +53,32 @@ pub(crate) async fn record(store: &Store, decision: &records::Decision) -> Resul
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ReporterRecord {
     pub decided: usize,
-    /// Number of decisions that took an action.
+    /// Number of decisions with an action.
     pub upheld: usize,
     /// Share of `upheld` in `decided`; absent without a decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
 }
 
-/// Returns the outcome of the newest decisions on a user's reports, without those that the clearance does not cover.
-pub async fn outcome(
+/// Loads the outcome of the newest decisions on a user's reports, except those beyond the clearance.
+pub async fn load_outcome(
     store: &Store,
     org: &OrgId,
     reporter: &ItemKey,
     clearance: Clearance,
 ) -> Result<ReporterRecord, Error> {
     let partition = (org.clone(), reporter.type_id.clone(), reporter.id.clone());
-    let mut rows = store.scan::<ReporterFinding>(&partition, At::all().limit(DECISIONS)).all().await?;
+    let mut rows = store.scan::<ReporterFinding>(&partition, At::all().limit(MAX_DECISIONS)).all().await?;
     let decisions: Vec<_> = rows.iter().map(|row| (row.at, row.decision_id)).collect();
     let withheld = clearance.withheld_decisions(store, org, &decisions).await?;
     rows.retain(|row| !withheld.contains(&row.decision_id));
     let (decided, upheld) = (rows.len(), rows.iter().filter(|row| row.upheld).count());
-    #[allow(clippy::cast_precision_loss, reason = "both are at most `DECISIONS`")]
+    #[allow(clippy::cast_precision_loss, reason = "both are at most `MAX_DECISIONS`")]
     let accuracy = (decided > 0).then(|| upheld as f64 / decided as f64);
     Ok(ReporterRecord { decided, upheld, accuracy })
 }
 
-/// Returns the share of the newest decisions on a user's reports that took an action; `None` if there was no decision.
+/// Returns the share of the newest decisions on a user's reports that took an action. `None` without decisions.
 pub async fn accuracy(store: &Store, org: &OrgId, reporter: &ItemKey) -> Result<Option<f64>, Error> {
-    Ok(outcome(store, org, reporter, Clearance::ChildSafety).await?.accuracy)
+    Ok(load_outcome(store, org, reporter, Clearance::ChildSafety).await?.accuracy)
 }

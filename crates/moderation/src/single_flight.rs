@@ -1,7 +1,7 @@
 //! Lets concurrent callers with the same key share one computation.
 //!
-//! The catalog has a gate of its own: its callers repeat a failed load one by one, with an error of their own each, while
-//! here all callers get a clone of one value.
+//! The catalog has its own gate: its callers repeat a failed load one by one, each with its own error, while here all
+//! callers get a clone of one value.
 
 use std::{collections::HashMap, hash::Hash, sync::Arc};
 
@@ -11,10 +11,10 @@ use futures::{
 };
 use parking_lot::Mutex;
 
-/// A computation that several callers may wait for. It is dropped when the last of them drops it.
+/// Computation that several callers can await. It is dropped with the last of them.
 pub type Flight<V> = Shared<BoxFuture<'static, V>>;
 
-/// Computations that are under way. Cheap to clone; clones share them.
+/// Running computations. Cheap to clone; clones share them.
 pub struct SingleFlight<K, V>(Arc<Mutex<Flights<K, V>>>);
 
 struct Flights<K, V> {
@@ -39,14 +39,14 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Returns the computation of the key if one is under way.
+    /// Returns the running computation of the key.
     pub fn find(&self, key: &K) -> Option<Flight<V>> {
         self.0.lock().by_key.get(key).and_then(|(_, flight)| flight.upgrade())
     }
 
-    /// Joins the computation of the key, or makes a new one of `start`. The flag is true if it was joined.
+    /// Joins the computation of the key, or starts `start`. The flag is true if an existing one was joined.
     ///
-    /// Nothing runs before the returned future is polled.
+    /// The computation starts when the returned future is polled.
     pub fn join<F>(&self, key: &K, start: impl FnOnce() -> F) -> (Flight<V>, bool)
     where
         F: Future<Output = V> + Send + 'static,
@@ -59,7 +59,7 @@ where
         let number = flights.next_number;
         let entry = Entry { flights: self.clone(), key: key.clone(), number };
         let value = start();
-        // The entry moves into the future, so that it is removed when the future completes or is dropped.
+        // The entry moves into the future, so that completing or dropping the future removes it.
         let flight = async move {
             let _entry = entry;
             value.await
@@ -81,7 +81,7 @@ struct Entry<K: Eq + Hash, V> {
 impl<K: Eq + Hash, V> Drop for Entry<K, V> {
     fn drop(&mut self) {
         let mut flights = self.flights.0.lock();
-        // A later computation of the same key may have taken its place.
+        // A later computation of the key may have replaced this one.
         if flights.by_key.get(&self.key).is_some_and(|(number, _)| *number == self.number) {
             flights.by_key.remove(&self.key);
         }
@@ -115,13 +115,13 @@ mod tests {
         assert_eq!(values[0], values[1]);
         assert_eq!(runs.load(Ordering::SeqCst), 2);
         assert!(flights.0.lock().by_key.is_empty());
-        let (again, is_joined) = join("a");
+        let (repeated, is_joined) = join("a");
         assert!(!is_joined, "a value is not kept");
-        assert_eq!(again.await, 2);
+        assert_eq!(repeated.await, 2);
     }
 
     #[tokio::test]
-    async fn a_computation_that_nobody_waits_for_is_dropped() {
+    async fn computation_without_waiters_is_dropped() {
         let flights = SingleFlight::<&str, ()>::default();
         let (first, _) = flights.join(&"a", pending::<()>);
         let (second, is_joined) = flights.join(&"a", pending::<()>);

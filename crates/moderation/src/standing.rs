@@ -1,4 +1,4 @@
-//! Standing of users: the sum of their strikes that were not reversed.
+//! Standing of users: the sum of their strikes without the reversed ones.
 
 use std::{cmp::Reverse, collections::HashMap};
 
@@ -10,13 +10,13 @@ use tidegate_store::{
 
 use crate::Error;
 
-/// Returns the points that count for a user since an instant.
+/// Returns the valid points of a user since a time.
 pub async fn total(store: &Store, org: &OrgId, user: &ItemKey, since: Millis) -> Result<i64, Error> {
-    Ok(History::read(store, org, user, since).await?.sum(|_| true))
+    Ok(StrikeHistory::read(store, org, user, since).await?.sum(|_| true))
 }
 
-/// Returns the points that counted for a user at an instant: strikes since `since`, less those reversed by then.
-pub async fn total_at(
+/// Returns the points of a user at the time `at`: strikes since `since`, minus those reversed by then.
+pub async fn load_total_at(
     store: &Store,
     org: &OrgId,
     user: &ItemKey,
@@ -28,8 +28,8 @@ pub async fn total_at(
     Ok(history.entries().sum(|_| true))
 }
 
-/// The strikes and reversals of a user since an instant.
-pub(crate) struct History {
+/// Strikes and reversals of a user since a time.
+pub(crate) struct StrikeHistory {
     /// Pairs of `seq` and points, negative for reversals.
     entries: Vec<(i64, i64)>,
 }
@@ -48,30 +48,31 @@ impl Rows {
         Ok(Self { strikes, reversals })
     }
 
-    fn entries(&self) -> History {
-        History { entries: entries(&self.strikes, &self.reversals) }
+    fn entries(&self) -> StrikeHistory {
+        StrikeHistory { entries: signed_entries(&self.strikes, &self.reversals) }
     }
 
-    /// Keeps the rows that were stored before `at`. Their times alone do not tell, for the clock may have been set forward
-    /// and back: a row is older than every later one in the log, and older than `now`.
+    /// Keeps the rows stored before `at`. Their times are not sufficient, because the clock may have been set forward
+    /// and back: a row is older than every later row in the log, and older than `now`.
     fn keep_before(&mut self, at: Millis, now: Millis) {
-        keep_before(&mut self.strikes, at, now, |strike| (strike.seq, strike.at));
-        keep_before(&mut self.reversals, at, now, |reversal| (reversal.seq, reversal.at));
+        retain_before(&mut self.strikes, at, now, |strike| (strike.seq, strike.at));
+        retain_before(&mut self.reversals, at, now, |reversal| (reversal.seq, reversal.at));
     }
 }
 
-/// Keeps rows as [`Rows::keep_before`] says, by their `seq` and time.
-fn keep_before<R>(rows: &mut Vec<R>, at: Millis, now: Millis, place: impl Fn(&R) -> (i64, Millis)) {
-    rows.sort_unstable_by_key(|row| Reverse(place(row).0));
+/// Implements [`Rows::keep_before`] for rows with a `seq` and a time.
+fn retain_before<R>(rows: &mut Vec<R>, at: Millis, now: Millis, position_of: impl Fn(&R) -> (i64, Millis)) {
+    // From the newest to the oldest: once a row is older than `at`, all rows before it in the log are older too.
+    rows.sort_unstable_by_key(|row| Reverse(position_of(row).0));
     let mut is_before = false;
     rows.retain(|row| {
-        let (_, stored_at) = place(row);
+        let (_, stored_at) = position_of(row);
         is_before |= stored_at < at;
         is_before || stored_at > now
     });
 }
 
-impl History {
+impl StrikeHistory {
     pub(crate) async fn read(
         store: &Store,
         org: &OrgId,
@@ -81,23 +82,23 @@ impl History {
         Ok(Rows::read(store, org, user, since).await?.entries())
     }
 
-    pub(crate) fn sum(&self, counts: impl Fn(i64) -> bool) -> i64 {
-        self.entries.iter().filter(|(seq, _)| counts(*seq)).map(|(_, points)| points).sum()
+    pub(crate) fn sum(&self, is_counted: impl Fn(i64) -> bool) -> i64 {
+        self.entries.iter().filter(|(seq, _)| is_counted(*seq)).map(|(_, points)| points).sum()
     }
 }
 
-/// Reverses a strike once, however many appeals against it were accepted, and not before its own `seq`: a reversal may
-/// come first in the log, and would otherwise allow another crossing of the threshold.
-fn entries(strikes: &[Strike], reversals: &[StrikeReversal]) -> Vec<(i64, i64)> {
-    let mut taken_back: HashMap<CauseId, i64> = HashMap::new();
+/// Builds signed entries. A strike is reversed once, even after several accepted appeals, and not before its own
+/// `seq`: a reversal can be first in the log, and would otherwise allow a second crossing of the threshold.
+fn signed_entries(strikes: &[Strike], reversals: &[StrikeReversal]) -> Vec<(i64, i64)> {
+    let mut reversal_seqs: HashMap<CauseId, i64> = HashMap::new();
     for reversal in reversals {
-        let seq = taken_back.entry(reversal.reversed).or_insert(reversal.seq);
+        let seq = reversal_seqs.entry(reversal.reversed).or_insert(reversal.seq);
         *seq = reversal.seq.min(*seq);
     }
-    let mut entries = Vec::with_capacity(strikes.len() + taken_back.len());
+    let mut entries = Vec::with_capacity(strikes.len() + reversal_seqs.len());
     for strike in strikes {
         entries.push((strike.seq, strike.points));
-        if let Some(seq) = taken_back.get(&strike.cause) {
+        if let Some(seq) = reversal_seqs.get(&strike.cause) {
             entries.push((strike.seq.max(*seq), -strike.points));
         }
     }
@@ -136,33 +137,33 @@ mod tests {
         }
     }
 
-    fn history(strikes: &[Strike], reversals: &[StrikeReversal]) -> History {
-        History { entries: entries(strikes, reversals) }
+    fn history(strikes: &[Strike], reversals: &[StrikeReversal]) -> StrikeHistory {
+        StrikeHistory { entries: signed_entries(strikes, reversals) }
     }
 
     #[test]
-    fn two_accepted_appeals_take_a_strike_back_once() {
+    fn two_accepted_appeals_reverse_a_strike_once() {
         let history = history(&[strike(1, 1), strike(2, 2)], &[reversal(10, 1, 3), reversal(11, 1, 4)]);
         assert_eq!(history.sum(|_| true), 1);
         assert_eq!(history.sum(|seq| seq <= 3), 1, "from the first reversal on");
     }
 
     #[test]
-    fn a_reversal_before_its_strike_allows_no_other_crossing() {
+    fn reversal_before_its_strike_allows_no_second_crossing() {
         let strikes = [strike(1, 1), strike(2, 2), strike(3, 3), strike(4, 9)];
         let history = history(&strikes, &[reversal(10, 4, 5)]);
         assert_eq!(history.sum(|seq| seq < 9), 3, "the fourth was not given yet");
         assert_eq!(history.sum(|seq| seq <= 9), 3, "nor does it count once it is");
     }
     #[test]
-    fn strikes_of_a_clock_that_was_set_back_count_as_they_were_stored() {
+    fn strikes_count_in_stored_order_after_clock_was_set_back() {
         let at = |seq: i64, at: i64| Strike { at: Millis(at), ..strike(seq.unsigned_abs().into(), seq) };
         let kept = |strikes: Vec<Strike>, item: i64, now: i64| {
             let mut rows = Rows { strikes, reversals: Vec::new() };
             rows.keep_before(Millis(item), Millis(now));
             rows.entries().sum(|_| true)
         };
-        // Stored while the clock was an hour ahead; the item came after it was set back.
+        // Stored while the clock was an hour ahead. The item arrived after the clock was set back.
         let ahead = || vec![at(1, 3_600), at(2, 3_601), at(3, 3_602)];
         assert_eq!(kept(ahead(), 500, 600), 3, "a time that has not come yet was stored before");
         let followed = || ahead().into_iter().chain([at(4, 400)]).collect();

@@ -1,8 +1,9 @@
-//! Strikes of users: their totals, and the thresholds that a strike crosses.
+//! Strikes of users: totals, and thresholds that a strike crosses.
 //!
-//! The topic is keyed by the user, so one owner sees a user's strikes in order. The first record of a cause fixes
-//! its `seq`, the offset: a replay finds the row and keeps it. A strike crosses a threshold if the sum of what came
-//! before it in the log is below and the sum through it is not, so neither a replay nor a late strike crosses twice.
+//! The topic is keyed by user, so one owner processes a user's strikes in order. The first record of a cause
+//! determines its `seq`, the offset; a replay finds the row and keeps it. A strike crosses a threshold if the sum
+//! before it in the log is below the threshold and the sum including it is not. So neither a replay nor a late strike
+//! crosses twice.
 
 use std::time::Duration;
 
@@ -21,34 +22,34 @@ use crate::{
     Deps, Error,
     effects::{self, events},
     priority::Signals,
-    standing::History,
+    standing::StrikeHistory,
 };
 
-pub use crate::standing::{total, total_at};
+pub use crate::standing::{load_total_at, total};
 
-/// Stores the strike and sends the events of the thresholds that it crosses.
+/// Stores the strike and sends the events of crossed thresholds.
 pub async fn accept(deps: &Deps, strike: &records::Strike, seq: i64) -> Result<(), Error> {
-    let seq = write(&deps.store, strike, seq).await?;
+    let seq = store_strike(&deps.store, strike, seq).await?;
     if strike.reverses.is_some() {
         return Ok(());
     }
     let cause = derive(Kind::ThresholdEvent, &[strike.org.as_str().as_bytes(), strike.cause.as_bytes()]);
-    let plan = match effects::stored(&deps.store, &strike.org, cause).await? {
+    let plan = match effects::load_plan(&deps.store, &strike.org, cause).await? {
         Some(plan) => plan,
         None => {
             let config = effects::config(deps, &strike.org, strike.config_version, strike.at).await?;
-            let crossed = crossings(&deps.store, &config, strike, seq).await?;
-            if crossed.is_empty() {
+            let crossings = find_crossings(&deps.store, &config, strike, seq).await?;
+            if crossings.is_empty() {
                 return Ok(());
             }
-            effects::adopt(&deps.store, plan(&config, cause, strike, &crossed), Millis::now()).await?
+            effects::adopt(&deps.store, build_plan(&config, cause, strike, &crossings), Millis::now()).await?
         }
     };
     effects::apply(deps, &plan).await
 }
 
-/// Stores the row unless the cause has one. Returns the cause's `seq`.
-async fn write(store: &Store, strike: &records::Strike, seq: i64) -> Result<i64, Error> {
+/// Stores the row unless the cause has one. Returns the `seq` of the stored row.
+async fn store_strike(store: &Store, strike: &records::Strike, seq: i64) -> Result<i64, Error> {
     let (org, user) = (strike.org.clone(), strike.user.clone());
     let at = WriteTime::of(strike.at, 0);
     if let Some(reversed) = strike.reverses {
@@ -86,45 +87,45 @@ async fn write(store: &Store, strike: &records::Strike, seq: i64) -> Result<i64,
     Ok(seq)
 }
 
-/// A threshold that was crossed, and the total after it.
+/// Crossed threshold with the total after the crossing.
 struct Crossing<'a> {
     threshold: &'a Threshold,
     total: i64,
 }
 
 impl Crossing<'_> {
-    fn named(&self) -> events::CrossedThreshold {
+    fn to_event_part(&self) -> events::CrossedThreshold {
         let Threshold { key, strikes, .. } = self.threshold;
         events::CrossedThreshold { id: key.clone(), limit: *strikes, strikes: self.total }
     }
 }
 
-async fn crossings<'a>(
+async fn find_crossings<'a>(
     store: &Store,
     config: &'a Compiled,
     strike: &records::Strike,
     seq: i64,
 ) -> Result<Vec<Crossing<'a>>, Error> {
-    let mut crossed = Vec::new();
+    let mut crossings = Vec::new();
     for threshold in config.thresholds() {
-        let since = threshold.within.map_or(Millis(0), |within: Duration| strike.at.minus(within));
-        let history = History::read(store, &strike.org, &strike.user, since).await?;
-        let below = history.sum(|row| row < seq);
+        let period_start = threshold.within.map_or(Millis(0), |within: Duration| strike.at.minus(within));
+        let history = StrikeHistory::read(store, &strike.org, &strike.user, period_start).await?;
+        let total_before = history.sum(|row| row < seq);
         let total = history.sum(|row| row <= seq);
-        if below < threshold.strikes && total >= threshold.strikes {
-            crossed.push(Crossing { threshold, total });
+        if total_before < threshold.strikes && total >= threshold.strikes {
+            crossings.push(Crossing { threshold, total });
         }
     }
-    Ok(crossed)
+    Ok(crossings)
 }
 
-fn plan(
+fn build_plan(
     config: &Compiled,
     cause: uuid::Uuid,
     strike: &records::Strike,
-    crossed: &[Crossing<'_>],
+    crossings: &[Crossing<'_>],
 ) -> effects::Plan {
-    let callbacks = crossed.iter().map(|crossing| {
+    let callbacks = crossings.iter().map(|crossing| {
         let event_id: EventId = derive(
             Kind::ThresholdEvent,
             &[
@@ -146,7 +147,7 @@ fn plan(
             rules_more: 0,
             creator: Some(strike.user.clone()),
             user_strike_count: Some(crossing.total),
-            threshold: Some(crossing.named()),
+            threshold: Some(crossing.to_event_part()),
             decision_reason: None,
             custom: config
                 .action(&crossing.threshold.action)
@@ -161,18 +162,18 @@ fn plan(
             subject: strike.user.clone(),
             occurred_at: strike.at,
             body: events::body(&event),
-            counts: None,
+            strike_user: None,
         }
     });
     effects::Plan {
         callbacks: callbacks.collect(),
-        reviews: crossed.iter().filter_map(|crossing| review(config, strike, crossing)).collect(),
+        reviews: crossings.iter().filter_map(|crossing| plan_review(config, strike, crossing)).collect(),
         ..effects::Plan::empty(&strike.org, cause, effects::Kind::Threshold, config.version())
     }
 }
 
-/// Returns the review of the user, if the threshold's action asks for one.
-fn review(
+/// Plans a review of the user if the threshold's action opens a job.
+fn plan_review(
     config: &Compiled,
     strike: &records::Strike,
     crossing: &Crossing<'_>,
@@ -190,7 +191,7 @@ fn review(
         hits: Vec::new(),
         signals: Signals::default(),
         routed_by: None,
-        threshold: Some(crossing.named()),
+        threshold: Some(crossing.to_event_part()),
         is_routable: false,
     })
 }

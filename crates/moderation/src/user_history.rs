@@ -1,6 +1,5 @@
-//! Rows under a user: jobs about them, and reports by and of them. Those of items are written with the items.
-//!
-//! The console reads them, in `user_history`.
+//! Rows in the lists of a user: jobs about the user, and reports by and about the user. `items::submissions` writes
+//! the rows of items, and the console reads all of them.
 
 use futures::future;
 use tidegate_catalog::Compiled;
@@ -19,7 +18,7 @@ use uuid::Uuid;
 
 use crate::Error;
 
-/// Stores the pointer to a job under a user. It is written before the job's row, as the entry of its queue is.
+/// Stores the pointer to a job under a user. Must happen before the job's row, like the queue entry.
 pub(crate) async fn put_job(
     store: &Store,
     org: &OrgId,
@@ -27,20 +26,20 @@ pub(crate) async fn put_job(
     (job_id, created_at): (JobId, Millis),
     item: &ItemKey,
 ) -> Result<(), Error> {
-    let row = case(org, user, CaseKind::Job, created_at, job_id.0, item);
+    let row = case_row(org, user, CaseKind::Job, created_at, job_id.0, item);
     Ok(store.put(WriteTime::of(created_at, 0), &[row]).await?)
 }
 
-/// Returns the rows of a report: one under the reporter, and one under the user that it is about. A replay writes the same
-/// ones.
-pub(crate) fn report_rows(report: &Report, about: Option<&ItemKey>) -> Vec<CaseOfUser> {
-    let row = |user, kind| case(&report.org, user, kind, report.written_at, report.report_id.0, &report.item);
-    let made = row(&report.reporter, CaseKind::ReportMade);
-    let received = about.map(|user| row(user, CaseKind::ReportReceived));
-    [Some(made), received].into_iter().flatten().collect()
+/// Builds the rows of a report: one under the reporter, one under the reported user. A replay builds the same rows.
+pub(crate) fn report_rows(report: &Report, reported_user: Option<&ItemKey>) -> Vec<CaseOfUser> {
+    let row =
+        |user, kind| case_row(&report.org, user, kind, report.written_at, report.report_id.0, &report.item);
+    let made_row = row(&report.reporter, CaseKind::ReportMade);
+    let received_row = reported_user.map(|user| row(user, CaseKind::ReportReceived));
+    [Some(made_row), received_row].into_iter().flatten().collect()
 }
 
-fn case(org: &OrgId, user: &ItemKey, kind: CaseKind, at: Millis, id: Uuid, item: &ItemKey) -> CaseOfUser {
+fn case_row(org: &OrgId, user: &ItemKey, kind: CaseKind, at: Millis, id: Uuid, item: &ItemKey) -> CaseOfUser {
     CaseOfUser {
         org: org.clone(),
         user: user.clone(),
@@ -52,11 +51,11 @@ fn case(org: &OrgId, user: &ItemKey, kind: CaseKind, at: Millis, id: Uuid, item:
     }
 }
 
-/// Returns the creator of an item that a report or an appeal is about, or the user that it is.
-pub(crate) fn creator(config: &Compiled, item: &records::ItemEntry) -> Option<ItemKey> {
+/// Returns the creator of a reported or appealed item, or the item itself if it is a user.
+pub(crate) fn creator_of(config: &Compiled, item: &records::ItemEntry) -> Option<ItemKey> {
     let key = item.key();
-    let today = config.item_type(&key.type_id)?;
-    let item_type = config.item_type_at(&key.type_id, item.type_version.as_deref()).unwrap_or(today);
+    let current_type = config.item_type(&key.type_id)?;
+    let item_type = config.item_type_at(&key.type_id, item.type_version.as_deref()).unwrap_or(current_type);
     item_type.creator(&key, &item.data)
 }
 
@@ -67,8 +66,8 @@ pub(crate) async fn has_entries(
     user: &ItemKey,
     now: Millis,
 ) -> Result<bool, Error> {
-    let lives = ItemOfUser::TABLE.ttl.unwrap_or_default();
-    let has_some = |stretch: i64| async move {
+    let lifetime = ItemOfUser::TABLE.ttl.unwrap_or_default();
+    let has_entries_in = |stretch: i64| async move {
         let items = ItemOfUser::partition(org.clone(), user.clone(), stretch);
         if !store.scan::<ItemOfUser>(&items, At::all().limit(1)).all().await?.is_empty() {
             return Ok(true);
@@ -81,8 +80,8 @@ pub(crate) async fn has_entries(
         }
         Ok::<_, Error>(false)
     };
-    // A clock that was ahead may have written to the next stretch.
-    let stretches = stretch(now.minus(lives))..=stretch(now) + 1;
-    let found = future::try_join_all(stretches.rev().map(has_some)).await?;
-    Ok(found.into_iter().any(|has_some| has_some))
+    // Includes the next stretch, because a clock that was ahead may have written there.
+    let stretches = stretch(now.minus(lifetime))..=stretch(now) + 1;
+    let results = future::try_join_all(stretches.rev().map(has_entries_in)).await?;
+    Ok(results.into_iter().any(|is_present| is_present))
 }

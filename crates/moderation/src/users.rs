@@ -1,4 +1,5 @@
-//! A user as moderators see them: strikes, standing, jobs and actions about the user, and the outcome of their reports.
+//! View of a user for moderators: strikes, standing, jobs and actions about the user, and the outcome of their
+//! reports.
 
 use std::collections::HashSet;
 
@@ -33,27 +34,27 @@ use crate::{
     strikes, user_history,
 };
 
-/// Number of newest strikes that are shown.
-const STRIKES: usize = 50;
+/// Number of newest strikes in the view.
+const MAX_STRIKES: usize = 50;
 
-/// Number of actions that are read. They are stored in no order of time.
-const ACTIONS: usize = 500;
+/// Maximum number of actions read. They are not stored in order of time.
+const MAX_ACTIONS: usize = 500;
 
-/// A user as the API shows them.
+/// User in an answer.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UserView {
     pub type_id: TypeId,
     pub id: ItemId,
-    /// Points that count over all time.
+    /// Points over all time.
     pub strikes: i64,
-    /// Points that count for each threshold now.
+    /// Current points for each threshold.
     pub standing: Vec<Standing>,
-    /// The newest strikes, the newest first.
+    /// Newest strikes, newest first.
     pub newest_strikes: Vec<StrikeView>,
-    /// The newest job about the user in each class.
+    /// Newest job about the user in each class.
     pub jobs: Vec<Summary>,
-    /// Actions on the user, the newest first; those on the user's items are with the items.
+    /// Actions on the user, newest first. The views of items contain the actions on the user's items.
     pub actions: Vec<ActionView>,
     /// Outcome of the user's reports.
     pub reports: ReporterRecord,
@@ -80,13 +81,13 @@ pub struct StrikeView {
     pub at: String,
     pub points: i64,
     pub action: ActionId,
-    /// Reviewer, or `actorId` of an action of the platform. Left out with the item.
+    /// Reviewer, or `actorId` of a platform action. Omitted together with the item.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
     /// `None` if the item has a child-safety job that the caller may not see.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item: Option<ItemKey>,
-    /// True if an accepted appeal took the strike back.
+    /// True if an accepted appeal reversed the strike.
     pub reversed: bool,
 }
 
@@ -97,13 +98,13 @@ pub struct ActionView {
     pub at: String,
     pub action: ActionId,
     pub points: i64,
-    /// Reviewer, or `actorId` of an action of the platform; absent for rules and thresholds.
+    /// Reviewer, or `actorId` of a platform action; absent for rules and thresholds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
 }
 
-/// Returns what is known about a user; `None` if no item, strike, job, action or report names them. What
-/// the clearance does not cover is left out.
+/// Loads the view of a user. `None` if no item, strike, job, action or report names the user. Parts beyond the
+/// clearance are omitted.
 pub async fn view(
     store: &Store,
     config: &Compiled,
@@ -112,10 +113,10 @@ pub async fn view(
     now: Millis,
 ) -> Result<Option<UserView>, Error> {
     let org = config.org();
-    let newest_strikes = newest_strikes(store, org, user, clearance).await?;
-    let jobs = jobs(store, org, user, clearance).await?;
-    let actions = actions(store, org, user).await?;
-    let reports = reporters::outcome(store, org, user, clearance).await?;
+    let newest_strikes = load_newest_strikes(store, org, user, clearance).await?;
+    let jobs = load_jobs(store, org, user, clearance).await?;
+    let actions = load_actions(store, org, user).await?;
+    let reports = reporters::load_outcome(store, org, user, clearance).await?;
     let latest_item = stored::answer(store, org, user, None).await?;
     let is_unknown = newest_strikes.is_empty() && jobs.is_empty() && actions.is_empty();
     if is_unknown
@@ -127,10 +128,10 @@ pub async fn view(
     }
     let mut standing = Vec::new();
     for threshold in config.thresholds() {
-        let since = threshold.within.map_or(Millis(0), |within| now.minus(within));
+        let period_start = threshold.within.map_or(Millis(0), |within| now.minus(within));
         standing.push(Standing {
             threshold: threshold.key.clone(),
-            strikes: strikes::total(store, org, user, since).await?,
+            strikes: strikes::total(store, org, user, period_start).await?,
             limit: threshold.strikes,
             within_seconds: threshold.within.map(|within| within.as_secs()),
         });
@@ -148,21 +149,21 @@ pub async fn view(
     }))
 }
 
-async fn newest_strikes(
+async fn load_newest_strikes(
     store: &Store,
     org: &OrgId,
     user: &ItemKey,
     clearance: Clearance,
 ) -> Result<Vec<StrikeView>, Error> {
     let partition = (org.clone(), user.clone());
-    let strikes = store.scan::<Strike>(&partition, At::all().limit(STRIKES)).all().await?;
+    let strikes = store.scan::<Strike>(&partition, At::all().limit(MAX_STRIKES)).all().await?;
     if strikes.is_empty() {
         return Ok(Vec::new());
     }
     let reversals = store.scan::<StrikeReversal>(&partition, At::all()).all().await?;
     let reversed: HashSet<CauseId> = reversals.into_iter().map(|row| row.reversed).collect();
     let items: Vec<_> = strikes.iter().map(|strike| strike.item.clone()).collect();
-    let hidden = clearance.withheld_items(store, org, &items).await?;
+    let withheld = clearance.withheld_items(store, org, &items).await?;
     let action_key = |strike: &Strike| {
         let ItemKey { type_id, id } = strike.item.clone();
         (org.clone(), type_id, id, EventId(strike.cause.0))
@@ -170,7 +171,7 @@ async fn newest_strikes(
     let action_keys: Vec<_> = strikes.iter().map(action_key).collect();
     let actions = store.get_many::<ActionByItem>(&action_keys).await?;
     let view = |(row, action): (Strike, Option<ActionByItem>)| {
-        let item = (!hidden.contains(&row.item)).then_some(row.item);
+        let item = (!withheld.contains(&row.item)).then_some(row.item);
         StrikeView {
             event_id: row.cause,
             at: row.at.iso(),
@@ -184,7 +185,7 @@ async fn newest_strikes(
     Ok(strikes.into_iter().zip(actions).map(view).collect())
 }
 
-async fn jobs(
+async fn load_jobs(
     store: &Store,
     org: &OrgId,
     user: &ItemKey,
@@ -203,9 +204,9 @@ async fn jobs(
     store.get_many::<Job>(&jobs).await?.into_iter().flatten().map(job_view::summary).collect()
 }
 
-async fn actions(store: &Store, org: &OrgId, user: &ItemKey) -> Result<Vec<ActionView>, Error> {
+async fn load_actions(store: &Store, org: &OrgId, user: &ItemKey) -> Result<Vec<ActionView>, Error> {
     let partition = (org.clone(), user.type_id.clone(), user.id.clone());
-    let mut rows = store.scan::<ActionByItem>(&partition, At::all().limit(ACTIONS)).all().await?;
+    let mut rows = store.scan::<ActionByItem>(&partition, At::all().limit(MAX_ACTIONS)).all().await?;
     rows.sort_by_key(|row| std::cmp::Reverse(row.at));
     let view = |row: ActionByItem| ActionView {
         event_id: row.event_id,
@@ -217,7 +218,7 @@ async fn actions(store: &Store, org: &OrgId, user: &ItemKey) -> Result<Vec<Actio
     Ok(rows.into_iter().map(view).collect())
 }
 
-/// A report in the lists of a user.
+/// Report in the lists of a user.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportEntry {
@@ -225,7 +226,7 @@ pub struct ReportEntry {
     pub reporter: ItemKey,
     pub reported_at: String,
     pub item: ItemKey,
-    /// `{id, known}` as the platform named it.
+    /// `{id, known}` as named by the platform.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -233,10 +234,17 @@ pub struct ReportEntry {
     pub csam: bool,
 }
 
-/// Returns the submissions that the pointers name, in their order; `None` for those that are not stored.
+/// Loads the submissions of the pointers, in their order. `None` for a submission that is not stored.
 pub async fn items(store: &Store, pointers: &[ItemOfUser]) -> Result<Vec<Option<stored::Answer>>, Error> {
-    let key = |it: &ItemOfUser| {
-        (it.org.clone(), it.type_id.clone(), it.item_id.clone(), it.append_ms, it.offset, it.position)
+    let key = |pointer: &ItemOfUser| {
+        (
+            pointer.org.clone(),
+            pointer.type_id.clone(),
+            pointer.item_id.clone(),
+            pointer.append_ms,
+            pointer.offset,
+            pointer.position,
+        )
     };
     let keys: Vec<_> = pointers.iter().map(key).collect();
     let mut answers = Vec::with_capacity(keys.len());
@@ -249,31 +257,30 @@ pub async fn items(store: &Store, pointers: &[ItemOfUser]) -> Result<Vec<Option<
     Ok(answers)
 }
 
-/// Returns the jobs that the pointers name, in their order; `None` where the pointer does not hold, and for jobs that
-/// the clearance does not cover.
+/// Loads the jobs of the pointers, in their order. `None` for an invalid pointer, and for jobs beyond the clearance.
 pub async fn jobs_of(
     store: &Store,
     pointers: &[CaseOfUser],
     clearance: Clearance,
 ) -> Result<Vec<Option<Summary>>, Error> {
-    let keys: Vec<_> = pointers.iter().map(|it| (it.org.clone(), JobId(it.id))).collect();
+    let keys: Vec<_> = pointers.iter().map(|pointer| (pointer.org.clone(), JobId(pointer.id))).collect();
     let rows = store.get_many::<Job>(&keys).await?;
-    let shown = |(pointer, job): (&CaseOfUser, Option<Job>)| {
+    let visible_job = |(pointer, job): (&CaseOfUser, Option<Job>)| {
+        // An opener that lost the race left a pointer with another time than the job's.
         job.filter(|job| job.created_at == pointer.at)
             .filter(|job| clearance.covers_child_safety() || job.class != JobClass::ChildSafety)
     };
-    let jobs = pointers.iter().zip(rows).map(shown);
+    let jobs = pointers.iter().zip(rows).map(visible_job);
     jobs.map(|job| job.map(job_view::summary).transpose()).collect()
 }
 
-/// Returns the reports that the pointers name, in their order; `None` for reports of child safety if the
-/// clearance does not cover them.
+/// Loads the reports of the pointers, in their order. `None` for child-safety reports beyond the clearance.
 pub async fn reports(
     store: &Store,
     pointers: &[CaseOfUser],
     clearance: Clearance,
 ) -> Result<Vec<Option<ReportEntry>>, Error> {
-    let keys: Vec<_> = pointers.iter().map(|it| (it.org.clone(), ReportId(it.id))).collect();
+    let keys: Vec<_> = pointers.iter().map(|pointer| (pointer.org.clone(), ReportId(pointer.id))).collect();
     let entry = |row: Report| {
         Ok(ReportEntry {
             id: row.report_id,

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{
     Plan, PlannedAction, PlannedCallback, PlannedQueue, PlannedReview, PlannedStrike,
-    events::{self, ActionEvent, ActionRef, Conflict, DecisionRef, Named},
+    events::{self, ActionEvent, ActionRef, Conflict, DecisionRef, NamedRef},
 };
 use crate::{
     priority::{self, Signals},
@@ -23,48 +23,49 @@ pub(crate) struct ActionInput<'a> {
     pub(crate) event_id: EventId,
     pub(crate) event_type: Event,
     pub(crate) item: &'a ItemKey,
-    /// The user who receives the action's strikes.
+    /// Receives the action's strikes.
     pub(crate) user: Option<&'a ItemKey>,
     /// Append time of the record that caused the action.
     pub(crate) at: Millis,
     pub(crate) occurred_at: Millis,
     pub(crate) policies: &'a [PolicyId],
-    pub(crate) rules: Vec<Named<RuleId>>,
-    /// Rules beyond those named.
+    pub(crate) rules: Vec<NamedRef<RuleId>>,
+    /// Number of rules that `rules` omits.
     pub(crate) rules_more: usize,
     /// Rule versions that caused the action, directly or through a review.
     pub(crate) hits: Vec<RuleHit>,
     pub(crate) reason: Option<String>,
-    /// Values of the action's parameters; those of its document stand for the others.
+    /// Values of the action's parameters; the action's document supplies the others.
     pub(crate) parameters: Map<String, Value>,
-    /// Values of rules that rules with lower ids overrule.
+    /// Values that rules with a lower id override.
     pub(crate) conflicts: Vec<Conflict>,
-    /// The decision that takes the action, if no rule does.
+    /// Decision that takes the action; `None` if a rule takes it.
     pub(crate) decision: Option<&'a DecisionRef>,
-    /// Person or system that takes the action, if no rule does.
+    /// Person or system that takes the action; `None` if a rule takes it.
     pub(crate) actor: Option<&'a str>,
-    /// True if the decision is about child-safety material, which not every endpoint may have.
+    /// True if the decision concerns child-safety material, which only cleared endpoints may receive.
     pub(crate) is_child_safety: bool,
-    /// Further values for `custom`, unless a parameter has the name.
-    pub(crate) about: &'a Map<String, Value>,
-    /// Further items that the action is about.
+    /// Further values for `custom`. A parameter of the same name wins.
+    pub(crate) custom_values: &'a Map<String, Value>,
+    /// Other items that the action concerns.
     pub(crate) reported_items: &'a [ItemKey],
 }
 
 impl Plan {
-    /// Adds the action. One that is no longer configured still has its event, which is kept as held without an endpoint.
+    /// Adds the action. If it is no longer configured, its event has no endpoint and is stored as held.
     pub(crate) fn take(&mut self, config: &Compiled, input: &ActionInput<'_>) {
         let action = config.action(input.action);
         match action.map(|action| (&action.kind, PlannedQueue::of(&action.kind))) {
             Some((kind, Some(queue))) => {
                 self.enqueue(config, input, queue, *kind == ActionKind::EnqueueReview { queue: None });
-                // Subscribers hear of each decision, also of one that only asks for another review.
+                // Subscribers receive every decision event, even if the action only opens another review.
                 if input.decision.is_some() {
                     self.call_back(config, input, None);
                 }
             }
             _ => self.call_back(config, input, action.and_then(|action| action.endpoint().cloned())),
         }
+        // Strikes need a user: an item without a creator has none.
         let points = action
             .filter(|_| input.user.is_some())
             .map_or(0, |action| config.strikes(action, input.policies));
@@ -146,33 +147,35 @@ impl Plan {
                 subject: input.item.clone(),
                 occurred_at: input.occurred_at,
                 body: events::body(&event),
-                counts: input.user.cloned(),
+                strike_user: input.user.cloned(),
             });
         }
     }
 }
 
-/// Returns the endpoints that receive an event: the one that its action names, and all that take such events. An event about
-/// child-safety material goes only to those that may have it. Without any, the event is kept as held rather than lost.
+/// Returns the endpoints of an event: the action's own, then all subscribers of its type. For child-safety material,
+/// only cleared endpoints are kept. An empty result becomes `[None]`, so that the event is stored as held instead of
+/// lost.
 pub(crate) fn subscribers(
     config: &Compiled,
     event_type: Event,
-    named: Option<&EndpointId>,
+    action_endpoint: Option<&EndpointId>,
     is_child_safety: bool,
 ) -> Vec<Option<EndpointId>> {
     let is_permitted = |endpoint: &EndpointId| {
         !is_child_safety || config.endpoint(endpoint).is_some_and(|endpoint| endpoint.child_safety)
     };
-    let taking = config.endpoints_for(event_type.name()).map(|endpoint| endpoint.key.clone());
-    let taking = taking.filter(|endpoint| named != Some(endpoint));
-    let all: Vec<_> = named
+    let subscribed = config.endpoints_for(event_type.name()).map(|endpoint| endpoint.key.clone());
+    // The action's endpoint may subscribe too; it must not receive the event twice.
+    let subscribed = subscribed.filter(|endpoint| action_endpoint != Some(endpoint));
+    let endpoints: Vec<_> = action_endpoint
         .cloned()
         .into_iter()
-        .chain(taking)
+        .chain(subscribed)
         .filter(|endpoint| is_permitted(endpoint))
         .map(Some)
         .collect();
-    if all.is_empty() { vec![None] } else { all }
+    if endpoints.is_empty() { vec![None] } else { endpoints }
 }
 
 /// Returns the id of an event's copy for a further endpoint.
@@ -183,7 +186,8 @@ pub(crate) fn copy_of(event: EventId, endpoint: Option<&EndpointId>) -> EventId 
 
 fn custom(config: &Compiled, input: &ActionInput<'_>) -> Map<String, Value> {
     let action = config.action(input.action);
-    let mut custom = input.about.clone();
+    let mut custom = input.custom_values.clone();
+    // Later entries overwrite earlier ones: decision values, then the action's document, then the request.
     custom.extend(action.map(|action| action.parameters.clone()).unwrap_or_default());
     custom.extend(input.parameters.clone());
     if !input.reported_items.is_empty() {

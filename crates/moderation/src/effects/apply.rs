@@ -1,4 +1,4 @@
-//! Carries a plan out: first its rows, then its records. It may be carried out again.
+//! Carries out a plan: rows first, then records of the log. Repeating it is harmless.
 
 use bytes::Bytes;
 use tidegate_schemas::{
@@ -18,8 +18,9 @@ use crate::{
     rules::stats::{self, HitFinding, RuleHit},
 };
 
-/// Carries the plan out. Returns when every row is stored and every record is acknowledged by the log.
+/// Returns when every row is stored and the log has acknowledged every record.
 pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
+    // Every write time is the cause's own time, so a replay writes the same rows.
     for action in &plan.taken {
         let row = ActionByItem {
             org: plan.org.clone(),
@@ -109,11 +110,11 @@ async fn append(deps: &Deps, plan: &Plan) -> Result<(), Error> {
     if records.is_empty() {
         return Ok(());
     }
-    let addressed: Vec<_> = records
+    let log_records: Vec<_> = records
         .iter()
         .map(|(topic, key, datum)| (deps.log.partition(*topic, key), Record::new(key, datum.as_slice())))
         .collect();
-    deps.log.append(&addressed).await?;
+    deps.log.append(&log_records).await?;
     failpoint!("after_callback_append");
     Ok(())
 }

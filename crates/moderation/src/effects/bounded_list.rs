@@ -1,41 +1,43 @@
-//! A JSON list of bounded length, for what is stored with every item.
+//! JSON list of bounded length and size, for the row that every item stores.
 
 use tidegate_rules::Limits;
 
-/// Entries in the order of their places, whatever the order in which they are added.
+/// Entries sorted by position, independent of the order of `add` calls.
 pub(super) struct BoundedList {
     entries: Vec<(usize, String)>,
-    most: usize,
-    bytes: usize,
+    max_entries: usize,
+    remaining_bytes: usize,
 }
 
 impl BoundedList {
     pub(super) fn new(limits: &Limits) -> Self {
-        Self { entries: Vec::new(), most: limits.stored_matches, bytes: limits.stored_bytes }
+        Self { entries: Vec::new(), max_entries: limits.stored_matches, remaining_bytes: limits.stored_bytes }
     }
 
     /// True if no further entry fits, however short.
     pub(super) fn is_full(&self) -> bool {
-        self.entries.len() >= self.most || self.bytes == 0
+        self.entries.len() >= self.max_entries || self.remaining_bytes == 0
     }
 
-    /// Adds the entry, or its short form where the whole one does not fit. The first entry is always there.
-    pub(super) fn add(&mut self, place: usize, whole: String, short: impl FnOnce() -> String) {
-        let entry = if whole.len() < self.bytes { whole } else { short() };
-        if entry.len() < self.bytes || self.entries.is_empty() {
-            self.bytes = self.bytes.saturating_sub(entry.len() + 1);
-            self.entries.push((place, entry));
+    /// Adds the entry, or its short form if the full one does not fit. The first entry is always added.
+    pub(super) fn add(&mut self, position: usize, full: String, short: impl FnOnce() -> String) {
+        let entry = if full.len() < self.remaining_bytes { full } else { short() };
+        // The comma or bracket after an entry counts too, hence the extra byte.
+        if entry.len() < self.remaining_bytes || self.entries.is_empty() {
+            self.remaining_bytes = self.remaining_bytes.saturating_sub(entry.len() + 1);
+            self.entries.push((position, entry));
         } else {
-            self.bytes = 0;
+            // Marks the list as full: a later, shorter entry must not jump ahead of the one left out.
+            self.remaining_bytes = 0;
         }
     }
 
-    /// Returns the list, and how many of so many entries are not in it.
-    pub(super) fn finish(mut self, of: usize) -> (String, usize) {
+    /// Returns the JSON list and the number of omitted entries. `total` is the number of all entries.
+    pub(super) fn finish(mut self, total: usize) -> (String, usize) {
         self.entries.sort_unstable_by_key(|(place, _)| *place);
-        let more = of - self.entries.len();
+        let omitted = total - self.entries.len();
         let entries: Vec<_> = self.entries.into_iter().map(|(_, entry)| entry).collect();
-        (format!("[{}]", entries.join(",")), more)
+        (format!("[{}]", entries.join(",")), omitted)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Bodies of callback events, without the `sequence` that the owner of the callbacks partition adds.
+//! Bodies of callback events. The owner of the callbacks partition adds `sequence` later.
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -9,8 +9,9 @@ use tidegate_schemas::{
     records::Verdict,
 };
 
+/// Id and display name of a document.
 #[derive(Clone, Debug, Serialize)]
-pub struct Named<Id> {
+pub struct NamedRef<Id> {
     pub id: Id,
     pub name: String,
 }
@@ -20,7 +21,7 @@ pub struct ActionRef {
     pub id: ActionId,
 }
 
-/// A policy as callbacks name it.
+/// Policy in a callback body.
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyRef {
     pub id: PolicyId,
@@ -30,7 +31,7 @@ pub struct PolicyRef {
     pub penalty: Option<Severity>,
 }
 
-/// An item as callbacks name it.
+/// Item in a callback body.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ItemRef {
@@ -40,26 +41,26 @@ pub struct ItemRef {
     pub type_name: Option<String>,
 }
 
-/// The decision that an event is about.
+/// Decision that caused an event.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionRef {
     pub id: DecisionId,
     pub verdict: Verdict,
-    /// Actor that the platform named for its own action; absent for decisions of moderators.
+    /// Actor stated by the platform for its own action; absent for decisions of moderators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     pub policies: Vec<PolicyRef>,
     pub actions: Vec<DecidedAction>,
-    /// Actions on items that belong to the job.
+    /// Actions on related items of the job.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub related: Vec<DecidedRelated>,
     pub decided_at: String,
 }
 
-/// Actions of a decision on an item that belongs to its job.
+/// Actions of a decision on one related item.
 #[derive(Clone, Debug, Serialize)]
 pub struct DecidedRelated {
     pub item: ItemKey,
@@ -67,7 +68,7 @@ pub struct DecidedRelated {
     pub policies: Vec<PolicyId>,
 }
 
-/// An action of a decision, with the parameters that the moderator gave.
+/// Action of a decision with the moderator's parameters.
 #[derive(Clone, Debug, Serialize)]
 pub struct DecidedAction {
     pub id: ActionId,
@@ -75,7 +76,7 @@ pub struct DecidedAction {
     pub parameters: Map<String, Value>,
 }
 
-/// Value of a parameter that a rule gives and that a rule with a lower id overrules.
+/// Parameter value that a rule with a lower id overrides.
 #[derive(Clone, Debug, Serialize)]
 pub struct Conflict {
     pub parameter: String,
@@ -83,14 +84,14 @@ pub struct Conflict {
     pub value: Value,
 }
 
-/// A threshold that a user crossed.
+/// Strike threshold that a user crossed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CrossedThreshold {
     /// Key of the threshold's document.
     pub id: String,
-    /// Points at which it is crossed.
+    /// Points that a sum must reach to cross the threshold.
     pub limit: i64,
-    /// Points of the user within its period when it was crossed.
+    /// Points of the user within the threshold's period at the crossing.
     pub strikes: i64,
 }
 
@@ -109,8 +110,8 @@ pub struct ActionEvent {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<DecisionRef>,
     pub policies: Vec<PolicyRef>,
-    pub rules: Vec<Named<RuleId>>,
-    /// Rules beyond those named, see `catalog.rules.stored_matches`.
+    pub rules: Vec<NamedRef<RuleId>>,
+    /// Number of rules that `rules` omits, see `catalog.rules.stored_matches`.
     #[serde(skip_serializing_if = "is_zero")]
     pub rules_more: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,7 +127,7 @@ pub struct ActionEvent {
     pub conflicts: Vec<Conflict>,
 }
 
-/// Event that tells the platform the outcome of its appeal.
+/// Event with the outcome of an appeal.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AppealEvent {
@@ -164,17 +165,18 @@ pub fn body(event: &impl Serialize) -> String {
 
 /// Adds `userStrikeCount` as the last member of a body.
 pub(super) fn with_strikes(body: &str, strikes: i64) -> String {
+    // Textual, because the total is known only after the body was serialised.
     let open = body.strip_suffix('}').unwrap_or(body);
     format!("{open},\"userStrikeCount\":{strikes}}}")
 }
 
-/// Names the item's type. One that is no longer configured has no name.
+/// Adds the type's name. A type that is no longer configured has none.
 pub fn item(config: &Compiled, key: &ItemKey) -> ItemRef {
     let type_name = config.item_type(&key.type_id).map(|item_type| item_type.name.clone());
     ItemRef { key: key.clone(), type_name }
 }
 
-/// Adds names to the ids. A policy that is no longer configured has its id as its name.
+/// Adds names to policy ids. A policy that is no longer configured is named by its id.
 pub fn policies(config: &Compiled, ids: &[PolicyId]) -> Vec<PolicyRef> {
     ids.iter()
         .map(|id| {

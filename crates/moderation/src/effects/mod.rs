@@ -1,8 +1,8 @@
 //! Plans of effects: stored once per cause, then carried out.
 //!
-//! The first plan stored for a cause is the one that is carried out, so a replay under newer rules writes the same
-//! rows and sends the same events. All ids in a plan are derived, so carrying it out twice is harmless. Plans of items
-//! are made in `plan`, those of decisions and strikes in `review::decisions` and `strikes`.
+//! The first stored plan of a cause is the one carried out, so a replay under newer rules writes the same rows and
+//! sends the same events. All ids in a plan are derived, so carrying it out twice is harmless. `plan` builds the
+//! plans of items; `review::decisions` and `strikes` build the others.
 
 mod actions;
 mod apply;
@@ -36,8 +36,8 @@ pub use apply::apply;
 pub(crate) use apply::open_job;
 pub use plan::plan_item;
 pub use planned_queue::PlannedQueue;
-pub(crate) use rule_gates::event_of;
-pub use rule_gates::{Again, Claim, Evaluated, Expected, Refused, Watch, claims};
+pub(crate) use rule_gates::derive_event_id;
+pub use rule_gates::{Again, Claim, Evaluated, Expected, Refused, Watch, limit_requests};
 
 use crate::{
     Deps, Error,
@@ -46,7 +46,7 @@ use crate::{
     standing,
 };
 
-/// Reason that is shown for actions of content that a newer version has overtaken.
+/// Reason stored for actions on a version that a newer one has replaced.
 const SUPERSEDED: &str = "superseded";
 
 /// All effects of one cause.
@@ -57,16 +57,16 @@ pub struct Plan {
     pub cause: Uuid,
     pub kind: Kind,
     pub config_version: ConfigVersion,
-    /// Findings for the item's row. Only plans of items have them.
+    /// Result of the rules, for the item's row. Only plans of items have it.
     pub evaluation: Option<Findings>,
     pub taken: Vec<PlannedAction>,
     pub callbacks: Vec<PlannedCallback>,
     pub strikes: Vec<PlannedStrike>,
     pub reviews: Vec<PlannedReview>,
-    /// Findings of a decision about the rules that led to it.
+    /// Verdicts of a decision on the rules that led to it.
     #[serde(default)]
     pub verdicts: Vec<PlannedFinding>,
-    /// Outcomes of rules, for the statistics. Not stored, so that a replay does not count them again.
+    /// Outcomes of rules, for the statistics. Not stored: a replay would count them again.
     #[serde(skip)]
     pub counted: Vec<RuleOutcome>,
 }
@@ -80,7 +80,7 @@ string_enum! {
     }
 }
 
-/// Findings of the rules, in the form of the item's row.
+/// Results of the rules, in the form of the item's row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Findings {
@@ -88,37 +88,37 @@ pub struct Findings {
     pub matched: String,
     pub errored: String,
     pub actions: String,
-    /// Plans that were stored before media were fetched have none.
+    /// Absent in plans stored before media were fetched.
     #[serde(default = "no_media")]
     pub media: String,
     #[serde(default, skip_serializing_if = "Omissions::is_empty")]
     pub left_out: Omissions,
-    /// User who made the item, or the user that it is.
+    /// Creator of the item. A user item is its own creator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<ItemKey>,
 }
 
 impl Findings {
-    /// Findings of an item without media on which no rule matched or failed.
-    pub(crate) fn nothing(evaluated_at: Millis, user: Option<ItemKey>) -> Self {
-        let none = || "[]".to_owned();
+    /// Findings of an item that has no media and that no rule matched.
+    pub(crate) fn empty(evaluated_at: Millis, user: Option<ItemKey>) -> Self {
+        let empty_list = || "[]".to_owned();
         Self {
             evaluated_at,
-            matched: none(),
-            errored: none(),
-            actions: none(),
-            media: none(),
+            matched: empty_list(),
+            errored: empty_list(),
+            actions: empty_list(),
+            media: empty_list(),
             left_out: Omissions::default(),
             user,
         }
     }
 
-    /// True if there is nothing to publish.
+    /// True if the evaluation has no result to publish.
     pub(crate) fn is_silent(&self) -> bool {
         self.matched == "[]" && self.errored == "[]" && self.left_out.is_empty()
     }
 
-    /// The left-out parts in the form of rows and records.
+    /// Left-out parts in the form of rows and records.
     pub(crate) fn left_out(&self) -> Option<String> {
         (!self.left_out.is_empty()).then(|| json!(self.left_out).to_string())
     }
@@ -128,7 +128,7 @@ fn no_media() -> String {
     "[]".to_owned()
 }
 
-/// An action on an item, for the list from which an accepted appeal is reversed.
+/// Action on an item. An accepted appeal reverses the item's actions from this list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedAction {
@@ -154,9 +154,9 @@ pub struct PlannedCallback {
     pub subject: ItemKey,
     pub occurred_at: Millis,
     pub body: String,
-    /// User whose strikes the body is to say. Not stored, since a stored body says them.
+    /// User whose strike total is added to the body. Not stored: a stored body contains the total already.
     #[serde(skip)]
-    pub counts: Option<ItemKey>,
+    pub strike_user: Option<ItemKey>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -175,7 +175,7 @@ pub struct PlannedStrike {
 #[serde(rename_all = "camelCase")]
 pub struct PlannedReview {
     pub subject: ItemKey,
-    /// User under whom the job is listed: the creator of the subject, or the user that it is.
+    /// User under whom the job is listed: the subject's creator, or the subject itself if it is a user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<ItemKey>,
     pub queue: PlannedQueue,
@@ -190,10 +190,10 @@ pub struct PlannedReview {
     /// Routing list and entry that chose the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routed_by: Option<String>,
-    /// Threshold that the subject crossed; reviews of plans that were stored by earlier versions have none.
+    /// Threshold that the subject crossed. Absent in plans of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<events::CrossedThreshold>,
-    /// True if nobody has named a queue, so that routing may choose one. Not stored, since a stored plan is routed.
+    /// True if no action names a queue, so that routing may choose one. Not stored: a stored plan is routed already.
     #[serde(skip)]
     pub is_routable: bool,
 }
@@ -225,7 +225,7 @@ impl Plan {
         }
     }
 
-    /// Plan of an item that no rule acts on: only its media were looked at.
+    /// Plan that only stores media, for an item that rules do not act on.
     pub fn without_effects(
         org: &OrgId,
         submission: SubmissionId,
@@ -233,11 +233,11 @@ impl Plan {
         media: String,
         version: ConfigVersion,
     ) -> Self {
-        let findings = Findings { media, ..Findings::nothing(appended_at, None) };
+        let findings = Findings { media, ..Findings::empty(appended_at, None) };
         Self { evaluation: Some(findings), ..Self::empty(org, submission.0, Kind::Item, version) }
     }
 
-    /// True if anything is done beyond storing the findings.
+    /// True if the plan does more than store findings.
     pub fn has_effects(&self) -> bool {
         !(self.taken.is_empty()
             && self.callbacks.is_empty()
@@ -245,7 +245,7 @@ impl Plan {
             && self.reviews.is_empty())
     }
 
-    /// Drops all effects and keeps the findings, because a newer version of the item came first.
+    /// Drops all effects and keeps the findings. Used when a newer version of the item was processed first.
     pub fn supersede(&mut self) -> Result<(), Error> {
         self.taken.clear();
         self.callbacks.clear();
@@ -263,24 +263,25 @@ impl Plan {
     }
 }
 
-/// Returns the stored plan of a cause.
-pub async fn stored(store: &Store, org: &OrgId, cause: Uuid) -> Result<Option<Plan>, Error> {
+/// Loads the plan of a cause.
+pub async fn load_plan(store: &Store, org: &OrgId, cause: Uuid) -> Result<Option<Plan>, Error> {
     let row = store.get::<plans::Plan>(&(org.clone(), cause)).await?;
     row.map(|row| serde_json::from_str(&row.plan).map_err(Error::corrupt("plan"))).transpose()
 }
 
-/// Adds the strikes of users to the bodies of their callbacks, those of the plan included. Strikes of causes whose records
-/// were not read yet are missing.
+/// Adds strike totals to the bodies of callbacks. The plan's own strikes count; strikes whose records are still
+/// unread do not.
 async fn count_strikes(store: &Store, plan: &mut Plan) -> Result<(), Error> {
     let mut totals: HashMap<ItemKey, i64> = HashMap::new();
     for callback in &mut plan.callbacks {
-        let Some(user) = callback.counts.take() else { continue };
+        let Some(user) = callback.strike_user.take() else { continue };
         let total = match totals.get(&user) {
             Some(total) => *total,
             None => {
-                let own = plan.strikes.iter().filter(|it| it.user == user && it.reverses.is_none());
-                let own: i64 = own.map(|it| it.points).sum();
-                let total = standing::total(store, &plan.org, &user, Millis(0)).await? + own;
+                let planned =
+                    plan.strikes.iter().filter(|strike| strike.user == user && strike.reverses.is_none());
+                let planned_points: i64 = planned.map(|strike| strike.points).sum();
+                let total = standing::total(store, &plan.org, &user, Millis(0)).await? + planned_points;
                 totals.insert(user, total);
                 total
             }
@@ -290,8 +291,9 @@ async fn count_strikes(store: &Store, plan: &mut Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// Stores the plan unless the cause has one. Returns the plan to carry out.
+/// Stores the plan if the cause has none yet. Returns the plan to carry out: this one, or the one stored first.
 pub async fn adopt(store: &Store, mut plan: Plan, now: Millis) -> Result<Plan, Error> {
+    // Totals belong to the stored body: a replay must send the same text.
     count_strikes(store, &mut plan).await?;
     let row = plans::Plan {
         org: plan.org.clone(),
@@ -309,21 +311,20 @@ pub async fn adopt(store: &Store, mut plan: Plan, now: Millis) -> Result<Plan, E
     }
 }
 
-/// Replaces a stored plan, of which nothing was carried out yet, by its superseded form. Returns the plan to carry out.
-/// The new form is stored first, so that no later replay carries the old one out.
+/// Replaces a stored plan by its superseded form, before any of it is carried out. Returns the plan to carry out. The
+/// new form is stored first, so that no later replay carries out the old one.
 pub async fn set_aside(store: &Store, mut plan: Plan) -> Result<Plan, Error> {
     plan.supersede()?;
     let Some(row) = store.get::<plans::Plan>(&(plan.org.clone(), plan.cause)).await? else { return Ok(plan) };
     let text = serde_json::to_string(&plan).map_err(Error::corrupt("plan"))?;
     match store.replace(&plans::Plan { plan: text, ..row.clone() }, row.version).await? {
         Replaced::Yes | Replaced::Gone => Ok(plan),
-        // Another owner of the same record was faster.
+        // Another owner of the record replaced the plan first.
         Replaced::No(row) => serde_json::from_str(&row.plan).map_err(Error::corrupt("plan")),
     }
 }
 
-/// Returns the configuration of an org at the version that a record names, or a later one. `written_at` is the record's
-/// time.
+/// Loads the configuration of an org at the version of a record, or a later one. `written_at` is the record's time.
 pub async fn config(
     deps: &Deps,
     org: &OrgId,

@@ -1,4 +1,4 @@
-//! Makes the plan of an evaluated item; pure. `rule_gates` says which of the matched rules act.
+//! Builds the plan of an evaluated item; pure. `rule_gates` decides which of the matched rules act.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -23,7 +23,7 @@ use crate::{
     rules::stats::{OutcomeKind, RuleHit, RuleOutcome, Suppressed},
 };
 
-/// An action as the item's row lists it.
+/// Action in the item's row.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ListedAction<'a> {
@@ -31,7 +31,7 @@ struct ListedAction<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     event_id: Option<EventId>,
     rules: Vec<&'a RuleId>,
-    /// Rules beyond those listed.
+    /// Number of rules that `rules` omits.
     #[serde(skip_serializing_if = "events::is_zero")]
     rules_more: usize,
     policies: Vec<PolicyId>,
@@ -39,22 +39,22 @@ struct ListedAction<'a> {
     suppressed: Option<&'static str>,
 }
 
-/// A match as the item's row lists it.
+/// Match in the item's row.
 #[derive(Serialize)]
 struct ListedMatch<'m> {
     #[serde(flatten)]
-    found: &'m Match,
+    rule_match: &'m Match,
     #[serde(skip_serializing_if = "Option::is_none")]
     suppressed: Option<Suppressed>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     sampled: bool,
 }
 
-/// A failure as the item's row lists it.
+/// Failure in the item's row.
 #[derive(Serialize)]
 struct ListedFailure<'a> {
     #[serde(flatten)]
-    failed: &'a RuleFailure,
+    failure: &'a RuleFailure,
     #[serde(skip_serializing_if = "Option::is_none")]
     counts_as: Option<OnError>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,23 +63,24 @@ struct ListedFailure<'a> {
 
 pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
     let mut plan = Plan::empty(evaluated.org, evaluated.submission_id.0, Kind::Item, config.version());
-    let found = rule_gates::rule_matches(config, evaluated);
-    let mut asked: BTreeMap<&ActionId, Vec<&RuleMatch<'_>>> = BTreeMap::new();
-    for rule in &found {
+    let rules = rule_gates::rule_matches(config, evaluated);
+    let mut rules_by_action: BTreeMap<&ActionId, Vec<&RuleMatch<'_>>> = BTreeMap::new();
+    for rule in &rules {
         for action in rule.actions {
-            asked.entry(&action.id).or_default().push(rule);
+            rules_by_action.entry(&action.id).or_default().push(rule);
         }
     }
     let actions: Vec<_> =
-        asked.into_iter().map(|(id, by)| list_action(&mut plan, config, evaluated, id, &by)).collect();
-    let sampled = found.iter().filter(|it| is_sampled(evaluated, it));
-    let sampled: Vec<_> = sampled.map(|it| hit(evaluated, it.rule, it.version)).collect();
-    review(&mut plan, config, evaluated, "sample", sampled);
-    let failed = rule_gates::for_review(config, evaluated);
-    let failed = failed.into_iter().map(|head| hit(evaluated, &head.rule, &head.version));
-    review(&mut plan, config, evaluated, "error", failed.collect());
+        // The map is sorted by action, so a replay lists the actions in the same order.
+        rules_by_action.into_iter().map(|(id, by)| list_action(&mut plan, config, evaluated, id, &by)).collect();
+    let sampled = rules.iter().filter(|rule| is_sampled(evaluated, rule));
+    let sampled: Vec<_> = sampled.map(|rule| hit(evaluated, rule.rule, rule.version)).collect();
+    add_review(&mut plan, config, evaluated, "sample", sampled);
+    let heads = rule_gates::failures_for_review(config, evaluated);
+    let hits = heads.into_iter().map(|head| hit(evaluated, &head.rule, &head.version));
+    add_review(&mut plan, config, evaluated, "error", hits.collect());
 
-    let (matches, failures) = found.split_at(evaluated.outcome.matched.len());
+    let (matches, failures) = rules.split_at(evaluated.outcome.matched.len());
     let (matched, matched_more) = list_matches(config, evaluated, matches);
     let (errored, errored_more) = list_failures(config, evaluated, failures);
     let mut left_out = evaluated.outcome.left_out();
@@ -94,7 +95,7 @@ pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
         left_out,
         user: evaluated.user.cloned(),
     });
-    plan.counted.extend(found.iter().map(|it| RuleOutcome {
+    plan.counted.extend(rules.iter().map(|it| RuleOutcome {
         rule: it.rule.clone(),
         version: it.version.to_owned(),
         kind: it.suppressed.map_or(OutcomeKind::Acted, OutcomeKind::Suppressed),
@@ -107,26 +108,32 @@ pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
     plan
 }
 
-/// Lists matches within the bounds of a stored item, those that act first, and counts the others.
+/// Lists matches within the limits of a stored item, acting rules first. Returns the list and the number of
+/// omitted matches.
 fn list_matches(config: &Compiled, evaluated: &Evaluated<'_>, matches: &[RuleMatch<'_>]) -> (String, usize) {
     let mut list = BoundedList::new(config.plan().limits());
+    // Acting rules first: a reader of the row must see the reasons for its actions.
     for acting in [true, false] {
-        let some = matches.iter().enumerate().filter(|(_, it)| it.acts() == acting);
-        for (place, it) in some {
+        let selected = matches.iter().enumerate().filter(|(_, it)| it.acts() == acting);
+        for (position, it) in selected {
             if list.is_full() {
                 break;
             }
-            let found = &evaluated.outcome.matched[place];
-            let listed = |found: &Match| {
-                json(&ListedMatch { found, suppressed: it.suppressed, sampled: is_sampled(evaluated, it) })
+            let full = &evaluated.outcome.matched[position];
+            let to_json = |rule_match: &Match| {
+                json(&ListedMatch {
+                    rule_match,
+                    suppressed: it.suppressed,
+                    sampled: is_sampled(evaluated, it),
+                })
             };
-            list.add(place, listed(found), || listed(&found.shortened()));
+            list.add(position, to_json(full), || to_json(&full.shortened()));
         }
     }
     list.finish(matches.len())
 }
 
-/// Lists failures in the same way, those that count as something first.
+/// Lists failures in the same way, those with a consequence first.
 fn list_failures(
     config: &Compiled,
     evaluated: &Evaluated<'_>,
@@ -136,24 +143,24 @@ fn list_failures(
         failures.iter().map(|it| (it.rule, it.suppressed)).collect();
     let mut list = BoundedList::new(config.plan().limits());
     let errored = &evaluated.outcome.errored;
-    for counting in [true, false] {
-        for (place, failed) in errored.iter().enumerate() {
+    for has_consequence in [true, false] {
+        for (position, failure) in errored.iter().enumerate() {
             if list.is_full() {
                 break;
             }
-            let counts_as = rule_gates::counts_as(config, failed);
-            if counts_as.is_some() == counting {
-                let suppressed = suppressed.get(&failed.rule).copied().flatten();
-                let listed = json(&ListedFailure { failed, counts_as, suppressed });
-                // A failure has no explanation to leave out.
-                list.add(place, listed.clone(), || listed);
+            let counts_as = rule_gates::failure_consequence(config, failure);
+            if counts_as.is_some() == has_consequence {
+                let suppressed = suppressed.get(&failure.rule).copied().flatten();
+                let entry = json(&ListedFailure { failure, counts_as, suppressed });
+                // A failure has no shorter form, because it has no explanation.
+                list.add(position, entry.clone(), || entry);
             }
         }
     }
     list.finish(errored.len())
 }
 
-/// Adds an action that rules ask for to the plan, or lists the reason why it is not taken.
+/// Adds an action to the plan, or lists the reason why it is not taken. `by` holds the rules that ask for it.
 fn list_action<'a>(
     plan: &mut Plan,
     config: &Compiled,
@@ -162,31 +169,33 @@ fn list_action<'a>(
     by: &[&RuleMatch<'a>],
 ) -> ListedAction<'a> {
     let acting = by.iter().any(|rule| rule.acts());
-    // Only the most telling reason is listed, together with the rules that it applies to.
-    let why = if acting { None } else { by.iter().filter_map(|rule| rule.suppressed).min() };
-    let causes: Vec<_> = by.iter().filter(|rule| rule.suppressed == why).copied().collect();
+    // Only the strongest reason is listed, with the rules to which it applies. One acting rule is enough to take
+    // the action.
+    let reason = if acting { None } else { by.iter().filter_map(|rule| rule.suppressed).min() };
+    let causes: Vec<_> = by.iter().filter(|rule| rule.suppressed == reason).copied().collect();
     let policies = union_of_policies(&causes);
-    let suppressed = match why {
+    let suppressed = match reason {
         Some(why) => Some(why.as_str()),
-        None => rule_gates::refused(config, evaluated, id)
+        None => rule_gates::action_refusal(config, evaluated, id)
             .or_else(|| evaluated.is_done(id).then_some("duplicate")),
     };
-    // An action may have thousands of causes, and each is stored several times: the first are named.
-    let (named, more) = causes.split_at(causes.len().min(config.plan().limits().stored_matches));
+    // An action can have thousands of causes and each is stored several times, so only the first are named.
+    let (named_rules, omitted_rules) =
+        causes.split_at(causes.len().min(config.plan().limits().stored_matches));
     if suppressed.is_none() {
-        take(plan, config, evaluated, id, (&causes, named.len()), &policies);
+        take_action(plan, config, evaluated, id, (&causes, named_rules.len()), &policies);
     }
     ListedAction {
         id,
         event_id: suppressed.is_none().then(|| event_id(evaluated, id)),
-        rules: named.iter().map(|rule| rule.rule).collect(),
-        rules_more: more.len(),
+        rules: named_rules.iter().map(|rule| rule.rule).collect(),
+        rules_more: omitted_rules.len(),
         policies,
         suppressed,
     }
 }
 
-fn take(
+fn take_action(
     plan: &mut Plan,
     config: &Compiled,
     evaluated: &Evaluated<'_>,
@@ -195,8 +204,9 @@ fn take(
     policies: &[PolicyId],
 ) {
     let (parameters, conflicts) = parameters(id, causes, config.plan().limits().stored_matches);
-    let (causes, more) = causes.split_at(named_causes);
-    let named = |rule: &&RuleMatch<'_>| events::Named { id: rule.rule.clone(), name: rule.name.to_owned() };
+    let (causes, omitted) = causes.split_at(named_causes);
+    let rule_ref =
+        |rule: &&RuleMatch<'_>| events::NamedRef { id: rule.rule.clone(), name: rule.name.to_owned() };
     plan.take(
         config,
         &ActionInput {
@@ -208,37 +218,37 @@ fn take(
             at: evaluated.append_ms,
             occurred_at: evaluated.append_ms,
             policies,
-            rules: causes.iter().map(named).collect(),
-            rules_more: more.len(),
+            rules: causes.iter().map(rule_ref).collect(),
+            rules_more: omitted.len(),
             hits: causes.iter().map(|rule| hit(evaluated, rule.rule, rule.version)).collect(),
             reason: None,
             parameters,
             conflicts,
             decision: None,
             is_child_safety: false,
-            about: &Map::new(),
+            custom_values: &Map::new(),
             actor: None,
             reported_items: &[],
         },
     );
 }
 
-/// Merges the parameters that rules give to an action. The rule with the lowest id decides, and the different values of
-/// the others are listed, up to a limit.
+/// Merges the action's parameters from several rules. The value of the rule with the lowest id wins; other values are
+/// returned as conflicts, up to `most_conflicts`.
 fn parameters(
     action: &ActionId,
     causes: &[&RuleMatch<'_>],
     most_conflicts: usize,
 ) -> (Map<String, Value>, Vec<events::Conflict>) {
-    let mut given: Vec<_> = causes
+    let mut uses: Vec<_> = causes
         .iter()
-        .flat_map(|rule| rule.actions.iter().map(move |used| (rule.rule, used)))
-        .filter(|(_, used)| used.id == *action && !used.params.is_empty())
+        .flat_map(|rule| rule.actions.iter().map(move |action_use| (rule.rule, action_use)))
+        .filter(|(_, action_use)| action_use.id == *action && !action_use.params.is_empty())
         .collect();
-    given.sort_by_key(|(rule, _)| *rule);
+    uses.sort_by_key(|(rule, _)| *rule);
     let (mut merged, mut conflicts) = (Map::new(), Vec::new());
-    for (rule, used) in given {
-        for (name, value) in &used.params {
+    for (rule, action_use) in uses {
+        for (name, value) in &action_use.params {
             match merged.get(name) {
                 None => {
                     merged.insert(name.clone(), value.clone());
@@ -254,25 +264,32 @@ fn parameters(
     (merged, conflicts)
 }
 
-/// True if the rule acts and its hit is in the sample that moderators review.
-fn is_sampled(evaluated: &Evaluated<'_>, it: &RuleMatch<'_>) -> bool {
+/// True if the rule acts and its hit falls into the sample for human review.
+fn is_sampled(evaluated: &Evaluated<'_>, rule: &RuleMatch<'_>) -> bool {
     evaluated.no_reviews.is_none()
-        && it.acts()
-        && it.life.is_some_and(|life| life.is_sampled(it.rule, evaluated.submission_id))
+        && rule.acts()
+        && rule.enforcement.is_some_and(|life| life.is_sampled(rule.rule, evaluated.submission_id))
 }
 
-/// Adds a review that no action asks for.
-fn review(plan: &mut Plan, config: &Compiled, evaluated: &Evaluated<'_>, why: &str, mut hits: Vec<RuleHit>) {
+/// Adds a review that rules ask for without an action: a sample, or a failed rule.
+fn add_review(
+    plan: &mut Plan,
+    config: &Compiled,
+    evaluated: &Evaluated<'_>,
+    cause_name: &str,
+    mut hits: Vec<RuleHit>,
+) {
     if hits.is_empty() || evaluated.no_reviews.is_some() {
         return;
     }
+    // The cause is derived from the submission, so a replay adds the same cause to the job.
     hits.truncate(config.plan().limits().stored_matches);
     let policies = hits.iter().filter_map(|hit| config.rule(&hit.rule)).flat_map(|rule| &rule.policies);
     plan.reviews.push(PlannedReview {
         subject: evaluated.item.clone(),
         user: evaluated.user.cloned(),
         queue: PlannedQueue::Review(BuiltInQueue::Default.into()),
-        cause: derive(IdKind::JobCause, &[plan.cause.as_bytes(), b"rules", why.as_bytes()]),
+        cause: derive(IdKind::JobCause, &[plan.cause.as_bytes(), b"rules", cause_name.as_bytes()]),
         at: evaluated.append_ms,
         rules: hits.iter().map(|hit| hit.rule.clone()).collect(),
         signals: Signals { severity: priority::severity(config, policies), ..Signals::default() },
@@ -288,9 +305,9 @@ fn hit(evaluated: &Evaluated<'_>, rule: &RuleId, version: &str) -> RuleHit {
 }
 
 fn union_of_policies(causes: &[&RuleMatch<'_>]) -> Vec<PolicyId> {
-    let mut known = HashSet::new();
-    let all = causes.iter().flat_map(|found| found.policies);
-    all.filter(|policy| known.insert(*policy)).cloned().collect()
+    let mut seen_policies = HashSet::new();
+    let policies = causes.iter().flat_map(|rule| rule.policies);
+    policies.filter(|policy| seen_policies.insert(*policy)).cloned().collect()
 }
 
 fn json(value: &impl Serialize) -> String {

@@ -1,4 +1,4 @@
-//! Queue of a job that a plan opens.
+//! Queue of a planned job.
 
 use serde::{Deserialize, Serialize};
 use tidegate_catalog::ActionKind;
@@ -6,10 +6,10 @@ use tidegate_schemas::{ids::QueueId, records::JobClass};
 
 use crate::jobs::BuiltInQueue;
 
-/// Queue of a planned job, which says the job's class.
+/// Queue of a planned job. The variant is the job's class.
 ///
-/// A queue of child safety is stored as an object: a process of an earlier version refuses the plan then, instead of opening a
-/// review job that everybody may see.
+/// The child-safety variant is stored as an object on purpose: a process of an earlier version then rejects the plan
+/// instead of opening a review job that every reviewer may see.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PlannedQueue {
@@ -21,28 +21,28 @@ pub enum PlannedQueue {
 }
 
 impl PlannedQueue {
-    /// Returns the queue of the jobs that an action of this kind opens, if it opens any.
+    /// Returns the queue for jobs of an action kind; `None` if the action opens no job.
     pub(crate) fn of(kind: &ActionKind) -> Option<Self> {
-        let or = |queue: &Option<QueueId>, built_in: BuiltInQueue| {
+        let or_built_in = |queue: &Option<QueueId>, built_in: BuiltInQueue| {
             queue.clone().unwrap_or_else(|| built_in.into())
         };
         match kind {
             ActionKind::Callback { .. } => None,
-            ActionKind::EnqueueReview { queue } => Some(Self::Review(or(queue, BuiltInQueue::Default))),
+            ActionKind::EnqueueReview { queue } => {
+                Some(Self::Review(or_built_in(queue, BuiltInQueue::Default)))
+            }
             ActionKind::EnqueueChildSafety { queue } => {
-                Some(Self::ChildSafety { queue: or(queue, BuiltInQueue::ChildSafety) })
+                Some(Self::ChildSafety { queue: or_built_in(queue, BuiltInQueue::ChildSafety) })
             }
         }
     }
 
-    /// Returns the queue's key.
     pub fn id(&self) -> &QueueId {
         match self {
             Self::Review(queue) | Self::ChildSafety { queue } => queue,
         }
     }
 
-    /// Returns the class of the job.
     pub fn class(&self) -> JobClass {
         match self {
             Self::Review(_) => JobClass::Review,

@@ -1,6 +1,6 @@
-//! Decides which of the matched rules act, and why the others do not; pure.
+//! Decides which matched rules act, and why the others do not; pure.
 //!
-//! Limits are not taken here: `claims` returns what to ask of them, and `Evaluated::refused` holds the answers.
+//! Limits are asked elsewhere: `limit_requests` lists the questions, `Evaluated::limit_refusals` holds the answers.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,89 +22,88 @@ pub struct Evaluated<'a> {
     pub org: &'a OrgId,
     pub submission_id: SubmissionId,
     pub item: &'a ItemKey,
-    /// The user who receives strikes: the item's creator, or the user that the item is.
+    /// Receives the strikes: the item's creator, or the item itself if it is a user.
     pub user: Option<&'a ItemKey>,
     pub append_ms: Millis,
     pub outcome: &'a Outcome,
-    /// Reason for opening no reviews, if another part of the service handles them.
+    /// Reason for opening no review jobs: a report opens the job itself, for example.
     pub no_reviews: Option<&'static str>,
-    /// Rules that their limits refused.
-    pub refused: &'a Refused,
-    /// Set if the submission repeats an earlier one.
-    pub again: Option<Again<'a>>,
+    /// Rules that are held back by their limits.
+    pub limit_refusals: &'a Refused,
+    /// Set if the submission repeats an earlier one, as retroaction does.
+    pub repetition: Option<Again<'a>>,
     pub media: &'a [Media],
 }
 
 impl Evaluated<'_> {
-    /// True if the action was taken before, on the submission that this one repeats.
+    /// True if the original submission took this action already.
     pub(super) fn is_done(&self, action: &ActionId) -> bool {
-        self.again.is_some_and(|again| again.taken.contains(&event_id(self, action)))
+        self.repetition.is_some_and(|repetition| repetition.taken.contains(&event_id(self, action)))
     }
 }
 
-/// The earlier submission that a submission repeats.
+/// Original of a repeated submission.
 #[derive(Clone, Copy, Debug)]
 pub struct Again<'a> {
-    /// The repetition has the same event ids, so no event is sent twice.
+    /// Submission whose event ids are reused, so that no event is sent twice.
     pub original: SubmissionId,
-    /// Events of the actions that were taken on the item.
+    /// Events of the actions taken on the item so far.
     pub taken: &'a HashSet<EventId>,
 }
 
-/// The rules whose limits refused them.
+/// Rules that were held back by a limit, with the reason.
 pub type Refused = HashMap<RuleId, Suppressed>;
 
-/// Request to the limits of a rule before it acts; without limits, only its match is counted for the alarm.
+/// Question to the limits of a rule before it acts. Without limits, the match only counts for the alarm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub rule: RuleId,
     pub per_day: Option<i64>,
     /// User and duration of the cooldown.
     pub cooldown: Option<(ItemKey, Duration)>,
-    /// Alarm of the rule.
     pub alarm: Option<Watch>,
 }
 
-/// Alarm of a rule version, which stops acting once it has matched more often in an hour than expected.
+/// Alarm of a rule version. The version stops acting once its matches in one hour exceed the threshold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
     pub version: String,
     pub expected: Expected,
-    /// True if this match counts. Repeated submissions do not, because many of them come at once.
+    /// True if this match counts. Repeated submissions do not count, because a retroaction sends many at once.
     pub counts: bool,
 }
 
-/// Highest number of matches an hour that raises no alarm.
+/// Highest number of matches per hour without an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// Set by the author of the rule.
+    /// From the rule's document.
     Said(i64),
-    /// Measured by the last backtest, if there was one.
+    /// From the last recorded backtest, if one exists.
     Measured,
 }
 
-/// A rule that matched, or whose failure counts as a match.
+/// Rule that matched, or whose failure counts as a match.
 pub(super) struct RuleMatch<'a> {
     pub(super) rule: &'a RuleId,
     pub(super) version: &'a str,
     pub(super) name: &'a str,
     pub(super) policies: &'a [PolicyId],
     pub(super) actions: &'a [ActionUse],
-    pub(super) life: Option<&'a Enforcement>,
+    pub(super) enforcement: Option<&'a Enforcement>,
     pub(super) suppressed: Option<Suppressed>,
 }
 
 impl<'a> RuleMatch<'a> {
-    fn of_match(config: &'a Compiled, evaluated: &Evaluated<'_>, found: &'a Match) -> Self {
-        let life = config.rule(&found.rule).map(|head| &head.enforcement);
+    fn of_match(config: &'a Compiled, evaluated: &Evaluated<'_>, rule_match: &'a Match) -> Self {
+        let enforcement = config.rule(&rule_match.rule).map(|head| &head.enforcement);
         Self {
-            rule: &found.rule,
-            version: &found.version,
-            name: &found.name,
-            policies: &found.policies,
-            actions: &found.actions,
-            life,
-            suppressed: suppressed(evaluated, &found.rule, found.status, life),
+            rule: &rule_match.rule,
+            version: &rule_match.version,
+            name: &rule_match.name,
+            policies: &rule_match.policies,
+            actions: &rule_match.actions,
+            enforcement,
+            suppressed: suppression(evaluated, &rule_match.rule, rule_match.status, enforcement),
         }
     }
 
@@ -115,8 +114,8 @@ impl<'a> RuleMatch<'a> {
             name: &head.name,
             policies: &head.policies,
             actions: &head.actions,
-            life: Some(&head.enforcement),
-            suppressed: suppressed(evaluated, &head.rule, head.status, Some(&head.enforcement)),
+            enforcement: Some(&head.enforcement),
+            suppressed: suppression(evaluated, &head.rule, head.status, Some(&head.enforcement)),
         }
     }
 
@@ -125,79 +124,83 @@ impl<'a> RuleMatch<'a> {
     }
 }
 
-fn suppressed(
+fn suppression(
     evaluated: &Evaluated<'_>,
     rule: &RuleId,
     status: Status,
-    life: Option<&Enforcement>,
+    enforcement: Option<&Enforcement>,
 ) -> Option<Suppressed> {
     if status != Status::Live {
         return Some(Suppressed::Background);
     }
-    let refused = evaluated.refused.get(rule).copied();
-    let is_out = life.is_some_and(|life| !life.includes(rule, evaluated.item, evaluated.user));
-    // The refusal comes first: an alarm stops a rule for all items. Limits are not asked for items outside the rollout.
-    refused.or(is_out.then_some(Suppressed::Rollout))
+    let refusal = evaluated.limit_refusals.get(rule).copied();
+    let is_outside_rollout =
+        enforcement.is_some_and(|enforcement| !enforcement.includes(rule, evaluated.item, evaluated.user));
+    // The refusal has precedence: an alarm stops a rule for all items, while limits are only asked inside the
+    // rollout.
+    refusal.or(is_outside_rollout.then_some(Suppressed::Rollout))
 }
 
-/// Returns the matched rules in their order, then those whose failure counts as a match.
+/// Returns the matched rules in order, then the failed rules with `on_error: matched`.
 pub(super) fn rule_matches<'a>(config: &'a Compiled, evaluated: &Evaluated<'a>) -> Vec<RuleMatch<'a>> {
     let outcome = evaluated.outcome;
-    let matched = outcome.matched.iter().map(|found| RuleMatch::of_match(config, evaluated, found));
-    let failed = outcome.errored.iter().filter_map(|failed| config.rule(&failed.rule));
-    let failed = failed.filter(|head| head.enforcement.on_error == OnError::Matched);
-    matched.chain(failed.map(|head| RuleMatch::of_head(evaluated, head))).collect()
+    let matches = outcome.matched.iter().map(|rule_match| RuleMatch::of_match(config, evaluated, rule_match));
+    let failed_heads = outcome.errored.iter().filter_map(|failed| config.rule(&failed.rule));
+    let failed_heads = failed_heads.filter(|head| head.enforcement.on_error == OnError::Matched);
+    matches.chain(failed_heads.map(|head| RuleMatch::of_head(evaluated, head))).collect()
 }
 
-/// Returns the failed rules whose failure moderators are to review.
-pub(super) fn for_review<'a>(config: &'a Compiled, evaluated: &Evaluated<'_>) -> Vec<&'a RuleHead> {
-    let failed = evaluated.outcome.errored.iter().filter_map(|failed| config.rule(&failed.rule));
-    let wanted = failed.filter(|head| {
+/// Returns the failed rules with `on_error: review`.
+pub(super) fn failures_for_review<'a>(config: &'a Compiled, evaluated: &Evaluated<'_>) -> Vec<&'a RuleHead> {
+    let failed_heads = evaluated.outcome.errored.iter().filter_map(|failure| config.rule(&failure.rule));
+    let for_review = failed_heads.filter(|head| {
         head.enforcement.on_error == OnError::Review
-            && suppressed(evaluated, &head.rule, head.status, Some(&head.enforcement)).is_none()
+            && suppression(evaluated, &head.rule, head.status, Some(&head.enforcement)).is_none()
     });
-    wanted.collect()
+    for_review.collect()
 }
 
-/// Returns how a failure is listed, if it counts as something.
-pub(super) fn counts_as(config: &Compiled, failed: &RuleFailure) -> Option<OnError> {
-    let on_error = config.rule(&failed.rule)?.enforcement.on_error;
+/// Returns the consequence of a failure, if it has one.
+pub(super) fn failure_consequence(config: &Compiled, failure: &RuleFailure) -> Option<OnError> {
+    let on_error = config.rule(&failure.rule)?.enforcement.on_error;
     (on_error != OnError::NotMatched).then_some(on_error)
 }
 
-/// Returns the requests to limits that the plan needs. Only rules that are about to act use up limits, but every match
-/// of a live rule counts for its alarm, because backtests count all matches, too.
-pub fn claims(config: &Compiled, evaluated: &Evaluated<'_>) -> Vec<Claim> {
+/// Lists the limit requests of a plan. Only rules that are about to act use up limits. Every match of a live rule
+/// counts for its alarm, because the threshold comes from a backtest, which counts all matches.
+pub fn limit_requests(config: &Compiled, evaluated: &Evaluated<'_>) -> Vec<Claim> {
     if evaluated.outcome.matched.is_empty() && evaluated.outcome.errored.is_empty() {
         return Vec::new();
     }
     let live = rule_matches(config, evaluated)
         .into_iter()
         .filter(|it| it.suppressed != Some(Suppressed::Background));
-    let claim = |it: RuleMatch<'_>| {
-        let head = config.rule(it.rule)?;
+    let request = |rule: RuleMatch<'_>| {
+        let head = config.rule(rule.rule)?;
         let limits = head.enforcement.limits;
-        let asks = it.acts() && it.actions.iter().any(|action| is_open(config, evaluated, &action.id));
+        // An action that is refused or taken already must not use up a place of the day.
+        let uses_limits =
+            rule.acts() && rule.actions.iter().any(|action| would_be_taken(config, evaluated, &action.id));
         let span = limits.per_user_cooldown.map(|span| Duration::from_millis(span.millis().unsigned_abs()));
-        let cooldown = evaluated.user.cloned().zip(span).filter(|_| asks);
+        let cooldown = evaluated.user.cloned().zip(span).filter(|_| uses_limits);
         let alarm = Watch {
             version: head.version.clone(),
             expected: limits.alarm_per_hour.map_or(Expected::Measured, Expected::Said),
-            counts: evaluated.again.is_none(),
+            counts: evaluated.repetition.is_none(),
         };
-        let per_day = limits.actions_per_day.filter(|_| asks);
-        Some(Claim { rule: it.rule.clone(), per_day, cooldown, alarm: Some(alarm) })
+        let per_day = limits.actions_per_day.filter(|_| uses_limits);
+        Some(Claim { rule: rule.rule.clone(), per_day, cooldown, alarm: Some(alarm) })
     };
-    live.filter_map(claim).collect()
+    live.filter_map(request).collect()
 }
 
-/// True if the action is taken once a rule may act.
-fn is_open(config: &Compiled, evaluated: &Evaluated<'_>, action: &ActionId) -> bool {
-    refused(config, evaluated, action).is_none() && !evaluated.is_done(action)
+/// True if the action would be taken once a rule acts.
+fn would_be_taken(config: &Compiled, evaluated: &Evaluated<'_>, action: &ActionId) -> bool {
+    action_refusal(config, evaluated, action).is_none() && !evaluated.is_done(action)
 }
 
-/// Returns the reason why an action is not taken, whichever rule asks for it.
-pub(super) fn refused(
+/// Returns the reason why an action is not taken, independent of the rule.
+pub(super) fn action_refusal(
     config: &Compiled,
     evaluated: &Evaluated<'_>,
     action: &ActionId,
@@ -205,16 +208,16 @@ pub(super) fn refused(
     let Some(action) = config.action(action) else { return Some("unknown_action") };
     match action.kind {
         ActionKind::EnqueueReview { .. } => evaluated.no_reviews,
-        // A report of child safety opens that job by itself, and the rule adds its hit to it.
+        // A child-safety report opens its job itself; the rule's hit joins that job.
         ActionKind::Callback { .. } | ActionKind::EnqueueChildSafety { .. } => None,
     }
 }
 
 pub(super) fn event_id(evaluated: &Evaluated<'_>, action: &ActionId) -> EventId {
-    event_of(evaluated.again.map_or(evaluated.submission_id, |again| again.original), action)
+    derive_event_id(evaluated.repetition.map_or(evaluated.submission_id, |again| again.original), action)
 }
 
-/// Returns the id of the event of an action that rules take on a submission.
-pub(crate) fn event_of(submission: SubmissionId, action: &ActionId) -> EventId {
+/// Derives the event id of an action that rules take on a submission.
+pub(crate) fn derive_event_id(submission: SubmissionId, action: &ActionId) -> EventId {
     derive(Kind::ActionEvent, &[submission.as_bytes(), action.as_str().as_bytes()])
 }

@@ -1,4 +1,4 @@
-//! Author of an item, who receives the strikes for actions on it.
+//! Determines the author of an item, who receives the strikes for actions on it.
 
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
@@ -16,10 +16,10 @@ use tidegate_store::{
 use super::stored::newest;
 use crate::{Deps, Error};
 
-/// Returns the user who receives strikes for a decision on an item: its creator, or the user that the item is.
+/// Returns the user who receives strikes for a decision: the item's creator, or the item itself if it is a user.
 ///
-/// Read from the newest version, or from the report that opened the job if no version is stored yet.
-pub(crate) async fn struck_user(
+/// Uses the newest version, or the version of the first report if none is stored yet.
+pub(crate) async fn find_struck_user(
     deps: &Deps,
     config: &Compiled,
     decision: &records::Decision,
@@ -27,17 +27,17 @@ pub(crate) async fn struck_user(
     if config.item_type(&decision.item.type_id).is_none() {
         return Ok(None);
     }
-    let found = match newest(&deps.store, &decision.org, &decision.item).await? {
+    let item_data = match newest(&deps.store, &decision.org, &decision.item).await? {
         Some(row) => Some(ItemData::from(row)),
         None => {
             let data = reported_data(&deps.store, decision).await?;
             data.map(|data| ItemData { type_version: None, data })
         }
     };
-    Ok(author_in(config, &decision.item, found.as_ref()))
+    Ok(author_in(config, &decision.item, item_data.as_ref()))
 }
 
-/// Data of an item, as a platform sent it.
+/// Item data in a version of the platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ItemData {
     pub(crate) type_version: Option<String>,
@@ -50,8 +50,8 @@ impl From<Item> for ItemData {
     }
 }
 
-/// Returns the creator of an item, or the user that the item is. Read from the newest version, or from what was sent along
-/// if no version is stored.
+/// Returns the item's creator, or the item itself if it is a user. Uses the newest version, or `sent` if none is
+/// stored.
 pub(crate) async fn find(
     store: &Store,
     config: &Compiled,
@@ -65,13 +65,13 @@ pub(crate) async fn find(
     Ok(author_in(config, item, stored.map(ItemData::from).or(sent).as_ref()))
 }
 
-fn author_in(config: &Compiled, item: &ItemKey, found: Option<&ItemData>) -> Option<ItemKey> {
-    let (version, data) = match found {
-        Some(found) => (found.type_version.as_deref(), &*found.data),
+fn author_in(config: &Compiled, item: &ItemKey, item_data: Option<&ItemData>) -> Option<ItemKey> {
+    let (version, data) = match item_data {
+        Some(item_data) => (item_data.type_version.as_deref(), &*item_data.data),
         None => (None, &b"{}"[..]),
     };
-    let today = config.item_type(&item.type_id)?;
-    config.item_type_at(&item.type_id, version).unwrap_or(today).creator(item, data)
+    let current_type = config.item_type(&item.type_id)?;
+    config.item_type_at(&item.type_id, version).unwrap_or(current_type).creator(item, data)
 }
 
 async fn reported_data(store: &Store, decision: &records::Decision) -> Result<Option<bytes::Bytes>, Error> {

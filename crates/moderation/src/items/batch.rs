@@ -1,4 +1,4 @@
-//! Evaluates single items of a batch: those that lead to nothing but their rows need no step of their own.
+//! Evaluates the items of a batch. Items whose only effect is their rows finish here.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::{
 };
 use crate::{Error, effects::Findings, rules::windows::Moment};
 
-/// Result of the evaluation of one item of a batch.
+/// Result for one item of a batch.
 #[derive(Debug)]
 pub struct BatchItem {
     pub moment: Moment,
-    /// Entries that the item adds to windows.
+    /// Window entries of the item.
     pub entries: Vec<WindowEntry>,
-    /// `None`: the item needs media, facts or limits, or leads to more than its rows.
+    /// `None` if the item needs media, facts or limits, or has effects beyond its rows.
     pub rows: Option<EvaluatedRows>,
 }
 
@@ -39,10 +39,10 @@ pub fn evaluate(
             (entries, evaluate::finish_without_facts(&prepared, scan))
         }
     };
-    // An outcome without matches and failures has no effects, and nothing in it is published or counted.
+    // An outcome without matches and failures has no effects, and none of it is published or counted.
     let is_quiet = outcome.is_some_and(|outcome| outcome == Outcome::default()) && !prepared.has_media();
     let rows = is_quiet.then(|| {
-        let findings = Findings::nothing(at.append_ms, prepared.user.clone());
+        let findings = Findings::empty(at.append_ms, prepared.user.clone());
         EvaluatedRows::new(submission, prepared.config.version(), &findings)
     });
     Ok(Some(BatchItem { moment, entries, rows }))

@@ -1,4 +1,4 @@
-//! Stored forms of the lists in reports and appeals: JSON texts that an operator can read. `data` stays as it was sent.
+//! Stored forms of the lists in reports and appeals: readable JSON. `data` is kept as sent.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -9,7 +9,7 @@ use tidegate_schemas::{
 
 use crate::Error;
 
-/// An item that was sent along, as stored and as shown.
+/// Context item, as stored and as shown.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredItem {
@@ -19,30 +19,30 @@ pub struct StoredItem {
     pub type_version: Option<String>,
     pub type_schema_variant: String,
     pub data: Box<RawValue>,
-    /// Reason why it does not fit its type.
+    /// Reason why the item does not fit its type.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<String>,
-    /// The members that could not be read, as they came.
+    /// Unreadable members, as received.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub as_sent: Option<Box<RawValue>>,
 }
 
-/// An id that the platform named, and whether the configuration had it.
+/// Id named by the platform, and whether the configuration knew it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StoredMention {
     pub id: String,
     pub known: bool,
-    /// Nearest id of the configuration, for an unknown one.
+    /// Nearest configured id, for an unknown one.
     #[serde(rename = "didYouMean", skip_serializing_if = "Option::is_none", default)]
     pub suggestion: Option<String>,
-    /// Events of an appealed action that were stored before the appeal although their time is later, because the clock was
+    /// Events of an appealed action that were stored before the appeal, but have a later time because the clock was
     /// set back.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub ahead: Vec<EventId>,
 }
 
-pub(crate) fn items(items: &[ContextItem]) -> Result<String, Error> {
-    let stored = items.iter().map(|item| {
+pub(crate) fn items_to_json(items: &[ContextItem]) -> Result<String, Error> {
+    let stored_items = items.iter().map(|item| {
         Ok(StoredItem {
             id: item.id.clone(),
             type_id: item.type_id.clone(),
@@ -53,36 +53,36 @@ pub(crate) fn items(items: &[ContextItem]) -> Result<String, Error> {
             as_sent: item.as_sent.as_deref().map(raw).transpose()?,
         })
     });
-    text(&stored.collect::<Result<Vec<_>, Error>>()?)
+    to_json(&stored_items.collect::<Result<Vec<_>, Error>>()?)
 }
 
-pub(crate) fn keys(keys: &[ItemKey]) -> Result<String, Error> {
-    text(keys)
+pub(crate) fn keys_to_json(keys: &[ItemKey]) -> Result<String, Error> {
+    to_json(keys)
 }
 
-pub(crate) fn mention(mention: Option<&Mention>) -> Result<Option<String>, Error> {
-    mention.map(|mention| text(&stored(mention))).transpose()
+pub(crate) fn mention_to_json(mention: Option<&Mention>) -> Result<Option<String>, Error> {
+    mention.map(|mention| to_json(&stored_mention(mention))).transpose()
 }
 
-pub(crate) fn mentions(mentions: &[Mention]) -> Result<String, Error> {
-    text(&stored_mentions(mentions))
+pub(crate) fn mentions_to_json(mentions: &[Mention]) -> Result<String, Error> {
+    to_json(&stored_mentions(mentions))
 }
 
 pub(crate) fn stored_mentions(mentions: &[Mention]) -> Vec<StoredMention> {
-    mentions.iter().map(stored).collect()
+    mentions.iter().map(stored_mention).collect()
 }
 
-/// JSON bytes that ingest has checked, as a value that serialises to itself.
+/// Wraps JSON bytes that ingest has checked, so that they serialise unchanged.
 pub fn raw(data: &[u8]) -> Result<Box<RawValue>, Error> {
     serde_json::from_slice(data)
         .map_err(|error| Error::Content { tag: "malformed_data", detail: error.to_string() })
 }
 
-fn stored(mention: &Mention) -> StoredMention {
+fn stored_mention(mention: &Mention) -> StoredMention {
     StoredMention { id: mention.id.clone(), known: mention.known, suggestion: None, ahead: Vec::new() }
 }
 
-pub(crate) fn text(value: &(impl Serialize + ?Sized)) -> Result<String, Error> {
+pub(crate) fn to_json(value: &(impl Serialize + ?Sized)) -> Result<String, Error> {
     serde_json::to_string(value).map_err(Error::corrupt("list"))
 }
 
@@ -105,7 +105,7 @@ mod tests {
             fault: Some("`id` must be a string, not a number.".to_owned()),
             as_sent: Some("{\"id\": 77.0}".into()),
         };
-        let stored = items(&[item.clone(), ContextItem { as_sent: None, ..item }]).unwrap();
+        let stored = items_to_json(&[item.clone(), ContextItem { as_sent: None, ..item }]).unwrap();
         assert_eq!(stored.matches(r#""asSent":{"id": 77.0}"#).count(), 1, "{stored}");
         let read: Vec<StoredItem> = serde_json::from_str(&stored).unwrap();
         assert!(read[0].as_sent.is_some() && read[1].as_sent.is_none());

@@ -1,5 +1,5 @@
-//! Media of items that come along with reports and appeals: fetched once the job is open, and stored beside it. No job
-//! waits for them.
+//! Media of context items of reports and appeals: fetched after the job is open and stored beside it. No job waits
+//! for them.
 
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
@@ -18,7 +18,7 @@ use crate::{
     media::{self, Depth, Wanted},
 };
 
-/// Header of a record whose items came along with a cause. Its value is the cause's id.
+/// Header that marks a record of context items. Its value is the id of the cause.
 pub const CONTEXT: &str = "tidegate-context";
 
 /// Parses the value of the header.
@@ -26,18 +26,18 @@ pub fn cause_of(header: &[u8]) -> Option<Uuid> {
     std::str::from_utf8(header).ok()?.parse().ok()
 }
 
-/// Appends items whose media are to be fetched, in the given order.
+/// Appends items for the fetch of their media, in the given order.
 pub(crate) async fn hand_over(
     deps: &Deps,
     head: records::Items,
     cause: Uuid,
     items: impl Iterator<Item = ItemEntry>,
 ) -> Result<(), Error> {
-    // Items that cannot have an address are left out. An address may be written with escapes.
-    let may_name_one = |data: &[u8]| {
+    // Items without a URL are omitted. A URL may be written with escapes.
+    let may_contain_url = |data: &[u8]| {
         data.windows(4).any(|part| part.eq_ignore_ascii_case(b"http") || part.starts_with(b"\\u"))
     };
-    let items: Vec<_> = items.filter(|item| may_name_one(&item.data)).collect();
+    let items: Vec<_> = items.filter(|item| may_contain_url(&item.data)).collect();
     let Some(first) = items.first() else { return Ok(()) };
     let key = first.key().log_key(&head.org);
     let record = records::Items { items, ..head };
@@ -48,8 +48,8 @@ pub(crate) async fn hand_over(
     Ok(())
 }
 
-/// Makes a record's entry of an item that came along.
-pub(crate) fn entry(org: &OrgId, cause: Uuid, nth: usize, item: &ContextItem) -> ItemEntry {
+/// Builds a record's entry for a context item.
+pub(crate) fn build_entry(org: &OrgId, cause: Uuid, nth: usize, item: &ContextItem) -> ItemEntry {
     let nth = (nth as u64).to_be_bytes();
     let cause = cause.as_bytes();
     ItemEntry {
@@ -67,29 +67,30 @@ pub(crate) fn entry(org: &OrgId, cause: Uuid, nth: usize, item: &ContextItem) ->
     }
 }
 
-/// Returns the entries of a record that are the same item as the entry `nth`, if that is the first of them; otherwise
-/// none. They share one row of media, so the first stands for all.
+/// Returns all entries of a record for the same item if `nth` is the first of them; otherwise none. They share one
+/// row of media, so the first entry handles all.
 pub fn together(entries: &[ItemEntry], nth: usize) -> Vec<&ItemEntry> {
-    let one = &entries[nth];
-    let is_same = |entry: &&ItemEntry| entry.type_id == one.type_id && entry.id == one.id;
+    let nth_entry = &entries[nth];
+    let is_same = |entry: &&ItemEntry| entry.type_id == nth_entry.type_id && entry.id == nth_entry.id;
     if entries[..nth].iter().any(|entry| is_same(&entry)) {
         return Vec::new();
     }
     entries[nth..].iter().filter(is_same).collect()
 }
 
-/// Returns the media in all entries of an item that came along.
+/// Lists the media in all entries of a context item.
 pub fn wanted(config: &Compiled, entries: &[&ItemEntry]) -> Vec<Wanted> {
-    media::each_once(entries.iter().flat_map(|entry| of_one(config, entry)))
+    media::merge_by_url(entries.iter().flat_map(|entry| entry_media(config, entry)))
 }
 
-/// Returns the media of an entry. One that does not fit its type still has the field `images`, as every type does.
-fn of_one(config: &Compiled, entry: &ItemEntry) -> Vec<Wanted> {
-    let checked = config
+/// Lists the media of an entry. An entry that does not fit its type still has the field `images`, common to all
+/// types.
+fn entry_media(config: &Compiled, entry: &ItemEntry) -> Vec<Wanted> {
+    let values = config
         .item_type_at(&entry.type_id, entry.type_version.as_deref())
         .and_then(|item_type| item_type.check(&entry.data, Mode::Partial, &Pointer::Root).ok());
-    match checked {
-        Some(values) => media::wanted(&values),
+    match values {
+        Some(values) => media::list_media(&values),
         None => images(&entry.data),
     }
 }
@@ -103,7 +104,7 @@ fn images(data: &[u8]) -> Vec<Wanted> {
     images.into_iter().map(|url| Wanted { url, depth: Depth::Picture }).collect()
 }
 
-/// Stores an item's media beside the cause that it came with.
+/// Stores the media of a context item beside its cause.
 pub async fn keep(
     deps: &Deps,
     org: &OrgId,
@@ -123,7 +124,7 @@ pub async fn keep(
     Ok(deps.store.put(WriteTime::of(at, 0), &[row]).await?)
 }
 
-/// Returns the stored media of the items that came with a cause.
-pub(crate) async fn of_cause(store: &Store, org: &OrgId, cause: Uuid) -> Result<Vec<ContextMedia>, Error> {
+/// Loads the media of all context items of a cause.
+pub(crate) async fn load_media(store: &Store, org: &OrgId, cause: Uuid) -> Result<Vec<ContextMedia>, Error> {
     Ok(store.scan::<ContextMedia>(&(org.clone(), cause), At::all()).all().await?)
 }

@@ -1,6 +1,5 @@
-//! Evaluation of one item against the live rules: check, scan, and finish once the facts are known.
-//!
-//! Pure computation, for the compute pool. The caller looks up the facts; `effects::plan` plans the effects.
+//! Evaluates one item against the live rules: check, scan, and finish with facts. Pure computation for the compute
+//! pool; the caller looks up the facts, and `effects::plan` plans the effects.
 
 use std::sync::Arc;
 
@@ -19,14 +18,14 @@ use crate::{
     metrics, scores,
 };
 
-/// An item that fits its type, and the configuration that it is evaluated under.
+/// Valid item with the configuration for its evaluation.
 #[derive(Debug)]
 pub struct Prepared {
     pub config: Arc<Compiled>,
     pub key: ItemKey,
-    /// User who receives strikes: the field with role creator, or the user that the item is.
+    /// Receives the strikes: the item in the creator field, or the item itself if it is a user.
     pub user: Option<ItemKey>,
-    /// States and bank matches of the item's media, once they were looked at.
+    /// States and bank matches of the item's media, once they are inspected.
     pub media: Judged,
     values: Values,
     on: On,
@@ -43,26 +42,28 @@ pub enum ScanResult {
     Waiting(Scan),
 }
 
-/// Checks the item against its type. An error is always one of the content.
+/// Checks the item against its type. Every error is an error of the content.
 pub fn prepare(
     config: Arc<Compiled>,
     source: Source,
     entry: &ItemEntry,
     append_ms: Millis,
 ) -> Result<Prepared, Error> {
-    let today = config.item_type(&entry.type_id).ok_or_else(|| Error::Content {
+    let current_type = config.item_type(&entry.type_id).ok_or_else(|| Error::Content {
         tag: "unknown_type",
         detail: format!("there is no item type {}", entry.type_id),
     })?;
-    // A version that is taken no more was taken when the item was accepted.
-    let item_type = config.item_type_at(&entry.type_id, entry.type_version.as_deref()).unwrap_or(today);
+    // A retired version was valid when the item was accepted.
+    let item_type =
+        config.item_type_at(&entry.type_id, entry.type_version.as_deref()).unwrap_or(current_type);
     let mode = if entry.variant == Variant::Partial { Mode::Partial } else { Mode::Strict };
     let values = item_type.check(&entry.data, mode, &Pointer::Root).map_err(|faults| Error::Content {
         tag: "unfit_data",
-        // Titles name fields and types, never values.
+        // Titles contain names of fields and types only. Values may be personal data and must not reach errors and
+        // logs.
         detail: faults.iter().take(3).map(|fault| fault.title).collect::<Vec<_>>().join("; "),
     })?;
-    let values = values.as_read_by(today);
+    let values = values.as_read_by(current_type);
     let key = entry.key();
     let user = if item_type.is_user() { Some(key.clone()) } else { values.creator() };
     Ok(Prepared {
@@ -81,12 +82,12 @@ pub fn prepare(
     })
 }
 
-/// Decides the rules that the item's own data decide.
+/// Decides the rules as far as the item's own data allow.
 pub fn scan(prepared: &Prepared) -> ScanResult {
     scan_result(prepared, prepared.config.plan().scan(&prepared.item()))
 }
 
-/// Does the same, and returns `None` if it was interrupted.
+/// Like [`scan`]. Returns `None` if it was interrupted.
 pub fn scan_until(prepared: &Prepared, interrupt: &Interrupt) -> Option<ScanResult> {
     let scan = prepared.config.plan().scan_until(&prepared.item(), interrupt)?;
     Some(scan_result(prepared, scan))
@@ -106,56 +107,57 @@ fn scan_result(prepared: &Prepared, scan: Scan) -> ScanResult {
     }
 }
 
-/// Decides the remaining rules if they need no facts.
+/// Decides the remaining rules. `None` if they need facts.
 pub(crate) fn finish_without_facts(prepared: &Prepared, scan: Scan) -> Option<Outcome> {
     scan.needs().is_empty().then(|| finish(prepared, scan, &Facts::new()))
 }
 
-/// Returns the scores that each rule still depends on; see [`tidegate_rules::Plan::undecided_scores`].
+/// Returns the scores on which each rule still depends; see [`tidegate_rules::Plan::undecided_scores`].
 pub fn undecided_scores(config: &Compiled, scan: &Scan, facts: &Facts) -> Vec<Vec<Need>> {
     config.plan().undecided_scores(scan, facts)
 }
 
-/// Decides the remaining rules by the facts that were looked up.
+/// Decides the remaining rules with the facts.
 pub fn finish(prepared: &Prepared, scan: Scan, facts: &Facts) -> Outcome {
     prepared.config.plan().finish(scan, facts)
 }
 
-/// Evaluates every condition of one rule on the item, for an explanation, as far as the item's own data decide it.
+/// Evaluates every condition of a rule for an explanation, as far as the item's own data allow.
 pub fn begin_explanation(prepared: &Prepared, rule: &RuleId) -> Option<PendingExplanation> {
     prepared.config.plan().begin_explanation(&prepared.item(), rule)
 }
 
 impl Prepared {
-    /// True if the item names media.
+    /// True if the item contains media.
     pub(crate) fn has_media(&self) -> bool {
         !self.values.media().is_empty()
     }
 
-    /// Returns the media that are to be looked at.
+    /// Lists the media to be inspected.
     pub fn wanted(&self) -> Vec<Wanted> {
-        media::wanted(&self.values)
+        media::list_media(&self.values)
     }
 
-    /// Matches the media that were looked at against the hash banks.
-    pub fn judge(&mut self, found: &[Signal]) {
-        self.media = media::judge(&self.config.hash_banks(), self.key.id.as_str(), found);
+    /// Matches inspected media against the hash banks.
+    pub fn judge(&mut self, inspected: &[Signal]) {
+        self.media = media::judge(&self.config.hash_banks(), self.key.id.as_str(), inspected);
     }
 
-    /// Does the same for media of a stored item.
-    pub(crate) fn judge_again(&mut self, found: &[Signal]) {
-        self.media = media::judge_again(&self.config.hash_banks(), self.key.id.as_str(), found);
+    /// Like `match_media`, for media of a stored item.
+    pub(crate) fn match_past_media(&mut self, inspected: &[Signal]) {
+        self.media = media::match_past_media(&self.config.hash_banks(), self.key.id.as_str(), inspected);
     }
 
-    /// Values of the item's data, as conditions read them.
+    /// Returns the field values that conditions read.
     pub fn fields(&self) -> &dyn rules::Fields {
         &self.values
     }
 
-    /// Returns what a model is given of the item; empty if the item has nothing for it.
+    /// Returns the inputs for a model. Empty if the item has none.
     pub fn score_inputs(&self, signal: &ScoreSignal) -> Vec<serde_json::Value> {
-        let fields = self.config.item_type(&self.key.type_id).map(|it| it.fields()).unwrap_or_default();
-        scores::inputs(signal, fields, &self.key, &self.values)
+        let fields =
+            self.config.item_type(&self.key.type_id).map(|item_type| item_type.fields()).unwrap_or_default();
+        scores::model_inputs(signal, fields, &self.key, &self.values)
     }
 
     fn item(&self) -> rules::Item<'_> {

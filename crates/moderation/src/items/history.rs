@@ -1,7 +1,7 @@
-//! Finds stored items by the time at which they came in: all of them, or a uniform sample.
+//! Finds stored items by arrival time: all of them, or a uniform sample.
 //!
-//! Every submission of the platform has a row in the index of its hour. The last bits of ids are uniformly random and
-//! order the index, so that a sample reads no row outside of itself.
+//! Every submission of the platform has a row in the index of its hour. The rows are ordered by the id's random bits,
+//! so a sample reads only its own rows.
 
 use std::{fmt, ops::Range, str::FromStr, time::Duration};
 
@@ -19,23 +19,23 @@ use super::stored::Submission;
 use crate::Error;
 
 /// Number of random bits at the end of an id.
-const DRAWN: u32 = 62;
+const RANDOM_BITS: u32 = 62;
 
-/// Number of shards of an hour, so that a busy hour is not one partition.
+/// Number of partitions of an hour, so that a busy hour is spread.
 const SHARDS: i64 = 32;
 const SHARD_BITS: u32 = SHARDS.trailing_zeros();
 
-/// Number of shards read concurrently, and for one page.
-const AT_ONCE: usize = 32;
-const PARTS_OF_A_PAGE: usize = 4_096;
+/// Number of shards read concurrently, and per page.
+const CONCURRENT_READS: usize = 32;
+const MAX_SHARDS_PER_PAGE: usize = 4_096;
 
-/// Age up to which items are found.
+/// Maximum age of indexed items.
 pub fn kept() -> Duration {
     ItemOfHour::TABLE.ttl.unwrap_or(Duration::MAX)
 }
 
-/// Returns the index row of a submission. Repeated submissions have none: they are found by their original. Nor have
-/// items that were fetched: rules never acted on them.
+/// Builds the index row of a submission. Repeated submissions have none: their original is indexed. Fetched items
+/// have none: rules do not act on them.
 pub(crate) fn row(submission: &Submission<'_>) -> Option<ItemOfHour> {
     let Submission { header, entry, at, .. } = submission;
     if matches!(header.source, Source::Retroact | Source::PartialItems) {
@@ -57,42 +57,42 @@ pub(crate) fn row(submission: &Submission<'_>) -> Option<ItemOfHour> {
 }
 
 fn draw(submission: SubmissionId) -> i64 {
-    let low = submission.0.as_u128() & ((1 << DRAWN) - 1);
+    let low = submission.0.as_u128() & ((1 << RANDOM_BITS) - 1);
     i64::try_from(low).unwrap_or(i64::MAX)
 }
 
 fn shard_of(draw: i64) -> i64 {
-    draw >> (DRAWN - SHARD_BITS)
+    draw >> (RANDOM_BITS - SHARD_BITS)
 }
 
-/// A sample of submissions by their ids. A larger sample contains the smaller ones.
+/// Sample of submissions by id. A larger sample contains the smaller ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The sample contains ids whose random bits are below it.
-    below: i64,
+    /// Exclusive upper bound of the random bits.
+    bound: i64,
 }
 
 impl Sample {
-    pub const ALL: Self = Self { below: 1 << DRAWN };
+    pub const ALL: Self = Self { bound: 1 << RANDOM_BITS };
 
     /// Returns `None` unless the percentage is above 0 and at most 100.
     pub fn of_percent(percent: f64) -> Option<Self> {
         if !(percent > 0.0 && percent <= 100.0) {
             return None;
         }
-        // In millionths of a percent, so that rounding of fractions does not change the bound.
+        // In millionths of a percent: rounded to an integer, so that floating-point errors do not change the bound.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 100 million")]
         let millionths = (percent * 1e6).round() as u128;
-        let below = (millionths << DRAWN) / 100_000_000;
-        Some(Self { below: i64::try_from(below).unwrap_or(i64::MAX).max(1) })
+        let bound = (millionths << RANDOM_BITS) / 100_000_000;
+        Some(Self { bound: i64::try_from(bound).unwrap_or(i64::MAX).max(1) })
     }
 
     fn shards(self) -> i64 {
-        shard_of(self.below - 1) + 1
+        shard_of(self.bound - 1) + 1
     }
 }
 
-/// A period and the sample of its items.
+/// Period with a sample of its items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     pub time: Range<Millis>,
@@ -106,17 +106,17 @@ impl Span {
     }
 }
 
-/// Cursor of a page. Its text form is handed out to clients.
+/// Cursor of a page. Clients receive its text form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryCursor {
     hour: i64,
     shard: i64,
-    /// `None` if nothing of the shard was read yet.
+    /// `None` at the start of the shard.
     after: Option<Cursor>,
 }
 
 impl HistoryCursor {
-    /// Returns the instant before which all items were read.
+    /// Returns the time before which all items are read.
     pub fn at(&self) -> Millis {
         Millis(self.hour.saturating_mul(HOUR_MS))
     }
@@ -129,7 +129,7 @@ impl fmt::Display for HistoryCursor {
     }
 }
 
-/// Error for a text that is no cursor of this list.
+/// Error for a text that is not a cursor of this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the text is no cursor of the stored items")]
 pub struct InvalidCursor;
@@ -147,14 +147,14 @@ impl FromStr for HistoryCursor {
     }
 }
 
-/// Stored items, hour by hour. A page may be short or empty although there are more; only `next` tells.
+/// Page of stored items, hour by hour. A short or empty page is the last one only if `next` is `None`.
 #[derive(Debug)]
 pub struct Page {
     pub items: Vec<Item>,
     pub next: Option<HistoryCursor>,
 }
 
-/// Returns up to `limit` of the next items of the span.
+/// Returns up to `limit` items of the span.
 pub async fn page(
     store: &Store,
     org: &OrgId,
@@ -167,49 +167,49 @@ pub async fn page(
     let first = (from.hour.max(hours.start), if from.hour < hours.start { 0 } else { from.shard });
     let parts = (first.0..hours.end).flat_map(|hour| (0..shards).map(move |shard| (hour, shard)));
     let mut parts = parts.skip_while(|part| *part < first).peekable();
-    let ahead: Vec<_> = parts.by_ref().take(PARTS_OF_A_PAGE).collect();
-    let beyond = parts.next();
+    let page_shards: Vec<_> = parts.by_ref().take(MAX_SHARDS_PER_PAGE).collect();
+    let next_shard = parts.next();
 
     let mut after = from.after;
-    let mut reads = stream::iter(ahead)
+    let mut reads = stream::iter(page_shards)
         .map(|(hour, shard)| {
             let after = after.take().filter(|_| (hour, shard) == (from.hour, from.shard));
-            let range = At::range((), ..span.sample.below).limit(limit).page_size(limit).after(after);
+            let range = At::range((), ..span.sample.bound).limit(limit).page_size(limit).after(after);
             let mut rows = store.scan::<ItemOfHour>(&(org.clone(), hour, shard), range);
             async move {
-                let found = rows.all().await;
-                found.map(|found| (HistoryCursor { hour, shard, after: rows.cursor() }, found))
+                let rows_read = rows.all().await;
+                rows_read.map(|page_rows| (HistoryCursor { hour, shard, after: rows.cursor() }, page_rows))
             }
         })
-        .buffered(AT_ONCE);
-    let mut found = Vec::new();
+        .buffered(CONCURRENT_READS);
+    let mut index_rows = Vec::new();
     let mut next = None;
-    while let Some(read) = reads.next().await {
-        let (place, rows) = read?;
-        if !found.is_empty() && found.len() + rows.len() > limit {
-            // The shard's rows do not fit any more. They are few, so the next page reads them again.
-            next = Some(HistoryCursor { after: None, ..place });
+    while let Some(shard_rows) = reads.next().await {
+        let (cursor, rows) = shard_rows?;
+        if !index_rows.is_empty() && index_rows.len() + rows.len() > limit {
+            // The shard's rows exceed the page. They are few, so the next page reads them again.
+            next = Some(HistoryCursor { after: None, ..cursor });
             break;
         }
         let is_full = rows.len() >= limit;
-        found.extend(rows.into_iter().filter(|row| span.time.contains(&row.append_ms)));
+        index_rows.extend(rows.into_iter().filter(|row| span.time.contains(&row.append_ms)));
         if is_full {
-            next = Some(place);
+            next = Some(cursor);
             break;
         }
     }
     drop(reads);
     if next.is_none() {
-        next = beyond.map(|(hour, shard)| HistoryCursor { hour, shard, after: None });
+        next = next_shard.map(|(hour, shard)| HistoryCursor { hour, shard, after: None });
     }
-    Ok(Page { items: items(store, found).await?, next })
+    Ok(Page { items: load_items(store, index_rows).await?, next })
 }
 
-/// Returns the rows of submissions, without those that are not stored yet.
-async fn items(store: &Store, places: Vec<ItemOfHour>) -> Result<Vec<Item>, Error> {
+/// Loads the items of index rows, except those not stored yet.
+async fn load_items(store: &Store, places: Vec<ItemOfHour>) -> Result<Vec<Item>, Error> {
     let keys: Vec<_> = places
         .into_iter()
-        .map(|it| (it.org, it.type_id, it.item_id, it.append_ms, it.offset, it.position))
+        .map(|row| (row.org, row.type_id, row.item_id, row.append_ms, row.offset, row.position))
         .collect();
     Ok(store.get_many::<Item>(&keys).await?.into_iter().flatten().collect())
 }
@@ -223,10 +223,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_draw_has_a_shard_and_a_sample_reads_only_its_own() {
+    fn sample_reads_only_its_own_shards() {
         for id in [0, u128::MAX, 0x1234_5678_9abc_def0_1122_3344_5566_7788] {
             let draw = draw(Uuid::from_u128(id).into());
-            assert!((0..Sample::ALL.below).contains(&draw));
+            assert!((0..Sample::ALL.bound).contains(&draw));
             assert!((0..SHARDS).contains(&shard_of(draw)));
         }
         assert_eq!(Sample::ALL.shards(), SHARDS);
@@ -239,23 +239,23 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_as_large_as_it_says() {
+    fn sample_size_matches_its_percentage() {
         let tenth = Sample::of_percent(10.0).unwrap();
-        let in_it = (0..10_000_u128)
+        let count = (0..10_000_u128)
             .filter(|nth| {
                 let id: SubmissionId = tidegate_schemas::ids::derive(
                     tidegate_schemas::ids::Kind::Submission,
                     &[&nth.to_be_bytes()],
                 );
-                draw(id) < tenth.below
+                draw(id) < tenth.bound
             })
             .count();
-        // Derived ids, so this is no chance.
-        assert!((900..1_100).contains(&in_it), "{in_it}");
+        // The ids are derived, so the count is always the same.
+        assert!((900..1_100).contains(&count), "{count}");
     }
 
     #[test]
-    fn a_cursor_round_trips_through_text_and_rejects_other_text() {
+    fn cursor_round_trips_through_text() {
         for after in [None, Some("00ff".parse().unwrap())] {
             let place = HistoryCursor { hour: 480_000, shard: 31, after };
             assert_eq!(place.to_string().parse(), Ok(place));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_has_the_hours_that_it_touches() {
+    fn span_covers_each_touched_hour() {
         let span = |start, end| Span { time: Millis(start)..Millis(end), sample: Sample::ALL }.hours();
         assert_eq!(span(0, HOUR_MS), 0..1);
         assert_eq!(span(1, HOUR_MS + 1), 0..2);

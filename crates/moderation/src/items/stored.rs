@@ -1,4 +1,4 @@
-//! Reads stored items: the newest submission, a given one, and the API's view of it.
+//! Reads stored items: the newest version, a given submission, and the API's view of it.
 
 use std::time::Duration;
 
@@ -22,29 +22,29 @@ use tidegate_store::{
 use super::{context, waiting};
 use crate::{Error, rules::stats::Suppressed};
 
-/// Number of index rows read at once; each has some hundred bytes.
+/// Number of index rows per read, of about a hundred bytes each.
 const STEP: usize = 500;
 
-/// Header of a record that is a replayed dead letter.
+/// Header that marks a record as a replayed dead letter.
 pub const RESENT: &str = "tidegate-resent";
 
-/// Header of a record of items whose media are not fetched: somebody waits for their evaluation.
+/// Header that marks items whose media are not fetched, because a client waits for their evaluation.
 pub const WITHOUT_MEDIA: &str = "tidegate-without-media";
 
-/// An item of a record, with its coordinates in the log.
+/// Item of a record, with its coordinates in the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission<'a> {
     pub header: &'a records::Items,
     pub entry: &'a ItemEntry,
     /// Coordinates of the first record of the submission.
     pub at: Coordinates,
-    /// True if it waited for its media on the slow path.
+    /// True if the item waited for its media on the slow path.
     pub is_late: bool,
 }
 
 impl<'a> Submission<'a> {
-    pub fn new(header: &'a records::Items, entry: &'a ItemEntry, here: Coordinates) -> Self {
-        Self { header, entry, at: entry.origin.unwrap_or(here), is_late: false }
+    pub fn new(header: &'a records::Items, entry: &'a ItemEntry, coordinates: Coordinates) -> Self {
+        Self { header, entry, at: entry.origin.unwrap_or(coordinates), is_late: false }
     }
 
     pub(crate) fn stage(&self) -> Stage {
@@ -56,7 +56,7 @@ impl<'a> Submission<'a> {
     }
 }
 
-/// Returns the row of a submission, or of the newest one if none is given.
+/// Loads a submission, or the newest version if none is given.
 pub async fn find(
     store: &Store,
     org: &OrgId,
@@ -64,32 +64,32 @@ pub async fn find(
     submission: Option<SubmissionId>,
 ) -> Result<Option<Item>, Error> {
     match submission {
-        Some(wanted) => find_since(store, org, item, wanted, Millis(i64::MIN)).await,
-        None => match newest_of(store, org, item, Precedence::of_shown).await? {
+        Some(submission_id) => find_since(store, org, item, submission_id, Millis(i64::MIN)).await,
+        None => match newest_of(store, org, item, Precedence::for_view).await? {
             Some(place) => get(store, org, item, coordinates(&place)).await,
             None => Ok(None),
         },
     }
 }
 
-/// Returns the row of a submission that was appended at `since` or later.
+/// Loads a submission that was appended at `since` or later.
 async fn find_since(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
-    wanted: SubmissionId,
+    submission_id: SubmissionId,
     since: Millis,
 ) -> Result<Option<Item>, Error> {
-    if let Some(place) = place_of(store, org, wanted).await? {
-        let of_item = place.type_id == item.type_id && place.item_id == item.id;
-        return if of_item { get(store, org, item, coordinates_of(&place)).await } else { Ok(None) };
+    if let Some(place) = place_of(store, org, submission_id).await? {
+        let is_of_item = place.type_id == item.type_id && place.item_id == item.id;
+        return if is_of_item { get(store, org, item, coordinates_of(&place)).await } else { Ok(None) };
     }
-    // Scanned newest first, because callers ask about recent submissions.
+    // Newest first, because callers look for recent submissions.
     let range = At::since(since).page_size(STEP);
     let mut places = store.scan::<ItemPlace>(&partition(org, item), range);
     while let Some(page) = places.next_page().await? {
-        if let Some(found) = page.into_iter().find(|place| place.submission_id == wanted) {
-            return get(store, org, item, coordinates(&found)).await;
+        if let Some(place) = page.into_iter().find(|place| place.submission_id == submission_id) {
+            return get(store, org, item, coordinates(&place)).await;
         }
     }
     Ok(None)
@@ -109,7 +109,7 @@ fn partition(org: &OrgId, item: &ItemKey) -> (OrgId, TypeId, ItemId) {
     (org.clone(), item.type_id.clone(), item.id.clone())
 }
 
-/// Returns the coordinates of a submission that has an idempotency key, if it is stored.
+/// Loads the coordinates of a keyed submission.
 pub(crate) async fn place_of(
     store: &Store,
     org: &OrgId,
@@ -122,18 +122,18 @@ pub(crate) fn coordinates_of(place: &SubmissionPlace) -> (Millis, i64, i64) {
     (place.append_ms, place.offset, place.position)
 }
 
-/// Returns the coordinates of a row's first record.
+/// Returns the coordinates of the row's first record.
 pub fn coordinates(row: &ItemPlace) -> (Millis, i64, i64) {
     (row.append_ms, row.offset, row.position)
 }
 
-/// Returns the index row of the newest complete version of an item. Partial versions count only without a complete one, and
-/// fetched versions only without a submitted one.
+/// Returns the index row of the newest complete version. Partial versions only count without a complete one, fetched
+/// versions only without a submitted one.
 pub async fn newest_place(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<ItemPlace>, Error> {
-    newest_of(store, org, item, Precedence::of_whole).await
+    newest_of(store, org, item, Precedence::for_findings).await
 }
 
-/// Returns the index row of the newest data of an item, whether it was submitted or fetched.
+/// Returns the index row of the newest data, submitted or fetched.
 pub(crate) async fn newest_data_place(
     store: &Store,
     org: &OrgId,
@@ -142,7 +142,7 @@ pub(crate) async fn newest_data_place(
     newest_of(store, org, item, |_| Precedence::First).await
 }
 
-/// Precedence of versions; the lowest comes first, and of equal ones the newest.
+/// Precedence of versions. The lowest value is preferred; among equal values, the newest version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Precedence {
     First,
@@ -152,17 +152,17 @@ enum Precedence {
 }
 
 impl Precedence {
-    /// Precedence for the view of an item: any submitted version is in front of any fetched one. Fetched data completes what was sent,
-    /// and is no newer version of it.
-    fn of_shown(place: &ItemPlace) -> Self {
-        match Self::of_whole(place) {
+    /// Precedence in the view of an item: all submitted versions before all fetched ones. Fetched data is a
+    /// supplement and not a newer version.
+    fn for_view(place: &ItemPlace) -> Self {
+        match Self::for_findings(place) {
             Self::SubmittedPart => Self::First,
             other => other,
         }
     }
 
-    /// Precedence for what is derived from a version: a complete one is in front of a partial one too.
-    fn of_whole(place: &ItemPlace) -> Self {
+    /// Precedence for findings and derived data: complete versions before partial ones as well.
+    fn for_findings(place: &ItemPlace) -> Self {
         let is_fetched = place.source == records::Source::PartialItems.as_str();
         let is_part = place.variant == records::Variant::Partial.as_str();
         match (is_fetched, is_part) {
@@ -174,17 +174,17 @@ impl Precedence {
     }
 }
 
-/// Returns the newest submission of the first precedence, or else the newest of the next one that there is.
+/// Returns the newest submission with the lowest precedence value.
 async fn newest_of(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
     precedence: impl Fn(&ItemPlace) -> Precedence + Send,
 ) -> Result<Option<ItemPlace>, Error> {
-    // A repeated submission is no newer version.
+    // A submission of a retroaction repeats an old version.
     let repeated = records::Source::Retroact.as_str();
     let mut best: Option<(Precedence, ItemPlace)> = None;
-    // The first row nearly always matches, so only one is read at first.
+    // The first row nearly always has the best precedence, so only one row is read at first.
     let mut step = 1;
     let mut after = None;
     loop {
@@ -194,13 +194,13 @@ async fn newest_of(
             if place.source == repeated {
                 continue;
             }
-            let own = precedence(&place);
-            let is_better = best.as_ref().is_none_or(|(best, _)| own < *best);
-            if is_better && is_first(store, &place).await? {
-                if own == Precedence::First {
+            let row_precedence = precedence(&place);
+            let is_better = best.as_ref().is_none_or(|(best, _)| row_precedence < *best);
+            if is_better && is_of_first_record(store, &place).await? {
+                if row_precedence == Precedence::First {
                     return Ok(Some(place));
                 }
-                best = Some((own, place));
+                best = Some((row_precedence, place));
             }
         }
         after = places.cursor();
@@ -211,14 +211,14 @@ async fn newest_of(
     }
 }
 
-/// True if the row is the first of its submission. A second row exists where a submission was sent again, and its content
-/// is older than its coordinates say.
-async fn is_first(store: &Store, row: &ItemPlace) -> Result<bool, Error> {
+/// True if the row belongs to the submission's first record. A submission that was sent again has a second row, with
+/// content older than its coordinates.
+async fn is_of_first_record(store: &Store, row: &ItemPlace) -> Result<bool, Error> {
     let place = place_of(store, &row.org, row.submission_id).await?;
     Ok(place.is_none_or(|place| coordinates_of(&place) == coordinates(row)))
 }
 
-/// Returns the version of an item that `newest_place` chooses.
+/// Loads the version chosen by `newest_place`.
 pub async fn newest(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<Item>, Error> {
     match newest_place(store, org, item).await? {
         Some(place) => get(store, org, item, coordinates(&place)).await,
@@ -226,27 +226,28 @@ pub async fn newest(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option
     }
 }
 
-/// Number of newest versions among which an evaluated one is looked for.
+/// Number of newest versions searched for an evaluated one.
 const RECENT_VERSIONS: usize = 20;
 
-/// Returns the newest version of an item that was submitted or reported and is evaluated. Rules do not see fetched ones.
+/// Loads the newest evaluated version that was submitted or reported. Rules do not evaluate fetched versions.
 pub(crate) async fn newest_evaluated(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
 ) -> Result<Option<Item>, Error> {
-    let unseen = [records::Source::Retroact, records::Source::PartialItems].map(records::Source::as_str);
+    let skipped_sources =
+        [records::Source::Retroact, records::Source::PartialItems].map(records::Source::as_str);
     let range = At::all().limit(RECENT_VERSIONS).page_size(RECENT_VERSIONS);
     let places = store.scan::<ItemPlace>(&partition(org, item), range).all().await?;
     let is_evaluated =
-        |place: &&ItemPlace| place.state == EVALUATED && !unseen.contains(&place.source.as_str());
+        |place: &&ItemPlace| place.state == EVALUATED && !skipped_sources.contains(&place.source.as_str());
     match places.iter().find(is_evaluated) {
         Some(place) => get(store, org, item, coordinates(place)).await,
         None => Ok(None),
     }
 }
 
-/// An item as the API shows it.
+/// JSON view of an item.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
@@ -281,7 +282,7 @@ pub struct ListedAction {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub event_id: Option<EventId>,
     pub rules: Vec<RuleId>,
-    /// Rules beyond those listed.
+    /// Number of rules that `rules` omits.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rules_more: Option<u64>,
     pub policies: Vec<PolicyId>,
@@ -305,12 +306,12 @@ pub struct MatchedRule {
     /// Reason why the rule does not act.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub suppressed: Option<Suppressed>,
-    /// True if moderators review this match as a sample.
+    /// True if the match is in the sample for human review.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub sampled: bool,
 }
 
-/// Returns the API's view of a submission or of the newest one; `None` until a processor has stored it.
+/// Loads the view of a submission or of the newest version. `None` until a processor has stored it.
 pub async fn answer(
     store: &Store,
     org: &OrgId,
@@ -323,7 +324,7 @@ pub async fn answer(
     }
 }
 
-/// Waits until the submission is evaluated, at most for `wait`, and returns the API's view of its state.
+/// Waits up to `wait` for the evaluation of the submission. Returns the view of its present state.
 pub async fn answer_when_evaluated(
     store: &Store,
     org: &OrgId,
@@ -331,52 +332,53 @@ pub async fn answer_when_evaluated(
     submission: Option<SubmissionId>,
     wait: Duration,
 ) -> Result<Option<Answer>, Error> {
-    let give_up = tokio::time::Instant::now() + wait;
+    let deadline = tokio::time::Instant::now() + wait;
     let waiter = submission.map(waiting::wait_for);
-    // Most items are evaluated within milliseconds, so the first look-ups come quickly. Where only this process evaluates,
-    // each evaluation wakes its waiter, and look-ups in between are in vain.
+    // Most items are evaluated within milliseconds, so the first look-ups follow quickly. On the embedded store this
+    // process evaluates all items and wakes the waiter, so intermediate look-ups would be in vain.
     let is_woken = waiter.is_some() && matches!(store, Store::Embedded(_));
     let mut pause = if is_woken { Duration::from_millis(250) } else { Duration::from_millis(2) };
-    // The submission is newer than all stored rows unless it was a dead letter. Only the last look-up searches the older
-    // rows, so that polling stays cheap.
+    // Except for a replayed dead letter, the submission is newer than all stored rows. Only the last look-up searches
+    // older rows, so that polling is cheap.
     let newest = store.scan::<ItemPlace>(&partition(org, item), At::all().limit(1)).all().await?.pop();
-    let mut since = Millis(i64::MIN);
+    let mut oldest_searched = Millis(i64::MIN);
     loop {
         let row = match submission {
-            Some(wanted) => find_since(store, org, item, wanted, since).await?,
+            Some(submission_id) => find_since(store, org, item, submission_id, oldest_searched).await?,
             None => find(store, org, item, None).await?,
         };
-        // A version that the same request replaces is not the newest that was accepted.
+        // A version that the same request replaces is not the newest one.
         let is_replaced = |row: &Item| submission.is_none() && row.followed_by.is_some();
-        let evaluated = row.as_ref().is_some_and(|row| row.state == EVALUATED && !is_replaced(row));
+        let is_evaluated = row.as_ref().is_some_and(|row| row.state == EVALUATED && !is_replaced(row));
         let now = tokio::time::Instant::now();
-        since = match &newest {
-            Some(newest) if now + pause < give_up => newest.append_ms,
+        oldest_searched = match &newest {
+            Some(newest) if now + pause < deadline => newest.append_ms,
             _ => Millis(i64::MIN),
         };
-        if evaluated || now >= give_up {
+        if is_evaluated || now >= deadline {
             return match row {
                 Some(row) => Ok(Some(render(store, row).await?)),
                 None => Ok(None),
             };
         }
-        let woken = async {
+        let wake_up = async {
             match &waiter {
-                Some(waiter) => waiter.woken().await,
+                Some(waiter) => waiter.wait().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            () = woken => {}
-            () = tokio::time::sleep(pause.min(give_up - now)) => {}
+            () = wake_up => {}
+            () = tokio::time::sleep(pause.min(deadline - now)) => {}
         }
         pause = (pause * 3 / 2).min(Duration::from_millis(250));
     }
 }
 
-/// Returns the API's view of a stored submission.
+/// Builds the view of a stored submission.
 pub async fn render(store: &Store, row: Item) -> Result<Answer, Error> {
-    let matched: Vec<MatchedRule> = serde_json::from_str(&row.matched).map_err(Error::corrupt("item"))?;
+    let matched_rules: Vec<MatchedRule> =
+        serde_json::from_str(&row.matched).map_err(Error::corrupt("item"))?;
     let actions: Vec<ListedAction> = serde_json::from_str(&row.actions).map_err(Error::corrupt("item"))?;
     let left_out = row.left_out.as_deref().map(serde_json::from_str).transpose();
     let left_out: Option<Omissions> = left_out.map_err(Error::corrupt("item"))?;
@@ -396,7 +398,7 @@ pub async fn render(store: &Store, row: Item) -> Result<Answer, Error> {
         received_at: row.received_at.iso(),
         evaluated_at: row.evaluated_at.map(Millis::iso),
         report_id: row.report_id,
-        matched_rules: matched,
+        matched_rules,
         errored_rules: context::raw(row.errored.as_bytes())?,
         left_out: left_out.unwrap_or_default(),
         actions,

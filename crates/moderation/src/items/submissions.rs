@@ -1,4 +1,4 @@
-//! Submissions between their evaluation and their effects: replay state, plan, stored rows, and hand-over to `items-slow`.
+//! Submissions from evaluation to effects: replay state, plan, stored rows, and hand-over to `items-slow`.
 
 use std::collections::BTreeSet;
 
@@ -37,48 +37,49 @@ use crate::{
     rules::stats::RuleOutcome,
 };
 
-/// State in which an earlier run left a submission that may be a replay.
+/// State of a submission that may be a replay, as an earlier run left it.
 #[derive(Debug)]
 pub enum ReplayState {
-    /// The plan is stored and may not be carried out in full.
+    /// The plan is stored, but may be carried out only partly.
     Planned {
         plan: Box<Plan>,
-        /// True if the row is stored as well, so that a part of the plan may be carried out.
+        /// True if the item's row is stored as well, so that part of the plan may be carried out.
         is_begun: bool,
     },
-    /// Work of the submission is done: it had no effects, or this record came after the one that had them.
+    /// The submission is finished: it had no effects, or another record of it had them.
     Evaluated,
-    /// The submission was handed over to `items-slow`. A second evaluation here could have another result.
+    /// The submission was handed over to `items-slow`. Another evaluation here could have a different result.
     HandedOver,
-    /// No earlier run has stored anything.
+    /// First run: no row or plan is stored.
     Fresh,
 }
 
-/// Looks for an earlier run of the submission: its plan or its row.
+/// Determines the replay state from the stored plan and row.
 pub async fn replay_state(deps: &Deps, submission: &Submission<'_>) -> Result<ReplayState, Error> {
     let (org, entry) = (&submission.header.org, submission.entry);
-    let place = if entry.keyed {
-        let first = stored::place_of(&deps.store, org, entry.submission_id).await?;
-        first.map(|first| (first.type_id.clone(), first.item_id.clone(), stored::coordinates_of(&first)))
+    let location = if entry.keyed {
+        let first_place = stored::place_of(&deps.store, org, entry.submission_id).await?;
+        first_place
+            .map(|place| (place.type_id.clone(), place.item_id.clone(), stored::coordinates_of(&place)))
     } else {
-        // Its id came into being with the record: there is no other one.
+        // A random id belongs to one record only.
         Some((entry.type_id.clone(), entry.id.clone(), submission.coordinates()))
     };
-    let row = match &place {
+    let row = match &location {
         Some((type_id, id, (append_ms, offset, position))) => {
             let key = (org.clone(), type_id.clone(), id.clone(), *append_ms, *offset, *position);
             deps.store.get::<ItemPlace>(&key).await?
         }
         None => None,
     };
-    // A record with other coordinates is the submission sent again. The log keeps the order of an item, so whoever
-    // gets here has left the first record behind: evaluated, or waiting for its media. A second row would stand as the
-    // item's newest version, and effects taken again so late would meet deliveries that have expired.
+    // A record with other coordinates repeats the submission. The log keeps the order of an item, so the first record
+    // is finished or waits for media. A second row would become the item's newest version, and effects repeated this
+    // late would miss the deliveries that have expired.
     if row.as_ref().is_some_and(|row| stored::coordinates(row) != submission.coordinates()) {
         return Ok(ReplayState::Evaluated);
     }
     let is_evaluated = row.as_ref().is_some_and(|row| row.state == EVALUATED);
-    if let Some(plan) = effects::stored(&deps.store, org, entry.submission_id.0).await? {
+    if let Some(plan) = effects::load_plan(&deps.store, org, entry.submission_id.0).await? {
         return Ok(ReplayState::Planned { plan: Box::new(plan), is_begun: is_evaluated });
     }
     Ok(match row {
@@ -88,63 +89,67 @@ pub async fn replay_state(deps: &Deps, submission: &Submission<'_>) -> Result<Re
     })
 }
 
-/// Returns the reason why reviews that rules ask for are not opened, if so.
+/// Returns the reason why rules open no reviews for the record, if any: a child-safety report opens its own job.
 pub async fn no_reviews(deps: &Deps, header: &records::Items) -> Result<Option<&'static str>, Error> {
     let Some(report_id) = header.report_id else { return Ok(None) };
     let report = deps.store.get::<Report>(&(header.org.clone(), report_id)).await?;
     Ok(report.is_some_and(|report| report.csam).then_some("child_safety"))
 }
 
-/// Returns what the limits of rules must be asked for before the evaluation can be planned. `again` is set for a
-/// submission that repeats an earlier one.
+/// Lists the limit requests that must be answered before planning. `repetition` is set for a submission that repeats
+/// an earlier one.
 pub fn claims(
     submission: &Submission<'_>,
     prepared: &Prepared,
     outcome: &Outcome,
     no_reviews: Option<&'static str>,
-    again: Option<Again<'_>>,
+    repetition: Option<Again<'_>>,
 ) -> Vec<Claim> {
-    let refused = Refused::new();
-    effects::claims(&prepared.config, &evaluated(submission, prepared, outcome, no_reviews, &refused, again))
+    let no_refusals = Refused::new();
+    effects::limit_requests(
+        &prepared.config,
+        &evaluated(submission, prepared, outcome, no_reviews, &no_refusals, repetition),
+    )
 }
 
-/// Plans the effects of an evaluation without the rules that their limits have refused.
+/// Plans the effects of an evaluation. Rules with a refusal in `refusals` do not act.
 pub fn plan(
     submission: &Submission<'_>,
     prepared: &Prepared,
     outcome: &Outcome,
     no_reviews: Option<&'static str>,
-    refused: &Refused,
-    again: Option<Again<'_>>,
+    refusals: &Refused,
+    repetition: Option<Again<'_>>,
 ) -> Plan {
     let config = &prepared.config;
-    let evaluated = evaluated(submission, prepared, outcome, no_reviews, refused, again);
-    let mut plan = effects::plan_item(config, &evaluated);
+    let evaluation = evaluated(submission, prepared, outcome, no_reviews, refusals, repetition);
+    let mut plan = effects::plan_item(config, &evaluation);
     for review in &mut plan.reviews {
         if review.is_routable {
-            route(config, prepared, review);
+            route_review(config, prepared, review);
         }
         review.signals.reach = priority::reach(config, review.queue.id(), &submission.entry.data);
     }
     plan
 }
 
-/// Plan of an item that was fetched: what its media are, and no effects.
+/// Plans a fetched item: its media are stored, and there are no effects.
 pub fn plan_of_fetched(submission: &Submission<'_>, prepared: &Prepared) -> Result<Plan, Error> {
     let media = serde_json::to_string(&prepared.media.shown).map_err(Error::corrupt("list"))?;
     let (org, version) = (&submission.header.org, prepared.config.version());
     Ok(Plan::without_effects(org, submission.entry.submission_id, submission.at.append_ms, media, version))
 }
 
-/// Chooses the queue of a review that rules ask for without naming one.
-fn route(config: &Compiled, prepared: &Prepared, review: &mut PlannedReview) {
+/// Chooses the queue of a review without a queue.
+fn route_review(config: &Compiled, prepared: &Prepared, review: &mut PlannedReview) {
     let policies = review.rules.iter().filter_map(|rule| config.rule(rule)).flat_map(|rule| &rule.policies);
     let policies: BTreeSet<_> =
         policies.filter_map(|id| config.policy(id)).map(|policy| &policy.key).collect();
     let banks = routing::banks(&prepared.media.shown);
-    let known = json!({"rules": {"matched": review.rules, "policies": policies}, "media": {"banks": banks}});
+    let cause_facts =
+        json!({"rules": {"matched": review.rules, "policies": policies}, "media": {"banks": banks}});
     let item = (&prepared.key, Some(prepared.fields()));
-    let choice = routing::choose(config, RoutingList::Rules, item, &known, review.at);
+    let choice = routing::choose_queue(config, RoutingList::Rules, item, &cause_facts, review.at);
     (review.queue, review.routed_by) = (PlannedQueue::Review(choice.queue), choice.routed_by);
 }
 
@@ -153,8 +158,8 @@ fn evaluated<'a>(
     prepared: &'a Prepared,
     outcome: &'a Outcome,
     no_reviews: Option<&'static str>,
-    refused: &'a Refused,
-    again: Option<Again<'a>>,
+    refusals: &'a Refused,
+    repetition: Option<Again<'a>>,
 ) -> Evaluated<'a> {
     Evaluated {
         org: &submission.header.org,
@@ -164,8 +169,8 @@ fn evaluated<'a>(
         append_ms: submission.at.append_ms,
         outcome,
         no_reviews,
-        refused,
-        again,
+        limit_refusals: refusals,
+        repetition,
         media: &prepared.media.shown,
     }
 }
@@ -187,7 +192,8 @@ pub async fn accept(
     hand_over(deps, submission, is_resent).await
 }
 
-/// Hands the submission over to `items-slow`, which waits longer for media. `is_resent` is true for a former dead letter.
+/// Hands the submission over to `items-slow`, which waits longer for media. `is_resent` is true for a replayed dead
+/// letter.
 pub async fn hand_over(deps: &Deps, submission: &Submission<'_>, is_resent: bool) -> Result<(), Error> {
     let Submission { header, entry, at, .. } = *submission;
     let record = header.with(vec![ItemEntry { origin: Some(at), ..entry.clone() }]);
@@ -199,52 +205,57 @@ pub async fn hand_over(deps: &Deps, submission: &Submission<'_>, is_resent: bool
     Ok(())
 }
 
-/// Carries the plan out, or the one that an earlier run stored. Returns when everything is durable. The outcomes of the
-/// rules are empty if an earlier run has counted them.
+/// Carries out the plan, or the plan of an earlier run. Returns when all effects are durable. The returned rule
+/// outcomes are empty if an earlier run has counted them.
 pub async fn carry_out(
     deps: &Deps,
     submission: &Submission<'_>,
     plan: Plan,
 ) -> Result<Vec<RuleOutcome>, Error> {
+    // A plan without effects is not stored: a conditional write costs four round trips in CQL, and most items match
+    // no rule.
     let mut plan = if plan.has_effects() {
         Box::pin(effects::adopt(&deps.store, plan, Millis::now())).await?
     } else {
         plan
     };
-    let counted = std::mem::take(&mut plan.counted);
+    let rule_outcomes = std::mem::take(&mut plan.counted);
     finish(deps, submission, &plan).await?;
     if let Some(findings) = &plan.evaluation {
-        count(&findings.left_out);
+        count_left_out(&findings.left_out);
     }
-    Ok(counted)
+    Ok(rule_outcomes)
 }
 
-fn count(left_out: &Omissions) {
-    for (what, is_some) in [
+fn count_left_out(left_out: &Omissions) {
+    for (part, is_some) in [
         ("matched", left_out.matched_more > 0),
         ("errored", left_out.errored_more > 0),
         ("uncounted", !left_out.uncounted.is_empty()),
         ("truncated", !left_out.truncated.is_empty()),
     ] {
         if is_some {
-            metrics::evaluation_left_out(what);
+            metrics::evaluation_left_out(part);
         }
     }
 }
 
-/// Carries out a plan that is stored already, or has no effects.
+/// Carries out a plan that is stored already or has no effects.
 pub async fn finish(deps: &Deps, submission: &Submission<'_>, plan: &Plan) -> Result<(), Error> {
     let Some(findings) = &plan.evaluation else {
-        return Err(Error::Corrupt { what: "plan", detail: "an item's plan without findings".to_owned() });
+        return Err(Error::Corrupt {
+            what: "plan",
+            detail: "the plan of an item has no findings".to_owned(),
+        });
     };
-    // Before the row: without effects, an evaluated row says that nothing is left to do. Boxed, since few items need it and
-    // every item's task would carry it.
+    // Before the row: without effects, an evaluated row marks the submission as finished. Boxed, because few items
+    // need it and the future would enlarge every item's task.
     if !findings.is_silent() {
         Box::pin(publish(deps, submission, plan, findings)).await?;
     }
     let rows = [EvaluatedRows::new(submission, plan.config_version, findings)];
     deps.store.write(batch_of(&rows)).await?;
-    waiting::evaluated(submission.entry.submission_id);
+    waiting::wake_waiters(submission.entry.submission_id);
     Box::pin(effects::apply(deps, plan)).await
 }
 
@@ -261,11 +272,11 @@ fn place(submission: &Submission<'_>) -> SubmissionPlace {
     }
 }
 
-/// Rows that an evaluated submission is stored in.
+/// Rows of an evaluated submission.
 #[derive(Debug)]
 pub struct EvaluatedRows {
     written: WriteTime,
-    /// Set for a submission that may be sent again.
+    /// Set for a submission that can be sent again.
     place: Option<SubmissionPlace>,
     hour: Option<ItemOfHour>,
     of_user: Option<ItemOfUser>,
@@ -275,14 +286,15 @@ pub struct EvaluatedRows {
 impl EvaluatedRows {
     pub fn new(submission: &Submission<'_>, config_version: ConfigVersion, findings: &Findings) -> Self {
         let hour = history::row(submission);
-        // Listed for a user is what is listed for its hour.
-        let made_by = findings.user.as_ref().filter(|_| hour.is_some());
+        // Both indexes have the same submissions: repeated and fetched ones are in neither.
+        let creator = findings.user.as_ref().filter(|_| hour.is_some());
         Self {
             written: write_time(submission.at.append_ms, submission.stage()),
-            // Of two records the later one fills the place: it comes here only if the earlier one did not, as a dead letter.
+            // A later record of the submission gets here only if the earlier one became a dead letter, so it may
+            // overwrite.
             place: submission.entry.keyed.then(|| place(submission)),
             hour,
-            of_user: made_by.and_then(|user| of_user(submission, user)),
+            of_user: creator.and_then(|user| user_row(submission, user)),
             item: Item {
                 state: EVALUATED.to_owned(),
                 evaluated_at: Some(findings.evaluated_at),
@@ -291,14 +303,14 @@ impl EvaluatedRows {
                 actions: findings.actions.clone(),
                 media: findings.media.clone(),
                 left_out: findings.left_out(),
-                ..unevaluated(submission, config_version)
+                ..unevaluated_row(submission, config_version)
             },
         }
     }
 }
 
-/// Returns the row of a submission under the user who made it. A user's own item is not made by them.
-fn of_user(submission: &Submission<'_>, user: &ItemKey) -> Option<ItemOfUser> {
+/// Builds the row in the creator's list. A user item is not listed under itself.
+fn user_row(submission: &Submission<'_>, user: &ItemKey) -> Option<ItemOfUser> {
     let Submission { header, entry, at, .. } = submission;
     if entry.key() == *user {
         return None;
@@ -316,13 +328,13 @@ fn of_user(submission: &Submission<'_>, user: &ItemKey) -> Option<ItemOfUser> {
     })
 }
 
-/// Stores submissions that were never stored before, in one batch.
+/// Stores new submissions in one batch. None of them may have rows already.
 pub async fn store_new(deps: &Deps, submissions: &[EvaluatedRows]) -> Result<(), Error> {
     let mut batch = batch_of(submissions);
     batch.of_new_rows();
     deps.store.write(batch).await?;
     for rows in submissions {
-        waiting::evaluated(rows.item.submission_id);
+        waiting::wake_waiters(rows.item.submission_id);
     }
     Ok(())
 }
@@ -333,7 +345,7 @@ fn batch_of(submissions: &[EvaluatedRows]) -> Batch<'_> {
         batch.put_all(*written, place.as_slice()).put_all(*written, hour.as_slice());
         batch.put_all(*written, of_user.as_slice());
     }
-    // A replay that finds the evaluated row does nothing more, so the other rows must be there before it.
+    // The items' rows are last: a replay that finds an evaluated row stops, so the other rows must be stored before.
     batch.then();
     for EvaluatedRows { written, item, .. } in submissions {
         batch.put(*written, item);
@@ -343,23 +355,23 @@ fn batch_of(submissions: &[EvaluatedRows]) -> Batch<'_> {
 
 fn accepted_row(submission: &Submission<'_>, version: ConfigVersion, media: &[Media]) -> Result<Item, Error> {
     let media = serde_json::to_string(media).map_err(Error::corrupt("list"))?;
-    Ok(Item { media, ..unevaluated(submission, version) })
+    Ok(Item { media, ..unevaluated_row(submission, version) })
 }
 
-/// Returns the next version of the item in the same record, if there is one. A record on the slow path has one item.
+/// Returns the next version of the item in the same record. Records on the slow path have one item.
 fn next_version(submission: &Submission<'_>) -> Option<SubmissionId> {
     let Submission { header, entry, at, .. } = *submission;
     let position = usize::try_from(at.position).ok().filter(|_| entry.origin.is_none())?;
     let later_entries = header.items.get(position + 1..)?;
-    // The id first: it differs between nearly all items of a request.
+    // The id is compared first: it differs between nearly all items of a request.
     let mut later_entries = later_entries.iter();
     let next_entry = later_entries.find(|later| later.id == entry.id && later.type_id == entry.type_id)?;
     Some(next_entry.submission_id)
 }
 
-fn unevaluated(submission: &Submission<'_>, config_version: ConfigVersion) -> Item {
+fn unevaluated_row(submission: &Submission<'_>, config_version: ConfigVersion) -> Item {
     let Submission { header, entry, at, .. } = *submission;
-    let none = || "[]".to_owned();
+    let empty_list = || "[]".to_owned();
     Item {
         org: header.org.clone(),
         type_id: entry.type_id.clone(),
@@ -378,17 +390,16 @@ fn unevaluated(submission: &Submission<'_>, config_version: ConfigVersion) -> It
         received_at: header.received_at,
         evaluated_at: None,
         report_id: header.report_id,
-        matched: none(),
-        errored: none(),
-        actions: none(),
-        media: none(),
+        matched: empty_list(),
+        errored: empty_list(),
+        actions: empty_list(),
+        media: empty_list(),
         left_out: None,
         followed_by: next_version(submission),
     }
 }
 
-/// Matches, failures and what was left out go to the evaluations topic, for whoever listens; it is not what effects are
-/// made from.
+/// Publishes matches, failures and omissions to the topic `evaluations`. Effects are not derived from that topic.
 async fn publish(
     deps: &Deps,
     submission: &Submission<'_>,
@@ -408,7 +419,7 @@ async fn publish(
     let key = submission.entry.key().log_key(&submission.header.org);
     let partition = deps.log.partition(Topic::Evaluations, &key);
     match deps.log.append(&[(partition, Record::new(&key, evaluation.to_datum()))]).await {
-        // The item's row explains as much; its effects must not fail for a listener's sake.
+        // The item's row has the same findings, so an oversized record must not stop the effects.
         Err(error @ AppendError::TooLarge { .. }) => {
             metrics::evaluation_unpublished();
             tracing::warn!(org = %submission.header.org, submission = %submission.entry.submission_id,

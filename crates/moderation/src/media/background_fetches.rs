@@ -1,4 +1,4 @@
-//! Keeps fetches running that no item waits for any more: bounded in time and in number.
+//! Keeps fetches running after their items were handed over, within bounds of time and number.
 
 use std::time::Duration;
 
@@ -18,13 +18,14 @@ impl BackgroundFetches {
         Self(Scheduler::new(limits, |_, _| true, |totals| metrics::background_fetches(totals.running)))
     }
 
-    /// Runs a fetch of the org for at most `max_duration`. Drops it instead if the org would then have more background
-    /// fetches than are left for all others.
+    /// Runs a fetch for at most `max_duration`. Drops it if the org would then hold more background fetches than it
+    /// leaves to all others.
     pub(super) fn spawn(&self, org: &OrgId, fetch: impl Future + Send + 'static, max_duration: Duration) {
         let Some(permit) = self.0.try_acquire(org, &[], 0) else {
             metrics::background_fetch_dropped();
             return;
         };
+        // Detached: the item finds the result in the cache, or joins the fetch.
         drop(tokio::spawn(async move {
             drop(timeout(max_duration, fetch).await);
             drop(permit);
@@ -48,7 +49,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_org_leaves_as_many_fetches_as_it_has_to_others() {
+    async fn org_leaves_half_of_the_free_fetches_to_others() {
         let fetches = BackgroundFetches::new(16);
         let mut had = Vec::new();
         for org in ["a", "b", "c", "d", "e", "f"].map(OrgId::new) {
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_fetch_that_ends_or_times_out_frees_its_permit() {
+    async fn ended_or_timed_out_fetch_frees_its_permit() {
         let (fetches, org) = (BackgroundFetches::new(4), OrgId::new("a"));
         let (end, ended) = oneshot::channel::<()>();
         fetches.spawn(&org, ended, PATIENCE);
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_limit_of_zero_drops_every_fetch() {
+    async fn limit_of_zero_drops_every_fetch() {
         let (fetches, org) = (BackgroundFetches::new(0), OrgId::new("a"));
         fetches.spawn(&org, pending::<()>(), PATIENCE);
         assert_eq!(running(&fetches), 0);

@@ -1,4 +1,4 @@
-//! Compares fetched media with the hash banks, for the item's row and for its rules. Pure; runs on the compute pool.
+//! Matches fetched media against the hash banks, for the item's row and for rules. Pure; runs on the compute pool.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use tidegate_media::{
     Fingerprint, State,
     banks::{self, BankMatches, HashBanks},
 };
-use tidegate_rules::{BankMatch, Media as Known, MediaState};
+use tidegate_rules::{BankMatch, Media as MediaFacts, MediaState};
 use tidegate_schemas::{
     hex,
     wire::answers::{Media, MediaMatch},
@@ -14,59 +14,59 @@ use tidegate_schemas::{
 
 use super::{Inspection, Signal};
 
-/// The media of an item with their bank matches.
+/// Media of an item with their bank matches.
 #[derive(Clone, Debug, Default)]
 pub struct Judged {
-    /// The media in the form of the item's row.
+    /// Media in the form of the item's row.
     pub shown: Vec<Media>,
-    known: HashMap<String, Known>,
+    facts: HashMap<String, MediaFacts>,
 }
 
 impl Judged {
-    /// Returns the facts for rules about the medium at an address of the item.
-    pub fn known(&self, url: &str) -> Option<&Known> {
-        self.known.get(url)
+    /// Returns the facts for rules about the medium at a URL of the item.
+    pub fn known(&self, url: &str) -> Option<&MediaFacts> {
+        self.facts.get(url)
     }
 }
 
-/// Compares media with the banks. The item's id decides whether a bank that samples items applies.
+/// Matches media against the banks. The item's id decides whether a bank that samples items applies.
 pub fn judge(banks: &HashBanks, item: &str, signals: &[Signal]) -> Judged {
-    judge_by(signals, |print| banks.find(item, print))
+    match_with(signals, |print| banks.find(item, print))
 }
 
-/// Compares the media of a past item, whose matches do not count in the statistics of bank entries.
-pub(crate) fn judge_again(banks: &HashBanks, item: &str, signals: &[Signal]) -> Judged {
-    judge_by(signals, |print| banks.find_past(item, print))
+/// Matches the media of a past item without counting in the statistics of bank entries.
+pub(crate) fn match_past_media(banks: &HashBanks, item: &str, signals: &[Signal]) -> Judged {
+    match_with(signals, |print| banks.find_past(item, print))
 }
 
-fn judge_by(signals: &[Signal], find: impl Fn(&Fingerprint) -> BankMatches) -> Judged {
-    let mut judged = Judged::default();
+fn match_with(signals: &[Signal], find: impl Fn(&Fingerprint) -> BankMatches) -> Judged {
+    let mut media = Judged::default();
     for Signal { url, inspection } in signals {
         let matches: Vec<BankMatch> = match inspection {
-            Inspection::Hashed(print) => find(print).matches.into_iter().map(known_match).collect(),
+            Inspection::Hashed(print) => find(print).matches.into_iter().map(rule_match).collect(),
             Inspection::TooLarge | Inspection::BlockedAddress | Inspection::FetchFailed(_) => Vec::new(),
         };
-        let shown = Media { matches: matches.iter().map(shown_match).collect(), ..shown(url, inspection) };
-        judged.known.insert(url.clone(), Known { state: state(inspection), matches });
-        judged.shown.push(shown);
+        let row = Media { matches: matches.iter().map(row_match).collect(), ..medium_row(url, inspection) };
+        media.facts.insert(url.clone(), MediaFacts { state: state(inspection), matches });
+        media.shown.push(row);
     }
-    judged
+    media
 }
 
-/// Returns the media in the form of the item's row while some of them are pending.
+/// Returns the rows of media while some of them are pending.
 pub fn pending(inspections: Vec<(String, Option<Inspection>)>) -> Vec<Media> {
-    let one = |(url, inspection): (String, Option<Inspection>)| match inspection {
-        Some(inspection) => shown(&url, &inspection),
-        None => Media { state: "pending".to_owned(), ..blank(url) },
+    let row_of = |(url, inspection): (String, Option<Inspection>)| match inspection {
+        Some(inspection) => medium_row(&url, &inspection),
+        None => Media { state: "pending".to_owned(), ..empty_row(url) },
     };
-    inspections.into_iter().map(one).collect()
+    inspections.into_iter().map(row_of).collect()
 }
 
 fn state(inspection: &Inspection) -> MediaState {
     match inspection {
         Inspection::Hashed(print) => match print.state {
             State::Ok => MediaState::Ok,
-            // A picture that is too small says as little as a plain one.
+            // A picture that is too small is as unreliable as a plain one.
             State::LowQuality | State::TooSmall => MediaState::LowQuality,
             State::TooLarge => MediaState::TooLarge,
             State::Undecodable => MediaState::Undecodable,
@@ -77,7 +77,7 @@ fn state(inspection: &Inspection) -> MediaState {
     }
 }
 
-fn blank(url: String) -> Media {
+fn empty_row(url: String) -> Media {
     Media {
         url,
         state: String::new(),
@@ -91,11 +91,11 @@ fn blank(url: String) -> Media {
     }
 }
 
-fn shown(url: &str, inspection: &Inspection) -> Media {
-    let blank = Media { state: inspection.tag().to_owned(), ..blank(url.to_owned()) };
+fn medium_row(url: &str, inspection: &Inspection) -> Media {
+    let blank = Media { state: inspection.tag().to_owned(), ..empty_row(url.to_owned()) };
     match inspection {
         Inspection::Hashed(print) => {
-            // An animation is shown by its most telling frame.
+            // The row has room for one hash: that of the animation's best frame.
             let frame = print.frames.iter().max_by_key(|frame| frame.quality);
             Media {
                 reason: print.reason.map(|reason| reason.as_str().to_owned()),
@@ -112,22 +112,22 @@ fn shown(url: &str, inspection: &Inspection) -> Media {
     }
 }
 
-fn known_match(found: banks::BankMatch) -> BankMatch {
+fn rule_match(bank_match: banks::BankMatch) -> BankMatch {
     BankMatch {
-        bank: found.bank,
-        entry: found.entry.to_string(),
-        kind: found.kind.name().to_owned(),
-        distance: found.distance,
-        labels: found.labels,
+        bank: bank_match.bank,
+        entry: bank_match.entry.to_string(),
+        kind: bank_match.kind.name().to_owned(),
+        distance: bank_match.distance,
+        labels: bank_match.labels,
     }
 }
 
-fn shown_match(found: &BankMatch) -> MediaMatch {
+fn row_match(rule_match: &BankMatch) -> MediaMatch {
     MediaMatch {
-        bank: found.bank.to_string(),
-        entry: found.entry.clone(),
-        kind: found.kind.clone(),
-        distance: found.distance,
-        labels: found.labels.clone(),
+        bank: rule_match.bank.to_string(),
+        entry: rule_match.entry.clone(),
+        kind: rule_match.kind.clone(),
+        distance: rule_match.distance,
+        labels: rule_match.labels.clone(),
     }
 }

@@ -1,6 +1,5 @@
-//! Receives a response body: digests it piece by piece and keeps its bytes only if they are to be decoded.
-//!
-//! Memory is reserved before it is filled.
+//! Receives a response body: digests it piece by piece, and keeps the bytes only for decoding. Memory is reserved
+//! before it is filled.
 
 use bytes::Bytes;
 use tidegate_egress::media::{NoRoom, Sink};
@@ -17,7 +16,7 @@ const INITIAL_BYTES: u64 = 256 << 10;
 
 pub(super) struct Body {
     hasher: DigestHasher,
-    /// `None` if only digests are wanted, or if the body is larger than what is decoded.
+    /// `None` if only digests are needed, or if the body exceeds the decoders' limit.
     kept: Option<Vec<u8>>,
     max_kept: u64,
     memory: BodyMemory,
@@ -25,16 +24,16 @@ pub(super) struct Body {
     reservation: Option<Reservation>,
 }
 
-/// A complete body.
+/// Body that was received completely.
 pub(super) struct ReceivedBody {
     pub(super) digests: Digests,
     pub(super) kept: Option<Vec<u8>>,
-    /// Memory of `kept`; to be dropped after it.
+    /// Memory of `kept`. Must be dropped after it.
     pub(super) reservation: Option<Reservation>,
 }
 
 impl Body {
-    /// Creates a body whose bytes are kept up to `max_kept`, the decoders' limit; a larger one only has digests.
+    /// Keeps up to `max_kept` bytes, the decoders' limit. A larger body only has digests.
     pub(super) fn new(depth: Depth, max_kept: u64, memory: BodyMemory, org: &OrgId) -> Self {
         Self {
             hasher: DigestHasher::new(),
@@ -61,6 +60,7 @@ impl Body {
 
 impl Sink for Body {
     async fn begin(&mut self, length: Option<u64>) -> Result<(), NoRoom> {
+        // Decided from the header, so that a body beyond the limit reserves no memory.
         if length.is_some_and(|length| length > self.max_kept) {
             self.drop_kept();
         }
@@ -78,13 +78,14 @@ impl Sink for Body {
         if length as u64 > self.max_kept {
             self.drop_kept();
             return Ok(());
+            // Grown before the copy: memory is never used without a reservation.
         }
         if let Some(reservation) = &mut self.reservation
             && length as u64 > reservation.bytes()
         {
             reservation.grow(length as u64, self.max_kept).await?;
         }
-        // `Vec` would double its capacity, up to twice what is reserved.
+        // `Vec` would double its capacity, up to twice the reservation.
         if kept.capacity() < length {
             let reserved = self.reservation.as_ref().map_or(0, Reservation::bytes);
             let reserved = usize::try_from(reserved).unwrap_or(usize::MAX).max(length);

@@ -1,9 +1,9 @@
-//! Memory budget for bodies that are being fetched or wait to be decoded: in all, and per org.
+//! Memory budget for bodies that arrive or wait for a decoder: for the whole process, and per org.
 //!
-//! A body reserves what has arrived of it, not what it announces: a host that announces much and sends little would
-//! otherwise block everybody else. Reservations that grow could wait for each other for ever, so each one is granted
-//! only if all bodies can still complete in some order (the banker's algorithm). Two semaphores that reserve the whole
-//! bound at once would be simpler, and would let one host with a large `content-length` stall its org.
+//! A body reserves its received bytes, not its announced length: otherwise a host that announces much and sends
+//! little would block all other bodies. Growing reservations could deadlock, so each one is granted only if all
+//! bodies can still complete in some order (the banker's algorithm). Two semaphores that reserve the whole bound at
+//! once would be simpler, but one host with a large `content-length` could then stall its org.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ struct Bodies {
 struct Claim {
     org: OrgId,
     reserved: u64,
-    /// Upper bound of what the body may still come to reserve.
+    /// Upper bound of the body's reservation.
     bound: u64,
 }
 
@@ -58,7 +58,7 @@ impl BodyMemory {
         }))
     }
 
-    /// Reserves the first `initial` bytes of a body that has at most `bound`; waits until they are free.
+    /// Reserves the first `initial` bytes of a body of at most `bound` bytes. Waits until they are free.
     pub(super) async fn reserve(&self, org: &OrgId, initial: u64, bound: u64) -> Result<Reservation, NoRoom> {
         let bound = bound.min(self.0.bytes_per_org);
         let number = {
@@ -72,23 +72,23 @@ impl BodyMemory {
     }
 
     async fn wait_until(&self, mut is_granted: impl FnMut() -> bool) -> Result<(), NoRoom> {
-        let waiting = async {
-            // Subscribed before the first try, so that no release in between is missed.
-            let mut released = self.0.released.subscribe();
+        let wait = async {
+            // Subscribe before the first attempt: a release in between would be missed.
+            let mut releases = self.0.released.subscribe();
             while !is_granted() {
-                released.changed().await.map_err(|_| NoRoom)?;
+                releases.changed().await.map_err(|_| NoRoom)?;
             }
             Ok(())
         };
-        timeout(self.0.max_wait, waiting).await.map_err(|_| NoRoom)?
+        timeout(self.0.max_wait, wait).await.map_err(|_| NoRoom)?
     }
 
-    /// Records the claim if all bodies can still complete with it; otherwise leaves the previous one.
+    /// Records the claim if all bodies can still complete with it. Otherwise restores the previous claim.
     fn try_grant(&self, number: u64, claim: &Claim) -> bool {
         let mut bodies = self.0.bodies.lock();
         let previous = bodies.by_number.insert(number, claim.clone());
-        let of_org = bodies.by_number.values().filter(|it| it.org == claim.org);
-        let is_safe = all_can_complete(of_org, self.0.bytes_per_org)
+        let claims_of_org = bodies.by_number.values().filter(|other| other.org == claim.org);
+        let is_safe = all_can_complete(claims_of_org, self.0.bytes_per_org)
             && all_can_complete(bodies.by_number.values(), self.0.total_bytes);
         if !is_safe {
             match previous {
@@ -100,15 +100,17 @@ impl BodyMemory {
     }
 }
 
-/// True if the bodies can complete one after the other: the one with the least missing first, the next ones also with
-/// what the earlier ones release.
+/// True if the bodies can complete one after the other. The body with the least missing bytes is first; each
+/// completed body frees its reservation for the next ones.
 fn all_can_complete<'c>(claims: impl Iterator<Item = &'c Claim>, budget: u64) -> bool {
-    let mut needs: Vec<(u64, u64)> = claims.map(|it| (it.bound - it.reserved, it.reserved)).collect();
-    let reserved = needs.iter().map(|(_, reserved)| reserved).sum();
+    let mut missing_and_reserved: Vec<(u64, u64)> =
+        claims.map(|claim| (claim.bound - claim.reserved, claim.reserved)).collect();
+    let reserved = missing_and_reserved.iter().map(|(_, reserved)| reserved).sum();
     let Some(mut free) = budget.checked_sub(reserved) else { return false };
-    needs.sort_unstable();
-    needs.into_iter().all(|(missing, reserved)| {
+    missing_and_reserved.sort_unstable();
+    missing_and_reserved.into_iter().all(|(missing, reserved)| {
         let completes = missing <= free;
+        // A body that completes also gives its reservation back.
         free += reserved;
         completes
     })
@@ -119,8 +121,9 @@ impl Reservation {
         self.claim.reserved
     }
 
-    /// Grows to `to` bytes or to twice the present size, so that a long body asks seldom. Growth beyond the announced
-    /// bound is not waited for, because other bodies' bounds were granted without it; from then on `bound` applies.
+    /// Grows to `to` bytes, or to twice the present size so that a long body asks seldom. Growth beyond the announced
+    /// bound fails instead of waiting, because other bodies' bounds were granted without it. From then on `bound`
+    /// applies.
     pub(super) async fn grow(&mut self, to: u64, bound: u64) -> Result<(), NoRoom> {
         let limit = self.memory.0.bytes_per_org;
         let to = to.min(limit);
@@ -137,8 +140,9 @@ impl Reservation {
         Ok(())
     }
 
-    /// Marks the body as complete: it reserves no more than it has now.
+    /// Marks the body as complete: the reservation does not grow any more.
     pub(super) fn complete(&mut self) {
+        // The lower bound can make waiting claims safe, so waiters are woken.
         self.claim.bound = self.claim.reserved;
         self.memory.0.bodies.lock().by_number.insert(self.number, self.claim.clone());
         self.memory.0.released.send_replace(());
@@ -168,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_announces_much_and_sends_little_blocks_nobody() {
+    async fn body_that_announces_much_and_sends_little_blocks_no_other() {
         let memory = BodyMemory::new(512, 128, HOUR);
         let mut slow = Vec::new();
         for _ in 0..24 {
@@ -178,7 +182,7 @@ mod tests {
             let mut good = memory.reserve(&org("o"), 1, size).now_or_never().unwrap().unwrap();
             good.grow(size, size).now_or_never().unwrap().unwrap();
         }
-        // One of them goes on, but not so far that another one could not end.
+        // One body may grow to its end; a second one must wait until the first has ended.
         slow[0].grow(100, 100).now_or_never().unwrap().unwrap();
         let mut waits = slow[1].grow(10, 100).boxed();
         assert!(poll!(&mut waits).is_pending());
@@ -188,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_org_reserves_at_most_its_share() {
+    async fn org_reserves_at_most_its_share() {
         let memory = BodyMemory::new(4, 2, HOUR);
         let first = memory.reserve(&org("greedy"), 9, 9).await.unwrap();
         assert_eq!(first.bytes(), 2, "it announces more than there is for it, and gets all of that");
@@ -218,7 +222,7 @@ mod tests {
         drop(other);
         held.grow(7, 20).await.unwrap();
         assert_eq!(held.bytes(), 7);
-        // What has ended needs no more.
+        // A complete body needs no more memory.
         held.complete();
         assert!(memory.reserve(&org("o"), 3, 3).now_or_never().unwrap().is_ok());
     }

@@ -1,5 +1,5 @@
-//! Fetches one medium: answers from the cache, waits for a fetch permit, retries, digests, and hashes off the async
-//! threads. Concurrent callers of one org that want the same medium share one fetch.
+//! Fetches one medium: cache look-up, permit, attempts with retries, digests, and hashing outside the async threads.
+//! Concurrent callers of one org share the fetch of a URL.
 
 use std::{
     borrow::Cow,
@@ -38,28 +38,28 @@ use crate::{
     single_flight::{Flight, SingleFlight},
 };
 
-/// A fetch that several callers may wait for. It ends when the last of them drops it.
+/// Fetch that several callers can await. It ends when the last of them drops it.
 pub(super) type InspectionFlight = Flight<Inspection>;
 
-/// Key of shared fetches and of the cache of addresses.
+/// Key of shared fetches and of the URL cache.
 ///
-/// The org is part of it although an unauthenticated GET gives everybody the same answer: a caller that joined another
-/// org's fetch would be limited by that org's permits, and could tell from the timing that the org had asked before.
+/// Includes the org, although an unauthenticated GET has the same answer for every org: joining another org's fetch
+/// would impose that org's permits on the caller, and the timing would reveal that the org has asked before.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct FetchKey {
     org: OrgId,
-    /// The URL in its normal form.
+    /// Normalised URL.
     resource: Box<str>,
     depth: Depth,
 }
 
-/// The last answer of an address.
+/// Last answer of a URL.
 #[derive(Clone)]
 struct CachedAnswer {
     print: Arc<Fingerprint>,
     validators: Validators,
     fresh_until: Instant,
-    /// Freshness that the answer itself stated.
+    /// Freshness stated by the answer.
     fresh_for: Option<Duration>,
 }
 
@@ -85,9 +85,9 @@ struct Inner {
 /// Result of one attempt.
 enum Attempt {
     Ended(Inspection),
-    /// The host, or one that it redirects to, rests until this instant.
+    /// The host, or a host that it redirects to, rests until this instant.
     Resting(Instant),
-    /// Another fetch probes the host until this instant at most; the receiver hears when it ends.
+    /// Another fetch probes the host until this instant at most. The receiver is notified when the probe ends.
     Probing(Instant, watch::Receiver<()>),
     Failed {
         reason: FetchError,
@@ -121,19 +121,21 @@ impl Fetcher {
         self.0.scheduler.is_known(org, host)
     }
 
-    /// Joins the fetch of the medium that is under way, or starts one. Nothing runs before it is polled.
+    /// Joins the running fetch of the medium, or prepares one. It starts when polled.
     pub(super) fn inspect(&self, org: &OrgId, url: &str, depth: Depth) -> InspectionFlight {
         let target = match Target::parse(url) {
             Ok(target) => target,
             Err(error) => {
-                let refused = async move { Inspection::FetchFailed(error.tag().into()).counted() };
-                return refused.boxed().shared();
+                let invalid_url = async move { Inspection::FetchFailed(error.tag().into()).record_metric() };
+                return invalid_url.boxed().shared();
             }
         };
         let key = FetchKey { org: org.clone(), resource: target.normalized().into(), depth };
-        let (inner, own_key) = (Arc::clone(&self.0), key.clone());
-        let (flight, is_joined) =
-            self.0.flights.join(&key, || async move { inner.inspect(&own_key, &target).await.counted() });
+        let (inner, flight_key) = (Arc::clone(&self.0), key.clone());
+        let (flight, is_joined) = self
+            .0
+            .flights
+            .join(&key, || async move { inner.inspect(&flight_key, &target).await.record_metric() });
         if is_joined {
             metrics::media_inspection_joined();
         }
@@ -159,7 +161,7 @@ impl Inner {
                 Attempt::Resting(until) => sleep_until(until).await,
                 Attempt::Probing(until, mut ended) => {
                     drop(timeout_at(until, ended.changed()).await);
-                    // It only waited for another fetch's probe, so this attempt does not count.
+                    // This attempt only waited for another fetch's probe, so it does not count.
                     attempt -= 1;
                 }
                 Attempt::Failed { reason, retry_after } => {
@@ -174,23 +176,25 @@ impl Inner {
         }
     }
 
-    /// Sends one request after the other until none redirects, each with a permit for the host that it goes to. The permit
-    /// and the memory are released when the attempt ends.
+    /// Sends requests until one is not a redirect, each under a permit for its host. The permit and the memory are
+    /// released when the attempt ends.
     async fn attempt(&self, key: &FetchKey, mut target: Target, cached: Option<CachedAnswer>) -> Attempt {
         let org = &key.org;
         let mut body = Body::new(key.depth, self.decoders.limits().bytes, self.body_memory.clone(), org);
-        let (mut usage, mut way) = (AttemptUsage::default(), Freshness::default());
+        let (mut usage, mut redirect_freshness) = (AttemptUsage::default(), Freshness::default());
         let mut permit: Option<FetchPermit> = None;
         let mut probe = None;
         loop {
             let host = OrgHost { org: org.clone(), host: target.host().into() };
             if permit.as_ref().is_none_or(|permit| *permit.host() != host.host) {
-                // A fetch that waits for one host must not hold the permit of another one.
+                // A fetch that waits for one host must not hold the permit of another: two such fetches could
+                // block each other.
                 drop(permit.take());
                 let Ok(acquired) = self.scheduler.acquire(&host).await else {
                     return Attempt::Ended(Inspection::failed("over_share"));
                 };
                 permit = Some(acquired);
+                // Subscribed under the lock, so that the end of a probe between the two calls is not missed.
                 let (admission, ended) = {
                     let mut breakers = self.breakers.lock();
                     (breakers.admit(&host, Instant::now()), self.probes.subscribe())
@@ -206,24 +210,25 @@ impl Inner {
                 }
             }
             let validators =
-                cached.as_ref().map(|cached| &cached.validators).filter(|known| !known.is_empty());
+                cached.as_ref().map(|cached| &cached.validators).filter(|validators| !validators.is_empty());
             let request = FetchRequest { org, target: target.clone(), validators };
             let began = Instant::now();
             let outcome = media::fetch(&self.client, request, &mut usage, &mut body, unix_seconds()).await;
             self.record_outcome(&host, &target, &outcome, began);
-            // If the outcome said nothing about the host, dropping the probe lets another fetch make one.
+            // An outcome without evidence about the host ends the probe here, so that another fetch can probe.
             drop(probe.take());
             return Attempt::Ended(match outcome {
                 FetchOutcome::Redirected { to, freshness } => {
                     target = *to;
-                    way = freshness.limited_by(&way);
+                    redirect_freshness = freshness.limited_by(&redirect_freshness);
                     continue;
                 }
                 FetchOutcome::Ok(answer) => {
-                    // The permit is held while decoding, so that the limits per org and host also bound the decoders.
+                    // The permit is held while decoding, so that the limits per org and host also bound the use
+                    // of the decoders.
                     let print = self.fingerprint(key.depth, body.finish()).await;
                     drop(permit);
-                    self.cache_answer(key, &print, &answer.freshness.limited_by(&way));
+                    self.cache_answer(key, &print, &answer.freshness.limited_by(&redirect_freshness));
                     Inspection::Hashed(print)
                 }
                 FetchOutcome::Unchanged(freshness) => {
@@ -232,7 +237,7 @@ impl Inner {
                         true => cached.validators,
                         false => freshness.validators.clone(),
                     };
-                    // A freshness that the answer does not repeat still holds.
+                    // A 304 may omit the freshness; the one of the cached answer then still applies.
                     let fresh_for = freshness.fresh_for.or(cached.fresh_for);
                     let freshness = Freshness { validators, fresh_for, ..freshness };
                     self.cache_answer(key, &cached.print, &freshness);
@@ -247,7 +252,7 @@ impl Inner {
         }
     }
 
-    /// Reports an outcome to the breaker, the scheduler, the metrics and the log.
+    /// Reports an outcome to breaker, scheduler, metrics and log.
     fn record_outcome(&self, host: &OrgHost, target: &Target, outcome: &FetchOutcome, began: Instant) {
         let reason = match outcome {
             FetchOutcome::FetchFailed { reason, .. } => Some(reason),
@@ -257,7 +262,7 @@ impl Inner {
             let mut breakers = self.breakers.lock();
             let rests = match reason {
                 Some(reason) if reason.is_host_failure() => breakers.record_failure(host, Instant::now()),
-                // Our own memory was short, which says nothing about the host.
+                // Our own memory was short, which is no evidence about the host.
                 Some(FetchError::NoRoom) => false,
                 _ => {
                     breakers.record_success(host);
@@ -270,7 +275,7 @@ impl Inner {
             FetchOutcome::Ok(_) | FetchOutcome::Unchanged(_) | FetchOutcome::Redirected { .. } => {
                 self.scheduler.set_known(host, true);
             }
-            // A single address that fails says nothing about the others of the host.
+            // One failing URL is no evidence about the host's other URLs.
             _ if rests => self.scheduler.set_known(host, false),
             _ => {}
         }
@@ -300,7 +305,7 @@ impl Inner {
         print
     }
 
-    /// Decodes and hashes the bytes. The queue of the decoders is bounded by the memory that waiting bodies reserve.
+    /// Decodes and hashes the bytes. The decoders' queue is bounded by the memory that waiting bodies reserve.
     async fn decode(&self, bytes: ReservedBytes, digests: Digests) -> Fingerprint {
         let (sender, decoded) = oneshot::channel();
         let began = Instant::now();
@@ -313,6 +318,7 @@ impl Inner {
     fn cache_answer(&self, key: &FetchKey, print: &Arc<Fingerprint>, freshness: &Freshness) {
         let fresh_for = freshness.fresh_for.map_or(self.url_ttl, |fresh| fresh.min(self.url_ttl));
         let mut urls = self.urls.lock();
+        // Without freshness and validators the next use would fetch again anyway.
         if freshness.no_store || (fresh_for.is_zero() && freshness.validators.is_empty()) {
             urls.remove(key);
             return;
@@ -327,7 +333,8 @@ impl Inner {
     }
 }
 
-/// The single probe of a host that rested. It ends on drop, as fetches are dropped that nobody waits for any more.
+/// The only probe of a host that has rested. Dropping it ends the probe: fetches are dropped when no item awaits
+/// them.
 struct Probe<'a> {
     inner: &'a Inner,
     host: OrgHost,
@@ -341,7 +348,7 @@ impl Drop for Probe<'_> {
     }
 }
 
-/// Bytes of a body with their memory reservation, which holds until they are decoded even if the fetch is dropped.
+/// Bytes with their memory reservation. Both live until decoding ends, even if the fetch is dropped.
 struct ReservedBytes {
     bytes: Vec<u8>,
     _reservation: Option<Reservation>,
@@ -353,7 +360,7 @@ impl AsRef<[u8]> for ReservedBytes {
     }
 }
 
-/// Receiver of a decoding result. A decoder skips the work if the receiver was dropped.
+/// Receiver of a decoding result. Decoders skip work for a dropped receiver.
 struct Waiter(oneshot::Sender<Fingerprint>);
 
 impl FingerprintReceiver for Waiter {
@@ -367,8 +374,8 @@ impl FingerprintReceiver for Waiter {
 }
 
 impl Inspection {
-    fn counted(self) -> Self {
-        metrics::media_look_ended(self.tag());
+    fn record_metric(self) -> Self {
+        metrics::media_inspection_ended(self.tag());
         self
     }
 
@@ -380,7 +387,7 @@ impl Inspection {
         Self::failed("host_unavailable")
     }
 
-    pub(super) fn given_up() -> Self {
+    pub(super) fn deadline_exceeded() -> Self {
         Self::failed("deadline")
     }
 
@@ -390,11 +397,11 @@ impl Inspection {
 }
 
 fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
 }
 
-/// Returns a random number from 0 to 1. Every `RandomState` has random keys of its own.
+/// Returns a random number from 0 to 1, because every `RandomState` has its own random keys.
 pub(crate) fn draw() -> f64 {
-    let drawn = RandomState::new().build_hasher().finish() >> 32;
-    f64::from(u32::try_from(drawn).unwrap_or_default()) / f64::from(u32::MAX)
+    let random_bits = RandomState::new().build_hasher().finish() >> 32;
+    f64::from(u32::try_from(random_bits).unwrap_or_default()) / f64::from(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! Permits for media fetches, and the hosts that count as known when the fair scheduler hands them out.
+//! Permits for media fetches, and the set of known hosts, which get more of them.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use tidegate_schemas::ids::OrgId;
 use super::{host_breaker::OrgHost, lru::LruCache};
 use crate::metrics;
 
-/// Hosts that gave a medium and have not rested since, as far as they are remembered.
+/// Bounded set of hosts that delivered a medium and have not rested since.
 type KnownHosts = Arc<Mutex<LruCache<OrgHost, ()>>>;
 
 /// Cheap to clone; clones share all limits.
 #[derive(Clone)]
 pub(super) struct FetchScheduler {
     scheduler: Scheduler,
-    known: KnownHosts,
+    known_hosts: KnownHosts,
 }
 
 /// Right to fetch from one host, released on drop.
@@ -28,15 +28,15 @@ pub(super) struct FetchPermit {
 impl FetchScheduler {
     /// Creates a scheduler that remembers at most `known_hosts` hosts.
     pub(super) fn new(limits: Limits, known_hosts: usize) -> Self {
-        let known = KnownHosts::new(Mutex::new(LruCache::new(known_hosts)));
-        let by_host = Arc::clone(&known);
+        let known_hosts = KnownHosts::new(Mutex::new(LruCache::new(known_hosts)));
+        let hosts_for_scheduler = Arc::clone(&known_hosts);
         let is_known = move |org: &OrgId, hosts: &[Arc<str>]| {
-            let mut known = by_host.lock();
-            hosts.iter().all(|host| is_known(&mut known, org, host))
+            let mut known_hosts = hosts_for_scheduler.lock();
+            hosts.iter().all(|host| is_known(&mut known_hosts, org, host))
         };
         let scheduler =
             Scheduler::new(limits, is_known, |totals| metrics::media_requests_running(totals.running));
-        Self { scheduler, known }
+        Self { scheduler, known_hosts }
     }
 
     /// Waits for a permit. Dropping the future leaves the queue.
@@ -45,31 +45,32 @@ impl FetchScheduler {
         Ok(FetchPermit { host: Arc::clone(&host.host), _permit: permit })
     }
 
-    /// True if the host gave the org a medium and has not rested since.
+    /// True if the host delivered a medium to the org and has not rested since.
     pub(super) fn is_known(&self, org: &OrgId, host: &Arc<str>) -> bool {
-        is_known(&mut self.known.lock(), org, host)
+        is_known(&mut self.known_hosts.lock(), org, host)
     }
 
-    /// Makes the host a known one after it gave a medium, or an unknown one when it rests.
+    /// Marks the host as known after it delivered a medium, or as unknown when it rests.
     pub(super) fn set_known(&self, host: &OrgHost, gave_medium: bool) {
         let was_known = {
-            let mut known = self.known.lock();
-            let was_known = known.get(host).is_some();
+            let mut known_hosts = self.known_hosts.lock();
+            let was_known = known_hosts.get(host).is_some();
             if gave_medium {
-                known.insert(host.clone(), ());
+                known_hosts.insert(host.clone(), ());
             } else {
-                known.remove(host);
+                known_hosts.remove(host);
             }
             was_known
         };
+        // Only a change can let waiting fetches of the host start.
         if was_known != gave_medium {
             self.scheduler.refresh(&host.org, std::slice::from_ref(&host.host));
         }
     }
 }
 
-fn is_known(known: &mut LruCache<OrgHost, ()>, org: &OrgId, host: &Arc<str>) -> bool {
-    known.get(&OrgHost { org: org.clone(), host: Arc::clone(host) }).is_some()
+fn is_known(known_hosts: &mut LruCache<OrgHost, ()>, org: &OrgId, host: &Arc<str>) -> bool {
+    known_hosts.get(&OrgHost { org: org.clone(), host: Arc::clone(host) }).is_some()
 }
 
 impl FetchPermit {
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn each_setting_bounds_what_it_names() {
+    fn each_fetch_setting_bounds_its_own_count() {
         let settings = Settings {
             fetches: 20,
             fetches_per_host_in_all: 6,
@@ -112,7 +113,7 @@ mod tests {
         let scheduler = FetchScheduler::new(settings.limits(), 99);
         let names: Vec<_> = (0..30).map(|nth| format!("{nth}.example")).collect();
         let one_host = || std::iter::repeat_n("one.example", 30);
-        // Each leaves as many of the host's six permits as it has.
+        // Each org leaves as many of the host's six permits as it holds.
         let (first, second) = (acquired(&scheduler, "a", one_host()), acquired(&scheduler, "b", one_host()));
         assert_eq!((first.len(), second.len()), (3, 2));
         drop((first, second));
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn host_that_gave_a_medium_finds_the_half_that_is_left_to_it() {
+    async fn known_host_gets_the_half_that_unknown_hosts_leave() {
         let limits = Limits { running_per_org: 4, ..Limits::UNLIMITED };
         let scheduler = FetchScheduler::new(limits, 2);
         let (good, other) = (host("o", "good"), host("p", "good"));

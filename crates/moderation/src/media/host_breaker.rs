@@ -1,6 +1,6 @@
-//! Circuit breaker per org and host: a host that fails again and again rests, then one probe decides.
+//! Circuit breaker per org and host: repeated failures make a host rest, then one probe decides.
 //!
-//! The caller passes the clock in and reports how fetches ended.
+//! The caller supplies the clock and reports the outcomes of fetches.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -10,28 +10,28 @@ use tokio::time::Instant;
 /// Thresholds and pauses of the breakers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BreakerSettings {
-    /// Failures in a row after which a host rests.
+    /// Consecutive failures after which a host rests.
     pub(crate) failures: u32,
     pub(crate) rest: Duration,
     pub(crate) longest_rest: Duration,
-    /// Longest duration of a probe; after it another fetch may probe.
+    /// Longest duration of a probe. After it another fetch may probe.
     pub(crate) probe: Duration,
-    /// Rests in a row that fetches wait for; after them only probes call the host.
+    /// Number of consecutive rests during which fetches wait. After them only probes call the host.
     pub(crate) rests: u32,
-    /// Number of failing hosts that are remembered.
+    /// Maximum number of remembered failing hosts.
     pub(crate) hosts: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Allowed,
-    /// The fetch is the probe of the host; it counts as abandoned at this instant.
+    /// The fetch probes the host. The probe counts as abandoned after this instant.
     Probe(Instant),
     /// The host rests until this instant.
     Resting(Instant),
     /// Another fetch probes the host until this instant at most.
     Probing(Instant),
-    /// The host has rested too often in a row to be waited for.
+    /// The host has rested too often in a row, so fetches do not wait for it.
     GivenUp,
 }
 
@@ -39,14 +39,14 @@ pub(crate) enum Admission {
 pub(crate) struct HostBreakers {
     settings: BreakerSettings,
     failing: HashMap<OrgHost, Breaker>,
-    /// Number of breakers that are not closed. Kept, as each fetch reports it.
-    open: usize,
-    /// Instant at which stale hosts were last removed.
+    /// Number of breakers that are not closed, maintained because each fetch reports it.
+    open_breakers: usize,
+    /// Time of the last removal of stale hosts.
     swept_at: Option<Instant>,
 }
 
-/// A host as one org knows it. Breakers are per org because one org could otherwise open the breaker of a host for all
-/// others, with addresses at which the host fails.
+/// Host as seen by one org. Breakers are per org, because an org could otherwise open the breaker for all others with
+/// URLs at which the host fails.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OrgHost {
     pub(crate) org: OrgId,
@@ -56,9 +56,9 @@ pub(crate) struct OrgHost {
 #[derive(Clone, Copy, Debug)]
 struct Breaker {
     failures: u32,
-    /// Number of rests in a row.
+    /// Number of consecutive rests.
     rests: u32,
-    at: Instant,
+    last_failure_at: Instant,
     state: State,
 }
 
@@ -71,10 +71,10 @@ enum State {
 
 impl HostBreakers {
     pub(crate) fn new(settings: BreakerSettings) -> Self {
-        Self { settings, failing: HashMap::new(), open: 0, swept_at: None }
+        Self { settings, failing: HashMap::new(), open_breakers: 0, swept_at: None }
     }
 
-    /// Decides whether a fetch from the host may start. After a rest a single probe may.
+    /// Decides whether a fetch may start. After a rest only a single probe may.
     pub(crate) fn admit(&mut self, host: &OrgHost, now: Instant) -> Admission {
         let Some(breaker) = self.failing.get_mut(host) else { return Admission::Allowed };
         match breaker.state {
@@ -94,7 +94,7 @@ impl HostBreakers {
         }
     }
 
-    /// Ends a probe that was dropped without a result, so that the next fetch may probe.
+    /// Ends a probe without a result, so that the next fetch can probe.
     pub(crate) fn abandon_probe(&mut self, host: &OrgHost, until: Instant, now: Instant) {
         if let Some(breaker) = self.failing.get_mut(host)
             && breaker.state == (State::Probing { until })
@@ -105,28 +105,29 @@ impl HostBreakers {
 
     pub(crate) fn record_success(&mut self, host: &OrgHost) {
         if let Some(breaker) = self.failing.remove(host) {
-            self.open -= usize::from(breaker.is_open());
+            self.open_breakers -= usize::from(breaker.is_open());
         }
     }
 
-    /// Records a failure and returns true if the host rests now.
+    /// Records a failure. Returns true if the host rests now.
     pub(crate) fn record_failure(&mut self, host: &OrgHost, now: Instant) -> bool {
         let settings = self.settings;
         if !self.failing.contains_key(host) && !self.has_room(now) {
+            // The host cannot be remembered. Treating it as resting keeps it from counting as known.
             return true;
         }
-        let fresh = Breaker { failures: 0, rests: 0, at: now, state: State::Closed };
+        let fresh = Breaker { failures: 0, rests: 0, last_failure_at: now, state: State::Closed };
         let breaker = self.failing.entry(host.clone()).or_insert(fresh);
-        breaker.at = now;
+        breaker.last_failure_at = now;
         breaker.failures = breaker.failures.saturating_add(1);
-        let rests = match breaker.state {
+        let starts_rest = match breaker.state {
             State::Closed => breaker.failures >= settings.failures,
             State::Probing { .. } => true,
-            // The fetch was under way when the rest began, so it says nothing new.
+            // The fetch began before the rest, so its failure is no new evidence.
             State::Resting { .. } => false,
         };
-        if rests {
-            self.open += usize::from(!breaker.is_open());
+        if starts_rest {
+            self.open_breakers += usize::from(!breaker.is_open());
             let rest = settings.rest.saturating_mul(1 << breaker.rests.min(16)).min(settings.longest_rest);
             breaker.rests = breaker.rests.saturating_add(1);
             breaker.state = State::Resting { until: now + rest };
@@ -136,11 +137,12 @@ impl HostBreakers {
 
     /// Number of hosts that rest or are being probed.
     pub(crate) fn open_count(&self) -> usize {
-        self.open
+        self.open_breakers
     }
 
-    /// Makes room for another host. Host names cost nothing, so a flood of them must not grow the map: stale hosts are
-    /// removed first, and at most once per rest, since every failure of an unremembered host comes here.
+    /// Returns true if another host can be remembered. Host names are free, so a flood of them must not grow the map:
+    /// stale hosts are removed first. At most once per rest, because every failure of an unremembered host calls
+    /// this.
     fn has_room(&mut self, now: Instant) -> bool {
         if self.failing.len() < self.settings.hosts {
             return true;
@@ -151,9 +153,9 @@ impl HostBreakers {
         self.swept_at = Some(now);
         let forget_after = self.settings.longest_rest.saturating_mul(2);
         self.failing.retain(|_, breaker| {
-            let stays = now.saturating_duration_since(breaker.at) < forget_after;
-            self.open -= usize::from(!stays && breaker.is_open());
-            stays
+            let is_recent = now.saturating_duration_since(breaker.last_failure_at) < forget_after;
+            self.open_breakers -= usize::from(!is_recent && breaker.is_open());
+            is_recent
         });
         self.failing.len() < self.settings.hosts
     }
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_fails_in_a_row_rests_and_is_then_probed_once() {
+    fn failing_host_rests_and_is_then_probed_once() {
         let (mut breakers, host, start) = (breakers(), org_host("host"), Instant::now());
         for _ in 0..2 {
             breakers.record_failure(&host, start);
@@ -205,7 +207,7 @@ mod tests {
         assert_eq!(breakers.admit(&org_host("other"), start), Admission::Allowed);
         assert_eq!(breakers.admit(&host, until), Admission::Probe(until + 5 * SECOND));
         assert_eq!(breakers.admit(&host, until), Admission::Probing(until + 5 * SECOND));
-        // Whoever tried it never said how it went: the next one may.
+        // The probe ended without a report, so the next fetch may probe.
         let later = until + 5 * SECOND;
         assert_eq!(breakers.admit(&host, later), Admission::Probe(later + 5 * SECOND));
         breakers.abandon_probe(&host, later, later);
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rest_is_longer_up_to_the_longest() {
+    fn each_rest_is_longer_up_to_a_limit() {
         let (mut breakers, host, mut now) = (breakers(), org_host("host"), Instant::now());
         for _ in 0..3 {
             breakers.record_failure(&host, now);
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_rested_again_and_again_is_given_up_until_a_probe_succeeds() {
+    fn host_is_given_up_after_many_rests_until_a_probe_succeeds() {
         let (mut breakers, host, mut now) = (breakers(), org_host("host"), Instant::now());
         assert_eq!([(); 3].map(|()| breakers.record_failure(&host, now)), [false, false, true]);
         for _ in 1..5 {
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_host_names_is_not_remembered() {
+    fn flood_of_host_names_is_not_remembered() {
         let (mut breakers, start) = (breakers(), Instant::now());
         for nth in 0..100 {
             breakers.record_failure(&org_host(&format!("{nth}.example")), start);

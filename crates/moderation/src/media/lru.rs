@@ -33,8 +33,8 @@ impl<K: Clone + Eq + Hash, V: Clone> LruCache<K, V> {
             return;
         }
         self.uses += 1;
-        if let Some((before, _)) = self.values.insert(key.clone(), (self.uses, value)) {
-            self.by_use.remove(&before);
+        if let Some((last_use, _)) = self.values.insert(key.clone(), (self.uses, value)) {
+            self.by_use.remove(&last_use);
         }
         self.by_use.insert(self.uses, key);
         if self.values.len() > self.capacity

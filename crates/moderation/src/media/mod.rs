@@ -1,4 +1,4 @@
-//! Media of items: fetches and hashes them, and compares the hashes with the banks. Rules then read the results.
+//! Media of items: fetches and hashes them, and matches the hashes against the banks. Rules then read the results.
 
 mod background_fetches;
 mod bank_matching;
@@ -29,7 +29,7 @@ use tidegate_schemas::{
 };
 use tidegate_store::Store;
 
-pub(crate) use self::bank_matching::judge_again;
+pub(crate) use self::bank_matching::match_past_media;
 use self::{
     background_fetches::BackgroundFetches,
     fetch::{Fetcher, InspectionFlight},
@@ -40,16 +40,16 @@ pub use self::{
     settings::{Settings, SettingsError},
 };
 
-/// Kinds of hashes that are wanted of a medium.
+/// Kinds of hashes that a medium needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Depth {
-    /// Digests of its bytes only.
+    /// Digests of the bytes only.
     Exact,
-    /// Also the perceptual hashes of its picture.
+    /// Digests and perceptual hashes.
     Picture,
 }
 
-/// A medium that an item names.
+/// Medium named by an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub url: String,
@@ -62,7 +62,7 @@ pub enum Inspection {
     Hashed(Arc<Fingerprint>),
     TooLarge,
     BlockedAddress,
-    /// The reason, as the item shows it.
+    /// Reason in the form of the item's row.
     FetchFailed(Cow<'static, str>),
 }
 
@@ -77,14 +77,14 @@ impl Inspection {
     }
 }
 
-/// A medium and the result of its fetch.
+/// Medium with the result of its fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signal {
     pub url: String,
     pub inspection: Inspection,
 }
 
-/// Fetches and hashes media. One per process, so that its limits hold for all of it; cheap to clone.
+/// Fetches and hashes media. Shared by the whole process, so that its limits hold for all items; cheap to clone.
 #[derive(Clone)]
 pub struct Signals {
     fetcher: Fetcher,
@@ -92,35 +92,36 @@ pub struct Signals {
     background: BackgroundFetches,
 }
 
-/// Returns the media of an item in the order of its fields, each address once.
-pub fn wanted(values: &Values) -> Vec<Wanted> {
+/// Lists the media of an item in the order of its fields, each URL once.
+pub fn list_media(values: &Values) -> Vec<Wanted> {
     let media = values.media().into_iter();
-    each_once(media.map(|medium| Wanted {
+    merge_by_url(media.map(|medium| Wanted {
         url: medium.url.to_owned(),
         depth: match medium.scalar {
+            // Nothing decodes sound or moving pictures, so only their bytes are compared.
             Scalar::Audio | Scalar::Video => Depth::Exact,
             _ => Depth::Picture,
         },
     }))
 }
 
-/// Keeps each address once, at its first position and with the deepest hashing that any entry wants.
-pub(crate) fn each_once(all: impl IntoIterator<Item = Wanted>) -> Vec<Wanted> {
+/// Merges entries with the same URL: the first position and the deepest hashing are kept.
+pub(crate) fn merge_by_url(media: impl IntoIterator<Item = Wanted>) -> Vec<Wanted> {
     let mut positions = HashMap::new();
-    let mut once: Vec<Wanted> = Vec::new();
-    for wanted in all {
-        match positions.entry(wanted.url.clone()) {
+    let mut merged: Vec<Wanted> = Vec::new();
+    for medium in media {
+        match positions.entry(medium.url.clone()) {
             Entry::Vacant(position) => {
-                position.insert(once.len());
-                once.push(wanted);
+                position.insert(merged.len());
+                merged.push(medium);
             }
             Entry::Occupied(position) => {
-                let first = &mut once[*position.get()];
-                first.depth = first.depth.max(wanted.depth);
+                let first = &mut merged[*position.get()];
+                first.depth = first.depth.max(medium.depth);
             }
         }
     }
-    once
+    merged
 }
 
 impl Signals {
@@ -132,34 +133,34 @@ impl Signals {
         }
     }
 
-    /// True if the host gave the org a medium and has not rested since.
+    /// True if the host has delivered a medium to the org and has not rested since.
     pub fn is_known(&self, org: &OrgId, host: &Arc<str>) -> bool {
         self.fetcher.is_known(org, host)
     }
 
-    /// Starts to fetch media for an org. Nothing runs before the search is polled, and dropping it ends the fetches that
-    /// nobody else waits for.
-    pub fn gather(&self, org: &OrgId, wanted: &[Wanted]) -> Search {
-        let sought = wanted.iter().enumerate().map(|(nth, wanted)| Sought {
-            url: wanted.url.clone(),
+    /// Prepares fetches of media for an org. They start when the result is polled. Dropping it ends the fetches that
+    /// no other item waits for.
+    pub fn gather(&self, org: &OrgId, media: &[Wanted]) -> Search {
+        let fetches = media.iter().enumerate().map(|(nth, medium)| MediumFetch {
+            url: medium.url.clone(),
             state: if nth < self.per_item {
-                Progress::UnderWay(self.fetcher.inspect(org, &wanted.url, wanted.depth))
+                Progress::UnderWay(self.fetcher.inspect(org, &medium.url, medium.depth))
             } else {
                 Progress::Ended(Inspection::too_many())
             },
         });
-        Search { sought: sought.collect(), org: org.clone(), background: self.background.clone() }
+        Search { fetches: fetches.collect(), org: org.clone(), background: self.background.clone() }
     }
 }
 
-/// Media that are being fetched.
+/// Fetches of one item's media.
 pub struct Search {
-    sought: Vec<Sought>,
+    fetches: Vec<MediumFetch>,
     org: OrgId,
     background: BackgroundFetches,
 }
 
-struct Sought {
+struct MediumFetch {
     url: String,
     state: Progress,
 }
@@ -170,47 +171,47 @@ enum Progress {
 }
 
 impl Search {
-    /// Completes when every fetch has ended. May be dropped and called again.
+    /// Completes when every fetch has ended. Can be dropped and called again.
     pub async fn settle(&mut self) {
-        join_all(self.sought.iter_mut().map(async |sought| {
-            if let Progress::UnderWay(flight) = &sought.state {
+        join_all(self.fetches.iter_mut().map(async |fetch| {
+            if let Progress::UnderWay(flight) = &fetch.state {
                 let inspection = flight.clone().await;
-                sought.state = Progress::Ended(inspection);
+                fetch.state = Progress::Ended(inspection);
             }
         }))
         .await;
     }
 
-    /// Returns the hosts, each once, whose media are still being fetched.
+    /// Lists the distinct hosts with unfinished fetches.
     pub fn awaited_hosts(&self) -> Vec<Arc<str>> {
-        let awaited = self.sought.iter().filter(|sought| matches!(sought.state, Progress::UnderWay(_)));
-        let targets = awaited.filter_map(|sought| Target::parse(&sought.url).ok());
+        let awaited = self.fetches.iter().filter(|fetch| matches!(fetch.state, Progress::UnderWay(_)));
+        let targets = awaited.filter_map(|fetch| Target::parse(&fetch.url).ok());
         let hosts: BTreeSet<Arc<str>> = targets.map(|target| target.host().into()).collect();
         hosts.into_iter().collect()
     }
 
-    /// Returns the results. Fetches that have not ended count as failed for want of time.
+    /// Returns the results. Unfinished fetches count as failed with reason `deadline`.
     pub fn end(self) -> Vec<Signal> {
-        let ended = |sought: Sought| Signal {
-            url: sought.url,
-            inspection: match sought.state {
+        let result_of = |fetch: MediumFetch| Signal {
+            url: fetch.url,
+            inspection: match fetch.state {
                 Progress::Ended(inspection) => inspection,
-                Progress::UnderWay(_) => Inspection::given_up(),
+                Progress::UnderWay(_) => Inspection::deadline_exceeded(),
             },
         };
-        self.sought.into_iter().map(ended).collect()
+        self.fetches.into_iter().map(result_of).collect()
     }
 
-    /// Returns the results so far. The other fetches continue in the background for at most `longest`, because the item
-    /// asks for them again soon; those beyond the limit are dropped and start anew then.
+    /// Returns the results so far. Unfinished fetches continue in the background for at most `longest`, because the
+    /// item soon asks for them again. Fetches beyond the limit are dropped and restarted at that time.
     pub fn leave_running(self, longest: Duration) -> Vec<(String, Option<Inspection>)> {
-        let found = |sought: Sought| match sought.state {
-            Progress::Ended(inspection) => (sought.url, Some(inspection)),
+        let result_so_far = |fetch: MediumFetch| match fetch.state {
+            Progress::Ended(inspection) => (fetch.url, Some(inspection)),
             Progress::UnderWay(flight) => {
                 self.background.spawn(&self.org, flight, longest);
-                (sought.url, None)
+                (fetch.url, None)
             }
         };
-        self.sought.into_iter().map(found).collect()
+        self.fetches.into_iter().map(result_so_far).collect()
     }
 }

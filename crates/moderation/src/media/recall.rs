@@ -1,5 +1,5 @@
-//! Restores the fetch results of a stored item's media without fetching them again: from the item's row and the stored
-//! fingerprints. `bank_matching` compares them with the present banks.
+//! Restores fetch results of stored media from the item's row and the stored fingerprints, without fetching.
+//! `bank_matching` compares them with the present banks.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use tidegate_store::Store;
 use super::{Inspection, Signal, fingerprint_cache};
 use crate::Error;
 
-/// Returns the results that an item's row shows, without those that were pending when it was written.
-pub async fn recall(store: &Store, shown: &str) -> Result<Vec<Signal>, Error> {
-    let shown: Vec<Media> = serde_json::from_str(shown).map_err(Error::corrupt("media"))?;
-    let mut signals = Vec::with_capacity(shown.len());
-    for medium in shown {
+/// Returns the results in an item's row. Media that were pending when the row was written are omitted.
+pub async fn recall(store: &Store, row_media: &str) -> Result<Vec<Signal>, Error> {
+    let media: Vec<Media> = serde_json::from_str(row_media).map_err(Error::corrupt("media"))?;
+    let mut signals = Vec::with_capacity(media.len());
+    for medium in media {
         if let Some(inspection) = inspection_of(store, &medium).await? {
             signals.push(Signal { url: medium.url, inspection });
         }
@@ -26,37 +26,37 @@ async fn inspection_of(store: &Store, medium: &Media) -> Result<Option<Inspectio
     Ok(match medium.state.as_str() {
         "blocked_address" => Some(Inspection::BlockedAddress),
         "fetch_failed" => {
-            let why = medium.reason.clone().unwrap_or_default();
-            Some(Inspection::FetchFailed(why.into()))
+            let reason = medium.reason.clone().unwrap_or_default();
+            Some(Inspection::FetchFailed(reason.into()))
         }
-        // A medium that was too large to fetch has no digests; one that was too large to decode has.
+        // Without digests the body was too large to fetch; with digests it was only too large to decode.
         "too_large" if medium.sha256.is_none() => Some(Inspection::TooLarge),
         state => match (state.parse::<State>().ok(), digests(medium)) {
             (Some(state), Some(digests)) => {
-                Some(Inspection::Hashed(seen(store, medium, state, digests).await?))
+                Some(Inspection::Hashed(load_fingerprint(store, medium, state, digests).await?))
             }
             _ => None,
         },
     })
 }
 
-async fn seen(
+async fn load_fingerprint(
     store: &Store,
     medium: &Media,
     state: State,
     digests: Digests,
 ) -> Result<Arc<Fingerprint>, Error> {
-    if let Some(kept) = fingerprint_cache::stored(store, &digests).await? {
-        return Ok(Arc::new(kept));
+    if let Some(print) = fingerprint_cache::load_print(store, &digests).await? {
+        return Ok(Arc::new(print));
     }
-    // The row shows less than the fingerprint had: one of several frames, and no Gradient.
+    // The row holds less than the fingerprint did: one of several frames, and no Gradient.
     let pdq = medium.pdq.as_deref().and_then(|text| Hash::parse(HashKind::Pdq, text));
     let pdq = pdq.and_then(|hash| hash.bytes().try_into().ok()).map(PdqHash);
     let frame =
         pdq.map(|pdq| Frame { at: 0, pdq, quality: medium.quality.unwrap_or_default(), turned: Vec::new() });
     let frames = frame.into_iter().collect();
-    let why = medium.reason.as_deref().and_then(|text| text.parse::<Reason>().ok());
-    Ok(Arc::new(Fingerprint { frames, ..Fingerprint::unhashed(state, why, digests) }))
+    let reason = medium.reason.as_deref().and_then(|text| text.parse::<Reason>().ok());
+    Ok(Arc::new(Fingerprint { frames, ..Fingerprint::unhashed(state, reason, digests) }))
 }
 
 fn digests(medium: &Media) -> Option<Digests> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+/// Number of attempts and the pauses between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retries {
     pub(crate) attempts: u32,
@@ -10,8 +11,8 @@ pub(crate) struct Retries {
 }
 
 impl Retries {
-    /// Returns the pause after the failed attempt `nth`, counted from 1. `draw` is a random number from 0 to 1. `None` if
-    /// that was the last attempt, or if the host asks for a longer pause than is waited for.
+    /// Returns the pause after failed attempt `nth`, counted from 1. `draw` is a random number from 0 to 1. `None` if
+    /// it was the last attempt, or if the host asks for a pause beyond `longest`.
     pub(crate) fn pause(&self, nth: u32, retry_after: Option<Duration>, draw: f64) -> Option<Duration> {
         if nth >= self.attempts {
             return None;
@@ -19,7 +20,7 @@ impl Retries {
         let step = self.step.saturating_mul(1 << (nth - 1).min(16)).min(self.longest);
         let jitter = step.mul_f64(draw.clamp(0.0, 1.0));
         match retry_after {
-            // With jitter, because all fetches that were sent away would otherwise come back at the same moment.
+            // Jitter, because all fetches that the host turned away would otherwise return at the same moment.
             Some(pause) => (pause <= self.longest).then(|| pause + jitter),
             None => Some(jitter),
         }
@@ -34,14 +35,14 @@ mod tests {
         Retries { attempts: 3, step: Duration::from_millis(500), longest: Duration::from_secs(30) };
 
     #[test]
-    fn the_pause_is_drawn_from_a_doubling_step() {
+    fn pause_is_drawn_from_a_doubling_step() {
         let millis = |nth, draw| RETRIES.pause(nth, None, draw).map(|pause| pause.as_millis());
         assert_eq!((millis(1, 0.0), millis(1, 0.5), millis(1, 1.0)), (Some(0), Some(250), Some(500)));
         assert_eq!((millis(2, 1.0), millis(3, 1.0)), (Some(1_000), None));
     }
 
     #[test]
-    fn a_retry_after_is_honoured_or_ends_the_attempts() {
+    fn retry_after_is_honoured_or_ends_the_attempts() {
         let pause = |seconds| RETRIES.pause(1, Some(Duration::from_secs(seconds)), 0.0);
         assert_eq!(pause(7), Some(Duration::from_secs(7)));
         assert_eq!(pause(31), None);

@@ -1,5 +1,5 @@
-//! Settings of the section `signals`, with their defaults. A single request is set up in `egress.media`, decoding in
-//! `media`.
+//! Settings of the section `signals`, with their defaults. `egress.media` configures a single request, `media`
+//! the decoding.
 
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ impl Default for Settings {
     }
 }
 
-/// A value that cannot be used, alone or beside another.
+/// Setting with a value that is unusable alone or together with another setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(String);
@@ -99,7 +99,7 @@ impl SettingsError {
 }
 
 impl Settings {
-    /// Returns an error for values that cannot work; it names both settings where two contradict each other.
+    /// Checks the values. The error names both settings where two contradict each other.
     pub fn validate(&self) -> Result<(), SettingsError> {
         for (name, value) in [
             ("per_item", self.per_item as u64),
@@ -150,7 +150,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Returns the limits of fetches. Waiting ones need none: they belong to items, which are bounded where they wait.
+    /// Returns the limits of fetches. Waiting fetches need no limit: they belong to items, and those are bounded.
     pub(super) fn limits(&self) -> Limits {
         Limits {
             running: self.fetches,
@@ -169,7 +169,7 @@ impl Settings {
         }
     }
 
-    /// Returns the settings of host breakers; a probe takes as long as one attempt may.
+    /// Returns the settings of host breakers. `probe` is the longest duration of one attempt.
     pub(super) fn breakers(&self, probe: Duration) -> BreakerSettings {
         BreakerSettings {
             failures: self.host_failures,

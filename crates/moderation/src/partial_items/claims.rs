@@ -1,4 +1,4 @@
-//! Newer data for a job that a moderator claimed. The claim does not wait for it.
+//! Requests newer data for a claimed job. The claim does not wait for it.
 
 use std::time::Duration;
 
@@ -25,14 +25,15 @@ use crate::{
     items::{context::StoredItem, stored},
 };
 
-/// Causes of a job whose items are looked at for expired addresses.
-const CAUSES: usize = 20;
+/// Number of causes checked for items with expired URLs.
+const MAX_CAUSES: usize = 20;
 
-/// Requests of a job that are looked at for an earlier one of a claim.
-const EARLIER: usize = 10;
+/// Number of the job's requests searched for one of an earlier claim.
+const MAX_EARLIER_REQUESTS: usize = 10;
 
-/// Asks for the item of a claimed job if its newest data is older than `refresh_after` or has an expired address, and for
-/// items that came along and have one. At most once in `refresh_after`. Data that a report or an appeal sent counts before it is stored.
+/// Requests the item of a claimed job if its newest data is older than `refresh_after` or has an expired URL, and
+/// context items with an expired URL. At most once per `refresh_after`. Data from a report or an appeal counts before
+/// it is stored.
 pub async fn refresh_claimed(
     deps: &Deps,
     job: &Job,
@@ -42,21 +43,22 @@ pub async fn refresh_claimed(
     if !deps.partial_items.has(&job.org) {
         return Ok(());
     }
-    let since = now.minus(refresh_after);
-    let range = At::all().limit(EARLIER);
-    let earlier = deps.store.scan::<PartialRequestOfJob>(&(job.org.clone(), job.job_id), range).all().await?;
+    let oldest_fresh = now.minus(refresh_after);
+    let range = At::all().limit(MAX_EARLIER_REQUESTS);
+    let earlier_requests =
+        deps.store.scan::<PartialRequestOfJob>(&(job.org.clone(), job.job_id), range).all().await?;
     let is_claim = |row: &&PartialRequestOfJob| row.trigger == PartialTrigger::Claim;
-    if earlier.iter().filter(is_claim).any(|row| row.requested_at > since) {
+    if earlier_requests.iter().filter(is_claim).any(|row| row.requested_at > oldest_fresh) {
         return Ok(());
     }
     let causes = load_causes(deps, job).await?;
     let mut items = Vec::new();
-    if !is_on_its_way(deps, job, &causes, since, now).await?
-        && is_stale(deps, &job.org, &job.item, since, now).await?
+    if !is_being_stored(deps, job, &causes, oldest_fresh, now).await?
+        && is_stale(deps, &job.org, &job.item, oldest_fresh, now).await?
     {
         items.push(job.item.clone());
     }
-    items.extend(expired_along(deps, job, &causes, now).await?);
+    items.extend(list_expired_context_items(deps, job, &causes, now).await?);
     items.sort_unstable();
     items.dedup();
     if items.is_empty() {
@@ -78,7 +80,7 @@ pub async fn refresh_claimed(
     requests::store(deps, request).await
 }
 
-/// Cause of a job with the report or appeal that it stands for.
+/// Cause with its report or appeal.
 struct LoadedCause {
     cause: JobCause,
     report: Option<Report>,
@@ -87,7 +89,7 @@ struct LoadedCause {
 
 async fn load_causes(deps: &Deps, job: &Job) -> Result<Vec<LoadedCause>, Error> {
     let (store, org) = (&deps.store, &job.org);
-    let rows = store.scan::<JobCause>(&(org.clone(), job.job_id), At::all().limit(CAUSES)).all().await?;
+    let rows = store.scan::<JobCause>(&(org.clone(), job.job_id), At::all().limit(MAX_CAUSES)).all().await?;
     let mut causes = Vec::with_capacity(rows.len());
     for cause in rows {
         let report = match cause.report_id {
@@ -103,8 +105,9 @@ async fn load_causes(deps: &Deps, job: &Job) -> Result<Vec<LoadedCause>, Error> 
     Ok(causes)
 }
 
-/// True if a report or an appeal brought the item since then and it is not stored yet, for example because its media are awaited.
-async fn is_on_its_way(
+/// True if a report or an appeal sent the item after `since` and the item is not stored yet, because its media are
+/// awaited.
+async fn is_being_stored(
     deps: &Deps,
     job: &Job,
     causes: &[LoadedCause],
@@ -112,7 +115,7 @@ async fn is_on_its_way(
     now: Millis,
 ) -> Result<bool, Error> {
     let sent_at = |LoadedCause { cause, report, appeal }: &LoadedCause| {
-        // A cause without either is a rule, which opens its job after the item is stored.
+        // The cause is a rule, which opens its job after the item is stored.
         let (item, data) = match (report, appeal) {
             (Some(report), _) => (&report.item, &report.data),
             (None, Some(appeal)) => (&appeal.item, &appeal.data),
@@ -127,7 +130,7 @@ async fn is_on_its_way(
     Ok(newest.is_none_or(|place| place.append_ms < sent_at))
 }
 
-/// True if the newest data of the item is from before `since` or has an expired address, or none is stored.
+/// True if the newest data of the item is older than `since`, has an expired URL, or is missing.
 async fn is_stale(
     deps: &Deps,
     org: &OrgId,
@@ -151,20 +154,19 @@ async fn is_stale(
     Ok(row.is_some_and(|row| has_expired_url(&row.data, now)))
 }
 
-/// Returns the items that came along with the causes of the job and have an expired address, unless newer data of them
-/// is stored.
-async fn expired_along(
+/// Lists the context items of the causes with an expired URL, except those with newer stored data.
+async fn list_expired_context_items(
     deps: &Deps,
     job: &Job,
     causes: &[LoadedCause],
     now: Millis,
 ) -> Result<Vec<ItemKey>, Error> {
     let (store, org) = (&deps.store, &job.org);
-    let mut found = Vec::new();
+    let mut expired_items = Vec::new();
     for LoadedCause { cause, report, appeal } in causes {
-        let of_report = report.iter().flat_map(|report| [&report.thread, &report.additional]);
-        let of_appeal = appeal.iter().map(|appeal| &appeal.additional);
-        for list in of_report.chain(of_appeal) {
+        let report_lists = report.iter().flat_map(|report| [&report.thread, &report.additional]);
+        let appeal_lists = appeal.iter().map(|appeal| &appeal.additional);
+        for list in report_lists.chain(appeal_lists) {
             let items: Vec<StoredItem> =
                 serde_json::from_str(list).map_err(Error::corrupt("context list"))?;
             let expired = items
@@ -174,10 +176,10 @@ async fn expired_along(
                 let key = ItemKey { type_id: item.type_id, id: item.id };
                 let newest = stored::newest_data_place(store, org, &key).await?;
                 if newest.is_none_or(|place| place.append_ms < cause.at) {
-                    found.push(key);
+                    expired_items.push(key);
                 }
             }
         }
     }
-    Ok(found)
+    Ok(expired_items)
 }

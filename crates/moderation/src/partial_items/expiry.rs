@@ -1,26 +1,28 @@
-//! Finds pre-signed addresses whose time is over.
+//! Detects expired pre-signed URLs.
 
 use serde_json::Value;
 use tidegate_schemas::{ids::Millis, item_types::datetime};
 
-/// True if an address in the data says that it has expired.
+/// True if the data contains an expired URL.
 pub(super) fn has_expired_url(data: &[u8], now: Millis) -> bool {
-    // Most data has no address with a signature, and need not be read.
-    let may_have_one =
+    // Cheap test first: most data contains no signed URL and need not be parsed.
+    let may_contain_expiry =
         [&b"xpires"[..], b"se="].iter().any(|part| data.windows(part.len()).any(|it| it == *part));
-    may_have_one && serde_json::from_slice(data).is_ok_and(|value: Value| in_value(&value, now))
+    may_contain_expiry
+        && serde_json::from_slice(data).is_ok_and(|value: Value| contains_expired_url(&value, now))
 }
 
-fn in_value(value: &Value, now: Millis) -> bool {
+fn contains_expired_url(value: &Value, now: Millis) -> bool {
     match value {
         Value::String(text) => expires_at(text).is_some_and(|at| at <= now),
-        Value::Array(values) => values.iter().any(|value| in_value(value, now)),
-        Value::Object(members) => members.values().any(|value| in_value(value, now)),
+        Value::Array(values) => values.iter().any(|value| contains_expired_url(value, now)),
+        Value::Object(members) => members.values().any(|value| contains_expired_url(value, now)),
         _ => false,
     }
 }
 
-/// Returns the end of a pre-signed address: of S3 and what speaks like it, Google Cloud Storage, CloudFront, and Azure.
+/// Returns the expiry of a pre-signed URL: of S3 and compatible services, Google Cloud Storage, CloudFront, and
+/// Azure.
 fn expires_at(url: &str) -> Option<Millis> {
     if !url.starts_with("https://") && !url.starts_with("http://") {
         return None;
@@ -28,7 +30,7 @@ fn expires_at(url: &str) -> Option<Millis> {
     let query = url.split_once('?')?.1.split('#').next()?;
     let parameter = |name: &str| {
         let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        pairs.find_map(|(key, value)| key.eq_ignore_ascii_case(name).then(|| decoded(value)))
+        pairs.find_map(|(key, value)| key.eq_ignore_ascii_case(name).then(|| decode_percent(value)))
     };
     for vendor in ["Amz", "Goog"] {
         let date = parameter(&format!("X-{vendor}-Date"));
@@ -41,11 +43,11 @@ fn expires_at(url: &str) -> Option<Millis> {
     if let Some(seconds) = parameter("Expires") {
         return Some(Millis(seconds.parse::<i64>().ok()?.checked_mul(1_000)?));
     }
-    // Azure names its signature beside the end; `se` alone may mean anything.
+    // Azure sends a signature with the expiry; `se` alone can have any meaning.
     parameter("sig").and_then(|_| parameter("se")).and_then(|end| datetime::parse(&end))
 }
 
-/// Reads `20260102T030405Z`.
+/// Parses `20260102T030405Z`.
 fn basic_instant(text: &str) -> Option<Millis> {
     if text.len() != 16 || !text.is_ascii() {
         return None;
@@ -56,8 +58,8 @@ fn basic_instant(text: &str) -> Option<Millis> {
     datetime::parse(&format!("{year}-{month}-{day}T{hour}:{minute}:{second}.000Z"))
 }
 
-/// Decodes `%3A` and the like; anything else stays as it is.
-fn decoded(text: &str) -> String {
+/// Decodes percent escapes such as `%3A`. Invalid escapes are kept.
+fn decode_percent(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, tail)) = rest.split_first() {
@@ -82,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pre_signed_addresses_say_when_they_end() {
+    fn expiry_of_pre_signed_urls_is_read() {
         let at = |text: &str| datetime::parse(text).map(|at| at.0);
         for (url, end) in [
             (
@@ -107,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn expired_address_is_found_wherever_it_stands() {
+    fn expired_url_is_found_in_nested_data() {
         let data = br#"{"images": ["https://a/?Expires=9"], "more": {"x": [{"y": "https://a/?Expires=5"}]}}"#;
         assert!(!has_expired_url(data, Millis(4_999)));
         assert!(has_expired_url(data, Millis(5_000)));

@@ -1,7 +1,7 @@
-//! Works stored requests off: asks the platform, appends what comes back to the topic `items`, and stores the outcome.
+//! Executes stored requests: calls the platform, appends received items to the topic `items`, and stores the outcome.
 //!
-//! Every attempt may be repeated after a crash. The ids of the submissions are derived from the request and the item, so
-//! that the first of several answers stands.
+//! Every attempt can be repeated after a crash. Submission ids are derived from request and item, so the first of
+//! several answers is kept.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -45,16 +45,16 @@ use crate::{
     single_flight::SingleFlight,
 };
 
-/// Hosts whose failures are remembered: each org has one.
+/// Maximum number of remembered failing hosts, one per org.
 const FAILING_HOSTS: usize = 10_000;
 
-/// Pause before a request is tried again that failed because of our own log or store.
+/// Pause before the next attempt after a failure of our own log or store.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(2);
 
-/// An item that came, as its request lists it.
+/// Received item in its request's row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Found {
+pub struct FoundItem {
     pub type_id: TypeId,
     pub id: ItemId,
     pub submission_id: SubmissionId,
@@ -63,61 +63,61 @@ pub struct Found {
     pub faults: Vec<String>,
 }
 
-/// An entry that does not fit its type, as its request keeps it.
+/// Entry that does not fit its type, in its request's row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Invalid {
+pub struct InvalidEntry {
     pub type_id: TypeId,
     pub id: ItemId,
     pub faults: Vec<String>,
-    /// Absent if it is too long to be kept.
+    /// Absent if the data exceeds the limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Box<RawValue>>,
 }
 
-/// Result of all answers to one request.
+/// Combined result of all calls of one request.
 #[derive(Clone, Debug, Default)]
 struct Outcome {
-    found: Vec<Found>,
+    found: Vec<FoundItem>,
     missing: Vec<ItemKey>,
     dropped: usize,
-    invalid: Vec<Invalid>,
+    invalid: Vec<InvalidEntry>,
     status: Option<u16>,
     took: Duration,
 }
 
 impl Outcome {
-    /// Bytes of the data that is kept of entries that do not fit their types.
-    fn kept_bytes(&self) -> usize {
+    /// Bytes of stored data of invalid entries.
+    fn invalid_bytes(&self) -> usize {
         self.invalid.iter().filter_map(|entry| entry.data.as_ref()).map(|data| data.get().len()).sum()
     }
 }
 
-/// Why a request brought nothing.
+/// Reason why an attempt failed.
 #[derive(Clone, Debug)]
 enum Failure {
     Platform(PartialItemsError),
-    /// The endpoint rests after failures, at most until then.
+    /// The endpoint rests after failures, at most until this instant.
     Resting(Instant),
-    /// The request cannot be sent; the reason is in our configuration.
+    /// The request cannot be sent because of our configuration.
     NotSent {
         tag: &'static str,
         detail: String,
     },
-    /// The log, the store or the configuration cannot be reached.
+    /// Log, store or configuration are unavailable.
     Outage {
         tag: &'static str,
         detail: String,
     },
 }
 
-/// One attempt at a request: what came, until the call that failed if one did.
+/// Attempt at a request: the result up to the first failed call.
 struct Attempt {
     outcome: Outcome,
     failure: Option<Failure>,
 }
 
-/// Asks platforms. Cheap to clone; clones share permits, breakers and requests under way.
+/// Client for requests of items. Cheap to clone; clones share permits, breakers and running requests.
 #[derive(Clone)]
 pub struct Fetcher(Arc<Inner>);
 
@@ -129,16 +129,16 @@ struct Inner {
     limits: Limits,
     permits: OrgPermits,
     breakers: Mutex<HostBreakers>,
-    under_way: SingleFlight<(OrgId, Vec<ItemKey>), Arc<Attempt>>,
+    running: SingleFlight<(OrgId, Vec<ItemKey>), Arc<Attempt>>,
 }
 
-/// Right to work one request of an org off.
+/// Right to execute one request of an org.
 pub struct Permit(
     #[expect(dead_code, reason = "held until it is dropped")] tokio::sync::OwnedSemaphorePermit,
 );
 
 impl Fetcher {
-    /// `variable` knows the variables that endpoints refer to: those of the environment.
+    /// `variable` returns environment variables, to which endpoints refer.
     pub fn new(
         deps: Deps,
         client: Client,
@@ -152,7 +152,7 @@ impl Fetcher {
             rest: Duration::from_millis(settings.rest_ms),
             longest_rest: Duration::from_millis(settings.longest_rest_ms),
             probe: Duration::from_millis(settings.total_ms),
-            // Requests are due again after each rest, however many there were.
+            // The due rows bound the attempts, so the breaker itself never gives a host up.
             rests: u32::MAX,
             hosts: FAILING_HOSTS,
         });
@@ -165,7 +165,7 @@ impl Fetcher {
             limits: Limits::default(),
             permits,
             breakers: Mutex::new(breakers),
-            under_way: SingleFlight::default(),
+            running: SingleFlight::default(),
         })))
     }
 
@@ -173,44 +173,45 @@ impl Fetcher {
         &self.0.deps
     }
 
-    /// Returns a permit of the org if one is free. The requests of one org wait for its own permits only.
+    /// Returns a permit of the org if one is free. Orgs do not compete for permits.
     pub fn permit(&self, org: &OrgId) -> Option<Permit> {
         self.0.permits.try_acquire(org).map(Permit)
     }
 
-    /// Makes one attempt at a pending request and stores what came of it.
+    /// Makes one attempt at a pending request and stores the outcome.
     pub async fn work_off(&self, row: PartialRequest, _permit: Permit) -> Result<(), Error> {
-        let mut asked: Vec<ItemKey> =
+        let mut requested_items: Vec<ItemKey> =
             serde_json::from_str(&row.asked).map_err(Error::corrupt("partial request"))?;
-        asked.sort_unstable();
-        let key = (row.org.clone(), asked.clone());
+        // Sorted, so that equal requests share one call.
+        requested_items.sort_unstable();
+        let key = (row.org.clone(), requested_items.clone());
         let (fetcher, org, id) = (self.clone(), row.org.clone(), row.request_id);
         let (flight, is_joined) = self
             .0
-            .under_way
-            .join(&key, move || async move { Arc::new(fetcher.attempt(&org, id, asked).await) });
+            .running
+            .join(&key, move || async move { Arc::new(fetcher.attempt(&org, id, requested_items).await) });
         if is_joined {
             metrics::partial_items_joined();
         }
         let attempt = flight.await;
-        let row = self.settled(row, &attempt)?;
-        let written = WriteTime::after(Some(WriteTime(row.written)), Millis::now());
-        let row = PartialRequest { written: written.0, ..row };
-        Ok(self.0.deps.store.put(written, &[row]).await?)
+        let row = self.row_after_attempt(row, &attempt)?;
+        let write_time = WriteTime::after(Some(WriteTime(row.written)), Millis::now());
+        let row = PartialRequest { written: write_time.0, ..row };
+        Ok(self.0.deps.store.put(write_time, &[row]).await?)
     }
 
-    async fn attempt(&self, org: &OrgId, id: Uuid, asked: Vec<ItemKey>) -> Attempt {
+    async fn attempt(&self, org: &OrgId, id: Uuid, requested_items: Vec<ItemKey>) -> Attempt {
         let mut outcome = Outcome::default();
-        let failure = self.ask(org, id, asked, &mut outcome).await.err();
+        let failure = self.request_items(org, id, requested_items, &mut outcome).await.err();
         Attempt { outcome, failure }
     }
 
-    /// Asks for all items, in as many calls as they need, and appends what came.
-    async fn ask(
+    /// Requests all items in as many calls as necessary, and appends the received ones.
+    async fn request_items(
         &self,
         org: &OrgId,
         id: Uuid,
-        asked: Vec<ItemKey>,
+        requested_items: Vec<ItemKey>,
         outcome: &mut Outcome,
     ) -> Result<(), Failure> {
         let Some(endpoint) = self.0.endpoints.get(org) else {
@@ -219,14 +220,14 @@ impl Fetcher {
                 detail: format!("no endpoint is configured: set partial_items.{org}.url"),
             });
         };
-        let not_sent = |error: tidegate_egress::target::UrlError| Failure::NotSent {
+        let url_failure = |error: tidegate_egress::target::UrlError| Failure::NotSent {
             tag: error.tag(),
             detail: error.to_string(),
         };
-        let target = Target::parse(&endpoint.url).map_err(not_sent)?;
+        let target = Target::parse(&endpoint.url).map_err(url_failure)?;
         let host = OrgHost { org: org.clone(), host: Arc::from(target.host()) };
-        let secrets = self.secret(org).await?;
-        for (nth, items) in asked.chunks(self.settings().items).enumerate() {
+        let secrets = self.load_secret(org).await?;
+        for (nth, items) in requested_items.chunks(self.settings().items).enumerate() {
             self.admit(&host)?;
             let request = PartialItemsRequest {
                 endpoint: endpoint.clone(),
@@ -235,14 +236,15 @@ impl Fetcher {
                 secrets: vec![secrets.clone()],
                 limits: self.0.limits.clone(),
             };
-            let now = u64::try_from(Millis::now().0 / 1_000).unwrap_or_default();
-            let answer = partial_items::fetch(&self.0.client, &request, now).await;
+            let unix_seconds = u64::try_from(Millis::now().0 / 1_000).unwrap_or_default();
+            let answer = partial_items::fetch(&self.0.client, &request, unix_seconds).await;
             let answer = answer
                 .map_err(|error| Failure::NotSent { tag: error.tag(), detail: error.to_string() })?
-                .map_err(|error| self.failed(org, &host, error))?;
+                .map_err(|error| self.record_failure(org, &host, error))?;
+            // An answer is a success of the host even if its entries turn out to be invalid.
             self.0.breakers.lock().record_success(&host);
             metrics::partial_items_asked("ok", answer.took.as_secs_f64());
-            self.take(org, id, answer, outcome)
+            self.append_answer(org, id, answer, outcome)
                 .await
                 .map_err(|error| Failure::Outage { tag: error.tag(), detail: error.to_string() })?;
         }
@@ -258,11 +260,11 @@ impl Fetcher {
         }
     }
 
-    fn failed(&self, org: &OrgId, host: &OrgHost, error: PartialItemsError) -> Failure {
+    fn record_failure(&self, org: &OrgId, host: &OrgHost, error: PartialItemsError) -> Failure {
         let now = tokio::time::Instant::now();
         let mut breakers = self.0.breakers.lock();
-        // An endpoint that answers, however badly, need not rest.
-        let rests = match error.error.is_transient() {
+        // Only transient failures make an endpoint rest. An endpoint that answers badly is reachable.
+        let is_resting = match error.error.is_transient() {
             true => breakers.record_failure(host, now),
             false => {
                 breakers.record_success(host);
@@ -271,15 +273,15 @@ impl Fetcher {
         };
         drop(breakers);
         metrics::partial_items_asked(error.error.tag(), error.took.as_secs_f64());
-        // The prefix of an unreadable answer is a part of the error, as the interface asks.
-        tracing::warn!(%org, status = error.status, took_ms = millis(error.took), rests, "{error}");
+        // The interface requires the start of an unreadable answer in the log; the error contains it.
+        tracing::warn!(%org, status = error.status, took_ms = millis(error.took), rests = is_resting, "{error}");
         Failure::Platform(error)
     }
 
-    /// Returns the secret to sign with. The first use makes it.
-    async fn secret(&self, org: &OrgId) -> Result<tidegate_egress::Secret, Failure> {
-        let found = self.0.secrets.for_partial_items(org).await;
-        found.map_err(|error| match error.is_outage() {
+    /// Loads the signing secret of the org. The first use creates it.
+    async fn load_secret(&self, org: &OrgId) -> Result<tidegate_egress::Secret, Failure> {
+        let secret = self.0.secrets.for_partial_items(org).await;
+        secret.map_err(|error| match error.is_outage() {
             true => Failure::Outage { tag: error.tag(), detail: error.to_string() },
             false => Failure::NotSent { tag: error.tag(), detail: error.to_string() },
         })
@@ -289,45 +291,51 @@ impl Fetcher {
         &self.0.client.settings().partial_items
     }
 
-    /// Appends the entries that fit their types, and notes the others.
-    async fn take(&self, org: &OrgId, id: Uuid, answer: Answer, outcome: &mut Outcome) -> Result<(), Error> {
-        let config = related::config(&self.0.deps, org).await?;
+    /// Appends valid entries and records the invalid ones.
+    async fn append_answer(
+        &self,
+        org: &OrgId,
+        id: Uuid,
+        answer: Answer,
+        outcome: &mut Outcome,
+    ) -> Result<(), Error> {
+        let config = related::load_config(&self.0.deps, org).await?;
         outcome.status = Some(answer.status);
         outcome.took += answer.took;
         outcome.dropped += answer.dropped;
-        let (mut found, mut taken) = (Vec::new(), Vec::new());
-        let (mut kept, invalid_before) = (outcome.kept_bytes(), outcome.invalid.len());
+        let (mut found_items, mut item_entries) = (Vec::new(), Vec::new());
+        let (mut invalid_bytes, invalid_before) = (outcome.invalid_bytes(), outcome.invalid.len());
         for entry in answer.entries {
             let faults = faults_of(&config, &entry);
             let key = entry.item.key();
             if faults.is_empty() {
                 let submission_id = submission_id(org, id, &key);
-                found.push(Found {
+                found_items.push(FoundItem {
                     type_id: key.type_id,
                     id: key.id,
                     submission_id,
                     type_schema_variant: entry.item.variant.as_str().to_owned(),
                     faults: entry.faults,
                 });
-                taken.push(entry_of(entry.item, submission_id));
+                item_entries.push(entry_of(entry.item, submission_id));
             } else {
-                kept += entry.item.data.len();
-                let fits = kept <= self.settings().kept_invalid_bytes;
-                outcome.invalid.push(Invalid {
+                invalid_bytes += entry.item.data.len();
+                let has_room = invalid_bytes <= self.settings().kept_invalid_bytes;
+                outcome.invalid.push(InvalidEntry {
                     type_id: key.type_id,
                     id: key.id,
                     faults: entry.faults.into_iter().chain(faults).collect(),
-                    data: if fits { Some(context::raw(&entry.item.data)?) } else { None },
+                    data: if has_room { Some(context::raw(&entry.item.data)?) } else { None },
                 });
             }
         }
-        metrics::partial_items_entries("found", taken.len());
+        metrics::partial_items_entries("found", item_entries.len());
         metrics::partial_items_entries("missing", answer.missing.len());
         metrics::partial_items_entries("dropped", answer.dropped);
         metrics::partial_items_entries("invalid", outcome.invalid.len() - invalid_before);
         outcome.missing.extend(answer.missing);
-        self.append(&config, id, taken).await?;
-        outcome.found.extend(found);
+        self.append(&config, id, item_entries).await?;
+        outcome.found.extend(found_items);
         Ok(())
     }
 
@@ -349,19 +357,19 @@ impl Fetcher {
                 (key, head.with(vec![item]).to_datum())
             })
             .collect();
-        let appended: Vec<_> = records
+        let log_records: Vec<_> = records
             .iter()
             .map(|(key, datum)| (log.partition(Topic::Items, key), Record::new(key, datum.clone())))
             .collect();
-        if !appended.is_empty() {
-            log.append(&appended).await?;
+        if !log_records.is_empty() {
+            log.append(&log_records).await?;
         }
         tidegate_stream::failpoint!("after_partial_append");
         Ok(())
     }
 
-    /// Returns the row after the attempt.
-    fn settled(&self, row: PartialRequest, attempt: &Attempt) -> Result<PartialRequest, Error> {
+    /// Builds the row after the attempt.
+    fn row_after_attempt(&self, row: PartialRequest, attempt: &Attempt) -> Result<PartialRequest, Error> {
         let now = Millis::now();
         let Attempt { outcome, failure } = attempt;
         let row = with_outcome(row, outcome)?;
@@ -380,7 +388,7 @@ impl Fetcher {
         };
         let settings = self.settings();
         let give_up_at = row.requested_at.plus(Duration::from_millis(settings.give_up_after_ms));
-        // Somebody waits for what a claim or a refresh brings, and asks again if it brings nothing.
+        // A reviewer waits for a claim or a refresh and can ask again, so these are not retried.
         let is_patient = matches!(row.trigger, PartialTrigger::Report | PartialTrigger::Appeal);
         let next_at = match failure {
             Failure::Outage { .. } => Some(now.plus(OUTAGE_PAUSE)),
@@ -394,9 +402,9 @@ impl Fetcher {
             _ => None,
         };
         let next_at = next_at.filter(|next| *next < give_up_at);
-        // A request that was not made is no attempt.
+        // A request that was not sent does not count as an attempt.
         let is_attempt = matches!(failure, Failure::Platform(_));
-        let (status, took, name, detail) = failure.shown();
+        let (status, took, name, detail) = failure.row_values();
         Ok(PartialRequest {
             state: if next_at.is_some() { PartialState::Pending } else { PartialState::Failed },
             attempts: row.attempts + i64::from(is_attempt),
@@ -412,8 +420,8 @@ impl Fetcher {
 }
 
 impl Failure {
-    /// Returns status, duration, name and explanation.
-    fn shown(&self) -> (Option<u16>, Duration, &'static str, String) {
+    /// Returns status, duration, error name and detail for the row.
+    fn row_values(&self) -> (Option<u16>, Duration, &'static str, String) {
         match self {
             Self::Platform(error) => (error.status, error.took, error.error.name(), error.error.to_string()),
             Self::Resting(_) => (
@@ -429,26 +437,28 @@ impl Failure {
     }
 }
 
-/// Lists what the attempt brought, and what earlier attempts did before a later call of theirs failed: it is stored.
+/// Merges the outcome of the attempt with the items of earlier attempts, whose later calls had failed.
 fn with_outcome(row: PartialRequest, outcome: &Outcome) -> Result<PartialRequest, Error> {
-    // No call was answered.
+    // No call was answered, so the row keeps its earlier outcome.
     if outcome.status.is_none() {
         return Ok(row);
     }
-    let earlier: Vec<Found> = serde_json::from_str(&row.found).map_err(Error::corrupt("partial request"))?;
-    let again: HashSet<_> = outcome.found.iter().map(|found| (&found.type_id, &found.id)).collect();
-    let earlier = earlier.into_iter().filter(|found| !again.contains(&(&found.type_id, &found.id)));
-    let found: Vec<_> = outcome.found.iter().cloned().chain(earlier).collect();
+    let earlier_items: Vec<FoundItem> =
+        serde_json::from_str(&row.found).map_err(Error::corrupt("partial request"))?;
+    let found_again: HashSet<_> = outcome.found.iter().map(|found| (&found.type_id, &found.id)).collect();
+    let kept_items =
+        earlier_items.into_iter().filter(|found| !found_again.contains(&(&found.type_id, &found.id)));
+    let all_items: Vec<_> = outcome.found.iter().cloned().chain(kept_items).collect();
     Ok(PartialRequest {
-        found: context::text(&found)?,
-        missing: context::text(&outcome.missing)?,
+        found: context::to_json(&all_items)?,
+        missing: context::to_json(&outcome.missing)?,
         dropped: i64::try_from(outcome.dropped).unwrap_or(i64::MAX),
-        invalid: context::text(&outcome.invalid)?,
+        invalid: context::to_json(&outcome.invalid)?,
         ..row
     })
 }
 
-/// Returns why an entry does not fit its type; nothing if it does.
+/// Lists the reasons why an entry does not fit its type. Empty for a valid entry.
 fn faults_of(config: &Compiled, entry: &Entry) -> Vec<String> {
     let item = &entry.item;
     if !entry.is_usable {
@@ -479,7 +489,7 @@ fn entry_of(item: tidegate_schemas::wire::items::SubmittedItem, submission_id: S
         variant: item.variant,
         data: item.data,
         origin: None,
-        // A second attempt appends the same submission again: the first one stands.
+        // A repeated attempt appends the same submission; with `keyed` the first one is kept.
         keyed: true,
     }
 }

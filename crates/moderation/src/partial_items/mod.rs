@@ -1,7 +1,8 @@
-//! Asks platforms for items: those that reports and appeals name and nobody submitted, and newer data of items in review.
+//! Requests items from platforms: items named in reports and appeals but never submitted, and newer data of items in
+//! review.
 //!
-//! A request is a row that waits for its turn (`requests`), so that nothing waits for a platform and a crash loses none.
-//! The role `process` works the rows off (`fetcher`). What comes back is appended to the topic `items`.
+//! A request is a stored row (`requests`), so a slow platform blocks no other work and a crash loses no request. The
+//! role `process` executes the rows (`fetcher`) and appends the received items to the topic `items`.
 
 pub mod claims;
 mod expiry;

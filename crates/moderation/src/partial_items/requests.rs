@@ -1,4 +1,4 @@
-//! Rows of requests: made here, worked off by whoever owns the shard.
+//! Stores requests for items. The owner of the shard executes them.
 
 use tidegate_schemas::ids::{ItemKey, JobId, Millis, OrgId};
 use tidegate_store::{
@@ -12,22 +12,22 @@ use uuid::Uuid;
 
 use crate::{Deps, Error, items::context};
 
-/// A request to be made.
+/// Request to be stored.
 #[derive(Clone, Debug)]
 pub struct NewRequest {
     pub org: OrgId,
-    /// Derived from the cause, so that a replay makes no second request.
+    /// Derived from the cause, so that a replay stores no second request.
     pub id: Uuid,
     pub trigger: PartialTrigger,
     pub job_id: Option<JobId>,
-    /// Item that decides which process works the request off.
+    /// Item that determines the process for the request.
     pub subject: ItemKey,
     pub items: Vec<ItemKey>,
-    /// Time of the cause: the same for a replay.
+    /// Time of the cause, which is equal in a replay.
     pub at: Millis,
 }
 
-/// Stores the request unless it is stored already. The platform is asked later, by the owner of the shard.
+/// Stores the request unless it exists. The owner of the shard calls the platform later.
 pub async fn store(deps: &Deps, request: NewRequest) -> Result<(), Error> {
     let NewRequest { org, id, trigger, job_id, subject, items, at } = request;
     let key = (org.clone(), at.day(), at, id);
@@ -35,13 +35,15 @@ pub async fn store(deps: &Deps, request: NewRequest) -> Result<(), Error> {
         return Ok(());
     }
     if let Some(job_id) = job_id {
-        // A report that is sent again under its key has the same id and another time.
-        let earlier = deps.store.scan::<PartialRequestOfJob>(&(org.clone(), job_id), At::all()).all().await?;
-        if earlier.iter().any(|row| row.request_id == id && row.requested_at != at) {
+        // A report sent again under its key has the same id but another time, so the key above does not find its
+        // request.
+        let requests_of_job =
+            deps.store.scan::<PartialRequestOfJob>(&(org.clone(), job_id), At::all()).all().await?;
+        if requests_of_job.iter().any(|row| row.request_id == id && row.requested_at != at) {
             return Ok(());
         }
     }
-    // The time of now: scanners do not look at the minute of a record that came to processing late.
+    // The present time: scanners are past the minute of a record that was processed late.
     let due_at = Millis::now();
     let due = PartialDue {
         shard: i64::from(deps.log.partition(Topic::Reports, &subject.log_key(&org)).index),
@@ -51,14 +53,15 @@ pub async fn store(deps: &Deps, request: NewRequest) -> Result<(), Error> {
         request_id: id,
         requested_at: at,
     };
+    // Before the request's row: a pending request without a due row would never be executed.
     deps.store.put(WriteTime::of(due_at, 0), &[due]).await?;
-    let written = WriteTime::of(at, 0);
+    let write_time = WriteTime::of(at, 0);
     if let Some(job_id) = job_id {
         let row = PartialRequestOfJob { org: org.clone(), job_id, requested_at: at, request_id: id, trigger };
-        deps.store.put(written, &[row]).await?;
+        deps.store.put(write_time, &[row]).await?;
     }
     tidegate_stream::failpoint!("after_partial_due");
-    let none = || "[]".to_owned();
+    let empty_list = || "[]".to_owned();
     let row = PartialRequest {
         org,
         day: at.day(),
@@ -67,11 +70,11 @@ pub async fn store(deps: &Deps, request: NewRequest) -> Result<(), Error> {
         trigger,
         job_id,
         state: PartialState::Pending,
-        asked: context::text(&items)?,
-        found: none(),
-        missing: none(),
+        asked: context::to_json(&items)?,
+        found: empty_list(),
+        missing: empty_list(),
         dropped: 0,
-        invalid: none(),
+        invalid: empty_list(),
         attempts: 0,
         next_at: None,
         settled_at: None,
@@ -79,7 +82,7 @@ pub async fn store(deps: &Deps, request: NewRequest) -> Result<(), Error> {
         http_status: None,
         error: None,
         error_detail: None,
-        written: written.0,
+        written: write_time.0,
     };
-    Ok(deps.store.put(written, &[row]).await?)
+    Ok(deps.store.put(write_time, &[row]).await?)
 }

@@ -1,4 +1,4 @@
-//! Requests for items as the admin API shows them.
+//! JSON views of requests for items.
 
 use std::{cmp::Reverse, collections::HashSet, fmt, str::FromStr};
 
@@ -11,20 +11,20 @@ use tidegate_store::{
 };
 use uuid::Uuid;
 
-use super::fetcher::Found;
+use super::fetcher::FoundItem;
 use crate::{
     Error,
     items::{context, stored},
 };
 
-/// Number of requests that the answer about a job shows, and of rows that are read at once.
-const REQUESTS: usize = 10;
+/// Number of requests in the answer about a job, and of rows per read.
+const MAX_REQUESTS: usize = 10;
 
-/// A request for items.
+/// Request for items.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestView {
-    /// Names the request in addresses: its time and its own id.
+    /// Id in URLs: the request's time and its own id.
     pub id: String,
     pub requested_at: String,
     pub trigger: &'static str,
@@ -54,21 +54,21 @@ pub struct ErrorView {
     pub detail: String,
 }
 
-/// Requests for a job, and the items that came back.
+/// Requests of a job with the received items.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct OfJob {
+pub struct JobRequestsView {
     /// The newest requests.
     pub requests: Vec<RequestView>,
     /// Number of older requests.
     #[serde(skip_serializing_if = "is_zero")]
     pub requests_more: usize,
-    /// Newest data of each item that came back.
+    /// Newest data of each received item.
     pub items: Vec<stored::Answer>,
-    /// Number of items that exceed the limits of this answer.
+    /// Number of items beyond the limits of this answer.
     #[serde(skip_serializing_if = "is_zero")]
     pub items_more: usize,
-    /// Cursor of these items.
+    /// Cursor of the items beyond the limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_item: Option<String>,
 }
@@ -78,15 +78,15 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// Limits of the fetched items in one answer. The first item is always shown.
+/// Limits of the received items in one answer. The first item is always included.
 #[derive(Clone, Copy, Debug)]
 pub struct ItemLimits {
     pub items: usize,
-    /// Bytes of their data.
+    /// Bytes of the items' data.
     pub bytes: usize,
 }
 
-/// Place of an item among those that came back for a job: by request, the newest first, then in the order of the answer.
+/// Position of a received item: by request, newest first, then in the order of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ItemCursor {
     requested_at: Reverse<Millis>,
@@ -100,7 +100,7 @@ impl fmt::Display for ItemCursor {
     }
 }
 
-/// Error for a text that is no cursor of this list.
+/// Error for a text that is not a cursor of this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the text is no cursor of fetched items")]
 pub struct InvalidCursor;
@@ -116,7 +116,7 @@ impl FromStr for ItemCursor {
     }
 }
 
-/// Fetched items of a job. `more` counts those after the last one, and is zero if there is no `next`.
+/// Received items of a job. `more` counts the items after the last one; it is zero without `next`.
 #[derive(Debug)]
 pub struct ItemPage {
     pub items: Vec<stored::Answer>,
@@ -157,27 +157,27 @@ fn request_key(id: &str) -> Option<(Millis, Uuid)> {
     Some((Millis(at.parse().ok()?), id.parse().ok()?))
 }
 
-/// Returns the request that a public id names.
+/// Finds the request with a public id.
 pub async fn find(store: &Store, org: &OrgId, id: &str) -> Result<Option<PartialRequest>, Error> {
     let Some((at, id)) = request_key(id) else { return Ok(None) };
     Ok(store.get::<PartialRequest>(&(org.clone(), at.day(), at, id)).await?)
 }
 
-/// Returns the newest requests for a job, and the items that all of them brought.
-pub(crate) async fn of_job(
+/// Returns the newest requests of a job, and the items received for all of its requests.
+pub(crate) async fn load_for_job(
     store: &Store,
     org: &OrgId,
     job: JobId,
     limits: ItemLimits,
-) -> Result<Option<OfJob>, Error> {
-    let rows = requests_for(store, org, job).await?;
+) -> Result<Option<JobRequestsView>, Error> {
+    let rows = load_requests(store, org, job).await?;
     if rows.is_empty() {
         return Ok(None);
     }
-    let page = page(store, org, &rows, None, limits).await?;
-    let requests_more = rows.len().saturating_sub(REQUESTS);
-    Ok(Some(OfJob {
-        requests: rows.into_iter().take(REQUESTS).map(request).collect::<Result<_, Error>>()?,
+    let page = load_page(store, org, &rows, None, limits).await?;
+    let requests_more = rows.len().saturating_sub(MAX_REQUESTS);
+    Ok(Some(JobRequestsView {
+        requests: rows.into_iter().take(MAX_REQUESTS).map(request).collect::<Result<_, Error>>()?,
         requests_more,
         items: page.items,
         items_more: page.more,
@@ -185,7 +185,7 @@ pub(crate) async fn of_job(
     }))
 }
 
-/// Returns items that came back for a job, each once with its newest data.
+/// Returns the items received for a job, each once with its newest data.
 pub async fn items_of_job(
     store: &Store,
     org: &OrgId,
@@ -193,34 +193,36 @@ pub async fn items_of_job(
     after: Option<ItemCursor>,
     limits: ItemLimits,
 ) -> Result<ItemPage, Error> {
-    page(store, org, &requests_for(store, org, job).await?, after, limits).await
+    load_page(store, org, &load_requests(store, org, job).await?, after, limits).await
 }
 
-/// Returns the requests for a job that are kept, the newest first. A claim makes at most one in `review.refresh_after_ms`, and a
-/// report or an appeal one in all.
-async fn requests_for(store: &Store, org: &OrgId, job: JobId) -> Result<Vec<PartialRequest>, Error> {
+/// Loads the stored requests of a job, newest first. Few rows: a claim adds at most one per
+/// `review.refresh_after_ms`, a report or an appeal one in total.
+async fn load_requests(store: &Store, org: &OrgId, job: JobId) -> Result<Vec<PartialRequest>, Error> {
     let pointers = store.scan::<PartialRequestOfJob>(&(org.clone(), job), At::all()).all().await?;
-    let key = |it: &PartialRequestOfJob| (org.clone(), it.requested_at.day(), it.requested_at, it.request_id);
+    let key = |pointer: &PartialRequestOfJob| {
+        (org.clone(), pointer.requested_at.day(), pointer.requested_at, pointer.request_id)
+    };
     let keys: Vec<_> = pointers.iter().map(key).collect();
     let mut rows = Vec::with_capacity(keys.len());
-    for keys in keys.chunks(REQUESTS) {
+    for keys in keys.chunks(MAX_REQUESTS) {
         rows.extend(store.get_many::<PartialRequest>(keys).await?.into_iter().flatten());
     }
     Ok(rows)
 }
 
-async fn page(
+async fn load_page(
     store: &Store,
     org: &OrgId,
     requests: &[PartialRequest],
     after: Option<ItemCursor>,
     limits: ItemLimits,
 ) -> Result<ItemPage, Error> {
-    let found = newest_found(requests)?;
-    let start = found.partition_point(|(place, ..)| after.is_some_and(|after| *place <= after));
-    let (mut items, mut bytes, mut shown) = (Vec::new(), 0, start);
-    for (_, item, submission_id) in found.get(start..).unwrap_or_default() {
-        // An entry may not have come to processing yet.
+    let found_items = newest_items(requests)?;
+    let start = found_items.partition_point(|(place, ..)| after.is_some_and(|after| *place <= after));
+    let (mut items, mut bytes, mut consumed) = (Vec::new(), 0, start);
+    for (_, item, submission_id) in found_items.get(start..).unwrap_or_default() {
+        // The item may not be processed yet.
         if let Some(answer) = stored::answer(store, org, item, Some(*submission_id)).await? {
             bytes += answer.data.get().len();
             if !items.is_empty() && (items.len() == limits.items || bytes > limits.bytes) {
@@ -228,23 +230,23 @@ async fn page(
             }
             items.push(answer);
         }
-        shown += 1;
+        consumed += 1;
     }
-    let more = found.len() - shown;
-    let last = shown.checked_sub(1).and_then(|last| found.get(last)).map(|(place, ..)| *place);
-    Ok(ItemPage { items, more, next: last.filter(|_| more > 0) })
+    let remaining = found_items.len() - consumed;
+    let last = consumed.checked_sub(1).and_then(|last| found_items.get(last)).map(|(place, ..)| *place);
+    Ok(ItemPage { items, more: remaining, next: last.filter(|_| remaining > 0) })
 }
 
-/// Returns the newest find of each item, by place.
-fn newest_found(requests: &[PartialRequest]) -> Result<Vec<(ItemCursor, ItemKey, SubmissionId)>, Error> {
-    let (mut seen, mut newest) = (HashSet::new(), Vec::new());
+/// Returns the newest version of each received item, by position.
+fn newest_items(requests: &[PartialRequest]) -> Result<Vec<(ItemCursor, ItemKey, SubmissionId)>, Error> {
+    let (mut seen_items, mut newest) = (HashSet::new(), Vec::new());
     for row in requests {
-        let found: Vec<Found> =
+        let found_items: Vec<FoundItem> =
             serde_json::from_str(&row.found).map_err(Error::corrupt("partial request"))?;
         let (requested_at, request_id) = (Reverse(row.requested_at), row.request_id);
-        for (index, Found { type_id, id, submission_id, .. }) in found.into_iter().enumerate() {
+        for (index, FoundItem { type_id, id, submission_id, .. }) in found_items.into_iter().enumerate() {
             let item = ItemKey { type_id, id };
-            if seen.insert(item.clone()) {
+            if seen_items.insert(item.clone()) {
                 newest.push((ItemCursor { requested_at, request_id, index }, item, submission_id));
             }
         }

@@ -1,8 +1,8 @@
-//! Compares a candidate configuration with the live one on stored items: which matches come and go, how often the rules
-//! would act, and how often moderators agreed.
+//! Compares a candidate configuration with the live one on stored items: new and lost matches, actions of the rules,
+//! and agreement with moderators.
 //!
-//! Findings of consecutive periods add up, so a long run is split into many short ones, and only numbers per rule are
-//! kept. `items::history` finds the items.
+//! Findings of consecutive periods can be added, so a long run consists of many short ones, and only numbers per rule
+//! are stored. `items::history` finds the items.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -29,34 +29,34 @@ use tidegate_store::{
 use super::stored_evaluation::{Archive, PastEvaluation, PastOutcome, compute};
 use crate::{Error, items::evaluate::Prepared, review::decisions::StoredDecision, rules::windows::Moment};
 
-/// Number of items whose facts are looked up at once.
-const AT_ONCE: usize = 16;
+/// Number of items with concurrent look-ups.
+const CONCURRENT_ITEMS: usize = 16;
 
-/// Number of rule pairs whose common matches are counted.
+/// Maximum number of rule pairs with counted overlaps.
 const MOST_PAIRS: usize = 100_000;
 
-/// The two configurations of a backtest.
+/// Configurations of a backtest.
 #[derive(Debug)]
 pub struct Trial {
     pub live: Arc<Compiled>,
     pub candidate: Arc<Compiled>,
-    /// Windows that are new or changed in the candidate, for which no item was counted yet.
+    /// Windows that are new or changed in the candidate, so that they have no rows yet.
     pub uncounted: BTreeSet<WindowId>,
-    changed: HashSet<RuleId>,
+    changed_rules: HashSet<RuleId>,
 }
 
-/// A rule in both configurations.
+/// Rule in both configurations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Head {
-    /// Its status in the candidate; absent where the rule is not in it.
+    /// Status in the candidate; absent if the candidate lacks the rule.
     pub status: Option<Status>,
     pub live_status: Option<Status>,
-    /// Version of its document in the candidate.
+    /// Version of the rule's document in the candidate.
     pub version: Option<String>,
-    /// True if its document differs, or is in one configuration only.
+    /// True if the documents differ, or only one configuration has the rule.
     pub changed: bool,
-    /// Limit of actions a day.
+    /// Limit of actions per day.
     pub most_a_day: Option<i64>,
 }
 
@@ -65,29 +65,29 @@ pub struct Head {
 #[serde(rename_all = "camelCase", default)]
 pub struct Findings {
     pub items: u64,
-    /// Times at which the first and the last of them came in.
+    /// Arrival times of the first and the last item.
     pub first: Option<Millis>,
     pub last: Option<Millis>,
     /// Items that do not fit their type in one of the configurations.
     pub unfit: u64,
-    /// Items for which a fact is unknown: media, models, windows that were not counted.
+    /// Items with an unknown fact: media, models, or windows without rows.
     pub guessed: u64,
-    /// Items on which the two configurations match different rules.
+    /// Items with different matches in the two configurations.
     pub differing: u64,
-    /// Items on which more rules matched than are listed.
+    /// Items with more matches than the outcome lists.
     pub unlisted: u64,
     pub rules: BTreeMap<RuleId, RuleFindings>,
-    /// Number of items that both rules match, by a changed rule and another one.
+    /// Number of items that both rules match, by a changed rule and another rule.
     pub overlaps: BTreeMap<RuleId, BTreeMap<RuleId, u64>>,
-    /// Common matches of pairs beyond those that are counted.
+    /// Common matches of pairs beyond the counted ones.
     pub overlaps_left_out: u64,
 }
 
-/// Numbers of items of one rule.
+/// Numbers of items for one rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuleFindings {
-    /// Matched by the live configuration, by the candidate, and by both.
+    /// Matches in the live configuration, in the candidate, and in both.
     pub live: u64,
     pub candidate: u64,
     pub both: u64,
@@ -95,15 +95,15 @@ pub struct RuleFindings {
     pub acting: u64,
     pub errored: u64,
     pub live_errored: u64,
-    /// Decisions of moderators about matched items, where the rule or its matches changed.
+    /// Decisions of moderators on matched items, where the rule or its matches changed.
     pub decided: Opinion,
     pub live_decided: Opinion,
-    /// Matches of the candidate in the hours that may continue; ended hours only leave the largest number.
+    /// Matches of the candidate in hours that may continue. Of a finished hour only the maximum is kept.
     pub hours: BTreeMap<i64, u64>,
     pub busiest_hour: u64,
 }
 
-/// Decisions of moderators about items.
+/// Decisions of moderators on items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Opinion {
@@ -129,44 +129,44 @@ impl Opinion {
 
     /// Share of the decided items on which moderators acted.
     pub fn precision(self) -> Option<f64> {
-        let decided = self.confirmed + self.rejected;
-        (decided > 0).then(|| self.confirmed as f64 / decided as f64)
+        let decisions = self.confirmed + self.rejected;
+        (decisions > 0).then(|| self.confirmed as f64 / decisions as f64)
     }
 }
 
 impl RuleFindings {
-    /// Matches that only the candidate has.
+    /// Matches of the candidate only.
     pub fn new_hits(&self) -> u64 {
         self.candidate - self.both
     }
 
-    /// Matches that only the live configuration has.
+    /// Matches of the live configuration only.
     pub fn lost_hits(&self) -> u64 {
         self.live - self.both
     }
 
-    /// Matches of the candidate in the hour in which it had most.
+    /// Matches of the candidate in its busiest hour.
     pub fn busiest(&self) -> u64 {
         self.hours.values().copied().fold(self.busiest_hour, u64::max)
     }
 
-    fn join(&mut self, later: Self) {
-        self.live += later.live;
-        self.candidate += later.candidate;
-        self.both += later.both;
-        self.acting += later.acting;
-        self.errored += later.errored;
-        self.live_errored += later.live_errored;
-        self.decided.join(later.decided);
-        self.live_decided.join(later.live_decided);
-        for (hour, count) in later.hours {
+    fn join(&mut self, other: Self) {
+        self.live += other.live;
+        self.candidate += other.candidate;
+        self.both += other.both;
+        self.acting += other.acting;
+        self.errored += other.errored;
+        self.live_errored += other.live_errored;
+        self.decided.join(other.decided);
+        self.live_decided.join(other.live_decided);
+        for (hour, count) in other.hours {
             *self.hours.entry(hour).or_default() += count;
         }
-        self.busiest_hour = self.busiest_hour.max(later.busiest_hour);
+        self.busiest_hour = self.busiest_hour.max(other.busiest_hour);
         self.settle();
     }
 
-    /// Drops ended hours. Items come hour by hour, so only the last hour can continue.
+    /// Drops finished hours. Items are read hour by hour, so only the last hour can continue.
     fn settle(&mut self) {
         self.busiest_hour = self.busiest();
         while self.hours.len() > 1 {
@@ -176,7 +176,7 @@ impl RuleFindings {
 }
 
 impl Findings {
-    /// Adds what came of later items.
+    /// Adds the findings of later items.
     pub fn join(&mut self, later: Self) {
         self.first = self.first.into_iter().chain(later.first).min();
         self.last = self.last.max(later.last);
@@ -186,8 +186,8 @@ impl Findings {
         self.differing += later.differing;
         self.unlisted += later.unlisted;
         self.overlaps_left_out += later.overlaps_left_out;
-        for (rule, found) in later.rules {
-            self.rules.entry(rule).or_default().join(found);
+        for (rule, rule_findings) in later.rules {
+            self.rules.entry(rule).or_default().join(rule_findings);
         }
         for (rule, others) in later.overlaps {
             for (other, count) in others {
@@ -196,15 +196,15 @@ impl Findings {
         }
     }
 
-    /// Returns the part of the requested period that the items cover, in whole hours and with their mean distance added at
-    /// either end: an hour of items does not stand for a day. `None` if there are no items.
-    pub fn covered(&self, asked: Range<Millis>) -> Option<Range<Millis>> {
+    /// Returns the covered part of the requested period: whole hours, extended by the mean distance of items at
+    /// either end. So an hour of items does not count as a day. `None` without items.
+    pub fn covered(&self, requested: Range<Millis>) -> Option<Range<Millis>> {
         let (first, last) = self.first.zip(self.last)?;
         let between = i64::try_from(self.items.saturating_sub(1)).unwrap_or(i64::MAX).max(1);
         let gap = (last.0 - first.0) / between;
-        let ends = Millis((Millis(last.0 + gap).hour() + 1) * HOUR_MS).min(asked.end);
+        let ends = Millis((Millis(last.0 + gap).hour() + 1) * HOUR_MS).min(requested.end);
         let begins = Millis((Millis(first.0 - gap).hour() * HOUR_MS).min(ends.0 - HOUR_MS));
-        Some(begins.max(asked.start)..ends)
+        Some(begins.max(requested.start)..ends)
     }
 
     fn overlap(&mut self, rule: &RuleId, other: &RuleId, count: u64) {
@@ -217,16 +217,16 @@ impl Findings {
         }
     }
 
-    /// Share of the items that both rules match among those that at least one does.
+    /// Jaccard index: items matched by both rules, divided by items matched by at least one.
     pub fn jaccard(&self, rule: &RuleId, other: &RuleId) -> f64 {
-        let hits = |rule| self.rules.get(rule).map_or(0, |found| found.candidate);
+        let hits = |rule| self.rules.get(rule).map_or(0, |findings| findings.candidate);
         let both = self.overlaps.get(rule).and_then(|others| others.get(other)).copied().unwrap_or(0);
-        let either = (hits(rule) + hits(other)).saturating_sub(both);
-        if either == 0 { 0.0 } else { both as f64 / either as f64 }
+        let union = (hits(rule) + hits(other)).saturating_sub(both);
+        if union == 0 { 0.0 } else { both as f64 / union as f64 }
     }
 }
 
-/// An item with its outcome under both configurations.
+/// Item with its outcomes in both configurations.
 struct Pair {
     row: Item,
     live: PastOutcome,
@@ -237,15 +237,16 @@ struct Pair {
 impl Trial {
     pub fn new(live: Arc<Compiled>, candidate: Arc<Compiled>, uncounted: BTreeSet<WindowId>) -> Self {
         let version = |config: &Compiled, rule: &RuleId| config.rule(rule).map(|head| head.version.clone());
-        let all = live.plan().rules().chain(candidate.plan().rules()).map(|head| &head.rule);
-        let changed = all.filter(|rule| version(&live, rule) != version(&candidate, rule)).cloned().collect();
-        Self { live, candidate, uncounted, changed }
+        let rules = live.plan().rules().chain(candidate.plan().rules()).map(|head| &head.rule);
+        let changed_rules =
+            rules.filter(|rule| version(&live, rule) != version(&candidate, rule)).cloned().collect();
+        Self { live, candidate, uncounted, changed_rules }
     }
 
-    /// Returns the changed rules and the given ones.
+    /// Returns the changed rules and those in `rules`.
     pub fn heads<'a>(&'a self, rules: impl Iterator<Item = &'a RuleId>) -> BTreeMap<RuleId, Head> {
-        let named: BTreeSet<_> = self.changed.iter().chain(rules).collect();
-        named.into_iter().map(|rule| (rule.clone(), self.head(rule))).collect()
+        let rule_ids: BTreeSet<_> = self.changed_rules.iter().chain(rules).collect();
+        rule_ids.into_iter().map(|rule| (rule.clone(), self.head(rule))).collect()
     }
 
     fn head(&self, rule: &RuleId) -> Head {
@@ -254,12 +255,12 @@ impl Trial {
             status: head.map(|head| head.status),
             live_status: live.map(|head| head.status),
             version: head.map(|head| head.version.clone()),
-            changed: self.changed.contains(rule),
+            changed: self.changed_rules.contains(rule),
             most_a_day: head.and_then(|head| head.enforcement.limits.actions_per_day),
         }
     }
 
-    /// Evaluates the items under both configurations and adds up the findings.
+    /// Evaluates the items in both configurations and adds up the findings.
     pub async fn compare(
         self: &Arc<Self>,
         store: &Store,
@@ -273,35 +274,36 @@ impl Trial {
             last: items.iter().map(|row| row.append_ms).max(),
             ..Findings::default()
         };
-        let own = Arc::clone(self);
-        let begun = compute(move || items.into_iter().map(|row| own.begin(row)).collect::<Vec<_>>()).await;
-        let fitting: Vec<_> = begun.into_iter().collect::<Result<Vec<_>, Error>>()?;
-        findings.unfit = fitting.iter().filter(|it| it.is_none()).count() as u64;
+        let trial = Arc::clone(self);
+        let evaluations =
+            compute(move || items.into_iter().map(|row| trial.begin(row)).collect::<Vec<_>>()).await;
+        let fitting: Vec<_> = evaluations.into_iter().collect::<Result<Vec<_>, Error>>()?;
+        findings.unfit = fitting.iter().filter(|evaluation| evaluation.is_none()).count() as u64;
         let archive = Archive { store, org, uncounted: &self.uncounted, window_rows };
-        let nothing = BTreeSet::new();
-        let live_archive = Archive { uncounted: &nothing, ..archive };
-        let known: Vec<_> = stream::iter(fitting.into_iter().flatten().map(Ok::<_, Error>))
+        let no_windows = BTreeSet::new();
+        let live_archive = Archive { uncounted: &no_windows, ..archive };
+        let looked_up: Vec<_> = stream::iter(fitting.into_iter().flatten().map(Ok::<_, Error>))
             .map_ok(|(row, mut live, mut candidate)| async move {
                 let moment = Moment::from(&row);
                 live.look_up(live_archive, moment).await?;
                 candidate.look_up(archive, moment).await?;
                 Ok((row, live, candidate))
             })
-            .try_buffered(AT_ONCE)
+            .try_buffered(CONCURRENT_ITEMS)
             .try_collect()
             .await?;
         let finish = |(row, live, candidate): (Item, PastEvaluation, PastEvaluation)| {
             let ((_, live), (prepared, candidate)) = (live.finish(), candidate.finish());
             Pair { row, live, prepared, candidate }
         };
-        let judged = compute(move || known.into_iter().map(finish).collect::<Vec<_>>()).await;
-        for pair in judged {
+        let pairs = compute(move || looked_up.into_iter().map(finish).collect::<Vec<_>>()).await;
+        for pair in pairs {
             self.count(store, &pair, &mut findings).await?;
         }
         Ok(findings)
     }
 
-    /// Starts both evaluations. `None` if the item does not fit its type any more.
+    /// Starts both evaluations. `None` if the item no longer fits its type.
     fn begin(&self, row: Item) -> Result<Option<(Item, PastEvaluation, PastEvaluation)>, Error> {
         let live = PastEvaluation::begin(Arc::clone(&self.live), &row);
         let candidate = PastEvaluation::begin(Arc::clone(&self.candidate), &row);
@@ -315,42 +317,51 @@ impl Trial {
     async fn count(&self, store: &Store, pair: &Pair, findings: &mut Findings) -> Result<(), Error> {
         let Pair { row, live, prepared, candidate } = pair;
         findings.guessed += u64::from(live.is_guessed || candidate.is_guessed);
-        let more = |outcome: &Outcome| outcome.matched_more > 0 || outcome.errored_more > 0;
-        findings.unlisted += u64::from(more(&live.outcome) || more(&candidate.outcome));
-        let (before, after) = (matched(&live.outcome), matched(&candidate.outcome));
-        findings.differing += u64::from(before != after);
-        let is_of_interest =
-            |rule: &&RuleId| self.changed.contains(*rule) || before.contains(*rule) != after.contains(*rule);
-        let concerned: BTreeSet<&RuleId> = before.union(&after).copied().filter(is_of_interest).collect();
-        let verdict =
-            if concerned.is_empty() { None } else { verdict(store, &row.org, &prepared.key).await? };
-        for rule in before.union(&after).copied() {
-            let found = findings.rules.entry(rule.clone()).or_default();
-            let (was, is) = (before.contains(rule), after.contains(rule));
-            found.live += u64::from(was);
-            found.candidate += u64::from(is);
-            found.both += u64::from(was && is);
-            let verdict = verdict.filter(|_| concerned.contains(rule));
-            if was {
-                found.live_decided.add(verdict);
+        let has_omissions = |outcome: &Outcome| outcome.matched_more > 0 || outcome.errored_more > 0;
+        findings.unlisted += u64::from(has_omissions(&live.outcome) || has_omissions(&candidate.outcome));
+        let (live_rules, candidate_rules) = (matched_rules(&live.outcome), matched_rules(&candidate.outcome));
+        findings.differing += u64::from(live_rules != candidate_rules);
+        let is_affected = |rule: &&RuleId| {
+            self.changed_rules.contains(*rule)
+                || live_rules.contains(*rule) != candidate_rules.contains(*rule)
+        };
+        // Verdicts cost reads, so they are only loaded where a change could matter.
+        let affected_rules: BTreeSet<&RuleId> =
+            live_rules.union(&candidate_rules).copied().filter(is_affected).collect();
+        let verdict = if affected_rules.is_empty() {
+            None
+        } else {
+            load_verdict(store, &row.org, &prepared.key).await?
+        };
+        for rule in live_rules.union(&candidate_rules).copied() {
+            let rule_findings = findings.rules.entry(rule.clone()).or_default();
+            let (is_live_match, is_candidate_match) =
+                (live_rules.contains(rule), candidate_rules.contains(rule));
+            rule_findings.live += u64::from(is_live_match);
+            rule_findings.candidate += u64::from(is_candidate_match);
+            rule_findings.both += u64::from(is_live_match && is_candidate_match);
+            let verdict = verdict.filter(|_| affected_rules.contains(rule));
+            if is_live_match {
+                rule_findings.live_decided.add(verdict);
             }
-            if is {
-                found.decided.add(verdict);
-                *found.hours.entry(row.append_ms.hour()).or_default() += 1;
-                let life = self.candidate.rule(rule).map(|head| &head.enforcement);
-                let acts =
-                    life.is_some_and(|life| life.includes(rule, &prepared.key, prepared.user.as_ref()));
-                found.acting += u64::from(acts);
+            if is_candidate_match {
+                rule_findings.decided.add(verdict);
+                *rule_findings.hours.entry(row.append_ms.hour()).or_default() += 1;
+                let enforcement = self.candidate.rule(rule).map(|head| &head.enforcement);
+                let would_act = enforcement.is_some_and(|enforcement| {
+                    enforcement.includes(rule, &prepared.key, prepared.user.as_ref())
+                });
+                rule_findings.acting += u64::from(would_act);
             }
         }
-        for failed in &live.outcome.errored {
-            findings.rules.entry(failed.rule.clone()).or_default().live_errored += 1;
+        for failure in &live.outcome.errored {
+            findings.rules.entry(failure.rule.clone()).or_default().live_errored += 1;
         }
-        for failed in &candidate.outcome.errored {
-            findings.rules.entry(failed.rule.clone()).or_default().errored += 1;
+        for failure in &candidate.outcome.errored {
+            findings.rules.entry(failure.rule.clone()).or_default().errored += 1;
         }
-        for rule in after.iter().filter(|rule| self.changed.contains(**rule)) {
-            for other in after.iter().filter(|other| *other != rule) {
+        for rule in candidate_rules.iter().filter(|rule| self.changed_rules.contains(**rule)) {
+            for other in candidate_rules.iter().filter(|other| *other != rule) {
                 findings.overlap(rule, other, 1);
             }
         }
@@ -358,19 +369,21 @@ impl Trial {
     }
 }
 
-fn matched(outcome: &Outcome) -> BTreeSet<&RuleId> {
-    outcome.matched.iter().map(|found| &found.rule).collect()
+fn matched_rules(outcome: &Outcome) -> BTreeSet<&RuleId> {
+    outcome.matched.iter().map(|rule_match| &rule_match.rule).collect()
 }
 
-/// Returns true if moderators acted at the last decided review of the item, `None` without a decision.
-async fn verdict(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<bool>, Error> {
+/// Returns true if moderators acted in the last decided review of the item, `None` without a decision.
+async fn load_verdict(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<bool>, Error> {
     let key = (org.clone(), JobClass::Review.as_str().to_owned(), item.type_id.clone(), item.id.clone());
     let Some(pointer) = store.get::<SubjectJob>(&key).await? else { return Ok(None) };
+    // The newest job may still be open; its predecessor then has the last decision.
     for job_id in [Some(pointer.job_id), pointer.previous_job_id].into_iter().flatten() {
         let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else { continue };
         let Some(decision) = job.decision.filter(|_| job.state == JobState::Decided) else { continue };
-        let decided: StoredDecision = serde_json::from_str(&decision).map_err(Error::corrupt("job"))?;
-        match decided.verdict {
+        let stored_decision: StoredDecision =
+            serde_json::from_str(&decision).map_err(Error::corrupt("job"))?;
+        match stored_decision.verdict {
             Verdict::Act => return Ok(Some(true)),
             Verdict::Ignore => return Ok(Some(false)),
             _ => {}
@@ -387,16 +400,16 @@ mod tests {
 
     use super::*;
 
-    fn found(hours: &[(i64, u64)]) -> Findings {
+    fn findings(hours: &[(i64, u64)]) -> Findings {
         let mut rule = RuleFindings { hours: hours.iter().copied().collect(), ..RuleFindings::default() };
         rule.candidate = hours.iter().map(|(_, count)| count).sum();
         Findings { rules: BTreeMap::from([("r".into(), rule)]), ..Findings::default() }
     }
 
     #[test]
-    fn an_hour_that_lies_in_two_pieces_is_one() {
+    fn hour_split_over_two_pieces_is_counted_as_one() {
         let mut all = Findings::default();
-        for piece in [found(&[(1, 5), (2, 3)]), found(&[(2, 4)]), found(&[(2, 1), (3, 2)])] {
+        for piece in [findings(&[(1, 5), (2, 3)]), findings(&[(2, 4)]), findings(&[(2, 1), (3, 2)])] {
             all.join(piece);
         }
         let rule = &all.rules["r"];
@@ -454,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlap_is_the_jaccard_index_of_two_rules() {
+    fn overlap_is_the_jaccard_index_of_two_rules() {
         let mut all = Findings::default();
         for (rule, candidate) in [("a", 6), ("b", 4)] {
             all.rules.insert(rule.into(), RuleFindings { candidate, ..RuleFindings::default() });

@@ -1,4 +1,4 @@
-//! Runs rules over stored items: a backtest compares the outcome with decisions, a retroaction acts on it.
+//! Runs rules on stored items: a backtest compares the outcome with decisions, a retroaction acts on it.
 
 pub mod backtest;
 pub mod retroact;

@@ -1,11 +1,10 @@
-//! Lets rules act on past items: a run finds the items that match and submits them again.
+//! Retroaction: a run finds past items that match rules, and submits them again. Processors apply limits and effects,
+//! as for every submission.
 //!
-//! Limits and effects are up to the processors, as for any submission.
-//!
-//! A run is a row with its rules, their versions and its position. A step evaluates some stored items. For each match it
-//! stores which submission is repeated, appends the item as submission H(org, run, original submission), then stores the
-//! new position. After a crash the step is repeated with the same ids. Events of a repeated submission have the ids that
-//! they would have had the first time, so no action is taken twice, whichever run asks.
+//! A run is a row with its rules, their versions and its position. A step evaluates some stored items. For each match
+//! it stores a reference to the original submission, appends the item as submission H(org, run, original submission),
+//! then stores the new position. After a crash the step is repeated with the same ids. Events of a repeated
+//! submission have the ids of the original, so no action is taken twice, even by several runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -34,7 +33,7 @@ use super::stored_evaluation::{Archive, PastEvaluation, PastOutcome, compute};
 use crate::{
     Deps, Error,
     child_safety::Clearance,
-    effects::event_of,
+    effects::derive_event_id,
     items::{
         evaluate::Prepared,
         history::{self, HistoryCursor, Sample, Span},
@@ -51,24 +50,24 @@ pub struct Wanted {
     pub until: Millis,
     /// Counts the effects without submitting the items.
     pub dry_run: bool,
-    /// Whether the run covers items of child safety.
+    /// States whether the run covers child-safety items.
     pub clearance: Clearance,
     pub by: String,
 }
 
-/// Reason why a run is not begun or cannot continue.
+/// Reason why a run cannot start or continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     NoSuchRun,
     NoRules,
     NoSuchRule(RuleId),
-    /// It would have no effects.
+    /// A rule that is not live would have no effects.
     NotLive(RuleId),
-    /// The rule's document has changed since the run began.
+    /// The rule's document has changed since the start of the run.
     Changed(RuleId),
-    /// A step of the same run was faster.
+    /// Another step of the run was faster.
     Overtaken,
-    /// The run covers items of child safety, and the caller's clearance does not.
+    /// The run covers child-safety items, but the caller's clearance does not.
     ChildSafety,
 }
 
@@ -77,24 +76,24 @@ pub enum Refusal {
 #[serde(rename_all = "camelCase", default)]
 pub struct Progress {
     pub items: u64,
-    /// Items that do not fit their type any more.
+    /// Items that no longer fit their type.
     pub unfit: u64,
-    /// Items of which a newer version is stored.
+    /// Items with a newer stored version.
     pub superseded: u64,
-    /// Items that one of the rules matches.
+    /// Items that match at least one of the rules.
     pub matched: u64,
-    /// Matched items on which all actions were taken before.
+    /// Matched items with all actions taken before.
     pub done_before: u64,
     /// Matched items outside the rollouts of all matching rules.
     pub outside_rollout: u64,
-    /// Items submitted again; in a dry run, those that would be.
+    /// Items submitted again; in a dry run, items to be submitted.
     pub sent: u64,
     pub rules: BTreeMap<RuleId, u64>,
-    /// Actions to take, before limits apply.
+    /// Actions to take, before limits.
     pub actions: BTreeMap<ActionId, u64>,
 }
 
-/// A run.
+/// Run in an answer.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
@@ -103,7 +102,7 @@ pub struct Run {
     pub since: String,
     pub until: String,
     pub dry_run: bool,
-    /// True if the run covers items of child safety.
+    /// True if the run covers child-safety items.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub child_safety: bool,
     pub begun_at: String,
@@ -111,23 +110,23 @@ pub struct Run {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<String>,
     pub progress: Progress,
-    /// All items before this instant have been evaluated.
+    /// All items before this time are evaluated.
     pub through: String,
 }
 
-/// Stores a new run. No item is evaluated yet.
+/// Stores a new run without evaluating items.
 pub async fn begin(
     deps: &Deps,
     org: &OrgId,
-    wanted: Wanted,
+    request: Wanted,
     now: Millis,
 ) -> Result<Result<Run, Refusal>, Error> {
-    if wanted.rules.is_empty() {
+    if request.rules.is_empty() {
         return Ok(Err(Refusal::NoRules));
     }
     let config = deps.live.latest(org).await?;
     let mut rules = BTreeMap::new();
-    for rule in wanted.rules {
+    for rule in request.rules {
         let Some(head) = config.rule(&rule) else { return Ok(Err(Refusal::NoSuchRule(rule))) };
         if head.status != Status::Live {
             return Ok(Err(Refusal::NotLive(rule)));
@@ -137,30 +136,30 @@ pub async fn begin(
     let row = Retroaction {
         org: org.clone(),
         run: tidegate_schemas::ids::CauseId::random().0,
-        rules: text(&rules)?,
-        since: wanted.since,
-        until: wanted.until,
-        dry_run: wanted.dry_run,
+        rules: to_json(&rules)?,
+        since: request.since,
+        until: request.until,
+        dry_run: request.dry_run,
         begun_at: now,
-        begun_by: wanted.by,
+        begun_by: request.by,
         place: None,
-        progress: text(&Progress::default())?,
+        progress: to_json(&Progress::default())?,
         finished_at: None,
-        child_safety: Some(wanted.clearance.covers_child_safety()),
+        child_safety: Some(request.clearance.covers_child_safety()),
         version: 1,
     };
     match deps.store.insert_new(&row).await? {
-        Inserted::New => Ok(Ok(shown(&row)?)),
+        Inserted::New => Ok(Ok(run_view(&row)?)),
         Inserted::Existing(_) => Ok(Err(Refusal::Overtaken)),
     }
 }
 
-/// Returns the runs of an org, newest first. The counts of a run that covers items of child safety are shown only to
-/// readers with the clearance for them.
+/// Lists the runs of an org, newest first. Runs on child-safety items are omitted for readers without clearance,
+/// because their counts would reveal such items.
 pub async fn list(store: &Store, org: &OrgId, clearance: Clearance) -> Result<Vec<Run>, Error> {
     let rows = store.scan::<Retroaction>(&(org.clone(),), At::all()).all().await?;
     let visible = rows.iter().filter(|row| clearance.covers_child_safety() || !covers_child_safety(row));
-    let mut runs: Vec<_> = visible.map(shown).collect::<Result<_, _>>()?;
+    let mut runs: Vec<_> = visible.map(run_view).collect::<Result<_, _>>()?;
     runs.sort_by(|left, right| right.begun_at.cmp(&left.begun_at));
     Ok(runs)
 }
@@ -175,7 +174,7 @@ pub async fn step(
     most: u64,
     is_enough: impl Fn() -> bool + Send,
 ) -> Result<Result<Run, Refusal>, Error> {
-    /// Number of stored items read at once; each may have a megabyte.
+    /// Number of stored items per read; each can have a megabyte.
     const ITEMS: usize = 64;
     let Some(mut row) = deps.store.get::<Retroaction>(&(org.clone(), run)).await? else {
         return Ok(Err(Refusal::NoSuchRun));
@@ -185,39 +184,40 @@ pub async fn step(
     }
     let clearance = Clearance::from_flag(covers_child_safety(&row));
     if row.finished_at.is_some() {
-        return Ok(Ok(shown(&row)?));
+        return Ok(Ok(run_view(&row)?));
     }
     let config = deps.live.latest(org).await?;
-    let rules: BTreeMap<RuleId, String> = read(&row.rules)?;
-    let other = rules.iter().find(|(rule, version)| !is_still(&config, rule, version));
-    if let Some((rule, _)) = other {
+    let rules: BTreeMap<RuleId, String> = from_json(&row.rules)?;
+    let changed_rule = rules.iter().find(|(rule, version)| !is_unchanged(&config, rule, version));
+    if let Some((rule, _)) = changed_rule {
         return Ok(Err(Refusal::Changed(rule.clone())));
     }
-    let mut progress: Progress = read(&row.progress)?;
+    let mut progress: Progress = from_json(&row.progress)?;
     let span = Span { time: row.since..row.until, sample: Sample::ALL };
-    let mut place: Option<HistoryCursor> = row
+    let mut position: Option<HistoryCursor> = row
         .place
         .as_deref()
         .map(str::parse)
         .transpose()
-        .map_err(|_| Error::Corrupt { what: "run", detail: "its place".to_owned() })?;
-    let before = progress.sent;
+        .map_err(|_| Error::Corrupt { what: "run", detail: "invalid position".to_owned() })?;
+    let sent_before = progress.sent;
     let next = loop {
-        let page = history::page(&deps.store, org, &span, place.take(), ITEMS).await?;
+        let page = history::page(&deps.store, org, &span, position.take(), ITEMS).await?;
+        // The flag of the run decides, not the caller's clearance, so that all steps cover the same items.
         let step = Step { deps, org, row: &row, rules: &rules, window_rows };
         let visible = clearance.visible_items(&deps.store, org, page.items).await?;
         step.evaluate(&config, visible, &mut progress).await?;
-        if page.next.is_none() || progress.sent - before >= most || is_enough() {
+        if page.next.is_none() || progress.sent - sent_before >= most || is_enough() {
             break page.next;
         }
-        place = page.next;
+        position = page.next;
     };
     tidegate_stream::failpoint!("after_retroact_append");
     row.place = next.as_ref().map(ToString::to_string);
-    row.progress = text(&progress)?;
+    row.progress = to_json(&progress)?;
     row.finished_at = next.is_none().then(Millis::now);
     match deps.store.replace(&row, row.version).await? {
-        Replaced::Yes => Ok(Ok(shown(&row)?)),
+        Replaced::Yes => Ok(Ok(run_view(&row)?)),
         Replaced::No(_) | Replaced::Gone => Ok(Err(Refusal::Overtaken)),
     }
 }
@@ -226,7 +226,7 @@ fn covers_child_safety(row: &Retroaction) -> bool {
     row.child_safety.unwrap_or(false)
 }
 
-fn is_still(config: &Compiled, rule: &RuleId, version: &str) -> bool {
+fn is_unchanged(config: &Compiled, rule: &RuleId, version: &str) -> bool {
     config.rule(rule).is_some_and(|head| head.version == version && head.status == Status::Live)
 }
 
@@ -247,21 +247,21 @@ impl Step<'_> {
         progress: &mut Progress,
     ) -> Result<(), Error> {
         progress.items += items.len() as u64;
-        let own = Arc::clone(config);
-        let begun = compute(move || {
-            let begin = |row: Item| (PastEvaluation::begin(Arc::clone(&own), &row), row);
+        let own_config = Arc::clone(config);
+        let evaluations = compute(move || {
+            let begin = |row: Item| (PastEvaluation::begin(Arc::clone(&own_config), &row), row);
             items.into_iter().map(begin).collect::<Vec<_>>()
         })
         .await;
-        let nothing = BTreeSet::new();
+        let no_windows = BTreeSet::new();
         let archive = Archive {
             store: &self.deps.store,
             org: self.org,
-            uncounted: &nothing,
+            uncounted: &no_windows,
             window_rows: self.window_rows,
         };
-        let mut walks = Vec::with_capacity(begun.len());
-        for (walk, row) in begun {
+        let mut walks = Vec::with_capacity(evaluations.len());
+        for (walk, row) in evaluations {
             match walk {
                 Ok(mut walk) => {
                     walk.look_up(archive, Moment::from(&row)).await?;
@@ -271,26 +271,26 @@ impl Step<'_> {
                 Err(error) => return Err(error),
             }
         }
-        let judged =
+        let outcomes =
             compute(move || walks.into_iter().map(|(walk, row)| (walk.finish(), row)).collect::<Vec<_>>())
                 .await;
-        let mut again = Vec::new();
-        for ((prepared, PastOutcome { mut outcome, .. }), row) in judged {
+        let mut items_to_send = Vec::new();
+        for ((prepared, PastOutcome { mut outcome, .. }), row) in outcomes {
             restrict(&mut outcome, self.rules);
             if is_idle(config, &outcome) {
                 continue;
             }
             progress.matched += 1;
-            if self.counts(config, &prepared, &outcome, &row, progress).await? {
-                again.push(row);
+            if self.count_item(config, &prepared, &outcome, &row, progress).await? {
+                items_to_send.push(row);
             }
         }
-        progress.sent += again.len() as u64;
-        if self.row.dry_run { Ok(()) } else { self.send(config, again).await }
+        progress.sent += items_to_send.len() as u64;
+        if self.row.dry_run { Ok(()) } else { self.send(config, items_to_send).await }
     }
 
-    /// True if an action on the item is left to take.
-    async fn counts(
+    /// Counts the item in the progress. Returns true if an action remains to be taken.
+    async fn count_item(
         &self,
         config: &Compiled,
         prepared: &Prepared,
@@ -299,41 +299,43 @@ impl Step<'_> {
         progress: &mut Progress,
     ) -> Result<bool, Error> {
         let newest = stored::newest_place(&self.deps.store, self.org, &prepared.key).await?;
-        let own = (row.append_ms, row.offset, row.position);
-        if newest.is_some_and(|newest| stored::coordinates(&newest) > own) {
+        let coordinates = (row.append_ms, row.offset, row.position);
+        // An author may have changed the item since: acting on the old version would punish edited content.
+        if newest.is_some_and(|newest| stored::coordinates(&newest) > coordinates) {
             progress.superseded += 1;
             return Ok(false);
         }
-        let taken = taken(&self.deps.store, self.org, &prepared.key).await?;
+        let taken_events = taken(&self.deps.store, self.org, &prepared.key).await?;
         let acts = |rule: &RuleId| {
-            let life = config.rule(rule).map(|head| &head.enforcement);
-            life.is_some_and(|life| life.includes(rule, &prepared.key, prepared.user.as_ref()))
+            let enforcement = config.rule(rule).map(|head| &head.enforcement);
+            enforcement
+                .is_some_and(|enforcement| enforcement.includes(rule, &prepared.key, prepared.user.as_ref()))
         };
-        let acting: Vec<_> = outcome.matched.iter().filter(|found| acts(&found.rule)).collect();
+        let acting: Vec<_> = outcome.matched.iter().filter(|rule_match| acts(&rule_match.rule)).collect();
         let actions: BTreeSet<&ActionId> =
-            acting.iter().flat_map(|found| &found.actions).map(|action| &action.id).collect();
+            acting.iter().flat_map(|rule_match| &rule_match.actions).map(|action| &action.id).collect();
         let is_outside = acting.is_empty();
-        let is_new = |action: &&ActionId| !taken.contains(&event_of(row.submission_id, action));
-        let new: Vec<_> = actions.into_iter().filter(is_new).collect();
-        for found in &acting {
-            *progress.rules.entry(found.rule.clone()).or_default() += 1;
+        let is_new = |action: &&ActionId| !taken_events.contains(&derive_event_id(row.submission_id, action));
+        let new_actions: Vec<_> = actions.into_iter().filter(is_new).collect();
+        for rule_match in &acting {
+            *progress.rules.entry(rule_match.rule.clone()).or_default() += 1;
         }
-        for action in &new {
+        for action in &new_actions {
             *progress.actions.entry((*action).clone()).or_default() += 1;
         }
-        let is_left = !new.is_empty() || !outcome.errored.is_empty();
-        progress.outside_rollout += u64::from(!is_left && is_outside);
-        progress.done_before += u64::from(!is_left && !is_outside);
-        Ok(is_left)
+        let has_effects = !new_actions.is_empty() || !outcome.errored.is_empty();
+        progress.outside_rollout += u64::from(!has_effects && is_outside);
+        progress.done_before += u64::from(!has_effects && !is_outside);
+        Ok(has_effects)
     }
 
-    async fn send(&self, config: &Compiled, again: Vec<Item>) -> Result<(), Error> {
-        if again.is_empty() {
+    async fn send(&self, config: &Compiled, items: Vec<Item>) -> Result<(), Error> {
+        if items.is_empty() {
             return Ok(());
         }
         let now = Millis::now();
-        let (mut rows, mut sent) = (Batch::new(), Vec::with_capacity(again.len()));
-        for row in again {
+        let (mut rows, mut records_sent) = (Batch::new(), Vec::with_capacity(items.len()));
+        for row in items {
             let submission_id = repeated_id(self.org, self.row.run, row.submission_id);
             rows.put_owned(
                 WriteTime::of(now, 0),
@@ -348,12 +350,15 @@ impl Step<'_> {
                     position: row.position,
                 },
             );
-            sent.push(record(self.org, config, self.row.run, submission_id, row, now)?);
+            records_sent.push(record(self.org, config, self.row.run, submission_id, row, now)?);
         }
+        // Before the append: the processor reads the original's reference.
         rows.durable();
         self.deps.store.write(rows).await?;
-        let data: Vec<_> =
-            sent.iter().map(|record| (record.items[0].key().log_key(self.org), record.to_datum())).collect();
+        let data: Vec<_> = records_sent
+            .iter()
+            .map(|record| (record.items[0].key().log_key(self.org), record.to_datum()))
+            .collect();
         let records: Vec<_> = data
             .iter()
             .map(|(key, datum)| {
@@ -394,13 +399,13 @@ fn record(
             variant,
             data: row.data,
             origin: None,
-            // A repeated step sends the item again.
+            // A repeated step sends the item again; with `keyed` the first submission is kept.
             keyed: true,
         }],
     })
 }
 
-/// The original of a repeated submission.
+/// Original of a repeated submission.
 #[derive(Clone, Debug)]
 pub struct Repeat {
     pub original: SubmissionId,
@@ -409,27 +414,27 @@ pub struct Repeat {
     rules: BTreeMap<RuleId, String>,
 }
 
-/// Reads the original that the step stored before it sent the submission.
+/// Loads the original of a repeated submission.
 pub async fn repeat_of(deps: &Deps, submission: &Submission<'_>) -> Result<Repeat, Error> {
     let corrupt = |detail: &str| Error::Corrupt { what: "repeated item", detail: detail.to_owned() };
     let org = &submission.header.org;
     let key = (org.clone(), submission.entry.submission_id);
-    let row = deps.store.get::<Repeated>(&key).await?.ok_or_else(|| corrupt("its row is gone"))?;
+    let row = deps.store.get::<Repeated>(&key).await?.ok_or_else(|| corrupt("its row is missing"))?;
     let run = deps.store.get::<Retroaction>(&(org.clone(), row.run)).await?;
-    let run = run.ok_or_else(|| corrupt("its run is gone"))?;
+    let run = run.ok_or_else(|| corrupt("its run is missing"))?;
     Ok(Repeat {
         original: row.original,
         at: Coordinates {
             append_ms: row.append_ms,
             offset: row.offset,
-            position: i32::try_from(row.position).map_err(|_| corrupt("its place"))?,
+            position: i32::try_from(row.position).map_err(|_| corrupt("invalid position"))?,
         },
         source: row.source.parse::<Source>().ok().ok_or_else(|| corrupt("unknown source"))?,
-        rules: read(&run.rules)?,
+        rules: from_json(&run.rules)?,
     })
 }
 
-/// Evaluates the item with those rules of the run whose version is unchanged.
+/// Evaluates the item with the run's rules, except those with another version by now.
 pub async fn evaluate(
     deps: &Deps,
     config: Arc<Compiled>,
@@ -438,21 +443,21 @@ pub async fn evaluate(
     window_rows: usize,
 ) -> Result<(Prepared, Outcome), Error> {
     let (entry, source, now) = (submission.entry.clone(), repeat.source, repeat.at.append_ms);
-    let media = original(&deps.store, submission, repeat).await?.media;
-    let own = Arc::clone(&config);
-    let mut walk = compute(move || PastEvaluation::of(own, source, &entry, now, media)).await?;
-    let nothing = BTreeSet::new();
+    let media = load_original(&deps.store, submission, repeat).await?.media;
+    let own_config = Arc::clone(&config);
+    let mut walk = compute(move || PastEvaluation::of(own_config, source, &entry, now, media)).await?;
+    let no_windows = BTreeSet::new();
     let archive =
-        Archive { store: &deps.store, org: &submission.header.org, uncounted: &nothing, window_rows };
+        Archive { store: &deps.store, org: &submission.header.org, uncounted: &no_windows, window_rows };
     walk.look_up(archive, Moment::new(repeat.at, repeat.original)).await?;
     let (prepared, PastOutcome { mut outcome, .. }) = compute(move || walk.finish()).await;
-    let still = repeat.rules.iter().filter(|(rule, version)| is_still(&config, rule, version));
-    restrict(&mut outcome, &still.map(|(rule, version)| (rule.clone(), version.clone())).collect());
+    let unchanged = repeat.rules.iter().filter(|(rule, version)| is_unchanged(&config, rule, version));
+    restrict(&mut outcome, &unchanged.map(|(rule, version)| (rule.clone(), version.clone())).collect());
     Ok((prepared, outcome))
 }
 
-/// Returns the row of the original submission.
-async fn original(store: &Store, submission: &Submission<'_>, repeat: &Repeat) -> Result<Item, Error> {
+/// Loads the original submission.
+async fn load_original(store: &Store, submission: &Submission<'_>, repeat: &Repeat) -> Result<Item, Error> {
     let (org, entry, at) = (&submission.header.org, submission.entry, repeat.at);
     let key = (
         org.clone(),
@@ -463,13 +468,10 @@ async fn original(store: &Store, submission: &Submission<'_>, repeat: &Repeat) -
         i64::from(at.position),
     );
     let row = store.get::<Item>(&key).await?;
-    row.ok_or_else(|| Error::Corrupt {
-        what: "repeated item",
-        detail: "its first version is gone".to_owned(),
-    })
+    row.ok_or_else(|| Error::Corrupt { what: "repeated item", detail: "its original is missing".to_owned() })
 }
 
-/// True if a newer version of the item is stored than the repeated one.
+/// True if a newer version than the repeated one is stored.
 pub async fn is_superseded(
     store: &Store,
     org: &OrgId,
@@ -477,11 +479,11 @@ pub async fn is_superseded(
     repeat: &Repeat,
 ) -> Result<bool, Error> {
     let newest = stored::newest_place(store, org, item).await?;
-    let own = (repeat.at.append_ms, repeat.at.offset, i64::from(repeat.at.position));
-    Ok(newest.is_some_and(|newest| stored::coordinates(&newest) > own))
+    let coordinates = (repeat.at.append_ms, repeat.at.offset, i64::from(repeat.at.position));
+    Ok(newest.is_some_and(|newest| stored::coordinates(&newest) > coordinates))
 }
 
-/// Returns the events of all actions that were taken on an item.
+/// Returns the events of all actions on an item.
 pub async fn taken(store: &Store, org: &OrgId, item: &ItemKey) -> Result<HashSet<EventId>, Error> {
     let partition = (org.clone(), item.type_id.clone(), item.id.clone());
     let rows = store.scan::<ActionByItem>(&partition, At::all()).all().await?;
@@ -489,29 +491,29 @@ pub async fn taken(store: &Store, org: &OrgId, item: &ItemKey) -> Result<HashSet
 }
 
 fn restrict(outcome: &mut Outcome, rules: &BTreeMap<RuleId, String>) {
-    outcome.matched.retain(|found| rules.contains_key(&found.rule));
-    outcome.errored.retain(|failed| rules.contains_key(&failed.rule));
+    outcome.matched.retain(|rule_match| rules.contains_key(&rule_match.rule));
+    outcome.errored.retain(|failure| rules.contains_key(&failure.rule));
     (outcome.matched_more, outcome.errored_more) = (0, 0);
 }
 
 /// True if the outcome has no effects.
 fn is_idle(config: &Compiled, outcome: &Outcome) -> bool {
-    let counts = |rule: &RuleId| {
+    let has_consequence = |rule: &RuleId| {
         config.rule(rule).is_some_and(|head| head.enforcement.on_error != OnError::NotMatched)
     };
-    outcome.matched.is_empty() && !outcome.errored.iter().any(|failed| counts(&failed.rule))
+    outcome.matched.is_empty() && !outcome.errored.iter().any(|failure| has_consequence(&failure.rule))
 }
 
-fn shown(row: &Retroaction) -> Result<Run, Error> {
-    let place: Option<HistoryCursor> = row.place.as_deref().and_then(|place| place.parse().ok());
-    let through = match (&place, row.finished_at) {
+fn run_view(row: &Retroaction) -> Result<Run, Error> {
+    let position: Option<HistoryCursor> = row.place.as_deref().and_then(|place| place.parse().ok());
+    let through = match (&position, row.finished_at) {
         (_, Some(_)) => row.until,
         (Some(place), None) => place.at().max(row.since),
         (None, None) => row.since,
     };
     Ok(Run {
         id: row.run,
-        rules: read(&row.rules)?,
+        rules: from_json(&row.rules)?,
         since: row.since.iso(),
         until: row.until.iso(),
         dry_run: row.dry_run,
@@ -519,15 +521,15 @@ fn shown(row: &Retroaction) -> Result<Run, Error> {
         begun_at: row.begun_at.iso(),
         begun_by: row.begun_by.clone(),
         finished_at: row.finished_at.map(Millis::iso),
-        progress: read(&row.progress)?,
+        progress: from_json(&row.progress)?,
         through: through.iso(),
     })
 }
 
-fn text(value: &impl Serialize) -> Result<String, Error> {
+fn to_json(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string(value).map_err(Error::corrupt("run"))
 }
 
-fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Error> {
+fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Error> {
     serde_json::from_str(text).map_err(Error::corrupt("run"))
 }

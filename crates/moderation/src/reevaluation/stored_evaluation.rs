@@ -1,4 +1,4 @@
-//! Evaluates stored items again with the facts of the time at which they came in. Writes nothing.
+//! Evaluates stored items again with the facts of their arrival time. Read-only.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -23,9 +23,9 @@ use crate::{
 pub struct Archive<'a> {
     pub store: &'a Store,
     pub org: &'a OrgId,
-    /// Windows for which no item was counted yet.
+    /// Windows without rows yet.
     pub uncounted: &'a BTreeSet<WindowId>,
-    /// Number of rows that may be read for one window.
+    /// Maximum number of rows read per window.
     pub window_rows: usize,
 }
 
@@ -33,7 +33,7 @@ pub struct Archive<'a> {
 #[derive(Debug)]
 pub struct PastOutcome {
     pub outcome: Outcome,
-    /// True if a fact is unknown: model scores, media that were never fetched, windows that were not counted.
+    /// True if a fact is unknown: scores of models, media never fetched, or windows without rows.
     pub is_guessed: bool,
 }
 
@@ -55,30 +55,32 @@ fn prepare(config: Arc<Compiled>, row: &Item) -> Result<Prepared, Error> {
     evaluate::prepare(config, source, &entry, row.append_ms)
 }
 
-/// Compares the media of a stored item with the present banks.
-async fn recall(archive: Archive<'_>, prepared: &mut Prepared, shown: &str) -> Result<(), Error> {
+/// Matches the media of a stored item against the present banks.
+async fn recall_media(archive: Archive<'_>, prepared: &mut Prepared, row_media: &str) -> Result<(), Error> {
     if prepared.config.compares_media() {
-        let found = media::recall(archive.store, shown).await?;
-        prepared.judge_again(&found);
+        let inspected = media::recall(archive.store, row_media).await?;
+        prepared.match_past_media(&inspected);
     }
     Ok(())
 }
 
-/// Looks up the facts that conditions need, as of the time at which the item came in.
-async fn facts(
+/// Looks up the needed facts as of the item's arrival.
+async fn look_up_facts(
     archive: Archive<'_>,
     prepared: &Prepared,
     needs: &[Need],
     moment: Moment,
 ) -> Result<(Facts, bool), Error> {
-    let now = moment.append_ms();
+    let arrived_at = moment.append_ms();
     let (mut facts, mut is_guessed) = (Facts::new(), false);
     let (budget, select) = (RowBudget::new(archive.window_rows), |rows: &mut _| windows::up_to(moment, rows));
     for need in needs {
         match need {
             Need::Strikes { user, within } => {
-                let since = within.map_or(Millis(0), |within| within.since(now));
-                let points = strikes::total_at(archive.store, archive.org, user, since, now).await?;
+                let period_start = within.map_or(Millis(0), |within| within.since(arrived_at));
+                let points =
+                    strikes::load_total_at(archive.store, archive.org, user, period_start, arrived_at)
+                        .await?;
                 facts.strikes(need.clone(), points);
             }
             Need::Count { window, key, at_least } if !archive.uncounted.contains(window) => {
@@ -88,36 +90,36 @@ async fn facts(
                     window,
                     key,
                     at_least: *at_least,
-                    times: window.until(now),
+                    times: window.until(arrived_at),
                     select: &select,
                     budget: &budget,
                 };
                 match windows::counted(archive.store, &question).await? {
-                    Some(counted) => facts.count(need.clone(), counted),
+                    Some(amount) => facts.count(need.clone(), amount),
                     None => facts.failed(need.clone(), "too_many_rows"),
                 }
             }
             Need::Media { url } => match prepared.media.known(url) {
-                Some(known) => facts.media(need.clone(), known.clone()),
+                Some(media_facts) => facts.media(need.clone(), media_facts.clone()),
                 None => {
                     is_guessed = true;
                     facts.unknown(need.clone());
                 }
             },
-            // A model is not asked about the past, but its answer may still be kept.
+            // No model is called for the past, but its answer may still be stored.
             Need::Score { model, .. } => {
-                let kept = match prepared.config.signal(model) {
+                let stored_scores = match prepared.config.signal(model) {
                     Some(signal) => {
                         let inputs = prepared.score_inputs(signal);
                         if inputs.is_empty() {
                             facts.unknown(need.clone());
                             continue;
                         }
-                        scores::remembered(archive.store, archive.org, signal, &inputs).await?
+                        scores::load_stored(archive.store, archive.org, signal, &inputs).await?
                     }
                     None => None,
                 };
-                match kept {
+                match stored_scores {
                     Some(scores) => facts.scores(need.clone(), (*scores).clone()),
                     None => {
                         is_guessed = true;
@@ -144,7 +146,7 @@ pub struct Explanation {
     pub left_out: Omissions,
 }
 
-/// Explains a rule on a stored item. `None` if the configuration has no such rule.
+/// Explains a rule on a stored item. `None` if the configuration lacks the rule.
 pub async fn explain(
     archive: Archive<'_>,
     config: Arc<Compiled>,
@@ -152,10 +154,10 @@ pub async fn explain(
     rule: &RuleId,
 ) -> Result<Option<Explanation>, Error> {
     let mut prepared = prepare(Arc::clone(&config), row)?;
-    recall(archive, &mut prepared, &row.media).await?;
+    recall_media(archive, &mut prepared, &row.media).await?;
     let Some(pending) = evaluate::begin_explanation(&prepared, rule) else { return Ok(None) };
     let needs: Vec<Need> = pending.needs().cloned().collect();
-    let (facts, is_guessed) = facts(archive, &prepared, &needs, row.into()).await?;
+    let (facts, is_guessed) = look_up_facts(archive, &prepared, &needs, row.into()).await?;
     let (is_no_concern, left_out) = (!pending.concerns, config.plan().left_out(&pending, &facts));
     Ok(Some(Explanation {
         tree: config.plan().finish_explanation(pending, &facts),
@@ -165,26 +167,26 @@ pub async fn explain(
     }))
 }
 
-/// Evaluation of one item under one configuration.
+/// Evaluation of one item in one configuration.
 #[derive(Debug)]
 pub(crate) struct PastEvaluation {
     prepared: Prepared,
     scan: ScanResult,
     /// Media in the form of the item's row.
     media: String,
-    /// True for a repeated submission, whose row shows the media again. They are compared even if no rule asks.
+    /// True for a repeated submission: its row shows the media again, so they are matched even if no rule needs them.
     is_repeat: bool,
     facts: Facts,
     is_guessed: bool,
 }
 
 impl PastEvaluation {
-    /// Starts the evaluation. CPU-bound, as [`PastEvaluation::finish`] is.
+    /// Starts the evaluation. CPU-bound, like [`PastEvaluation::finish`].
     pub(crate) fn begin(config: Arc<Compiled>, row: &Item) -> Result<Self, Error> {
         Ok(Self::from(prepare(config, row)?, row.media.clone(), false))
     }
 
-    /// Starts the evaluation of a repeated item whose original came in at `now` with these media.
+    /// Starts the evaluation of a repeated item. `now` and `media` are those of the original.
     pub(crate) fn of(
         config: Arc<Compiled>,
         source: Source,
@@ -201,13 +203,15 @@ impl PastEvaluation {
     }
 
     pub(crate) async fn look_up(&mut self, archive: Archive<'_>, moment: Moment) -> Result<(), Error> {
-        let asks = |need: &Need| matches!(need, Need::Media { .. });
-        if self.is_repeat || matches!(&self.scan, ScanResult::Waiting(scan) if scan.needs().iter().any(asks))
+        let needs_media = |need: &Need| matches!(need, Need::Media { .. });
+        if self.is_repeat
+            || matches!(&self.scan, ScanResult::Waiting(scan) if scan.needs().iter().any(needs_media))
         {
-            recall(archive, &mut self.prepared, &self.media).await?;
+            recall_media(archive, &mut self.prepared, &self.media).await?;
         }
         if let ScanResult::Waiting(scan) = &self.scan {
-            (self.facts, self.is_guessed) = facts(archive, &self.prepared, scan.needs(), moment).await?;
+            (self.facts, self.is_guessed) =
+                look_up_facts(archive, &self.prepared, scan.needs(), moment).await?;
         }
         Ok(())
     }
@@ -221,10 +225,10 @@ impl PastEvaluation {
     }
 }
 
-/// Runs CPU-bound work off the async threads.
+/// Runs CPU-bound work outside the async threads.
 pub(crate) async fn compute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+        Ok(output) => output,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }

@@ -1,6 +1,6 @@
-//! Handles appeals: stores the appeal, opens its job, and finds the actions that it is against.
+//! Handles appeals: stores the appeal, opens its job, and determines the appealed actions.
 //!
-//! The id of an appeal is claimed before the log takes the appeal.
+//! The id of an appeal is claimed before the appeal is appended to the log.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ use crate::{
     routing, user_history,
 };
 
-/// Claims the id for an appeal with this digest. Returns true if the id is new, or was claimed with the same digest.
+/// Claims the id for an appeal with this digest. Returns true if the id is new, or is claimed with the same digest.
 pub async fn claim(
     store: &Store,
     org: &OrgId,
@@ -62,9 +62,10 @@ pub async fn claim(
 /// Stores the appeal and opens its job.
 pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -> Result<(), Error> {
     let config = effects::config(deps, &appeal.org, appeal.config_version, written_at).await?;
-    keep_first(&deps.store, &config, appeal, written_at).await?;
+    // Before the job, so that a reviewer who opens the job finds the appeal.
+    store_first(&deps.store, &config, appeal, written_at).await?;
     let Choice { queue, routed_by } = route(&config, appeal, written_at);
-    let policies: Vec<_> = appeal.violating_policies.iter().map(|it| PolicyId::new(&it.id)).collect();
+    let policies: Vec<_> = appeal.violating_policies.iter().map(|policy| PolicyId::new(&policy.id)).collect();
     let signals = Signals {
         severity: priority::severity(&config, &policies),
         reach: priority::reach(&config, &queue, &appeal.item.data),
@@ -91,32 +92,32 @@ pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -
             routed_for: None,
             signals,
             reporter: None,
-            user: user_history::creator(&config, &appeal.item),
+            user: user_history::creator_of(&config, &appeal.item),
             config: Some(config),
         },
     };
-    let job = jobs::open_for_appeal(&deps.store, &request, &appeal.appeal_id, Millis::now()).await?;
-    look_at_media(deps, appeal, request.cause.id).await?;
-    partial_items::ask_for_appeal(deps, appeal, job, written_at).await
+    let job_id = jobs::open_for_appeal(&deps.store, &request, &appeal.appeal_id, Millis::now()).await?;
+    fetch_media(deps, appeal, request.cause.id).await?;
+    partial_items::ask_for_appeal(deps, appeal, job_id, written_at).await
 }
 
-/// Chooses the queue by the routing list for appeals.
+/// Chooses the queue with the routing list for appeals.
 fn route(config: &Arc<Compiled>, appeal: &records::Appeal, written_at: Millis) -> Choice {
     let (list, item) = (RoutingList::Appeals, appeal.item.key());
     if config.router(list).is_none() {
-        return routing::choose(config, list, (&item, None), &Value::Null, written_at);
+        return routing::choose_queue(config, list, (&item, None), &Value::Null, written_at);
     }
     let policies = appeal.violating_policies.iter();
     let policies: Vec<_> = policies.map(|policy| routing::policy_key(config, &policy.id)).collect();
     let actions: Vec<_> = appeal.actions_taken.iter().map(|action| &action.id).collect();
-    let known = json!({"appeal": {"reason": appeal.reason, "policies": policies, "actions": actions}});
+    let cause_facts = json!({"appeal": {"reason": appeal.reason, "policies": policies, "actions": actions}});
     let prepared = evaluate::prepare(Arc::clone(config), Source::Appeal, &appeal.item, written_at).ok();
     let values = prepared.as_ref().map(Prepared::fields);
-    routing::choose(config, list, (&item, values), &known, written_at)
+    routing::choose_queue(config, list, (&item, values), &cause_facts, written_at)
 }
 
-/// Stores the first appeal of an id, so that a repeated one is against the same actions as the first.
-async fn keep_first(
+/// Stores the appeal unless its id is stored: a repeated appeal concerns the same actions as the first.
+async fn store_first(
     store: &Store,
     config: &Compiled,
     appeal: &records::Appeal,
@@ -126,49 +127,56 @@ async fn keep_first(
     if store.get::<Appeal>(&key).await?.is_some() {
         return Ok(());
     }
-    let mut named = context::stored_mentions(&appeal.actions_taken);
-    for mention in named.iter_mut().filter(|mention| !mention.known) {
+    let mut mentions = context::stored_mentions(&appeal.actions_taken);
+    for mention in mentions.iter_mut().filter(|mention| !mention.known) {
         let actions = config.actions().map(|action| action.id.as_str());
         mention.suggestion = nearest(&mention.id, actions).map(str::to_owned);
     }
-    for row in taken(store, &appeal.org, &appeal.item.key()).await? {
-        let mention = named.iter_mut().find(|mention| mention.id == row.action.as_str());
+    // Notes actions with a later time than the appeal: the log's clock may have been set back, see
+    // `find_appealed_actions`.
+    for row in load_actions(store, &appeal.org, &appeal.item.key()).await? {
+        let mention = mentions.iter_mut().find(|mention| mention.id == row.action.as_str());
         if let Some(mention) = mention.filter(|_| row.at > written_at) {
             mention.ahead.push(row.event_id);
         }
     }
-    let row = row(appeal, context::text(&named)?, written_at)?;
+    let row = row(appeal, context::to_json(&mentions)?, written_at)?;
     store.put(WriteTime::of(written_at, 0), &[row]).await?;
     Ok(())
 }
 
-async fn taken(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Vec<ActionByItem>, Error> {
+async fn load_actions(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Vec<ActionByItem>, Error> {
     let partition = (org.clone(), item.type_id.clone(), item.id.clone());
     Ok(store.scan::<ActionByItem>(&partition, At::all()).all().await?)
 }
 
-/// Returns the actions that an appeal is against: those that it names and that were taken before it. The item may have
-/// changed by a later action, so an appeal that names only actions never taken is against none.
-pub(crate) async fn against(store: &Store, appeal: &Appeal) -> Result<Vec<ActionByItem>, Error> {
-    let named: Vec<StoredMention> =
+/// Returns the appealed actions: those that the appeal names and that were taken before it. A later action may
+/// concern other content, so an appeal that only names actions never taken before concerns none.
+pub(crate) async fn find_appealed_actions(
+    store: &Store,
+    appeal: &Appeal,
+) -> Result<Vec<ActionByItem>, Error> {
+    let mentions: Vec<StoredMention> =
         serde_json::from_str(&appeal.actions_taken).map_err(Error::corrupt("appeal"))?;
-    let mention = |row: &ActionByItem| named.iter().find(|mention| mention.id == row.action.as_str());
-    let taken = taken(store, &appeal.org, &appeal.item).await?.into_iter();
-    let taken = taken.filter(|row| mention(row).is_some());
-    let (before, after): (Vec<_>, Vec<_>) = taken.partition(|row| row.at <= appeal.written_at);
+    let mention_of = |row: &ActionByItem| mentions.iter().find(|mention| mention.id == row.action.as_str());
+    let actions = load_actions(store, &appeal.org, &appeal.item).await?.into_iter();
+    let named_actions = actions.filter(|row| mention_of(row).is_some());
+    let (before, after): (Vec<_>, Vec<_>) = named_actions.partition(|row| row.at <= appeal.written_at);
     if !before.is_empty() {
         return Ok(before);
     }
-    // None was taken before it by the clock, which may have been set back between action and appeal.
-    let was_there =
-        |row: &ActionByItem| mention(row).is_some_and(|mention| mention.ahead.contains(&row.event_id));
-    Ok(after.into_iter().filter(was_there).collect())
+    // By the clock, all were taken after the appeal. The clock may have been set back, so actions noted in `ahead`
+    // count.
+    let is_noted =
+        |row: &ActionByItem| mention_of(row).is_some_and(|mention| mention.ahead.contains(&row.event_id));
+    Ok(after.into_iter().filter(is_noted).collect())
 }
 
-/// The item that was acted on comes first.
-async fn look_at_media(deps: &Deps, appeal: &records::Appeal, cause: Uuid) -> Result<(), Error> {
-    let along = appeal.additional.iter().enumerate();
-    let along = along.map(|(nth, item)| context_media::entry(&appeal.org, cause, nth, item));
+/// Hands the media of the appealed item and of the context items over, the appealed item first.
+async fn fetch_media(deps: &Deps, appeal: &records::Appeal, cause: Uuid) -> Result<(), Error> {
+    let context_items = appeal.additional.iter().enumerate();
+    let context_entries =
+        context_items.map(|(nth, item)| context_media::build_entry(&appeal.org, cause, nth, item));
     let head = records::Items {
         org: appeal.org.clone(),
         config_version: appeal.config_version,
@@ -178,8 +186,8 @@ async fn look_at_media(deps: &Deps, appeal: &records::Appeal, cause: Uuid) -> Re
         report_id: None,
         items: Vec::new(),
     };
-    let own = std::iter::once(appeal.item.clone());
-    context_media::hand_over(deps, head, cause, own.chain(along)).await
+    let appealed_item = std::iter::once(appeal.item.clone());
+    context_media::hand_over(deps, head, cause, appealed_item.chain(context_entries)).await
 }
 
 fn row(appeal: &records::Appeal, actions_taken: String, written_at: Millis) -> Result<Appeal, Error> {
@@ -197,8 +205,8 @@ fn row(appeal: &records::Appeal, actions_taken: String, written_at: Millis) -> R
         request_id: appeal.request_id.clone(),
         config_version: appeal.config_version,
         actions_taken,
-        violating_policies: context::mentions(&appeal.violating_policies)?,
+        violating_policies: context::mentions_to_json(&appeal.violating_policies)?,
         reason: appeal.reason.clone(),
-        additional: context::items(&appeal.additional)?,
+        additional: context::items_to_json(&appeal.additional)?,
     })
 }

@@ -1,8 +1,8 @@
-//! Closes jobs that nobody claimed for the longest age of their queue, without a decision about the item.
+//! Closes jobs that stay unclaimed beyond the maximum age of their queue, without a decision about the item.
 //!
-//! They are found by the entries of the queue, so a changed `auto_close_after` holds for open jobs at once. Whoever runs
-//! this may crash at any point or run beside another: one `replace` of the job's row closes it, and an event of the counts
-//! that no row confirms is ignored.
+//! The queue's entries find these jobs, so a changed `auto_close_after` applies to open jobs immediately. A crash or
+//! a concurrent pass is harmless: one `replace` of the job's row closes it, and an unconfirmed count event is
+//! ignored.
 
 use serde_json::json;
 use tidegate_catalog::Compiled;
@@ -29,7 +29,7 @@ use crate::{Error, jobs::has_cause, metrics, queue_counts};
 pub const ACTOR: &str = "service";
 pub const ACTION: &str = "auto_closed";
 
-/// Statuses of audit entries: the job was closed, or somebody else changed it first.
+/// Statuses of audit entries: the job was closed, or another change was first.
 const CLOSED: i64 = 200;
 const NOT_CLOSED: i64 = 409;
 
@@ -37,38 +37,38 @@ const NOT_CLOSED: i64 = 409;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
     pub closed: usize,
-    /// True if another pass would find more.
+    /// True if another pass would close more jobs.
     pub has_more: bool,
 }
 
-/// Returns the queues whose jobs are closed by themselves, with the age at which they are.
+/// Lists the queues with automatic closing, and the age at which they close jobs.
 pub fn queues(config: &Compiled) -> impl Iterator<Item = (&QueueId, Period)> {
-    let of_reviews = config.queues().iter().filter(|queue| queue.document.class() == QueueClass::Review);
-    of_reviews.filter_map(|queue| Some((&queue.key, queue.document.auto_close_after?)))
+    let review_queues = config.queues().iter().filter(|queue| queue.document.class() == QueueClass::Review);
+    review_queues.filter_map(|queue| Some((&queue.key, queue.document.auto_close_after?)))
 }
 
 /// Closes up to `limit` jobs of each queue.
 pub async fn close_old(store: &Store, config: &Compiled, limit: usize, now: Millis) -> Result<Pass, Error> {
     let mut pass = Pass::default();
-    // A queue whose class was changed may still have jobs of child safety.
+    // A queue with a changed class may still hold child-safety jobs, which must not end unseen.
     let is_unclaimed =
         |job: &Job| job.class == JobClass::Review && job.lease_until.is_none_or(|until| until <= now);
     for (queue, age) in queues(config) {
-        let (place, end) = ((config.org(), queue), now.minus(age.duration()));
-        let old = queues::waiting_since(store, place, end, limit, now, is_unclaimed).await?;
-        let mut closed = 0;
-        for job in &old {
-            closed += usize::from(close(store, job, age, now).await?);
+        let (queue_key, end) = ((config.org(), queue), now.minus(age.duration()));
+        let old_jobs = queues::list_waiting_since(store, queue_key, end, limit, now, is_unclaimed).await?;
+        let mut closed_count = 0;
+        for job in &old_jobs {
+            closed_count += usize::from(close(store, job, age, now).await?);
         }
-        pass.closed += closed;
-        pass.has_more |= closed > 0 && old.len() >= limit;
+        pass.closed += closed_count;
+        pass.has_more |= closed_count > 0 && old_jobs.len() >= limit;
     }
     Ok(pass)
 }
 
-/// Closes the job unless it changed meanwhile: a reviewer may have claimed it. The next pass looks at it again.
+/// Closes the job unless it changed meanwhile, for example by a claim. The next pass sees it again.
 async fn close(store: &Store, job: &Job, age: Period, now: Millis) -> Result<bool, Error> {
-    // The opener crashed before the cause's row. Its record is processed again and expects the job open.
+    // The opener crashed before the cause's row. The replay of its record expects an open job.
     if !has_cause(store, &job.org, job.job_id).await? {
         return Ok(false);
     }
@@ -87,16 +87,17 @@ async fn close(store: &Store, job: &Job, age: Period, now: Millis) -> Result<boo
                 .to_string(),
         ),
     };
+    // Before the change, so that no job is closed without an audit entry.
     store.put(WriteTime::of(now, 0), std::slice::from_ref(&entry)).await?;
-    queue_counts::announce(store, job, QueueChange::Closed, now).await?;
-    let closed = Job {
+    queue_counts::put_event(store, job, QueueChange::Closed, now).await?;
+    let closed_job = Job {
         state: JobState::Closed,
         claimed_by: None,
         lease_until: None,
         closed_at: Some(now),
         ..job.clone()
     };
-    let is_closed = store.replace(&closed, job.version).await?.is_done();
+    let is_closed = store.replace(&closed_job, job.version).await?.is_done();
     if is_closed {
         metrics::job_auto_closed();
     }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::Error;
 
-/// A comment as the API shows it.
+/// Comment in an answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comment {
     pub id: Uuid,
@@ -22,7 +22,7 @@ impl From<JobComment> for Comment {
     }
 }
 
-/// Adds a comment to a job that exists.
+/// Adds a comment to an existing job.
 pub async fn add(
     store: &Store,
     org: &OrgId,
@@ -31,11 +31,11 @@ pub async fn add(
     text: &str,
     now: Millis,
 ) -> Result<Comment, Error> {
-    put(store, org, job_id, CauseId::random().0, author, text, now).await
+    put_once(store, org, job_id, CauseId::random().0, author, text, now).await
 }
 
-/// Writes a comment under an id. A comment that is there already stays as it is.
-pub(super) async fn put(
+/// Stores a comment under an id. An existing comment is kept.
+pub(super) async fn put_once(
     store: &Store,
     org: &OrgId,
     job_id: JobId,
@@ -44,8 +44,8 @@ pub(super) async fn put(
     text: &str,
     at: Millis,
 ) -> Result<Comment, Error> {
-    if let Some(known) = store.get::<JobComment>(&JobComment::key(org.clone(), job_id, at, id)).await? {
-        return Ok(known.into());
+    if let Some(existing) = store.get::<JobComment>(&JobComment::key(org.clone(), job_id, at, id)).await? {
+        return Ok(existing.into());
     }
     let row = JobComment {
         org: org.clone(),
@@ -59,7 +59,7 @@ pub(super) async fn put(
     Ok(row.into())
 }
 
-/// Returns comments of a job, and a cursor if there may be more.
+/// Returns comments of a job, and a cursor if more may follow.
 pub async fn list(
     store: &Store,
     org: &OrgId,

@@ -1,4 +1,4 @@
-//! Events that tell platforms about decisions. The actions of a decision are added to the plan by `effects::actions`.
+//! Events about decisions for platforms. `effects::actions` adds the actions of a decision to the plan.
 
 use std::collections::BTreeMap;
 
@@ -27,14 +27,14 @@ use crate::{
     },
 };
 
-/// Values of parameters by their names, by the action that they are given to.
+/// Parameter values by action and parameter name.
 pub type Parameters = BTreeMap<ActionId, Map<String, Value>>;
 
-/// Actions on a related item, with the parameters that they are given.
+/// Actions on a related item with their parameters.
 pub(super) type RelatedWithParameters<'a> = (&'a records::RelatedActions, Parameters);
 
-/// Returns the decision as its events carry it.
-pub(super) fn reference(
+/// Builds the decision part of an event.
+pub(super) fn decision_ref(
     config: &Compiled,
     decision: &records::Decision,
     parameters: &Parameters,
@@ -42,23 +42,23 @@ pub(super) fn reference(
 ) -> DecisionRef {
     let related = related.iter().map(|(related, parameters)| DecidedRelated {
         item: related.item.clone(),
-        actions: decided(&related.actions, parameters),
+        actions: decided_actions(&related.actions, parameters),
         policies: related.policies.clone(),
     });
     DecisionRef {
         id: decision.decision_id,
         verdict: decision.verdict,
-        // The platform knows its own actors; names of moderators are not sent to it.
+        // The platform knows its own actors. Names of moderators are not disclosed to it.
         actor_id: (decision.job_id == JobId::NONE).then(|| decision.decided_by.clone()),
         reason: decision.reason.clone(),
         policies: events::policies(config, &decision.policies),
-        actions: decided(&decision.actions, parameters),
+        actions: decided_actions(&decision.actions, parameters),
         related: related.collect(),
         decided_at: decision.decided_at.iso(),
     }
 }
 
-fn decided(actions: &[ActionId], parameters: &Parameters) -> Vec<DecidedAction> {
+fn decided_actions(actions: &[ActionId], parameters: &Parameters) -> Vec<DecidedAction> {
     let action = |id: &ActionId| DecidedAction {
         id: id.clone(),
         parameters: parameters.get(id).cloned().unwrap_or_default(),
@@ -66,37 +66,38 @@ fn decided(actions: &[ActionId], parameters: &Parameters) -> Vec<DecidedAction> 
     actions.iter().map(action).collect()
 }
 
-/// Returns the reports that led to the job and the reason of the decision, for `custom`. Empty for a job without reports.
-pub(super) async fn about(
+/// Builds `custom` from the reports of the job and the reason of the decision. Empty for a job without reports.
+pub(super) async fn report_values(
     store: &Store,
     config: &Compiled,
     decision: &records::Decision,
     causes: &[JobCause],
 ) -> Result<Map<String, Value>, Error> {
-    let mut about = Map::new();
+    let mut custom = Map::new();
     let mut reports: Vec<_> = causes.iter().filter_map(|cause| Some((cause.at, cause.report_id?))).collect();
     if reports.is_empty() {
-        return Ok(about);
+        return Ok(custom);
     }
     reports.sort_unstable();
-    // An item may have thousands of reports: the first are listed and the others counted, as with rules.
-    let (listed, more) = reports.split_at(reports.len().min(config.plan().limits().stored_matches));
-    let mut history = Vec::with_capacity(listed.len());
-    for (_, report_id) in listed {
+    // An item can have thousands of reports, so only the first are listed and the rest is counted, as with rules.
+    let (listed_reports, omitted_reports) =
+        reports.split_at(reports.len().min(config.plan().limits().stored_matches));
+    let mut history = Vec::with_capacity(listed_reports.len());
+    for (_, report_id) in listed_reports {
         let row = store.get::<Report>(&(decision.org.clone(), *report_id)).await?;
-        history.extend(row.as_ref().map(report));
+        history.extend(row.as_ref().map(report_json));
     }
-    about.insert("reportHistory".to_owned(), history.into());
-    if !more.is_empty() {
-        about.insert("reportHistoryMore".to_owned(), more.len().into());
+    custom.insert("reportHistory".to_owned(), history.into());
+    if !omitted_reports.is_empty() {
+        custom.insert("reportHistoryMore".to_owned(), omitted_reports.len().into());
     }
     if let Some(reason) = &decision.reason {
-        about.insert("reason".to_owned(), reason.as_str().into());
+        custom.insert("reason".to_owned(), reason.as_str().into());
     }
-    Ok(about)
+    Ok(custom)
 }
 
-fn report(row: &Report) -> Value {
+fn report_json(row: &Report) -> Value {
     let mut reporter = json!(row.reporter);
     reporter["kind"] = REPORTER_KIND.into();
     let mut report = json!({
@@ -108,39 +109,39 @@ fn report(row: &Report) -> Value {
     report
 }
 
-/// Returns `custom` of the answer to an appeal: the endpoint's values, and the actions that are taken back.
-pub(super) fn answer(
+/// Builds `custom` of an appeal answer: the endpoint's values and the reversed actions.
+pub(super) fn appeal_answer_values(
     config: &Compiled,
     endpoint: Option<&EndpointId>,
-    taken_back: &[ActionByItem],
+    reversed_actions: &[ActionByItem],
 ) -> Map<String, Value> {
     let endpoint = endpoint.and_then(|endpoint| config.endpoint(endpoint));
     let mut custom = endpoint.map(|endpoint| endpoint.custom.clone()).unwrap_or_default();
-    if !taken_back.is_empty() {
-        let actions = taken_back.iter().map(|row| json!({ "id": row.action, "eventId": row.event_id }));
+    if !reversed_actions.is_empty() {
+        let actions = reversed_actions.iter().map(|row| json!({ "id": row.action, "eventId": row.event_id }));
         custom.insert("actionsTakenBack".to_owned(), actions.collect());
     }
     custom
 }
 
-/// Adds the event of a decision that takes no action, for each endpoint that takes such events.
+/// Adds the event of a decision without actions, for each subscribed endpoint.
 pub(super) fn add_decision_event(
     plan: &mut Plan,
     config: &Compiled,
     decision: &records::Decision,
-    (decision_ref, about): (&DecisionRef, &Map<String, Value>),
+    (decision_ref, custom): (&DecisionRef, &Map<String, Value>),
     user: Option<&ItemKey>,
     is_child_safety: bool,
 ) {
     let event_type = Event::ModeratorDecision;
-    // Nothing waits for an endpoint here if the organisation has some and none of them wants such events.
+    // Without a subscriber the event would be held for later. An org with endpoints has chosen not to receive it.
     if config.endpoints_for(event_type.name()).next().is_none() && config.endpoints().next().is_some() {
         return;
     }
     let endpoints = subscribers(config, event_type, None, is_child_safety);
-    let decided: EventId = derive(Kind::DecisionEvent, &[decision.decision_id.as_bytes()]);
+    let base_event_id: EventId = derive(Kind::DecisionEvent, &[decision.decision_id.as_bytes()]);
     for endpoint in endpoints {
-        let event_id = copy_of(decided, endpoint.as_ref());
+        let event_id = copy_of(base_event_id, endpoint.as_ref());
         let event = ActionEvent {
             id: event_id,
             event_type,
@@ -155,7 +156,7 @@ pub(super) fn add_decision_event(
             threshold: None,
             user_strike_count: None,
             decision_reason: decision.reason.clone(),
-            custom: about.clone(),
+            custom: custom.clone(),
             conflicts: Vec::new(),
         };
         plan.callbacks.push(PlannedCallback {
@@ -165,7 +166,7 @@ pub(super) fn add_decision_event(
             subject: decision.item.clone(),
             occurred_at: decision.decided_at,
             body: events::body(&event),
-            counts: user.cloned(),
+            strike_user: user.cloned(),
         });
     }
 }

@@ -18,15 +18,16 @@ use crate::{
 /// Result of an escalation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Escalation {
-    /// The child-safety job that has the escalation as a cause.
+    /// Child-safety job with the escalation as a cause.
     To(JobId),
     NotFound,
-    /// The job is one of child safety itself.
+    /// The job belongs to child safety itself.
     AlreadyThere,
 }
 
-/// Opens or joins the child-safety job of the job's item, and comments it with the reason. A job is escalated once: the
-/// cause is derived from it, and the first reason stays. The job itself is kept, because its own decision is still due.
+/// Opens or joins the child-safety job of the job's item and comments the reason. Happens once per job: the cause is
+/// derived from the job, and the first reason is kept. The escalated job stays open, because its own decision is
+/// still due.
 pub async fn escalate(
     deps: &Deps,
     org: &OrgId,
@@ -42,8 +43,8 @@ pub async fn escalate(
         return Ok(Escalation::AlreadyThere);
     }
     let cause: Uuid = derive(Kind::JobCause, &[b"escalation", job_id.as_bytes()]);
-    let signals = Signals::of(&job)?.unwrap_or_default();
-    // Child safety does not wait for a configuration, on which only the job's priority and its user depend.
+    let signals = Signals::parse_from(&job)?.unwrap_or_default();
+    // Child safety must not wait for a configuration, which only affects the job's priority and user.
     let config = deps.live.org(org);
     let user = match config.as_deref() {
         Some(config) => author::find(&deps.store, config, &job.item, None).await?,
@@ -67,10 +68,10 @@ pub async fn escalate(
         },
         placement: Placement { signals, config, user, ..Placement::default() },
     };
-    let opened = jobs::open_or_join(&deps.store, &request, now).await?;
-    // The cause's row has the time of the first attempt: with it, a repeated one finds the comment of the first.
-    let first = deps.store.get::<JobCause>(&(org.clone(), opened, cause)).await?;
-    let at = first.map_or(now, |first| first.at);
-    comments::put(&deps.store, org, opened, cause, by, reason, at).await?;
-    Ok(Escalation::To(opened))
+    let child_safety_job = jobs::open_or_join(&deps.store, &request, now).await?;
+    // The cause's row keeps the time of the first attempt, so a repeated escalation finds the first comment.
+    let first_cause = deps.store.get::<JobCause>(&(org.clone(), child_safety_job, cause)).await?;
+    let at = first_cause.map_or(now, |first| first.at);
+    comments::put_once(&deps.store, org, child_safety_job, cause, by, reason, at).await?;
+    Ok(Escalation::To(child_safety_job))
 }

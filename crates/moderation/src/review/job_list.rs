@@ -1,7 +1,7 @@
-//! Lists jobs of one or many queues: highest priority first, then those that have it for longest.
+//! Lists jobs of one or more queues by priority, then by the time since they have that priority.
 //!
-//! The index of a queue grows and never shrinks, so a page is bounded by the rows that it reads: it may be short, even empty,
-//! and still name where the next one begins. Entries of one priority and day are merged across queues.
+//! The index of a queue only grows, so the number of rows read per page is bounded. A page can therefore be short or
+//! even empty and still have a successor. Entries of one priority and day are merged across queues.
 
 use std::{
     cmp::Reverse,
@@ -17,24 +17,24 @@ use tidegate_store::{
     tables::review::jobs::{Job, QueueDay, QueueEntry},
 };
 
-use super::queues::is_present;
+use super::queues::is_valid_entry;
 use crate::Error;
 
-/// Number of queues whose days are read at once.
+/// Number of queues read concurrently.
 const QUEUES_AT_ONCE: usize = 16;
 
-/// Least and largest number of entries of one queue that are read at once. Each further read of a queue takes twice as many.
+/// Minimum and maximum number of entries per read of a queue. Each further read doubles the number.
 const STEP: (usize, usize) = (8, 500);
 
-/// Entries whose jobs are read at once.
+/// Number of jobs per read.
 const JOBS_AT_ONCE: usize = 500;
 
-/// End of a page: entries of all queues with this priority and day are listed up to `after`.
+/// End of a page: all entries with this priority and day are listed up to `after`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListPosition {
     pub priority: i64,
     pub day: i64,
-    /// Cursor in each queue's entries of the day; `None` if none of them is listed yet.
+    /// Cursor in the entries of the day; `None` if none is listed yet.
     pub after: Option<Cursor>,
 }
 
@@ -65,32 +65,38 @@ pub struct ListRequest<'a> {
     pub org: &'a OrgId,
     pub queues: &'a [QueueId],
     pub from: Option<ListPosition>,
-    /// Largest number of jobs of the page.
+    /// Maximum number of jobs on the page.
     pub jobs: usize,
-    /// Number of index rows after which a page ends early.
+    /// Number of index rows after which the page ends early.
     pub rows: usize,
-    /// True if only open jobs are listed, so that the part of a day whose jobs are all decided need not be read.
+    /// True if only open jobs are listed. The fully decided part of a day is then not read.
     pub open_only: bool,
 }
 
-/// Jobs of a page, and where the next one begins.
+/// Jobs of a page and the start of the next page.
 #[derive(Debug)]
 pub struct JobPage {
     pub jobs: Vec<Job>,
     pub next: Option<ListPosition>,
 }
 
-/// Lists the jobs that match `fits`.
+/// Lists the jobs that match `is_match`.
 pub async fn list(
     store: &Store,
     request: &ListRequest<'_>,
-    fits: impl Fn(&Job) -> bool,
+    is_match: impl Fn(&Job) -> bool,
 ) -> Result<JobPage, Error> {
-    let mut page =
-        PageReader { store, request, fits, jobs: Vec::new(), rows_left: request.rows, has_advanced: false };
-    for ((Reverse(priority), day), days) in bands(store, request).await? {
-        let start = request.from.as_ref().filter(|from| (from.priority, from.day) == (priority, day));
-        let after = start.and_then(|from| from.after.clone());
+    let mut page = PageReader {
+        store,
+        request,
+        is_match,
+        jobs: Vec::new(),
+        rows_left: request.rows,
+        has_advanced: false,
+    };
+    for ((Reverse(priority), day), days) in load_bands(store, request).await? {
+        let position = request.from.as_ref().filter(|from| (from.priority, from.day) == (priority, day));
+        let after = position.and_then(|from| from.after.clone());
         if let Some(after) = page.read_band(&days, after).await? {
             return Ok(JobPage { jobs: page.jobs, next: Some(ListPosition { priority, day, after }) });
         }
@@ -98,8 +104,8 @@ pub async fn list(
     Ok(JobPage { jobs: page.jobs, next: None })
 }
 
-/// Days of the queues by priority and day, from the position of the request on.
-async fn bands(
+/// Groups the queues' days by priority and day, from the request's position on.
+async fn load_bands(
     store: &Store,
     request: &ListRequest<'_>,
 ) -> Result<BTreeMap<(Reverse<i64>, i64), Vec<QueueDay>>, Error> {
@@ -123,37 +129,37 @@ async fn bands(
     Ok(bands)
 }
 
-/// Entries of one queue, priority and day that are still to be merged.
+/// Unmerged entries of one queue, priority and day.
 struct Source<'a> {
     day: &'a QueueDay,
     entries: VecDeque<QueueEntry>,
     after: Option<Cursor>,
-    step: usize,
-    is_read: bool,
+    next_read: usize,
+    is_exhausted: bool,
 }
 
 impl Source<'_> {
-    fn next_place(&self) -> Option<(Millis, JobId)> {
+    fn front_position(&self) -> Option<(Millis, JobId)> {
         self.entries.front().map(|entry| (entry.created_at, entry.job_id))
     }
 
-    fn must_be_read(&self) -> bool {
-        self.entries.is_empty() && !self.is_read
+    fn needs_read(&self) -> bool {
+        self.entries.is_empty() && !self.is_exhausted
     }
 
     /// Reads the next entries. Returns their number.
     async fn read(&mut self, store: &Store, open_only: bool) -> Result<usize, Error> {
         let QueueDay { org, queue, priority, day, first_at } = self.day;
         let partition = (org.clone(), queue.clone(), *priority, *day);
-        // Entries before the mark of a day are of jobs that are decided for good.
+        // Entries before the scan start belong to jobs that are finally decided.
         let range = if open_only { At::since(*first_at) } else { At::all() };
-        let range = range.limit(self.step).page_size(self.step).after(self.after.clone());
+        let range = range.limit(self.next_read).page_size(self.next_read).after(self.after.clone());
         let mut scan = store.scan::<QueueEntry>(&partition, range);
         let entries = scan.all().await?;
         let count = entries.len();
-        self.is_read = count < self.step;
+        self.is_exhausted = count < self.next_read;
         self.after = scan.cursor();
-        self.step = (2 * self.step).min(STEP.1);
+        self.next_read = (2 * self.next_read).min(STEP.1);
         self.entries = entries.into();
         Ok(count)
     }
@@ -162,30 +168,36 @@ impl Source<'_> {
 struct PageReader<'a, F> {
     store: &'a Store,
     request: &'a ListRequest<'a>,
-    fits: F,
+    is_match: F,
     jobs: Vec<Job>,
     rows_left: usize,
-    /// True once the page has passed an entry. Until then the bound of rows does not end it, or the next page would begin at
-    /// the same place.
+    /// True once the page has passed an entry. Until then the row limit must not end the page, or the next page would
+    /// start at the same position.
     has_advanced: bool,
 }
 
 impl<F: Fn(&Job) -> bool> PageReader<'_, F> {
-    /// Lists the entries of one priority and day behind `after`. Returns the cursor behind the last one if the page is full.
+    /// Lists the entries of one priority and day after `after`. Returns the cursor of the last listed entry if the
+    /// page is full.
     async fn read_band(
         &mut self,
         days: &[QueueDay],
         mut after: Option<Cursor>,
     ) -> Result<Option<Option<Cursor>>, Error> {
         let step = (2 * self.request.jobs / days.len().max(1)).clamp(STEP.0, STEP.1);
-        let source =
-            |day| Source { day, entries: VecDeque::new(), after: after.clone(), step, is_read: false };
+        let source = |day| Source {
+            day,
+            entries: VecDeque::new(),
+            after: after.clone(),
+            next_read: step,
+            is_exhausted: false,
+        };
         let mut sources: Vec<_> = days.iter().map(source).collect();
         loop {
             if self.jobs.len() >= self.request.jobs {
                 return Ok(Some(after));
             }
-            for source in sources.iter_mut().filter(|source| source.must_be_read()) {
+            for source in sources.iter_mut().filter(|source| source.needs_read()) {
                 if self.rows_left == 0 && self.has_advanced {
                     return Ok(Some(after));
                 }
@@ -196,21 +208,21 @@ impl<F: Fn(&Job) -> bool> PageReader<'_, F> {
             let Some(last) = entries.last() else { return Ok(None) };
             self.has_advanced = true;
             let end = Cursor::after(last);
-            if let Some(listed) = self.list_jobs(&entries).await? {
-                return Ok(Some(entries[..listed].last().map(Cursor::after).or(after)));
+            if let Some(consumed) = self.list_jobs(&entries).await? {
+                return Ok(Some(entries[..consumed].last().map(Cursor::after).or(after)));
             }
             after = Some(end);
         }
     }
 
-    /// Lists the jobs of the entries. Returns the number of entries that were used if the page has no room for more.
+    /// Lists the jobs of the entries. Returns the number of consumed entries if the page is full.
     async fn list_jobs(&mut self, entries: &[QueueEntry]) -> Result<Option<usize>, Error> {
         let keys: Vec<_> = entries.iter().map(|entry| (entry.org.clone(), entry.job_id)).collect();
         let jobs = self.store.get_many::<Job>(&keys).await?;
-        for (place, (entry, job)) in entries.iter().zip(jobs).enumerate() {
-            if let Some(job) = job.filter(|job| is_present(entry, job) && (self.fits)(job)) {
+        for (position, (entry, job)) in entries.iter().zip(jobs).enumerate() {
+            if let Some(job) = job.filter(|job| is_valid_entry(entry, job) && (self.is_match)(job)) {
                 if self.jobs.len() >= self.request.jobs {
-                    return Ok(Some(place));
+                    return Ok(Some(position));
                 }
                 self.jobs.push(job);
             }
@@ -219,12 +231,13 @@ impl<F: Fn(&Job) -> bool> PageReader<'_, F> {
     }
 }
 
-/// Takes entries off the sources, the earliest first, as far as the order is known without reading more.
+/// Takes entries off the sources in ascending order, as long as no source needs another read.
 fn merge(sources: &mut [Source<'_>]) -> Vec<QueueEntry> {
     let mut merged = Vec::new();
-    while merged.len() < JOBS_AT_ONCE && !sources.iter().any(Source::must_be_read) {
-        let filled = sources.iter_mut().filter(|source| !source.entries.is_empty());
-        let Some(earliest) = filled.min_by_key(|source| source.next_place()) else { break };
+    // An empty source may still hold the earliest entry, so merging stops until it is read.
+    while merged.len() < JOBS_AT_ONCE && !sources.iter().any(Source::needs_read) {
+        let nonempty = sources.iter_mut().filter(|source| !source.entries.is_empty());
+        let Some(earliest) = nonempty.min_by_key(|source| source.front_position()) else { break };
         merged.extend(earliest.entries.pop_front());
     }
     merged
@@ -237,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn position_survives_its_text_and_other_texts_are_refused() {
+    fn position_round_trips_and_other_texts_are_rejected() {
         let position = ListPosition { priority: -3, day: 20_778, after: Some("00ff".parse().unwrap()) };
         assert_eq!(position.to_string().parse::<ListPosition>().unwrap(), position);
         let start = ListPosition { after: None, ..position };

@@ -1,4 +1,4 @@
-//! A job as the API shows it: its causes, the item, and everything that was sent along.
+//! JSON view of a job: its causes, its item and the content that reports and appeals sent with it.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -34,7 +34,7 @@ use crate::{
     priority::Signals,
 };
 
-/// A job as lists show it.
+/// Job in a list.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
@@ -45,14 +45,14 @@ pub struct Summary {
     pub item: ItemKey,
     pub generation: i64,
     pub priority: i64,
-    /// Severity, reporters and reach, from which the priority comes.
+    /// Severity, reporters and reach: the inputs of the priority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signals: Option<Signals>,
     /// Routing list and entry that chose the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routed_by: Option<String>,
     pub created_at: String,
-    /// Time at which the decision could no longer be undone, or the job was closed without one.
+    /// Time at which the decision became final, or the job was closed without a decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,10 +80,10 @@ pub struct MoveView {
     pub at: String,
     pub from: QueueId,
     pub to: QueueId,
-    /// Review job that has the causes of a job that left child safety.
+    /// Review job with the causes of a job that left child safety.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
-    /// True if the routing list moved the job, and not a person.
+    /// True if the routing list moved the job instead of a person.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub routed: bool,
 }
@@ -94,7 +94,7 @@ pub struct SkipView {
     pub by: String,
 }
 
-/// A decision as the API shows it.
+/// Decision in an answer.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionView {
@@ -105,31 +105,31 @@ pub struct DecisionView {
     #[serde(skip_serializing_if = "Parameters::is_empty")]
     pub parameters: Parameters,
     pub policies: Vec<PolicyId>,
-    /// Actions on items that belong to the job.
+    /// Actions on related items.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub related: Vec<StoredRelated>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     pub decided_by: String,
     pub decided_at: String,
-    /// Time at which its effects begin.
+    /// Time at which the effects start.
     pub release_at: String,
 }
 
 impl From<StoredDecision> for DecisionView {
-    fn from(decided: StoredDecision) -> Self {
+    fn from(stored: StoredDecision) -> Self {
         Self {
-            decision_id: decided.decision_id,
-            config_version: decided.config_version,
-            verdict: decided.verdict,
-            actions: decided.actions,
-            parameters: decided.parameters,
-            policies: decided.policies,
-            related: decided.related,
-            reason: decided.reason,
-            decided_by: decided.decided_by,
-            decided_at: decided.decided_at.iso(),
-            release_at: decided.release_at.iso(),
+            decision_id: stored.decision_id,
+            config_version: stored.config_version,
+            verdict: stored.verdict,
+            actions: stored.actions,
+            parameters: stored.parameters,
+            policies: stored.policies,
+            related: stored.related,
+            reason: stored.reason,
+            decided_by: stored.decided_by,
+            decided_at: stored.decided_at.iso(),
+            release_at: stored.release_at.iso(),
         }
     }
 }
@@ -139,32 +139,32 @@ pub struct JobView {
     #[serde(flatten)]
     pub job: Summary,
     pub causes: Vec<Cause>,
-    /// Cursor of the causes that exceed the limits of this answer.
+    /// Cursor of the causes beyond this answer.
     #[serde(rename = "nextCause", skip_serializing_if = "Option::is_none")]
     pub next_cause: Option<String>,
-    /// The first comments, oldest first; `GET jobs/{id}/comments` has all.
+    /// First comments, oldest first. `GET jobs/{id}/comments` returns all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub comments: Vec<Comment>,
-    /// The item as it is known now: until a processor stored it, as the newest report or appeal sent it.
+    /// Newest version of the item. Until a processor has stored it, the version of the newest report or appeal.
     #[serde(rename = "latestItem", skip_serializing_if = "Option::is_none")]
     pub latest_item: Option<stored::Answer>,
-    /// Items that the platform was asked for; absent if it was not.
+    /// Items requested from the platform; absent without a request.
     #[serde(rename = "partialItems", skip_serializing_if = "Option::is_none")]
-    pub partial_items: Option<views::OfJob>,
-    /// Items whose content the reader may not see.
+    pub partial_items: Option<views::JobRequestsView>,
+    /// Items with content that the reader may not see.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub withheld: Vec<ItemKey>,
 }
 
-/// Limits of the causes in one answer. The first cause is always shown, and each is shown as a whole.
+/// Limits of the causes in one answer. The first cause is always included, and each cause is complete.
 #[derive(Clone, Copy, Debug)]
 pub struct CauseLimits {
     pub causes: usize,
-    /// Bytes of content that was sent along.
+    /// Bytes of platform content.
     pub bytes: usize,
 }
 
-/// A cause of the job, with the content that the platform sent.
+/// Cause of the job, with the platform's content.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cause {
@@ -173,19 +173,19 @@ pub struct Cause {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub submission_id: Option<SubmissionId>,
     pub rules: Box<RawValue>,
-    /// Threshold that the user crossed; causes that were stored by earlier versions have none.
+    /// Threshold that the user crossed. Absent in causes of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<CrossedThreshold>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<ReportView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub appeal: Option<AppealView>,
-    /// Media of the items that came along; absent until they were fetched.
+    /// Media of the context items; absent until they are fetched.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub media: Vec<ItemMedia>,
 }
 
-/// The media of an item that came along, as `stored::Answer` shows those of an item.
+/// Media of a context item, in the form of `stored::Answer`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ItemMedia {
@@ -194,7 +194,7 @@ pub struct ItemMedia {
     pub media: Box<RawValue>,
 }
 
-/// The item of a report or an appeal, as it was sent.
+/// Item of a report or an appeal, as sent by the platform.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SentItem {
@@ -209,12 +209,12 @@ pub struct SentItem {
     pub withheld: bool,
 }
 
-/// A user who reported or appealed, as the platform named it.
+/// Reporter or appellant, as named by the platform.
 #[derive(Debug, Serialize)]
 pub struct NamedUser {
     #[serde(flatten)]
     pub key: ItemKey,
-    /// Reason why its type is none of a user. What it reports counts all the same.
+    /// Reason why the type is not a user type. The report counts nevertheless.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
 }
@@ -235,7 +235,7 @@ impl NamedUser {
 
 #[derive(Debug, Serialize)]
 pub struct Reporter {
-    /// The only kind of reporter that is accepted.
+    /// The only accepted kind of reporter.
     pub kind: &'static str,
     #[serde(flatten)]
     pub user: NamedUser,
@@ -248,13 +248,13 @@ pub struct ReportView {
     pub reporter: Reporter,
     pub reported_at: String,
     pub reported_item: SentItem,
-    /// `{id, known}` as the platform named it.
+    /// `{id, known}` as named by the platform.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     pub csam: bool,
-    /// Entries in the order of creation; those of `reported_items_in_thread` have `reported: true`.
+    /// Entries in order of creation; those of `reported_items_in_thread` have `reported: true`.
     pub reported_item_thread: Box<RawValue>,
     pub reported_items_in_thread: Box<RawValue>,
     pub additional_items: Box<RawValue>,
@@ -278,20 +278,20 @@ pub struct AppealView {
 pub fn summary(job: Job) -> Result<Summary, Error> {
     let decision: Option<StoredDecision> =
         job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("job"))?;
-    let signals = Signals::of(&job)?;
-    let moves = job_moves::of(&job)?.into_iter();
-    let skips = skips::of(&job)?.into_iter();
+    let signals = Signals::parse_from(&job)?;
+    let moves = job_moves::parse_moves(&job)?.into_iter();
+    let skips = skips::parse_skips(&job)?.into_iter();
     Ok(Summary {
         moves: moves
-            .map(|it| MoveView {
-                at: it.at.iso(),
-                from: it.from,
-                to: it.to,
-                job_id: it.job,
-                routed: it.routed,
+            .map(|job_move| MoveView {
+                at: job_move.at.iso(),
+                from: job_move.from,
+                to: job_move.to,
+                job_id: job_move.job,
+                routed: job_move.routed,
             })
             .collect(),
-        skips: skips.map(|it| SkipView { at: it.at.iso(), by: it.by }).collect(),
+        skips: skips.map(|skip| SkipView { at: skip.at.iso(), by: skip.by }).collect(),
         id: job.job_id,
         class: job.class,
         queue: job.queue,
@@ -320,21 +320,21 @@ pub async fn answer(
 ) -> Result<Option<JobView>, Error> {
     let org = config.org();
     let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else { return Ok(None) };
-    let (causes, next) = causes(store, config, job_id, None, limits).await?;
+    let (causes, next_cursor) = causes(store, config, job_id, None, limits).await?;
     let latest_item = match stored::answer(store, org, &job.item, None).await? {
         Some(item) => Some(item),
-        None => newest_sent(store, org, &job.item, &causes).await?,
+        None => newest_sent_item(store, org, &job.item, &causes).await?,
     };
-    let next_cause = next.map(|cursor| cursor.to_string());
+    let next_cause = next_cursor.map(|cursor| cursor.to_string());
     let (comments, _) = comments::list(store, org, job_id, None, limits.causes).await?;
     let item_limits = views::ItemLimits { items: limits.causes, bytes: limits.bytes };
-    let partial_items = views::of_job(store, org, job_id, item_limits).await?;
+    let partial_items = views::load_for_job(store, org, job_id, item_limits).await?;
     let job = summary(job)?;
     Ok(Some(JobView { job, causes, next_cause, comments, latest_item, partial_items, withheld: Vec::new() }))
 }
 
-/// Returns the item as the newest of these causes sent it.
-async fn newest_sent(
+/// Returns the item in the version of the newest of these causes.
+async fn newest_sent_item(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
@@ -345,7 +345,7 @@ async fn newest_sent(
         let actioned_item = cause.appeal.as_ref().map(|appeal| &appeal.actioned_item.key);
         reported_item.or(actioned_item) == Some(item)
     };
-    // Times in this form sort as text.
+    // ISO times sort as text.
     let cause = causes.iter().filter(sends_item).max_by(|one, other| one.at.cmp(&other.at));
     match cause.map(|cause| (&cause.report, &cause.appeal)) {
         Some((Some(report), _)) => sent_item::from_report(store, org, report.id).await,
@@ -354,7 +354,7 @@ async fn newest_sent(
     }
 }
 
-/// Returns causes of a job, in no order, and a cursor if there may be more.
+/// Returns causes of a job, unordered, and a cursor if more may follow.
 pub async fn causes(
     store: &Store,
     config: &Compiled,
@@ -368,8 +368,10 @@ pub async fn causes(
     let (mut causes, mut bytes) = (Vec::new(), 0);
     for row in rows.all().await? {
         let cursor = Cursor::after(&row);
-        let cause = cause(store, config, row).await?;
+        let cause = build_cause(store, config, row).await?;
         bytes += cause.bytes();
+        // Checked after loading, because the size is only known then. The first cause is always returned, so that
+        // pages advance.
         if bytes > limits.bytes && !causes.is_empty() {
             return Ok((causes, after));
         }
@@ -380,31 +382,31 @@ pub async fn causes(
 }
 
 impl Cause {
-    /// Bytes of the content that was sent along, which is nearly the whole size.
+    /// Bytes of platform content, which is nearly the whole size.
     fn bytes(&self) -> usize {
-        let of = |raw: &RawValue| raw.get().len();
+        let length = |raw: &RawValue| raw.get().len();
         let report = self.report.as_ref().map_or(0, |report| {
-            of(&report.reported_item.data)
-                + of(&report.reported_item_thread)
-                + of(&report.reported_items_in_thread)
-                + of(&report.additional_items)
+            length(&report.reported_item.data)
+                + length(&report.reported_item_thread)
+                + length(&report.reported_items_in_thread)
+                + length(&report.additional_items)
         });
         let appeal = self.appeal.as_ref().map_or(0, |appeal| {
-            of(&appeal.actioned_item.data)
-                + of(&appeal.actions_taken)
-                + of(&appeal.violating_policies)
-                + of(&appeal.additional_items)
+            length(&appeal.actioned_item.data)
+                + length(&appeal.actions_taken)
+                + length(&appeal.violating_policies)
+                + length(&appeal.additional_items)
         });
-        let media: usize = self.media.iter().map(|item| of(&item.media)).sum();
-        of(&self.rules) + report + appeal + media
+        let media: usize = self.media.iter().map(|item| length(&item.media)).sum();
+        length(&self.rules) + report + appeal + media
     }
 }
 
-async fn cause(store: &Store, config: &Compiled, row: JobCause) -> Result<Cause, Error> {
+async fn build_cause(store: &Store, config: &Compiled, row: JobCause) -> Result<Cause, Error> {
     let org = config.org();
     let report = match row.report_id {
         Some(id) => {
-            store.get::<Report>(&(org.clone(), id)).await?.map(|row| report(config, row)).transpose()?
+            store.get::<Report>(&(org.clone(), id)).await?.map(|row| report_view(config, row)).transpose()?
         }
         None => None,
     };
@@ -412,11 +414,11 @@ async fn cause(store: &Store, config: &Compiled, row: JobCause) -> Result<Cause,
         Some(id) => store
             .get::<Appeal>(&(org.clone(), id.clone()))
             .await?
-            .map(|row| appeal(config, row))
+            .map(|row| appeal_view(config, row))
             .transpose()?,
         None => None,
     };
-    let media = context_media::of_cause(store, org, row.cause).await?.into_iter();
+    let media = context_media::load_media(store, org, row.cause).await?.into_iter();
     let media = media.map(|row| {
         let media = context::raw(row.media.as_bytes())?;
         Ok(ItemMedia { type_id: row.type_id, id: row.item_id, media })
@@ -438,7 +440,7 @@ async fn cause(store: &Store, config: &Compiled, row: JobCause) -> Result<Cause,
     })
 }
 
-fn report(config: &Compiled, row: Report) -> Result<ReportView, Error> {
+fn report_view(config: &Compiled, row: Report) -> Result<ReportView, Error> {
     Ok(ReportView {
         id: row.report_id,
         reporter: Reporter { kind: REPORTER_KIND, user: NamedUser::new(config, row.reporter) },
@@ -453,13 +455,13 @@ fn report(config: &Compiled, row: Report) -> Result<ReportView, Error> {
         policy: row.policy.map(|policy| context::raw(policy.as_bytes())).transpose()?,
         reason: row.reason,
         csam: row.csam,
-        reported_item_thread: thread::ordered(config, &row.thread, &row.reported_in_thread)?,
+        reported_item_thread: thread::order_thread(config, &row.thread, &row.reported_in_thread)?,
         reported_items_in_thread: context::raw(row.reported_in_thread.as_bytes())?,
         additional_items: context::raw(row.additional.as_bytes())?,
     })
 }
 
-fn appeal(config: &Compiled, row: Appeal) -> Result<AppealView, Error> {
+fn appeal_view(config: &Compiled, row: Appeal) -> Result<AppealView, Error> {
     Ok(AppealView {
         id: row.appeal_id,
         appealed_by: NamedUser::new(config, row.appealed_by),

@@ -1,4 +1,4 @@
-//! Moves open jobs: to another queue of their class, or out of child safety into a review queue.
+//! Moves open jobs to another queue of their class, or from child safety to a review queue.
 
 use std::sync::Arc;
 
@@ -28,10 +28,10 @@ use crate::{
     queue_counts,
 };
 
-/// Number of times that a job may be moved. Its row keeps all moves, because the counts of queues are checked against them.
+/// Maximum number of moves of a job. The row keeps all of them, because the queue counts are checked against them.
 const MOST_MOVES: usize = 100;
 
-/// A move as a moderator requests it.
+/// Move requested by a moderator.
 #[derive(Clone, Debug)]
 pub struct MoveRequest {
     pub queue: QueueId,
@@ -39,18 +39,18 @@ pub struct MoveRequest {
     pub reason: Option<String>,
 }
 
-/// Reason why a job is not moved.
+/// Reason why a job cannot be moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     NotFound,
-    /// The job is decided, or moved to another class.
+    /// The job is decided, or was moved to another class.
     Closed,
-    /// Another reviewer has claimed the job until then.
+    /// Another reviewer holds the job until `until`.
     Claimed {
         by: String,
         until: Millis,
     },
-    /// The job has no cause yet, which is about to follow.
+    /// The job's cause is not stored yet.
     Opening,
     TooManyMoves {
         most: usize,
@@ -61,9 +61,9 @@ pub enum Refusal {
     },
 }
 
-/// Moves a job that is free or claimed by the requester, which ends the claim. Returns the job that waits in a queue now: a
-/// job that leaves child safety hands its causes to the review job of its item. A repeated request finishes what a crash
-/// cut off.
+/// Moves a job that is free or held by the requester, and ends the claim. Returns the job that waits in the new
+/// queue: a job that leaves child safety passes its causes to the item's review job. A repeated request completes an
+/// interrupted one.
 pub async fn move_job(
     deps: &Deps,
     org: &OrgId,
@@ -83,10 +83,10 @@ pub async fn move_job(
         (JobClass::Review, QueueClass::Review)
         | (JobClass::Appeal, QueueClass::Appeal)
         | (JobClass::ChildSafety, QueueClass::ChildSafety) => {
-            to_queue_of_class(store, job, &config, request, now).await
+            move_within_class(store, job, &config, request, now).await
         }
         (JobClass::ChildSafety, QueueClass::Review) => {
-            out_of_child_safety(store, job, &config, request, now).await
+            move_out_of_child_safety(store, job, &config, request, now).await
         }
         (JobClass::Review | JobClass::Appeal, QueueClass::ChildSafety) => {
             Ok(Err(invalid("/queue", "a job is sent to child safety by POST /jobs/{id}/escalate".to_owned())))
@@ -103,7 +103,7 @@ fn invalid(pointer: &'static str, detail: String) -> Refusal {
     Refusal::Invalid { pointer, detail }
 }
 
-fn refusal(job: &Job, moves: &[JobMove], by: &str, now: Millis) -> Option<Refusal> {
+fn find_refusal(job: &Job, moves: &[JobMove], by: &str, now: Millis) -> Option<Refusal> {
     if job.state != JobState::Open {
         return Some(Refusal::Closed);
     }
@@ -113,8 +113,8 @@ fn refusal(job: &Job, moves: &[JobMove], by: &str, now: Millis) -> Option<Refusa
     (moves.len() >= MOST_MOVES).then_some(Refusal::TooManyMoves { most: MOST_MOVES })
 }
 
-/// Gives the job an entry in the other queue and then says so in its row. Its priority is that of the other queue's weights.
-async fn to_queue_of_class(
+/// Writes the entry in the other queue, then updates the job's row. The priority follows the other queue's weights.
+async fn move_within_class(
     store: &Store,
     mut job: Job,
     config: &Compiled,
@@ -122,19 +122,19 @@ async fn to_queue_of_class(
     now: Millis,
 ) -> Result<Result<JobId, Refusal>, Error> {
     loop {
-        let moves = job_moves::of(&job)?;
-        if let Some(refusal) = refusal(&job, &moves, &request.by, now) {
+        let moves = job_moves::parse_moves(&job)?;
+        if let Some(refusal) = find_refusal(&job, &moves, &request.by, now) {
             return Ok(Err(refusal));
         }
-        // Routing does not move it back.
-        let by_hand = Job { routed_by: None, routed_for: None, ..job.clone() };
+        // Without a routed report the job is not rerouted, so it stays where the moderator put it.
+        let unrouted_job = Job { routed_by: None, routed_for: None, ..job.clone() };
         if job.queue == request.queue {
-            if let Some(last) = moves.last().filter(|last| !last.routed) {
-                comment(store, &job.org, job.job_id, last, request).await?;
+            if let Some(previous_move) = moves.last().filter(|last| !last.routed) {
+                put_move_comment(store, &job.org, job.job_id, previous_move, request).await?;
             }
             if job.routed_for.is_some() {
-                // The job stays in this queue from now on.
-                match store.replace(&by_hand, job.version).await? {
+                // Already in this queue: only the rerouting is switched off.
+                match store.replace(&unrouted_job, job.version).await? {
                     Replaced::Yes => {}
                     Replaced::No(current) => {
                         job = current;
@@ -145,12 +145,13 @@ async fn to_queue_of_class(
             }
             return Ok(Ok(job.job_id));
         }
-        let signals = Signals::of(&job)?.unwrap_or_default();
-        let (moved, last) = prepare_move(store, config, &by_hand, &request.queue, signals, now).await?;
-        match store.replace(&moved, job.version).await? {
+        let signals = Signals::parse_from(&job)?.unwrap_or_default();
+        let (moved_job, job_move) =
+            prepare_move(store, config, &unrouted_job, &request.queue, signals, now).await?;
+        match store.replace(&moved_job, job.version).await? {
             Replaced::Yes => {
                 metrics::job_moved(job.class.as_str());
-                comment(store, &job.org, job.job_id, &last, request).await?;
+                put_move_comment(store, &job.org, job.job_id, &job_move, request).await?;
                 return Ok(Ok(job.job_id));
             }
             Replaced::No(current) => job = current,
@@ -159,7 +160,7 @@ async fn to_queue_of_class(
     }
 }
 
-/// Writes the entry of a move and its events. Returns the row of the free job in the other queue, and the move.
+/// Writes the entry and the count events of a move. Returns the job's row in the other queue, and the move.
 pub(super) async fn prepare_move(
     store: &Store,
     config: &Compiled,
@@ -171,30 +172,30 @@ pub(super) async fn prepare_move(
     let order = config.queue(to).map(|queue| queue.document.order.clone()).unwrap_or_default();
     let priority = signals.priority(&order);
     let at = jobs::entry_time(store, &job.org, to, priority, now).await?;
-    // A move by hand takes the report away by which the list would route the job again.
+    // A move by hand has removed `routed_for` before, so its presence means that the list moves the job.
     let routed = job.routed_for.is_some();
-    let last = JobMove { at, from: job.queue.clone(), to: to.clone(), job: None, routed };
-    let mut moves = job_moves::of(job)?;
-    moves.push(last.clone());
-    let moved = Job {
+    let job_move = JobMove { at, from: job.queue.clone(), to: to.clone(), job: None, routed };
+    let mut moves = job_moves::parse_moves(job)?;
+    moves.push(job_move.clone());
+    let moved_job = Job {
         queue: to.clone(),
         priority,
         queued_at: Some(at),
-        signals: Some(jobs::signals_text(signals)?),
+        signals: Some(jobs::signals_to_json(signals)?),
         claimed_by: None,
         lease_until: None,
-        moves: Some(text(&moves)?),
+        moves: Some(moves_to_json(&moves)?),
         ..job.clone()
     };
-    jobs::put_entry(store, &moved, at, now).await?;
-    queue_counts::announce(store, job, QueueChange::Closed, at).await?;
-    queue_counts::announce(store, &moved, QueueChange::Opened, at).await?;
-    Ok((moved, last))
+    jobs::put_entry(store, &moved_job, at, now).await?;
+    queue_counts::put_event(store, job, QueueChange::Closed, at).await?;
+    queue_counts::put_event(store, &moved_job, QueueChange::Opened, at).await?;
+    Ok((moved_job, job_move))
 }
 
-/// Adds the causes of a child-safety job to the review job of its item, and then closes it. Both are under way until the job
-/// is closed, so nothing is lost by a crash in between.
-async fn out_of_child_safety(
+/// Adds the causes of a child-safety job to the item's review job, then closes the child-safety job. Both jobs are
+/// open until the second write, so a crash in between loses no cause.
+async fn move_out_of_child_safety(
     store: &Store,
     mut job: Job,
     config: &Arc<Compiled>,
@@ -205,40 +206,40 @@ async fn out_of_child_safety(
         return Ok(Err(invalid("/reason", "a job leaves child safety with a reason".to_owned())));
     }
     loop {
-        let mut moves = job_moves::of(&job)?;
+        let mut moves = job_moves::parse_moves(&job)?;
         if job.state == JobState::Moved
-            && let Some(last) = moves.pop()
+            && let Some(job_move) = moves.pop()
         {
-            return comment_both(store, &job, &last, request).await;
+            return comment_both(store, &job, &job_move, request).await;
         }
-        if let Some(refusal) = refusal(&job, &moves, &request.by, now) {
+        if let Some(refusal) = find_refusal(&job, &moves, &request.by, now) {
             return Ok(Err(refusal));
         }
-        // Again for each version of the job: a cause that joined meanwhile goes along.
-        let Some(opened) = hand_over_causes(store, &job, config, &request.queue, now).await? else {
+        // Repeated for each version of the row, so that a cause that joined meanwhile is handed over too.
+        let Some(review_job) = hand_over_causes(store, &job, config, &request.queue, now).await? else {
             return Ok(Err(Refusal::Opening));
         };
-        let last = JobMove {
+        let job_move = JobMove {
             at: now,
             from: job.queue.clone(),
             to: request.queue.clone(),
-            job: Some(opened),
+            job: Some(review_job),
             routed: false,
         };
-        moves.push(last.clone());
-        let closed = Job {
+        moves.push(job_move.clone());
+        let closed_job = Job {
             state: JobState::Moved,
             closed_at: Some(now),
             claimed_by: None,
             lease_until: None,
-            moves: Some(text(&moves)?),
+            moves: Some(moves_to_json(&moves)?),
             ..job.clone()
         };
-        queue_counts::announce(store, &job, QueueChange::Closed, now).await?;
-        match store.replace(&closed, job.version).await? {
+        queue_counts::put_event(store, &job, QueueChange::Closed, now).await?;
+        match store.replace(&closed_job, job.version).await? {
             Replaced::Yes => {
                 metrics::job_moved(job.class.as_str());
-                return comment_both(store, &job, &last, request).await;
+                return comment_both(store, &job, &job_move, request).await;
             }
             Replaced::No(current) => job = current,
             Replaced::Gone => return Ok(Err(Refusal::NotFound)),
@@ -246,24 +247,24 @@ async fn out_of_child_safety(
     }
 }
 
-/// Comments a child-safety job that was moved, and the review job that has its causes. Returns the latter.
+/// Comments the moved child-safety job and the review job with its causes. Returns the review job.
 async fn comment_both(
     store: &Store,
-    moved: &Job,
-    last: &JobMove,
+    moved_job: &Job,
+    job_move: &JobMove,
     request: &MoveRequest,
 ) -> Result<Result<JobId, Refusal>, Error> {
-    let opened = last.job.ok_or_else(|| Error::Corrupt {
+    let review_job = job_move.job.ok_or_else(|| Error::Corrupt {
         what: "job",
-        detail: format!("job {} was moved and does not say where its causes are", moved.job_id),
+        detail: format!("moved job {} does not name the job with its causes", moved_job.job_id),
     })?;
-    for job in [moved.job_id, opened] {
-        comment(store, &moved.org, job, last, request).await?;
+    for job in [moved_job.job_id, review_job] {
+        put_move_comment(store, &moved_job.org, job, job_move, request).await?;
     }
-    Ok(Ok(opened))
+    Ok(Ok(review_job))
 }
 
-/// Opens or joins the review job for each cause. Returns that job; `None` if there is no cause yet.
+/// Opens or joins the review job for each cause. Returns that job, or `None` if no cause is stored yet.
 async fn hand_over_causes(
     store: &Store,
     job: &Job,
@@ -271,9 +272,9 @@ async fn hand_over_causes(
     queue: &QueueId,
     now: Millis,
 ) -> Result<Option<JobId>, Error> {
-    let signals = Signals::of(job)?.unwrap_or_default();
+    let signals = Signals::parse_from(job)?.unwrap_or_default();
     let user = author::find(store, config, &job.item, None).await?;
-    let mut opened = None;
+    let mut review_job = None;
     let mut causes = store.scan::<JobCause>(&(job.org.clone(), job.job_id), At::all());
     while let Some(page) = causes.next_page().await? {
         for cause in page {
@@ -306,30 +307,30 @@ async fn hand_over_causes(
                     config: Some(Arc::clone(config)),
                 },
             };
-            opened = Some(jobs::open_or_join(store, &request, now).await?);
+            review_job = Some(jobs::open_or_join(store, &request, now).await?);
         }
     }
-    Ok(opened)
+    Ok(review_job)
 }
 
-fn text(moves: &[JobMove]) -> Result<String, Error> {
+fn moves_to_json(moves: &[JobMove]) -> Result<String, Error> {
     serde_json::to_string(moves).map_err(Error::corrupt("job"))
 }
 
-/// Comments the job with the move. The id comes from the move, so a repeated request writes no second comment.
-async fn comment(
+/// Comments the move on the job. The id is derived from the move, so a repeated request writes no second comment.
+async fn put_move_comment(
     store: &Store,
     org: &OrgId,
     job_id: JobId,
-    last: &JobMove,
+    job_move: &JobMove,
     request: &MoveRequest,
 ) -> Result<(), Error> {
     let id = derive(
         Kind::JobCause,
-        &[b"move", job_id.as_bytes(), &last.at.0.to_be_bytes(), last.to.as_str().as_bytes()],
+        &[b"move", job_id.as_bytes(), &job_move.at.0.to_be_bytes(), job_move.to.as_str().as_bytes()],
     );
     let reason = request.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    let text = format!("Moved from {} to {}{reason}", last.from, last.to);
-    comments::put(store, org, job_id, id, &request.by, &text, last.at).await?;
+    let text = format!("Moved from {} to {}{reason}", job_move.from, job_move.to);
+    comments::put_once(store, org, job_id, id, &request.by, &text, job_move.at).await?;
     Ok(())
 }

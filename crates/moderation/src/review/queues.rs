@@ -1,7 +1,7 @@
-//! Claims of jobs in review queues.
+//! Claims jobs of review queues.
 //!
-//! The index of a queue only grows, and a job's row is the truth. Each day of a queue stores up to where all its entries
-//! are decided, with a margin for late entries, so that a claim does not read the whole day.
+//! The index of a queue only grows, and the job's row is authoritative. Each day of a queue stores a scan start: all
+//! earlier entries are decided, with a margin for late writes. So a claim does not read the whole day.
 
 use std::{
     cmp::Reverse,
@@ -21,17 +21,18 @@ use tidegate_store::{
 use super::skips;
 use crate::{Error, jobs::has_cause, metrics, queue_counts};
 
-/// Longest delay between the instant of a queue entry and its write.
+/// Maximum delay between the time of a queue entry and its write.
 const LATE_ENTRIES: Duration = Duration::from_secs(600);
 
-/// Number of oldest jobs among which a claim starts at random, so that reviewers do not all compete for the first.
+/// Number of oldest jobs among which a claim starts at random. Concurrent reviewers would otherwise compete for the
+/// first.
 const SPREAD: usize = 50;
 
-/// Least and largest number of entries that are read at once; each costs a read of its job.
+/// Minimum and maximum number of entries per read. Each entry costs a read of its job.
 const PAGE: (usize, usize) = (32, 500);
 
-/// Attempts to find the cause of a job that is being opened, and the pause between them. The cause follows the job's row
-/// at once unless the opener crashed.
+/// Attempts to find the cause of a job that is being opened, and the pause between them. The cause is written right
+/// after the job's row unless the opener crashed.
 const OPENING_ATTEMPTS: u32 = 25;
 const OPENING_PAUSE: Duration = Duration::from_millis(20);
 
@@ -45,13 +46,14 @@ pub struct Reviewer {
 #[derive(Debug)]
 pub enum Claim {
     Yours(Box<Job>),
-    /// Another reviewer has claimed the job until then.
+    /// Another reviewer holds the job until `until`.
     Taken {
         by: String,
         until: Millis,
     },
     Decided,
-    /// The job has no cause yet. It is about to follow, or is added when its record is processed again after a crash.
+    /// The job's cause is not stored yet. The opener is about to write it, or the replay of its record does after a
+    /// crash.
     Opening,
     NotFound,
 }
@@ -62,18 +64,18 @@ pub struct ClaimNext<'a> {
     pub queue: &'a QueueId,
     pub order: &'a QueueOrder,
     pub reviewer: &'a Reviewer,
-    /// True if a job that the reviewer has claimed already may be the next one.
+    /// True if a job that the reviewer holds already may be returned.
     pub include_held: bool,
 }
 
-/// Handling of a job that the reviewer has claimed already.
+/// Handling of a job that the reviewer holds already.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OwnClaim {
     Renew,
     Refuse,
 }
 
-/// Claims one job, or renews the reviewer's own claim. Waits a moment for a job that is just being opened.
+/// Claims one job, or renews the reviewer's own claim. Waits briefly for a job that is being opened.
 pub async fn claim(
     store: &Store,
     org: &OrgId,
@@ -118,34 +120,37 @@ async fn claim_at_once(
         if let Some((by, until)) = claimed_by_other(&job, &reviewer.name, now) {
             return Ok(Claim::Taken { by, until });
         }
-        let held_until = job.lease_until.filter(|until| *until > now);
-        let renewed = job.claimed_by.as_deref() == Some(&reviewer.name) && held_until.is_some();
-        // Two requests of one reviewer at once may both have found the job free.
-        if let (true, OwnClaim::Refuse, Some(until)) = (renewed, own_claim, held_until) {
+        let lease_until = job.lease_until.filter(|until| *until > now);
+        let is_renewal = job.claimed_by.as_deref() == Some(&reviewer.name) && lease_until.is_some();
+        // Two concurrent requests of one reviewer can both have seen the job as free.
+        if let (true, OwnClaim::Refuse, Some(until)) = (is_renewal, own_claim, lease_until) {
             return Ok(Claim::Taken { by: reviewer.name.clone(), until });
         }
-        let claimed = Job {
-            epoch: if renewed { job.epoch } else { job.epoch + 1 },
+        // A new claim has a new epoch, which invalidates decisions under the previous claim.
+        let claimed_job = Job {
+            epoch: if is_renewal { job.epoch } else { job.epoch + 1 },
             claimed_by: Some(reviewer.name.clone()),
             lease_until: Some(now.plus(reviewer.lease)),
             ..job.clone()
         };
-        queue_counts::announce_claim(store, &claimed, now).await?;
-        match store.replace(&claimed, job.version).await? {
-            Replaced::Yes => return Ok(Claim::Yours(Box::new(Job { version: job.version + 1, ..claimed }))),
+        queue_counts::put_claim_event(store, &claimed_job, now).await?;
+        match store.replace(&claimed_job, job.version).await? {
+            Replaced::Yes => {
+                return Ok(Claim::Yours(Box::new(Job { version: job.version + 1, ..claimed_job })));
+            }
             Replaced::No(current) => job = current,
             Replaced::Gone => return Ok(Claim::NotFound),
         }
     }
 }
 
-/// Returns the other reviewer whose claim holds, and until when.
+/// Returns the other reviewer with a valid claim, and the end of the claim.
 pub(super) fn claimed_by_other(job: &Job, reviewer: &str, now: Millis) -> Option<(String, Millis)> {
     let by = job.claimed_by.as_ref().filter(|by| *by != reviewer)?;
     job.lease_until.filter(|until| *until > now).map(|until| (by.clone(), until))
 }
 
-/// Gives a claimed job back to its queue. Returns false if the claim was not the reviewer's any more.
+/// Releases a claimed job. Returns false if the claim is no longer the reviewer's.
 pub async fn release(
     store: &Store,
     org: &OrgId,
@@ -157,8 +162,8 @@ pub async fn release(
         return Ok(false);
     };
     while job.state == JobState::Open && job.epoch == epoch && job.claimed_by.as_deref() == Some(reviewer) {
-        let free = Job { claimed_by: None, lease_until: None, ..job.clone() };
-        match store.replace(&free, job.version).await? {
+        let unclaimed_job = Job { claimed_by: None, lease_until: None, ..job.clone() };
+        match store.replace(&unclaimed_job, job.version).await? {
             Replaced::Yes => return Ok(true),
             Replaced::No(current) => job = current,
             Replaced::Gone => return Ok(false),
@@ -167,9 +172,9 @@ pub async fn release(
     Ok(false)
 }
 
-/// Claims the next free job: one that has waited for longer than the queue's bound, the oldest first, or else one of the
-/// oldest of the highest priority, or else one that the reviewer skipped. Jobs that the reviewer holds are passed by unless the
-/// request includes them. `draw` picks the one to start at among equals.
+/// Claims the next free job. Order: jobs beyond the queue's maximum wait, oldest first; then the oldest of the
+/// highest priority; then jobs that the reviewer skipped. Jobs that the reviewer holds are passed over unless the
+/// request includes them. `draw` selects the start among equals.
 pub async fn claim_next(
     store: &Store,
     org: &OrgId,
@@ -192,54 +197,56 @@ pub async fn claim_next(
     let mut days: Vec<QueueDay> =
         store.scan::<QueueDay>(&(org.clone(), queue.clone()), At::all()).all().await?;
 
-    let overdue = Wanted::WaitingSince(now.minus(order.max_wait.duration()));
+    // First the overdue jobs of all priorities: a steady inflow of urgent jobs would otherwise starve the others.
+    let overdue = Selection::WaitingSince(now.minus(order.max_wait.duration()));
     days.sort_by_key(|day| day.first_at);
-    let mut found = Vec::new();
+    let mut jobs = Vec::new();
     for day in &days {
-        scan_day(store, day, now, (overdue, SPREAD), &is_new, &mut found).await?;
-        if found.len() >= SPREAD {
+        scan_day(store, day, now, (overdue, SPREAD), &is_new, &mut jobs).await?;
+        if jobs.len() >= SPREAD {
             break;
         }
     }
-    found.sort_by_key(|job| job.created_at);
-    if let Some(job) = claim_one_of(store, org, &found, claimant, now, &draw, &mut opening).await? {
+    jobs.sort_by_key(|job| job.created_at);
+    if let Some(job) = claim_one_of(store, org, &jobs, claimant, now, &draw, &mut opening).await? {
         metrics::job_claimed("overdue");
         return Ok(Some(job));
     }
 
     let today = now.day();
-    let rank = |day: &QueueDay| day.priority + i64::from(order.age) * (today - day.day).max(0);
-    days.sort_by_key(|day| (Reverse(rank(day)), day.day));
-    for equals in days.chunk_by(|one, other| rank(one) == rank(other)) {
-        let mut found = Vec::new();
+    // Aging is added when days are ordered, so no row changes while a job waits.
+    let effective_priority = |day: &QueueDay| day.priority + i64::from(order.age) * (today - day.day).max(0);
+    days.sort_by_key(|day| (Reverse(effective_priority(day)), day.day));
+    for equals in days.chunk_by(|one, other| effective_priority(one) == effective_priority(other)) {
+        let mut jobs = Vec::new();
         for day in equals {
-            scan_day(store, day, now, (Wanted::Present, SPREAD), &is_new, &mut found).await?;
-            if found.len() >= SPREAD {
+            scan_day(store, day, now, (Selection::Present, SPREAD), &is_new, &mut jobs).await?;
+            if jobs.len() >= SPREAD {
                 break;
             }
         }
-        if let Some(job) = claim_one_of(store, org, &found, claimant, now, &draw, &mut opening).await? {
+        if let Some(job) = claim_one_of(store, org, &jobs, claimant, now, &draw, &mut opening).await? {
             metrics::job_claimed("priority");
             return Ok(Some(job));
         }
     }
     if has_skipped.into_inner() {
         let is_skipped = |job: &Job| is_free(job) && skips::skipped_at(job, &reviewer.name).is_some();
-        let mut found = Vec::new();
+        let mut jobs = Vec::new();
         for day in &days {
-            scan_day(store, day, now, (Wanted::Present, SPREAD), &is_skipped, &mut found).await?;
-            if found.len() >= SPREAD {
+            scan_day(store, day, now, (Selection::Present, SPREAD), &is_skipped, &mut jobs).await?;
+            if jobs.len() >= SPREAD {
                 break;
             }
         }
-        // The one that was skipped longest ago, so that a reviewer who is alone sees all of them in turn.
-        found.sort_by_key(|job| skips::skipped_at(job, &reviewer.name));
-        if let Some(job) = claim_one_of(store, org, &found, claimant, now, &|_| 0, &mut opening).await? {
+        // The longest-skipped job first: a reviewer who is alone then sees all skipped jobs in turn.
+        jobs.sort_by_key(|job| skips::skipped_at(job, &reviewer.name));
+        if let Some(job) = claim_one_of(store, org, &jobs, claimant, now, &|_| 0, &mut opening).await? {
             metrics::job_claimed("skipped");
             return Ok(Some(job));
         }
     }
-    // No other job is free, so waiting for the one that is being opened pays.
+    // No other job is free, so it is worth waiting for the one that is being opened.
     let Some(job_id) = opening else { return Ok(None) };
     match claim_opened(store, (org, job_id), claimant, now).await? {
         Claim::Yours(job) => Ok(Some(*job)),
@@ -247,7 +254,7 @@ pub async fn claim_next(
     }
 }
 
-/// Claims one of the jobs, from a random one on. Remembers one that is still being opened.
+/// Claims one of the jobs, starting at a random one. Remembers a job that is still being opened.
 async fn claim_one_of(
     store: &Store,
     org: &OrgId,
@@ -268,51 +275,51 @@ async fn claim_one_of(
     Ok(None)
 }
 
-/// Returns up to `limit` open jobs of a queue that match `fits`, highest priority first, oldest first within it.
+/// Returns up to `limit` open jobs of a queue that match `is_match`: highest priority first, then oldest first.
 pub async fn waiting(
     store: &Store,
     org: &OrgId,
     queue: &QueueId,
     limit: usize,
     now: Millis,
-    fits: impl Fn(&Job) -> bool,
+    is_match: impl Fn(&Job) -> bool,
 ) -> Result<Vec<Job>, Error> {
-    scan_queue(store, (org, queue), now, (Wanted::Present, limit), fits).await
+    scan_queue(store, (org, queue), now, (Selection::Present, limit), is_match).await
 }
 
-/// Returns up to `limit` open jobs that have been in a queue since `end` or longer and match `fits`, in no order.
-pub(super) async fn waiting_since(
+/// Returns up to `limit` open jobs that entered a queue before `end` and match `is_match`, unordered.
+pub(super) async fn list_waiting_since(
     store: &Store,
     (org, queue): (&OrgId, &QueueId),
     end: Millis,
     limit: usize,
     now: Millis,
-    fits: impl Fn(&Job) -> bool,
+    is_match: impl Fn(&Job) -> bool,
 ) -> Result<Vec<Job>, Error> {
-    scan_queue(store, (org, queue), now, (Wanted::WaitingSince(end), limit), fits).await
+    scan_queue(store, (org, queue), now, (Selection::WaitingSince(end), limit), is_match).await
 }
 
 async fn scan_queue(
     store: &Store,
     (org, queue): (&OrgId, &QueueId),
     now: Millis,
-    (wanted, limit): (Wanted, usize),
-    fits: impl Fn(&Job) -> bool,
+    (selection, limit): (Selection, usize),
+    is_match: impl Fn(&Job) -> bool,
 ) -> Result<Vec<Job>, Error> {
-    let mut found = Vec::new();
+    let mut jobs = Vec::new();
     let mut days = store.scan::<QueueDay>(&(org.clone(), queue.clone()), At::all());
     while let Some(days) = days.next_page().await? {
         for day in days {
-            scan_day(store, &day, now, (wanted, limit), &fits, &mut found).await?;
-            if found.len() >= limit {
-                return Ok(found);
+            scan_day(store, &day, now, (selection, limit), &is_match, &mut jobs).await?;
+            if jobs.len() >= limit {
+                return Ok(jobs);
             }
         }
     }
-    Ok(found)
+    Ok(jobs)
 }
 
-/// Returns the time at which the oldest open job of a queue was opened.
+/// Returns the opening time of a queue's oldest open job.
 pub async fn oldest(
     store: &Store,
     org: &OrgId,
@@ -322,32 +329,33 @@ pub async fn oldest(
     let mut days: Vec<QueueDay> =
         store.scan::<QueueDay>(&(org.clone(), queue.clone()), At::all()).all().await?;
     days.sort_by_key(|day| day.first_at);
-    let mut oldest: Option<Millis> = None;
+    let mut oldest_opening: Option<Millis> = None;
     for day in days {
-        if oldest.is_some_and(|oldest| oldest <= day.first_at) {
+        // Days are sorted by scan start, so no later day holds an older job.
+        if oldest_opening.is_some_and(|oldest| oldest <= day.first_at) {
             break;
         }
-        let mut found = Vec::new();
-        scan_day(store, &day, now, (Wanted::WaitingSince(now), 1), &|_| true, &mut found).await?;
-        let first = found.first().map(|job| job.created_at);
-        oldest = [oldest, first].into_iter().flatten().min();
+        let mut jobs = Vec::new();
+        scan_day(store, &day, now, (Selection::WaitingSince(now), 1), &|_| true, &mut jobs).await?;
+        let first = jobs.first().map(|job| job.created_at);
+        oldest_opening = [oldest_opening, first].into_iter().flatten().min();
     }
-    Ok(oldest)
+    Ok(oldest_opening)
 }
 
-/// True if the entry is the one that holds for the job: its queue, its present priority, and the instant of that entry.
-pub fn is_present(entry: &QueueEntry, job: &Job) -> bool {
+/// True if the entry is the job's valid one: same queue, present priority, and time of that entry.
+pub fn is_valid_entry(entry: &QueueEntry, job: &Job) -> bool {
     job.queue == entry.queue
         && job.priority == entry.priority
         && job.queued_at.unwrap_or(job.created_at) == entry.created_at
 }
 
-/// Jobs that a scan looks for.
+/// Selection of jobs in a scan.
 #[derive(Clone, Copy)]
-enum Wanted {
+enum Selection {
     /// Jobs at their present priority.
     Present,
-    /// Jobs that were opened until this instant, whatever their priority. They are found by their first entry too.
+    /// Jobs opened until this instant at any priority. Their first entry finds them too.
     WaitingSince(Millis),
 }
 
@@ -355,13 +363,13 @@ async fn scan_day(
     store: &Store,
     day: &QueueDay,
     now: Millis,
-    (wanted, limit): (Wanted, usize),
-    fits: &impl Fn(&Job) -> bool,
-    found: &mut Vec<Job>,
+    (selection, limit): (Selection, usize),
+    is_match: &impl Fn(&Job) -> bool,
+    jobs: &mut Vec<Job>,
 ) -> Result<(), Error> {
     let day_end = Millis((day.day + 1) * DAY_MS);
     let is_finished = day.first_at >= day_end;
-    if is_finished || matches!(wanted, Wanted::WaitingSince(end) if day.first_at > end) {
+    if is_finished || matches!(selection, Selection::WaitingSince(end) if day.first_at > end) {
         return Ok(());
     }
     let partition = (day.org.clone(), day.queue.clone(), day.priority, day.day);
@@ -369,54 +377,56 @@ async fn scan_day(
     let mut entries = store.scan::<QueueEntry>(&partition, At::since(day.first_at).page_size(page));
     let mut all_decided = true;
     let mut decided_until = day.first_at;
-    let mut read_all = true;
+    let mut has_read_all = true;
     'pages: while let Some(entries) = entries.next_page().await? {
         let keys: Vec<_> = entries.iter().map(|entry| (entry.org.clone(), entry.job_id)).collect();
         for (entry, job) in entries.iter().zip(store.get_many::<Job>(&keys).await?) {
-            if matches!(wanted, Wanted::WaitingSince(end) if entry.created_at > end) {
-                read_all = false;
+            if matches!(selection, Selection::WaitingSince(end) if entry.created_at > end) {
+                has_read_all = false;
                 break 'pages;
             }
             let Some(job) = job else {
-                // The entry is written before the job, which may be about to follow.
+                // The entry is written before the job's row, which may still follow.
                 all_decided = false;
                 continue;
             };
-            // A job has the entry that it was opened with and the one of its present priority. An opener that crashed, or
-            // lost the race to open it, left an entry of another instant.
-            let is_first = job.queue == day.queue && job.created_at == entry.created_at;
-            let is_present = is_present(entry, &job);
-            if !is_first && !is_present {
-                // The entry of a rise is written before the job rises.
+            // A job has an entry from its opening and one of its present priority. A crashed or overtaken opener
+            // leaves an entry with another time.
+            let is_first_entry = job.queue == day.queue && job.created_at == entry.created_at;
+            let is_valid = is_valid_entry(entry, &job);
+            if !is_first_entry && !is_valid {
+                // The entry of a new priority is written before the job's row changes, so the job may still become
+                // its owner.
                 all_decided &= job.queue != day.queue || job.state != JobState::Open;
                 continue;
             }
-            // A decision that can be undone gives the job back to the queue.
+            // A decision that can be undone may return the job to the queue, so it is not final.
             all_decided &= job.state != JobState::Open && job.decision_state != Some(DecisionState::Pending);
-            let is_wanted = match wanted {
-                Wanted::Present => is_present,
-                Wanted::WaitingSince(end) => {
-                    job.created_at <= end && !found.iter().any(|it| it.job_id == job.job_id)
+            let is_selected = match selection {
+                Selection::Present => is_valid,
+                Selection::WaitingSince(end) => {
+                    job.created_at <= end && !jobs.iter().any(|it| it.job_id == job.job_id)
                 }
             };
             if all_decided {
                 decided_until = entry.created_at;
-            } else if job.state == JobState::Open && is_wanted && fits(&job) && found.len() < limit {
-                found.push(job);
+            } else if job.state == JobState::Open && is_selected && is_match(&job) && jobs.len() < limit {
+                jobs.push(job);
             }
         }
-        if found.len() >= limit {
-            read_all = false;
+        if jobs.len() >= limit {
+            has_read_all = false;
             break;
         }
     }
-    // A day that is over and decided is not read again. `jobs` puts later entries into the next one.
-    if read_all && all_decided && now.minus(LATE_ENTRIES) >= day_end {
+    // A finished day is not read again: `jobs::entry_time` puts later entries into the next day.
+    if has_read_all && all_decided && now.minus(LATE_ENTRIES) >= day_end {
         decided_until = day_end;
     }
-    let settled = decided_until.min(now.minus(LATE_ENTRIES));
-    if settled > day.first_at {
-        store.put(WriteTime::of(now, 0), &[QueueDay { first_at: settled, ..day.clone() }]).await?;
+    // The margin keeps entries with a delayed write behind the scan start from being lost.
+    let scan_start = decided_until.min(now.minus(LATE_ENTRIES));
+    if scan_start > day.first_at {
+        store.put(WriteTime::of(now, 0), &[QueueDay { first_at: scan_start, ..day.clone() }]).await?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Chooses the queue of a report by the routing list for reports, from facts about the report and its item.
+//! Chooses the queue of a report with the routing list for reports, from facts about the report and its item.
 
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ use crate::{
     jobs, reporters, routing, scores,
 };
 
-/// Source of all reports today: the only `reporter.kind` that the platform API takes.
+/// Source of all reports: the only `reporter.kind` of the platform API.
 pub const SOURCE: &str = "user";
 
-/// Choice of the list for a report.
+/// Result of routing a report.
 #[derive(Debug)]
 pub(super) struct RoutedReport {
     pub(super) choice: RankedChoice,
-    /// True if a condition asks for a score that is not kept.
+    /// True if a condition needs a score that is not stored.
     pub(super) lacks_scores: bool,
 }
 
@@ -45,25 +45,30 @@ pub(super) async fn route(
     let Some(router) = config.router(list) else {
         return Ok(RoutedReport { choice: RankedChoice::without_list(list), lacks_scores: false });
     };
-    let cause_facts = facts_of(deps, config, report).await?;
+    let cause_facts = collect_cause_facts(deps, config, report).await?;
     let entry = entry_of(report);
-    // A version that does not fit its type is routed by the cause alone.
+    // A version that does not fit its type is routed by the facts about the cause alone.
     let prepared = evaluate::prepare(Arc::clone(config), Source::Report, &entry, report.written_at).ok();
-    let now = report.written_at;
+    let written_at = report.written_at;
     let KeptScores { facts, is_complete } = match &prepared {
         Some(prepared) => {
-            let needs = needed_scores(router, prepared, &cause_facts, now);
-            kept_scores(&deps.store, prepared, needs).await?
+            let needed = needed_scores(router, prepared, &cause_facts, written_at);
+            kept_scores(&deps.store, prepared, needed).await?
         }
         None => KeptScores { facts: Facts::new(), is_complete: true },
     };
     let values = prepared.as_ref().map(Prepared::fields);
-    let choice =
-        router.choose(Routed { item: &report.item, values, known: &cause_facts, facts: &facts, now });
+    let choice = router.choose(Routed {
+        item: &report.item,
+        values,
+        known: &cause_facts,
+        facts: &facts,
+        now: written_at,
+    });
     Ok(RoutedReport { choice, lacks_scores: !is_complete })
 }
 
-/// Returns the conditions of the list for the report of an item that was just evaluated, if they need scores.
+/// Scans the list for the report of an item that was just evaluated. `None` if its conditions need no scores.
 pub async fn scan_scores(
     deps: &Deps,
     prepared: &Prepared,
@@ -77,15 +82,15 @@ pub async fn scan_scores(
     }
     let report = deps.store.get::<Report>(&(config.org().clone(), report_id)).await?;
     let Some(report) = report.filter(|report| !report.csam) else { return Ok(None) };
-    let mut cause_facts = facts_of(deps, config, &report).await?;
-    // The item's own row is stored after its scores are known.
+    let mut cause_facts = collect_cause_facts(deps, config, &report).await?;
+    // The item's own row is stored only after its scores are known, so its findings are added here.
     add_rules(&mut cause_facts, outcome);
     cause_facts["media"] = json!({ "banks": routing::banks(&prepared.media.shown) });
     let scan = scan_item(router, prepared, &cause_facts, report.written_at);
     Ok((!scan.needs().is_empty()).then_some(scan))
 }
 
-/// The reported item as the report sent it.
+/// Reported item in the version of the report.
 fn entry_of(report: &Report) -> ItemEntry {
     ItemEntry {
         submission_id: report.submission_id,
@@ -99,8 +104,8 @@ fn entry_of(report: &Report) -> ItemEntry {
     }
 }
 
-/// Adds the rules that match the item as if the platform had submitted it, as far as its own data decide them, if the list asks for
-/// rules. A reported item is evaluated as such, which only rules with `on: report` see.
+/// Adds the rules that would match the item as a submission of the platform, as far as the item's data decide them.
+/// Does nothing if the list does not read rules. A reported item itself is evaluated by rules with `on: report` only.
 pub async fn add_rules_of_submitted(
     config: &Arc<Compiled>,
     entry: ItemEntry,
@@ -119,14 +124,15 @@ pub async fn add_rules_of_submitted(
         };
         Some(outcome)
     };
-    // Costly rules must not hold up a thread of the runtime. What panics here panics again, and by its name, in the evaluation.
+    // Costly rules must not block a runtime thread. A panic is ignored here: the evaluation of the item repeats and
+    // reports it.
     let outcome = tokio::task::spawn_blocking(scan).await.ok().flatten().unwrap_or_default();
     add_rules(cause_facts, &outcome);
 }
 
-/// Facts about the report and its item, by the names that conditions use. Media are those of the newest version of the item that
-/// is evaluated; rules are its and those of the item as it was reported.
-async fn facts_of(deps: &Deps, config: &Arc<Compiled>, report: &Report) -> Result<Value, Error> {
+/// Collects facts about the report and its item, by the names in conditions. Media are those of the newest evaluated
+/// version. Rules are those of that version and of the version in the report.
+async fn collect_cause_facts(deps: &Deps, config: &Arc<Compiled>, report: &Report) -> Result<Value, Error> {
     let (store, org) = (&deps.store, &report.org);
     let mut cause_facts = match stored::newest_evaluated(store, org, &report.item).await? {
         Some(row) => routing::findings(&row)?,
@@ -139,27 +145,27 @@ async fn facts_of(deps: &Deps, config: &Arc<Compiled>, report: &Report) -> Resul
         "source": SOURCE,
         "policy": policy.map(|id| routing::policy_key(config, id)),
         "reason": report.reason,
-        "reporters": jobs::reporters(store, org, &report.item, &report.reporter).await?,
+        "reporters": jobs::count_reporters(store, org, &report.item, &report.reporter).await?,
         "accuracy": reporters::accuracy(store, org, &report.reporter).await?,
     });
     Ok(cause_facts)
 }
 
 fn add_rules(cause_facts: &mut Value, outcome: &Outcome) {
-    let mut matched: Vec<Value> = cause_facts["rules"]["matched"].as_array().cloned().unwrap_or_default();
-    for rule in outcome.matched.iter().map(|matched| json!(matched.rule)) {
-        if !matched.contains(&rule) {
-            matched.push(rule);
+    let mut rules: Vec<Value> = cause_facts["rules"]["matched"].as_array().cloned().unwrap_or_default();
+    for rule in outcome.matched.iter().map(|rule_match| json!(rule_match.rule)) {
+        if !rules.contains(&rule) {
+            rules.push(rule);
         }
     }
-    cause_facts["rules"] = json!({ "matched": matched });
+    cause_facts["rules"] = json!({ "matched": rules });
 }
 
-/// Scores that the conditions of a list ask for.
+/// Stored scores for the conditions of a list.
 #[derive(Debug)]
 pub struct KeptScores {
     pub facts: Facts,
-    /// True if all of them are known.
+    /// True if all needed scores are stored.
     pub is_complete: bool,
 }
 
@@ -168,13 +174,13 @@ fn scan_item(router: &Router, prepared: &Prepared, cause_facts: &Value, now: Mil
     router.scan(Routed { item: &prepared.key, values, known: cause_facts, facts: &facts, now })
 }
 
-/// Returns the scores that the list asks for, with the facts about the cause.
+/// Returns the scores that the list needs with these facts about the cause.
 pub fn needed_scores(router: &Router, prepared: &Prepared, cause_facts: &Value, now: Millis) -> Vec<Need> {
     scan_item(router, prepared, cause_facts, now).needs().to_vec()
 }
 
-/// Looks up scores that models gave the item, without asking any model. A condition on one that is not kept is errored, so its
-/// entry does not match.
+/// Loads stored scores of the item without calling a model. A condition on a missing score is errored, so its entry
+/// does not match.
 pub async fn kept_scores(store: &Store, prepared: &Prepared, needs: Vec<Need>) -> Result<KeptScores, Error> {
     let config = &prepared.config;
     let mut kept_scores = KeptScores { facts: Facts::new(), is_complete: true };
@@ -189,7 +195,7 @@ pub async fn kept_scores(store: &Store, prepared: &Prepared, needs: Vec<Need>) -
             kept_scores.facts.unknown(need);
             continue;
         }
-        match scores::remembered(store, config.org(), signal, &inputs).await? {
+        match scores::load_stored(store, config.org(), signal, &inputs).await? {
             Some(scores) => kept_scores.facts.scores(need, (*scores).clone()),
             None => {
                 kept_scores.facts.failed(need, "not_asked");

@@ -1,5 +1,4 @@
-//! Handles reports: stores the report, opens its job, and submits the reported item, which rules with `on: report`
-//! evaluate.
+//! Handles reports: stores the report, opens its job, and submits the reported item for rules with `on: report`.
 
 use tidegate_catalog::routing::Choice;
 use tidegate_schemas::{
@@ -35,10 +34,11 @@ pub async fn accept(
     is_resent: bool,
 ) -> Result<(), Error> {
     let row = row(report, written_at)?;
+    // Before the job, so that a reviewer who opens the job finds the report.
     deps.store.put(WriteTime::of(written_at, 0), std::slice::from_ref(&row)).await?;
     let request = job_request(deps, report, &row, written_at).await?;
-    let listed = user_history::report_rows(&row, request.placement.user.as_ref());
-    deps.store.put(WriteTime::of(written_at, 0), &listed).await?;
+    let user_rows = user_history::report_rows(&row, request.placement.user.as_ref());
+    deps.store.put(WriteTime::of(written_at, 0), &user_rows).await?;
     let job = jobs::open_or_join(&deps.store, &request, Millis::now()).await?;
     if let (Some(config), JobClass::Review) = (&request.placement.config, request.class) {
         let occasion = Occasion::Reported(report.report_id);
@@ -49,15 +49,15 @@ pub async fn accept(
     partial_items::ask_for_report(deps, report, job, written_at).await
 }
 
-/// Hands over the media of the other items. Those of the reported item are fetched with its submission.
+/// Hands over the media of the context items. Media of the reported item are fetched with its submission.
 async fn fetch_context_media(deps: &Deps, report: &records::Report) -> Result<(), Error> {
     let cause = cause(report);
-    let along = report.thread.iter().chain(&report.additional).enumerate();
-    let along = along.map(|(nth, item)| context_media::entry(&report.org, cause, nth, item));
-    context_media::hand_over(deps, record(report, Vec::new()), cause, along).await
+    let context_items = report.thread.iter().chain(&report.additional).enumerate();
+    let entries = context_items.map(|(nth, item)| context_media::build_entry(&report.org, cause, nth, item));
+    context_media::hand_over(deps, record(report, Vec::new()), cause, entries).await
 }
 
-/// Makes a record of items that came with the report.
+/// Builds a record for items of the report.
 fn record(report: &records::Report, items: Vec<records::ItemEntry>) -> records::Items {
     records::Items {
         org: report.org.clone(),
@@ -71,10 +71,10 @@ fn record(report: &records::Report, items: Vec<records::ItemEntry>) -> records::
 }
 
 fn cause(report: &records::Report) -> Uuid {
-    jobs::report_cause(report.report_id)
+    jobs::report_cause_id(report.report_id)
 }
 
-/// Chooses class and queue. A report of child sexual abuse material skips routing and never enters the review queues.
+/// Chooses class and queue. A report of child sexual abuse material skips routing and never enters a review queue.
 async fn job_request(
     deps: &Deps,
     report: &records::Report,
@@ -82,18 +82,18 @@ async fn job_request(
     written_at: Millis,
 ) -> Result<JobRequest, Error> {
     let (class, config, choice, routed_for) = if report.csam {
-        // Child safety does not wait for a configuration, on which only the job's priority depends.
+        // Child safety must not wait for a configuration, which only affects the job's priority.
         let choice = Choice { queue: BuiltInQueue::ChildSafety.into(), routed_by: None };
         (JobClass::ChildSafety, deps.live.org(&report.org), choice, None)
     } else {
         let config = effects::config(deps, &report.org, report.config_version, written_at).await?;
         let choice = report_routing::route(deps, &config, row).await?.choice.choice;
-        routing::count(&config, RoutingList::Reports, &choice);
+        routing::count_choice(&config, RoutingList::Reports, &choice);
         (JobClass::Review, Some(config), choice, Some(report.report_id))
     };
     let Choice { queue, routed_by } = choice;
     let policy = report.policy_id.as_ref().map(|policy| PolicyId::new(&policy.id));
-    let user = config.as_deref().and_then(|config| user_history::creator(config, &report.item));
+    let user = config.as_deref().and_then(|config| user_history::creator_of(config, &report.item));
     let signals = config.as_deref().map_or_else(Signals::default, |config| Signals {
         severity: priority::severity(config, policy.as_ref()),
         reach: priority::reach(config, &queue, &report.item.data),
@@ -128,12 +128,14 @@ async fn job_request(
 
 async fn submit_item(deps: &Deps, report: &records::Report, is_resent: bool) -> Result<(), Error> {
     let key = report.item.key().log_key(&report.org);
-    // An old report that was a dead letter keeps its place among the item's versions, so it has no effects if a newer
-    // version is stored.
-    let then = is_resent.then_some(Coordinates { append_ms: report.received_at, offset: 0, position: 0 });
-    // A replay of the report appends the item again. With `keyed`, the first one stands, as with an idempotency key.
+    // A report from the dead letters keeps its original place among the item's versions, so it has no effects if a
+    // newer version is stored.
+    let coordinates =
+        is_resent.then_some(Coordinates { append_ms: report.received_at, offset: 0, position: 0 });
+    // A replay of the report appends the item again. With `keyed` the first submission is kept, as with an
+    // idempotency key.
     let entry =
-        records::ItemEntry { keyed: true, origin: report.item.origin.or(then), ..report.item.clone() };
+        records::ItemEntry { keyed: true, origin: report.item.origin.or(coordinates), ..report.item.clone() };
     let items = record(report, vec![entry]);
     let partition = deps.log.partition(Topic::Items, &key);
     let headers: &[(&str, &[u8])] = if is_resent { &[(RESENT, b"1")] } else { &[] };
@@ -156,11 +158,11 @@ fn row(report: &records::Report, written_at: Millis) -> Result<Report, Error> {
         written_at,
         request_id: report.request_id.clone(),
         config_version: report.config_version,
-        policy: context::mention(report.policy_id.as_ref())?,
+        policy: context::mention_to_json(report.policy_id.as_ref())?,
         reason: report.reason.clone(),
         csam: report.csam,
-        thread: context::items(&report.thread)?,
-        reported_in_thread: context::keys(&report.reported_in_thread)?,
-        additional: context::items(&report.additional)?,
+        thread: context::items_to_json(&report.thread)?,
+        reported_in_thread: context::keys_to_json(&report.reported_in_thread)?,
+        additional: context::items_to_json(&report.additional)?,
     })
 }

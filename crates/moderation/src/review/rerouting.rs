@@ -1,7 +1,7 @@
-//! Routes waiting jobs of reported items again, when the item is evaluated or another report joins.
+//! Reroutes waiting jobs of reported items after the item is evaluated or another report joins.
 //!
-//! A report opens its job at once, before rules and media of the item are evaluated, so the first choice of a queue uses earlier
-//! findings. A job that is claimed, decided or moved by hand stays in its queue.
+//! A report opens its job before rules and media of the item are evaluated, so the first routing uses older findings.
+//! A job that is claimed, decided or moved by hand stays in its queue.
 
 use std::sync::Arc;
 
@@ -25,20 +25,20 @@ use tidegate_store::{
 use super::{moves, report_routing};
 use crate::{
     Deps, Error, job_moves,
-    jobs::{report_cause, subject},
+    jobs::{report_cause_id, subject_key},
     metrics,
     priority::{self, Signals},
 };
 
-/// Number of moves after which a job is not routed again. Moves by hand have room beyond it.
+/// Number of moves after which a job is not rerouted. Leaves room for moves by hand.
 const MOST_MOVES: usize = 50;
 
-/// Event after which a job is routed again.
+/// Event that causes rerouting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
     /// The report opened or joined the job.
     Reported(ReportId),
-    /// The item was evaluated, as the report sent it if it came with one.
+    /// The item was evaluated, in the report's version if the report sent it.
     Evaluated(Option<ReportId>),
 }
 
@@ -51,9 +51,9 @@ impl Occasion {
     }
 }
 
-/// Moves the waiting review job of an item to the queue that the routing list for reports chooses now. The list is asked for the
-/// report that chose the present queue and for the report of the occasion; the entry that comes first in the list decides. A
-/// repeated call has no further effect.
+/// Moves the waiting review job of an item to the queue that the routing list for reports now chooses. The list is
+/// applied to the report behind the present queue and to the report of the occasion; the entry nearer to the top of
+/// the list wins. A repeated call has no further effect.
 pub async fn reroute_waiting_job(
     deps: &Deps,
     config: &Arc<Compiled>,
@@ -65,28 +65,29 @@ pub async fn reroute_waiting_job(
     if config.router(RoutingList::Reports).is_none() {
         return Ok(());
     }
-    let Some(pointer) = deps.store.get::<SubjectJob>(&subject(org, JobClass::Review, item)).await? else {
+    let Some(pointer) = deps.store.get::<SubjectJob>(&subject_key(org, JobClass::Review, item)).await? else {
         return Ok(());
     };
     let Some(mut job) = deps.store.get::<Job>(&(org.clone(), pointer.job_id)).await? else { return Ok(()) };
     loop {
-        let Some(routed_for) = report_of_waiting(&job, occasion, now)? else { return Ok(()) };
-        let Some((report, choice)) = choose(deps, config, (&job, routed_for), occasion).await? else {
+        let Some(routed_for) = reroutable_report(&job, occasion, now)? else { return Ok(()) };
+        let Some((report, choice)) = choose_queue(deps, config, (&job, routed_for), occasion).await? else {
             return Ok(());
         };
-        let routed = Job { routed_by: choice.routed_by, routed_for: Some(report.report_id), ..job.clone() };
+        let routed_job =
+            Job { routed_by: choice.routed_by, routed_for: Some(report.report_id), ..job.clone() };
         let is_moved = choice.queue != job.queue;
-        if !is_moved && routed.routed_by == job.routed_by {
+        if !is_moved && routed_job.routed_by == job.routed_by {
             return Ok(());
         }
         let next = if is_moved {
             let signals = Signals {
-                reach: priority::reach(config, &choice.queue, &report.data).or(signals(&job)?.reach),
-                ..signals(&job)?
+                reach: priority::reach(config, &choice.queue, &report.data).or(signals_of(&job)?.reach),
+                ..signals_of(&job)?
             };
-            moves::prepare_move(&deps.store, config, &routed, &choice.queue, signals, now).await?.0
+            moves::prepare_move(&deps.store, config, &routed_job, &choice.queue, signals, now).await?.0
         } else {
-            routed
+            routed_job
         };
         match deps.store.replace(&next, job.version).await? {
             Replaced::Yes => {
@@ -95,31 +96,31 @@ pub async fn reroute_waiting_job(
                 }
                 return Ok(());
             }
-            // The row changed since: by a cause, a claim, a decision or a move.
+            // The row changed meanwhile: by a cause, a claim, a decision or a move.
             Replaced::No(current) => job = current,
             Replaced::Gone => return Ok(()),
         }
     }
 }
 
-fn signals(job: &Job) -> Result<Signals, Error> {
-    Ok(Signals::of(job)?.unwrap_or_default())
+fn signals_of(job: &Job) -> Result<Signals, Error> {
+    Ok(Signals::parse_from(job)?.unwrap_or_default())
 }
 
-/// Returns the report by which the queue was chosen, if the job waits and may be routed again.
-fn report_of_waiting(job: &Job, occasion: Occasion, now: Millis) -> Result<Option<ReportId>, Error> {
-    let is_held = job.lease_until.is_some_and(|until| until > now);
-    // Only its own report was there to route it.
+/// Returns the report behind the present queue if the job waits and can be rerouted.
+fn reroutable_report(job: &Job, occasion: Occasion, now: Millis) -> Result<Option<ReportId>, Error> {
+    let is_claimed = job.lease_until.is_some_and(|until| until > now);
+    // A job of version 1 has only its own report, which has just routed it.
     let is_just_opened = matches!(occasion, Occasion::Reported(_)) && job.version == 1;
-    let may_be_routed = job.state == JobState::Open && job.class == JobClass::Review && !is_held;
-    if !may_be_routed || is_just_opened || job_moves::of(job)?.len() >= MOST_MOVES {
+    let may_be_routed = job.state == JobState::Open && job.class == JobClass::Review && !is_claimed;
+    if !may_be_routed || is_just_opened || job_moves::parse_moves(job)?.len() >= MOST_MOVES {
         return Ok(None);
     }
     Ok(job.routed_for)
 }
 
-/// Routes both reports with the present facts. `None` if a choice depends on a score that is not kept any more.
-async fn choose(
+/// Routes both reports with the present facts. `None` if a choice depends on a score that is no longer stored.
+async fn choose_queue(
     deps: &Deps,
     config: &Arc<Compiled>,
     (job, routed_for): (&Job, ReportId),
@@ -128,24 +129,25 @@ async fn choose(
     let mut best: Option<(Report, RankedChoice)> = None;
     let mut reports = vec![routed_for];
     if let Some(report_id) = occasion.report().filter(|report| *report != routed_for) {
-        // A report that is processed again may belong to an earlier job of the item.
-        let cause = (job.org.clone(), job.job_id, report_cause(report_id));
+        // A replayed report may belong to an earlier job of the item, so its cause is checked.
+        let cause = (job.org.clone(), job.job_id, report_cause_id(report_id));
         reports.extend(deps.store.get::<JobCause>(&cause).await?.map(|_| report_id));
     }
     for report_id in reports {
         let Some(report) = load_report(deps, config.org(), report_id).await? else { continue };
-        let routed = report_routing::route(deps, config, &report).await?;
-        if routed.lacks_scores && matches!(occasion, Occasion::Reported(_)) {
+        let routed_report = report_routing::route(deps, config, &report).await?;
+        // Without the scores the entry could not match, and the job would move away from its correct queue.
+        if routed_report.lacks_scores && matches!(occasion, Occasion::Reported(_)) {
             return Ok(None);
         }
-        if best.as_ref().is_none_or(|(_, best)| routed.choice.is_before(best)) {
-            best = Some((report, routed.choice));
+        if best.as_ref().is_none_or(|(_, best)| routed_report.choice.is_before(best)) {
+            best = Some((report, routed_report.choice));
         }
     }
     Ok(best.map(|(report, ranked)| (report, ranked.choice)))
 }
 
-/// Returns a report that routes review jobs. One of child sexual abuse material never does.
+/// Loads a report for routing. Reports of child sexual abuse material are never routed.
 async fn load_report(deps: &Deps, org: &OrgId, report_id: ReportId) -> Result<Option<Report>, Error> {
     let report = deps.store.get::<Report>(&(org.clone(), report_id)).await?;
     Ok(report.filter(|report| !report.csam))

@@ -1,4 +1,5 @@
-//! The item of a job as a report or an appeal sent it, for the time until a processor has stored it: its media may take seconds.
+//! Item of a job in the version of a report or an appeal, until a processor has stored it: its media may take
+//! seconds.
 
 use serde_json::value::RawValue;
 use tidegate_schemas::{
@@ -24,7 +25,7 @@ use crate::{
     },
 };
 
-/// Returns the item of a report as an item that is accepted and not evaluated.
+/// Returns the item of a report in the form of an accepted item.
 pub(super) async fn from_report(
     store: &Store,
     org: &OrgId,
@@ -33,7 +34,7 @@ pub(super) async fn from_report(
     store.get::<Report>(&(org.clone(), report)).await?.map(of_report).transpose()
 }
 
-/// Returns the item of an appeal as an item that is accepted and not evaluated.
+/// Returns the item of an appeal in the form of an accepted item.
 pub(super) async fn from_appeal(
     store: &Store,
     org: &OrgId,
@@ -51,7 +52,7 @@ fn of_report(row: Report) -> Result<Answer, Error> {
         config_version: row.config_version.0,
         received_at: row.received_at.iso(),
         report_id: Some(row.report_id),
-        ..accepted(row.item, row.submission_id, Source::Report, context::raw(&row.data)?)
+        ..accepted_item(row.item, row.submission_id, Source::Report, context::raw(&row.data)?)
     })
 }
 
@@ -67,12 +68,12 @@ fn of_appeal(row: Appeal, claim: &AppealClaim) -> Result<Answer, Error> {
         type_schema_variant: row.variant,
         config_version: row.config_version.0,
         received_at: row.received_at.iso(),
-        ..accepted(row.item, derive(Kind::Submission, &cause), Source::Appeal, context::raw(&row.data)?)
+        ..accepted_item(row.item, derive(Kind::Submission, &cause), Source::Appeal, context::raw(&row.data)?)
     })
 }
 
-fn accepted(item: ItemKey, submission_id: SubmissionId, source: Source, data: Box<RawValue>) -> Answer {
-    let none = || RawValue::from_string("[]".to_owned()).expect("an empty list is JSON");
+fn accepted_item(item: ItemKey, submission_id: SubmissionId, source: Source, data: Box<RawValue>) -> Answer {
+    let empty_list = || RawValue::from_string("[]".to_owned()).expect("an empty list is JSON");
     Answer {
         id: item.id,
         type_id: item.type_id,
@@ -87,10 +88,10 @@ fn accepted(item: ItemKey, submission_id: SubmissionId, source: Source, data: Bo
         evaluated_at: None,
         report_id: None,
         matched_rules: Vec::new(),
-        errored_rules: none(),
+        errored_rules: empty_list(),
         left_out: Omissions::default(),
         actions: Vec::new(),
-        media: none(),
+        media: empty_list(),
         deliveries: Vec::new(),
     }
 }

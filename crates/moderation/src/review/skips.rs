@@ -1,4 +1,4 @@
-//! Skips of jobs: a reviewer gives a claimed job back and gets it again only when no other one is left.
+//! Skips of jobs: a skipped job returns to its reviewer only when no other job is left.
 
 use serde::{Deserialize, Serialize};
 use tidegate_schemas::ids::{CauseId, JobId, Millis, OrgId};
@@ -10,30 +10,29 @@ use tidegate_store::{
 use super::comments;
 use crate::{Error, metrics};
 
-/// Number of reviewers whose skips a job's row keeps, the latest ones.
-const REVIEWERS: usize = 100;
+/// Maximum number of reviewers in a job's skips. The oldest skips are dropped.
+const MAX_REVIEWERS: usize = 100;
 
-/// The last skip of a reviewer.
+/// Last skip of a reviewer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skip {
     pub by: String,
     pub at: Millis,
 }
 
-/// Returns the skips of a job, the oldest first.
-pub fn of(job: &Job) -> Result<Vec<Skip>, Error> {
+/// Parses the skips of a job, oldest first.
+pub fn parse_skips(job: &Job) -> Result<Vec<Skip>, Error> {
     let skips = job.skips.as_deref().map(serde_json::from_str).transpose();
     Ok(skips.map_err(Error::corrupt("job"))?.unwrap_or_default())
 }
 
-/// Returns the time at which the reviewer skipped the job, if they did.
+/// Returns the time of the reviewer's skip.
 pub(super) fn skipped_at(job: &Job, reviewer: &str) -> Option<Millis> {
-    // A row that cannot be read hides no job.
-    of(job).ok()?.into_iter().find(|skip| skip.by == reviewer).map(|skip| skip.at)
+    // An unreadable list must not hide the job from its reviewers.
+    parse_skips(job).ok()?.into_iter().find(|skip| skip.by == reviewer).map(|skip| skip.at)
 }
 
-/// Gives a claimed job back to its queue and keeps it from the reviewer while others wait. Returns false if the claim was
-/// not the reviewer's any more.
+/// Releases a claimed job and offers it to the reviewer last. Returns false if the claim is no longer the reviewer's.
 pub async fn skip(
     store: &Store,
     org: &OrgId,
@@ -47,19 +46,19 @@ pub async fn skip(
         return Ok(false);
     };
     while job.state == JobState::Open && job.epoch == epoch && job.claimed_by.as_deref() == Some(reviewer) {
-        let mut skips = of(&job)?;
+        let mut skips = parse_skips(&job)?;
         skips.retain(|skip| skip.by != reviewer);
         skips.push(Skip { by: reviewer.to_owned(), at: now });
-        let surplus = skips.len().saturating_sub(REVIEWERS);
+        let surplus = skips.len().saturating_sub(MAX_REVIEWERS);
         skips.drain(..surplus);
         let skips = serde_json::to_string(&skips).map_err(Error::corrupt("job"))?;
-        let free = Job { claimed_by: None, lease_until: None, skips: Some(skips), ..job.clone() };
-        match store.replace(&free, job.version).await? {
+        let unclaimed_job = Job { claimed_by: None, lease_until: None, skips: Some(skips), ..job.clone() };
+        match store.replace(&unclaimed_job, job.version).await? {
             Replaced::Yes => {
                 metrics::job_skipped();
                 if let Some(reason) = reason {
                     let text = format!("Skipped: {reason}");
-                    comments::put(store, org, job_id, CauseId::random().0, reviewer, &text, now).await?;
+                    comments::put_once(store, org, job_id, CauseId::random().0, reviewer, &text, now).await?;
                 }
                 return Ok(true);
             }

@@ -1,4 +1,4 @@
-//! The thread around a reported item, in the order in which its entries were created.
+//! Thread around a reported item, in order of creation.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -10,18 +10,18 @@ use crate::{
     items::context::{self, StoredItem},
 };
 
-/// An entry of the thread.
+/// Entry of the thread.
 #[derive(Debug, Serialize)]
 struct Entry<'a> {
     #[serde(flatten)]
     item: &'a StoredItem,
-    /// True if the report names the entry in `reportedItemsInThread`.
+    /// True if the report lists the entry in `reportedItemsInThread`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     reported: bool,
 }
 
-/// Returns the stored thread ordered by its entries' times of creation, with the reported entries marked.
-pub(super) fn ordered(config: &Compiled, thread: &str, reported: &str) -> Result<Box<RawValue>, Error> {
+/// Returns the stored thread in order of creation, with the reported entries marked.
+pub(super) fn order_thread(config: &Compiled, thread: &str, reported: &str) -> Result<Box<RawValue>, Error> {
     let items: Vec<StoredItem> = serde_json::from_str(thread).map_err(Error::corrupt("list"))?;
     let reported: Vec<ItemKey> = serde_json::from_str(reported).map_err(Error::corrupt("list"))?;
     let times =
@@ -30,11 +30,11 @@ pub(super) fn ordered(config: &Compiled, thread: &str, reported: &str) -> Result
         let is_entry = |key: &ItemKey| key.id == item.id && key.type_id == item.type_id;
         Entry { item, reported: reported.iter().any(is_entry) }
     });
-    context::raw(context::text(&by_time(times, entries))?.as_bytes())
+    context::raw(context::to_json(&sort_by_time(times, entries))?.as_bytes())
 }
 
-/// Orders entries by time. An entry without a time stays behind the one before it; equal times keep their order.
-fn by_time<E>(times: impl Iterator<Item = Option<Millis>>, entries: impl Iterator<Item = E>) -> Vec<E> {
+/// Sorts entries by time. An entry without a time stays behind its predecessor; equal times keep their order.
+fn sort_by_time<E>(times: impl Iterator<Item = Option<Millis>>, entries: impl Iterator<Item = E>) -> Vec<E> {
     let mut latest = Millis(i64::MIN);
     let timed = times.zip(entries).map(|(time, entry)| {
         latest = time.unwrap_or(latest);
@@ -53,6 +53,6 @@ mod tests {
     fn entry_without_time_stays_behind_the_one_before_it() {
         let times = [None, Some(30), None, Some(10), Some(30), Some(20), None];
         let times = times.into_iter().map(|time| time.map(Millis));
-        assert_eq!(by_time(times, 0..7), [0, 3, 5, 6, 1, 2, 4]);
+        assert_eq!(sort_by_time(times, 0..7), [0, 3, 5, 6, 1, 2, 4]);
     }
 }

@@ -1,4 +1,4 @@
-//! Content of items in the causes of a job that its reader may not see.
+//! Withholds content of items in the causes of a job that the reader may not see.
 
 use std::collections::HashSet;
 
@@ -9,9 +9,9 @@ use tidegate_schemas::ids::ItemKey;
 use super::job_view::{Cause, ItemMedia, SentItem};
 use crate::Error;
 
-/// An item of a list, and what is left of it without its content.
+/// Entry of an item list without its content.
 #[derive(Serialize, Deserialize)]
-struct Listed {
+struct ListEntry {
     #[serde(flatten)]
     key: ItemKey,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -20,26 +20,27 @@ struct Listed {
     withheld: bool,
 }
 
-/// Returns the items whose content the causes show.
+/// Lists the items with content in the causes.
 pub fn items_of(causes: &[Cause]) -> Result<HashSet<ItemKey>, Error> {
     let mut items = HashSet::new();
     for cause in causes {
         items.extend(cause.media.iter().map(key_of));
         if let Some(report) = &cause.report {
             items.insert(report.reported_item.key.clone());
-            items.extend(listed(&report.reported_item_thread)?);
-            items.extend(listed(&report.additional_items)?);
+            items.extend(item_keys(&report.reported_item_thread)?);
+            items.extend(item_keys(&report.additional_items)?);
         }
         if let Some(appeal) = &cause.appeal {
             items.insert(appeal.actioned_item.key.clone());
-            items.extend(listed(&appeal.additional_items)?);
+            items.extend(item_keys(&appeal.additional_items)?);
         }
     }
     Ok(items)
 }
 
-/// Takes the content of these items out of the causes, with the words of those who reported or appealed, and marks the items
-/// with `withheld`. `subject` is the item of the job: the rules that matched it tell what it contains.
+/// Removes the content of these items from the causes, together with the words of their reporters or appellants, and
+/// marks the items as `withheld`. `subject` is the job's item: its matched rules reveal its content, so they are
+/// removed too.
 pub fn withhold(causes: &mut [Cause], subject: &ItemKey, items: &HashSet<ItemKey>) -> Result<(), Error> {
     for cause in causes {
         if items.contains(subject) {
@@ -50,14 +51,14 @@ pub fn withhold(causes: &mut [Cause], subject: &ItemKey, items: &HashSet<ItemKey
             if withhold_sent(&mut report.reported_item, items) {
                 report.reason = None;
             }
-            withhold_listed(&mut report.reported_item_thread, items)?;
-            withhold_listed(&mut report.additional_items, items)?;
+            withhold_in_list(&mut report.reported_item_thread, items)?;
+            withhold_in_list(&mut report.additional_items, items)?;
         }
         if let Some(appeal) = &mut cause.appeal {
             if withhold_sent(&mut appeal.actioned_item, items) {
                 appeal.reason = None;
             }
-            withhold_listed(&mut appeal.additional_items, items)?;
+            withhold_in_list(&mut appeal.additional_items, items)?;
         }
     }
     Ok(())
@@ -67,13 +68,13 @@ fn key_of(media: &ItemMedia) -> ItemKey {
     ItemKey { type_id: media.type_id.clone(), id: media.id.clone() }
 }
 
-fn listed(list: &RawValue) -> Result<Vec<ItemKey>, Error> {
+fn item_keys(list: &RawValue) -> Result<Vec<ItemKey>, Error> {
     let entries: Vec<ItemKey> = serde_json::from_str(list.get()).map_err(Error::corrupt("context list"))?;
-    // An entry whose id could not be read has an empty one.
+    // An entry with an unreadable id has an empty one.
     Ok(entries.into_iter().filter(|key| !key.id.as_str().is_empty()).collect())
 }
 
-/// Returns true if the item is one of those.
+/// Returns true if the item was withheld.
 fn withhold_sent(item: &mut SentItem, items: &HashSet<ItemKey>) -> bool {
     let is_withheld = items.contains(&item.key);
     if is_withheld {
@@ -83,14 +84,15 @@ fn withhold_sent(item: &mut SentItem, items: &HashSet<ItemKey>) -> bool {
     is_withheld
 }
 
-fn withhold_listed(list: &mut Box<RawValue>, items: &HashSet<ItemKey>) -> Result<(), Error> {
+fn withhold_in_list(list: &mut Box<RawValue>, items: &HashSet<ItemKey>) -> Result<(), Error> {
     let mut entries: Vec<Box<RawValue>> =
         serde_json::from_str(list.get()).map_err(Error::corrupt("context list"))?;
     for entry in &mut entries {
-        let listed: Listed = serde_json::from_str(entry.get()).map_err(Error::corrupt("context list"))?;
-        if items.contains(&listed.key) {
-            let listed = Listed { withheld: true, ..listed };
-            *entry = to_raw_value(&listed).map_err(Error::corrupt("context list"))?;
+        let list_entry: ListEntry =
+            serde_json::from_str(entry.get()).map_err(Error::corrupt("context list"))?;
+        if items.contains(&list_entry.key) {
+            let withheld_entry = ListEntry { withheld: true, ..list_entry };
+            *entry = to_raw_value(&withheld_entry).map_err(Error::corrupt("context list"))?;
         }
     }
     *list = to_raw_value(&entries).map_err(Error::corrupt("context list"))?;
@@ -104,11 +106,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entry_of_a_list_keeps_its_name_and_loses_its_content() {
+    fn withheld_list_entry_keeps_its_key_only() {
         let text = r#"[{"id":"a","typeId":"post","typeSchemaVariant":"original","data":{"text":"x"},"reported":true},{"id":"b","typeId":"post","data":{"text":"y"}}]"#;
         let mut list = RawValue::from_string(text.to_owned()).unwrap();
-        assert_eq!(listed(&list).unwrap(), [ItemKey::new("post", "a"), ItemKey::new("post", "b")]);
-        withhold_listed(&mut list, &HashSet::from([ItemKey::new("post", "a")])).unwrap();
+        assert_eq!(item_keys(&list).unwrap(), [ItemKey::new("post", "a"), ItemKey::new("post", "b")]);
+        withhold_in_list(&mut list, &HashSet::from([ItemKey::new("post", "a")])).unwrap();
         assert_eq!(
             list.get(),
             r#"[{"typeId":"post","id":"a","reported":true,"withheld":true},{"id":"b","typeId":"post","data":{"text":"y"}}]"#

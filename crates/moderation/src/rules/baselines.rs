@@ -1,4 +1,4 @@
-//! Expected match rates of rule versions, measured by backtests and used by the alarm in `limits`.
+//! Expected match rates of rule versions, measured by backtests and used for alarms.
 
 use serde::Deserialize;
 use tidegate_schemas::ids::{Millis, OrgId, RuleId};
@@ -6,7 +6,7 @@ use tidegate_store::{Batch, Store, WriteTime, tables::items::rules::RuleBaseline
 
 use crate::Error;
 
-/// Result of a backtest for one rule version, in the sample of items that it ran on.
+/// Backtest result of one rule version, for the sample of items.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Measured {
@@ -16,7 +16,7 @@ pub struct Measured {
     pub busiest_hour: u64,
 }
 
-/// The backtest that measured.
+/// Backtest behind the measurements.
 #[derive(Clone, Debug)]
 pub struct Measurement {
     pub since: Millis,
@@ -27,25 +27,25 @@ pub struct Measurement {
     pub by: String,
 }
 
-/// Stores the baselines; those of the same versions are replaced.
+/// Stores the baselines. Earlier baselines of the same versions are replaced.
 pub async fn record(
     store: &Store,
     org: &OrgId,
     measurement: &Measurement,
-    measured: &[Measured],
+    measurements: &[Measured],
     now: Millis,
 ) -> Result<(), Error> {
-    const AT_ONCE: usize = 500;
-    for measured in measured.chunks(AT_ONCE) {
+    const ROWS_PER_BATCH: usize = 500;
+    for chunk in measurements.chunks(ROWS_PER_BATCH) {
         let mut batch = Batch::new();
-        for one in measured {
+        for measured in chunk {
             let row = RuleBaseline {
                 org: org.clone(),
-                rule: one.rule.clone(),
-                rule_version: one.version.clone(),
-                busiest_hour: of_all(one.busiest_hour, measurement.percent),
-                hits: saturated(one.hits),
-                items: saturated(measurement.items),
+                rule: measured.rule.clone(),
+                rule_version: measured.version.clone(),
+                busiest_hour: extrapolate(measured.busiest_hour, measurement.percent),
+                hits: saturating_i64(measured.hits),
+                items: saturating_i64(measurement.items),
                 since: measurement.since,
                 until: measurement.until,
                 recorded_at: now,
@@ -59,7 +59,7 @@ pub async fn record(
     Ok(())
 }
 
-/// Returns the matches in the busiest hour of a rule version, if they were measured.
+/// Returns the matches of a rule version in its busiest hour, if measured.
 pub async fn busiest_hour(
     store: &Store,
     org: &OrgId,
@@ -70,17 +70,17 @@ pub async fn busiest_hour(
     Ok(store.get::<RuleBaseline>(&key).await?.map(|row| row.busiest_hour))
 }
 
-/// Estimates the number in all items from that in a sample: three deviations above it, so that chance raises no alarm.
+/// Estimates the number for all items from a sample: three deviations above it, so that chance raises no alarm.
 #[expect(clippy::cast_possible_truncation, reason = "an estimate, which saturates")]
-fn of_all(count: u64, percent: f64) -> i64 {
+fn extrapolate(count: u64, percent: f64) -> i64 {
     if percent >= 100.0 {
-        return saturated(count);
+        return saturating_i64(count);
     }
     let count = count as f64;
     ((count + 3.0 * count.max(1.0).sqrt()) * 100.0 / percent).ceil() as i64
 }
 
-fn saturated(count: u64) -> i64 {
+fn saturating_i64(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
@@ -90,9 +90,9 @@ mod tests {
 
     #[test]
     fn a_sample_is_scaled_up_with_room_for_chance() {
-        assert_eq!(of_all(9, 100.0), 9);
-        assert_eq!(of_all(9, 10.0), 180, "nine and three deviations of three each, ten times");
-        assert_eq!(of_all(0, 1.0), 300, "none in a sample may be a few hundred of all");
-        assert_eq!(of_all(u64::MAX, 0.001), i64::MAX);
+        assert_eq!(extrapolate(9, 100.0), 9);
+        assert_eq!(extrapolate(9, 10.0), 180, "nine and three deviations of three each, ten times");
+        assert_eq!(extrapolate(0, 1.0), 300, "none in a sample may be a few hundred of all");
+        assert_eq!(extrapolate(u64::MAX, 0.001), i64::MAX);
     }
 }

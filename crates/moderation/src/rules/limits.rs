@@ -1,7 +1,7 @@
 //! Limits of rules: actions per day, cooldown per user, and matches per hour up to the alarm.
 //!
-//! Limits are used up before the plan is stored. After a crash in between, an action of the day is wasted, while a
-//! cooldown recognises its submission. So no limit is ever exceeded, and what a stored plan allows stays allowed.
+//! Limits are taken before the plan is stored. A crash in between wastes a place of the day, while a cooldown
+//! recognises its submission. So no limit is ever exceeded, and a stored plan keeps its permission.
 
 use tidegate_schemas::ids::{DAY_MS, HOUR_MS, ItemKey, Millis, OrgId, RuleId, SubmissionId};
 use tidegate_store::{
@@ -15,11 +15,11 @@ use crate::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PeriodUnit {
     Day,
-    /// Per version of the rule, because matches of another version say nothing about it.
+    /// Per version of the rule, because the matches of another version are no evidence.
     HourOfVersion(String),
 }
 
-/// A rule on a day, or a rule version in an hour.
+/// Period of a limit: a rule on a day, or a rule version in an hour.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LimitPeriod {
     pub org: OrgId,
@@ -38,61 +38,61 @@ impl LimitPeriod {
     }
 }
 
-/// Last known state of a counter's row. The count only grows.
+/// Last seen state of a counter's row. The count only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterState {
     pub taken: i64,
     version: Version,
 }
 
-/// Takes as many of `wanted` as the limit leaves. Returns that number and the row's new state. `known` is the state that
-/// the last call returned, if there was one.
+/// Takes up to `requested` places within the limit. Returns the granted number and the row's new state. `cached` is
+/// the state from the last call, which saves a read.
 pub async fn take(
     store: &Store,
     period: &LimitPeriod,
     limit: i64,
-    wanted: i64,
-    known: Option<CounterState>,
+    requested: i64,
+    cached: Option<CounterState>,
 ) -> Result<(i64, CounterState), Error> {
     let (org, rule, number) = (period.org.clone(), period.rule.clone(), period.number);
     match &period.unit {
         PeriodUnit::Day => {
             let row = RuleDay { org, rule, day: number, taken: 0, version: 1 };
-            take_from(store, row, limit, wanted, known).await
+            take_from(store, row, limit, requested, cached).await
         }
         PeriodUnit::HourOfVersion(rule_version) => {
             let rule_version = rule_version.clone();
             let row = RuleHour { org, rule, rule_version, hour: number, taken: 0, version: 1 };
-            take_from(store, row, limit, wanted, known).await
+            take_from(store, row, limit, requested, cached).await
         }
     }
 }
 
 trait Counter: Versioned {
-    fn taken(&self) -> i64;
-    fn with(&self, taken: i64) -> Self;
+    fn count(&self) -> i64;
+    fn with_count(&self, taken: i64) -> Self;
 
     fn state(&self) -> CounterState {
-        CounterState { taken: self.taken(), version: self.version() }
+        CounterState { taken: self.count(), version: self.version() }
     }
 }
 
 impl Counter for RuleDay {
-    fn taken(&self) -> i64 {
+    fn count(&self) -> i64 {
         self.taken
     }
 
-    fn with(&self, taken: i64) -> Self {
+    fn with_count(&self, taken: i64) -> Self {
         Self { taken, ..self.clone() }
     }
 }
 
 impl Counter for RuleHour {
-    fn taken(&self) -> i64 {
+    fn count(&self) -> i64 {
         self.taken
     }
 
-    fn with(&self, taken: i64) -> Self {
+    fn with_count(&self, taken: i64) -> Self {
         Self { taken, ..self.clone() }
     }
 }
@@ -101,36 +101,37 @@ async fn take_from<R: Counter>(
     store: &Store,
     row: R,
     limit: i64,
-    wanted: i64,
-    known: Option<CounterState>,
+    requested: i64,
+    cached: Option<CounterState>,
 ) -> Result<(i64, CounterState), Error> {
-    let mut there = match known {
-        Some(known) => Some(known),
+    let mut state = match cached {
+        Some(cached_state) => Some(cached_state),
         None => store.get::<R>(&row.to_key()).await?.map(|row| row.state()),
     };
     loop {
-        let Some(CounterState { taken, version }) = there else {
-            let granted = limit.min(wanted);
-            match store.insert_new(&row.with(granted)).await? {
+        let Some(CounterState { taken: count, version }) = state else {
+            let granted = limit.min(requested);
+            match store.insert_new(&row.with_count(granted)).await? {
                 Inserted::New => return Ok((granted, CounterState { taken: granted, version: 1 })),
-                Inserted::Existing(current) => there = Some(current.state()),
+                Inserted::Existing(current) => state = Some(current.state()),
             }
             continue;
         };
-        let granted = (limit - taken).clamp(0, wanted);
+        let granted = (limit - count).clamp(0, requested);
+        // The count only grows, so a full row needs no write and later calls can trust the cached state.
         if granted == 0 {
-            return Ok((0, CounterState { taken, version }));
+            return Ok((0, CounterState { taken: count, version }));
         }
-        let taken = taken + granted;
-        match store.replace(&row.with(taken), version).await? {
-            Replaced::Yes => return Ok((granted, CounterState { taken, version: version + 1 })),
-            Replaced::No(current) => there = Some(current.state()),
-            Replaced::Gone => there = None,
+        let count = count + granted;
+        match store.replace(&row.with_count(count), version).await? {
+            Replaced::Yes => return Ok((granted, CounterState { taken: count, version: version + 1 })),
+            Replaced::No(current) => state = Some(current.state()),
+            Replaced::Gone => state = None,
         }
     }
 }
 
-/// A version of a rule.
+/// Version of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RuleVersion {
     pub org: OrgId,
@@ -138,13 +139,14 @@ pub struct RuleVersion {
     pub version: String,
 }
 
-/// True if the rule version has raised its alarm.
+/// True if the alarm of the rule version is raised.
 pub async fn is_alarmed(store: &Store, version: &RuleVersion) -> Result<bool, Error> {
     let key = (version.org.clone(), version.rule.clone(), version.version.clone());
     Ok(store.get::<RuleAlarm>(&key).await?.is_some())
 }
 
-/// Stops the rule version in all processes until its document changes. Returns true if it acted until now.
+/// Stops the rule version in all processes until its document changes. Returns true if the alarm was not raised
+/// before.
 pub async fn raise_alarm(
     store: &Store,
     version: &RuleVersion,
@@ -175,25 +177,25 @@ pub struct CooldownRequest<'a> {
 
 impl CooldownRequest<'_> {
     fn may_follow(&self, row: &Cooldown) -> bool {
-        // A late submission from before the holder must not act either.
+        // A late submission from before the holder is refused too.
         row.holder == self.holder || self.at >= row.until
     }
 }
 
-/// True if no other submission holds the user's cooldown. Takes nothing.
+/// True if no other submission holds the user's cooldown. Read-only.
 pub async fn is_cooldown_free(store: &Store, request: &CooldownRequest<'_>) -> Result<bool, Error> {
     let key = (request.org.clone(), request.rule.clone(), request.user.clone());
     let row = store.get::<Cooldown>(&key).await?;
     Ok(row.is_none_or(|row| request.may_follow(&row)))
 }
 
-/// Takes the user's cooldown until the given time, unless another submission holds it.
+/// Takes the user's cooldown until `until`, unless another submission holds it.
 pub async fn take_cooldown(
     store: &Store,
     request: &CooldownRequest<'_>,
     until: Millis,
 ) -> Result<bool, Error> {
-    let own = Cooldown {
+    let requested = Cooldown {
         org: request.org.clone(),
         rule: request.rule.clone(),
         user: request.user.clone(),
@@ -202,22 +204,22 @@ pub async fn take_cooldown(
         until,
         version: 1,
     };
-    let mut there = None;
+    let mut current_row = None;
     loop {
-        let Some(row) = there else {
-            match store.insert_new(&own).await? {
+        let Some(row) = current_row else {
+            match store.insert_new(&requested).await? {
                 Inserted::New => return Ok(true),
-                Inserted::Existing(row) => there = Some(row),
+                Inserted::Existing(row) => current_row = Some(row),
             }
             continue;
         };
-        if row.holder == own.holder || !request.may_follow(&row) {
-            return Ok(row.holder == own.holder);
+        if row.holder == requested.holder || !request.may_follow(&row) {
+            return Ok(row.holder == requested.holder);
         }
-        match store.replace(&own, row.version).await? {
+        match store.replace(&requested, row.version).await? {
             Replaced::Yes => return Ok(true),
-            Replaced::No(current) => there = Some(current),
-            Replaced::Gone => there = None,
+            Replaced::No(current) => current_row = Some(current),
+            Replaced::Gone => current_row = None,
         }
     }
 }

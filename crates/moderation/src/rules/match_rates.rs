@@ -1,4 +1,5 @@
-//! Finds rules that match most items of an organisation: they are rarely meant, and each match is stored; pure.
+//! Detects rules that match most items of an organisation. Such rules are rarely intended, and each match is stored.
+//! Pure.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,16 +7,16 @@ use tidegate_schemas::ids::{OrgId, RuleId};
 
 use super::stats::{OutcomeKind, RuleOutcome};
 
-/// Items of an organisation after which its rules are looked at, and counting starts anew.
+/// Number of items of an organisation per sample.
 const SAMPLE: u64 = 1_000;
 
-/// Organisations with an open sample; beyond, sampling starts anew.
+/// Maximum number of organisations with an open sample. Beyond it, all samples restart.
 const ORGS: usize = 10_000;
 
-/// Rules that are remembered as reported; beyond, a rule may be reported again.
+/// Maximum number of remembered reports. Beyond it, a rule may be reported again.
 const REPORTED: usize = 100_000;
 
-/// A rule that matched most items of a sample.
+/// Rule that matched most items of a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrequentRule {
     pub org: OrgId,
@@ -39,7 +40,7 @@ pub struct MatchRates {
 }
 
 impl MatchRates {
-    /// Counts items of which no rule came to anything.
+    /// Counts items without matches and failures.
     pub fn count_quiet(&mut self, org: &OrgId, items: u64) {
         self.sample(org).items += items;
     }
@@ -50,6 +51,7 @@ impl MatchRates {
         sample.items += 1;
         for outcome in outcomes.iter().filter(|it| it.kind != OutcomeKind::Errored) {
             if let Some((version, matched)) = sample.matched.get_mut(&outcome.rule) {
+                // A new version starts at zero, so that it is not blamed for the matches of its predecessor.
                 if *version != outcome.version {
                     (*version, *matched) = (outcome.version.clone(), 0);
                 }
@@ -60,11 +62,11 @@ impl MatchRates {
         }
     }
 
-    /// Returns the rules that matched at least so many in a hundred items of a full sample, each version once.
+    /// Returns the rules that matched at least `percent` of the items in a full sample, each version once.
     pub fn take_frequent(&mut self, percent: u64) -> Vec<FrequentRule> {
         let mut frequent = Vec::new();
-        let full = |_: &OrgId, sample: &mut Sample| sample.items >= SAMPLE;
-        for (org, Sample { items, matched }) in self.samples.extract_if(full) {
+        let is_full = |_: &OrgId, sample: &mut Sample| sample.items >= SAMPLE;
+        for (org, Sample { items, matched }) in self.samples.extract_if(is_full) {
             for (rule, (version, matched)) in matched {
                 if matched.saturating_mul(100) < items.saturating_mul(percent) {
                     continue;

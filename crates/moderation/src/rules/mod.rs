@@ -1,4 +1,4 @@
-//! Per-rule state: limits, alarms, window counters and statistics.
+//! State of rules: limits, alarms, window counters and statistics.
 
 pub mod baselines;
 pub mod limits;

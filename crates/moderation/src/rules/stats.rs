@@ -1,7 +1,7 @@
-//! Statistics of rule versions: hits, actions, suppressions, and the findings of moderators.
+//! Statistics of rule versions: hits, actions, suppressions, and findings of moderators.
 //!
-//! Counts are approximate: a crash loses or repeats those of the last seconds. Findings are exact: each is a row that a
-//! replay overwrites.
+//! Counts are approximate: a crash loses or repeats those of the last seconds. Findings are exact: each is a row, and
+//! a replay overwrites it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::{Error, child_safety::Clearance};
 
-/// A match of a rule version. Findings of moderators are recorded for it.
+/// Match of a rule version, for which findings of moderators are recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleHit {
     pub rule: RuleId,
@@ -35,19 +35,19 @@ pub struct RuleOutcome {
     pub kind: OutcomeKind,
 }
 
-/// Reason why a matched rule does not act, the most telling one first.
+/// Reason why a matched rule does not act, strongest first. The order decides which reason an action lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Suppressed {
-    /// It matched more often than its author expected.
+    /// The rule version matched more often than its threshold.
     Alarm,
-    /// It has acted as often today as it may.
+    /// The rule used up its actions of the day.
     Limit,
-    /// It acted on the user a short while ago.
+    /// The rule acted on the user within the cooldown.
     Cooldown,
-    /// The item is outside of its rollout.
+    /// The item is outside the rollout.
     Rollout,
-    /// It is not live.
+    /// The rule is not live.
     Background,
 }
 
@@ -67,7 +67,7 @@ impl Suppressed {
 pub enum OutcomeKind {
     Acted,
     Suppressed(Suppressed),
-    /// It could not be evaluated.
+    /// The rule could not be evaluated.
     Errored,
 }
 
@@ -76,13 +76,13 @@ impl OutcomeKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Acted => "live",
-            Self::Suppressed(why) => why.as_str(),
+            Self::Suppressed(reason) => reason.as_str(),
             Self::Errored => "errored",
         }
     }
 }
 
-/// Numbers of items.
+/// Numbers of items by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
@@ -134,7 +134,7 @@ struct CounterKey {
     version: String,
 }
 
-/// Counters of one process and the keys of those that changed since the last write; pure.
+/// Counters of one process, with the keys changed since the last write; pure.
 #[derive(Debug)]
 pub struct RuleCounters {
     writer: Uuid,
@@ -142,7 +142,7 @@ pub struct RuleCounters {
     unwritten: HashSet<CounterKey>,
 }
 
-/// Number of counters that a process keeps. Beyond it, counting starts anew with rows of a new writer.
+/// Maximum number of counters in memory. Beyond it, counting restarts with rows of a new writer.
 const MAX_COUNTERS: usize = 100_000;
 
 impl Default for RuleCounters {
@@ -176,10 +176,12 @@ impl RuleCounters {
         }
     }
 
-    /// Returns the rows of the counters that changed since the last call.
+    /// Returns the rows of counters changed since the last call.
     pub fn take(&mut self) -> PendingRows {
         let keys: Vec<_> = std::mem::take(&mut self.unwritten).into_iter().collect();
         let rows = keys.iter().filter_map(|key| Some(self.row(key, self.counters.get(key)?))).collect();
+        // A new writer id, because rows hold totals: restarted counters would overwrite the old totals with smaller
+        // ones.
         if self.counters.len() > MAX_COUNTERS {
             self.counters.clear();
             self.writer = new_writer();
@@ -187,7 +189,7 @@ impl RuleCounters {
         PendingRows { rows, keys }
     }
 
-    /// Takes rows back that could not be written. Counters that were cleared meanwhile are lost.
+    /// Marks rows as unwritten after a failed write. Counters cleared meanwhile are lost.
     pub fn put_back(&mut self, pending: PendingRows) {
         self.unwritten.extend(pending.keys.into_iter().filter(|key| self.counters.contains_key(key)));
     }
@@ -213,8 +215,8 @@ impl RuleCounters {
 
 /// Writes the rows of counters.
 pub async fn write(store: &Store, pending: &PendingRows, now: Millis) -> Result<(), Error> {
-    const AT_ONCE: usize = 500;
-    for rows in pending.rows.chunks(AT_ONCE) {
+    const ROWS_PER_BATCH: usize = 500;
+    for rows in pending.rows.chunks(ROWS_PER_BATCH) {
         let mut batch = Batch::new();
         batch.put_all(WriteTime::of(now, 0), rows);
         store.write(batch).await?;
@@ -222,7 +224,7 @@ pub async fn write(store: &Store, pending: &PendingRows, now: Millis) -> Result<
     Ok(())
 }
 
-/// Finding of a decision about one match.
+/// Finding of a decision on one match.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HitFinding<'a> {
     pub(crate) org: &'a OrgId,
@@ -248,7 +250,7 @@ pub(crate) async fn record_finding(store: &Store, finding: HitFinding<'_>) -> Re
     Ok(store.put(WriteTime::of(finding.at, 0), &[row]).await?)
 }
 
-/// A version of a rule over some days.
+/// Statistics of a rule version over several days.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stats {
@@ -257,41 +259,41 @@ pub struct Stats {
     pub confirmed: i64,
     pub rejected: i64,
     pub overturned: i64,
-    /// Share of the reviewed matches that moderators confirmed.
+    /// Share of confirmed matches among the reviewed ones.
     pub precision: Option<f64>,
-    /// Time of the alarm since which the rule version no longer acts.
+    /// Time of the alarm that stopped the rule version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alarmed_at: Option<String>,
 }
 
-/// Returns the statistics of rule versions on the days from `since` to `until`, of all rules or of `only` one. Decisions
-/// about items that the clearance does not cover are not counted.
+/// Loads statistics of rule versions for the days from `since` to `until`, for all rules or only one. Decisions on
+/// items beyond the clearance are not counted.
 pub async fn read(
     store: &Store,
     org: &OrgId,
     since: Millis,
     until: Millis,
-    only: Option<&RuleId>,
+    only_rule: Option<&RuleId>,
     clearance: Clearance,
 ) -> Result<BTreeMap<(RuleId, String), Stats>, Error> {
-    let mut all: BTreeMap<(RuleId, String), Stats> = BTreeMap::new();
+    let mut stats_by_version: BTreeMap<(RuleId, String), Stats> = BTreeMap::new();
     for day in since.day()..=until.day() {
         let partition = (org.clone(), day);
-        let range = || only.map_or_else(At::all, |rule| At::under((rule.clone(),)));
+        let range = || only_rule.map_or_else(At::all, |rule| At::under((rule.clone(),)));
         let mut counts = store.scan::<RuleCount>(&partition, range());
         while let Some(rows) = counts.next_page().await? {
             for row in rows {
-                let stats = all.entry((row.rule.clone(), row.rule_version.clone())).or_default();
+                let stats = stats_by_version.entry((row.rule.clone(), row.rule_version.clone())).or_default();
                 stats.counts.add(&row);
             }
         }
-        let range = || only.map_or_else(At::all, |rule| At::under((rule.clone(),)));
+        let range = || only_rule.map_or_else(At::all, |rule| At::under((rule.clone(),)));
         let mut verdicts = store.scan::<RuleVerdict>(&partition, range());
         while let Some(rows) = verdicts.next_page().await? {
             let items: Vec<_> = rows.iter().map(|row| row.item.clone()).collect();
             let withheld = clearance.withheld_items(store, org, &items).await?;
             for row in rows.into_iter().filter(|row| !withheld.contains(&row.item)) {
-                let stats = all.entry((row.rule, row.rule_version)).or_default();
+                let stats = stats_by_version.entry((row.rule, row.rule_version)).or_default();
                 match row.verdict {
                     Finding::Confirmed => stats.confirmed += 1,
                     Finding::Rejected => stats.rejected += 1,
@@ -300,21 +302,21 @@ pub async fn read(
             }
         }
     }
-    for stats in all.values_mut() {
+    for stats in stats_by_version.values_mut() {
         stats.precision = precision(stats);
     }
     let keys: Vec<_> =
-        all.keys().map(|(rule, version)| (org.clone(), rule.clone(), version.clone())).collect();
+        stats_by_version.keys().map(|(rule, version)| (org.clone(), rule.clone(), version.clone())).collect();
     let alarms = store.get_many::<RuleAlarm>(&keys).await?;
-    for (stats, alarm) in all.values_mut().zip(alarms) {
+    for (stats, alarm) in stats_by_version.values_mut().zip(alarms) {
         stats.alarmed_at = alarm.map(|alarm| alarm.raised_at.iso());
     }
-    Ok(all)
+    Ok(stats_by_version)
 }
 
 fn precision(stats: &Stats) -> Option<f64> {
-    let judged = stats.confirmed + stats.rejected + stats.overturned;
-    (judged > 0).then(|| stats.confirmed as f64 / judged as f64)
+    let reviewed = stats.confirmed + stats.rejected + stats.overturned;
+    (reviewed > 0).then(|| stats.confirmed as f64 / reviewed as f64)
 }
 
 #[cfg(test)]
@@ -327,7 +329,7 @@ mod tests {
         RuleOutcome { rule: "r".into(), version: "v1".to_owned(), kind }
     }
 
-    fn one(counters: &mut RuleCounters) -> Vec<(i64, i64, i64)> {
+    fn take_counts(counters: &mut RuleCounters) -> Vec<(i64, i64, i64)> {
         counters.take().rows.iter().map(|row| (row.hits, row.acted, row.errored)).collect()
     }
 
@@ -336,10 +338,10 @@ mod tests {
         let (mut counters, org) = (RuleCounters::default(), OrgId::new("acme"));
         let all = [OutcomeKind::Acted, OutcomeKind::Suppressed(Suppressed::Limit), OutcomeKind::Errored];
         counters.count(&org, AT, &all.map(outcome));
-        assert_eq!(one(&mut counters), [(2, 1, 1)]);
+        assert_eq!(take_counts(&mut counters), [(2, 1, 1)]);
         assert!(counters.take().rows.is_empty());
         counters.count(&org, AT, &[outcome(OutcomeKind::Acted)]);
-        assert_eq!(one(&mut counters), [(3, 2, 1)], "the whole number, not the difference");
+        assert_eq!(take_counts(&mut counters), [(3, 2, 1)], "the whole number, not the difference");
     }
 
     #[test]
@@ -348,7 +350,7 @@ mod tests {
         counters.count(&org, AT, &[outcome(OutcomeKind::Acted)]);
         let failed = counters.take();
         counters.put_back(failed);
-        assert_eq!(one(&mut counters), [(1, 1, 0)]);
+        assert_eq!(take_counts(&mut counters), [(1, 1, 0)]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Counters of windows: stores what items add and counts them.
+//! Window counters: stores the entries of items and counts them.
 //!
-//! A row is keyed by its submission, so an item that is processed twice is counted once. An item that comes in counts every
-//! row that is there; one that is evaluated again counts the rows up to its own place in the log. `tidegate-rules` says which
-//! items add what.
+//! A row is keyed by its submission, so a replayed item counts once. An item of the stream counts every stored row; a
+//! repeated evaluation counts the rows up to its own position in the log. `tidegate-rules` decides the entries of
+//! each item.
 
 use std::{
     ops::RangeInclusive,
@@ -26,30 +26,30 @@ use tidegate_store::{
 
 use crate::Error;
 
-/// Pieces of a window that are read at once, the newest first.
-const AT_ONCE: usize = 8;
+/// Number of buckets read concurrently, newest first.
+const CONCURRENT_BUCKETS: usize = 8;
 
-/// Rows that are read at once, at the least and at the most.
+/// Minimum and maximum number of rows per read.
 const PAGE: (usize, usize) = (16, 500);
 
-/// Largest number of rows in one write. The embedded store lets no other org write during it, and an item has up to four writes
-/// to wait for.
+/// Maximum number of rows per write. The embedded store serves no other org during a write, and an item can wait for
+/// up to four writes.
 const BATCH_ROWS: usize = 250;
 
-/// The place of a submission among all others, and the same however often and wherever it is processed: when the log
-/// took it, then where it stands in its partition. Of two partitions at the same millisecond neither came first; any order
-/// serves that everybody agrees on.
+/// Position of a submission in the order of all submissions, equal in every process and replay: append time, then
+/// offset and position in its partition. Partitions have no common order within a millisecond, so any fixed order is
+/// valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     append_ms: Millis,
-    /// Rows from before this was kept have none, and come first.
-    place: Option<(i64, i64)>,
+    /// `None` in rows of earlier versions; these are ordered first.
+    log_position: Option<(i64, i64)>,
     submission: SubmissionId,
 }
 
 impl Moment {
     pub fn new(at: Coordinates, submission: SubmissionId) -> Self {
-        Self { append_ms: at.append_ms, place: Some((at.offset, i64::from(at.position))), submission }
+        Self { append_ms: at.append_ms, log_position: Some((at.offset, i64::from(at.position))), submission }
     }
 
     pub fn append_ms(self) -> Millis {
@@ -61,7 +61,7 @@ impl From<&Item> for Moment {
     fn from(row: &Item) -> Self {
         Self {
             append_ms: row.append_ms,
-            place: Some((row.offset, row.position)),
+            log_position: Some((row.offset, row.position)),
             submission: row.submission_id,
         }
     }
@@ -69,17 +69,17 @@ impl From<&Item> for Moment {
 
 impl From<&Added> for Moment {
     fn from(row: &Added) -> Self {
-        Self { append_ms: row.at, place: row.offset.zip(row.position), submission: row.submission_id }
+        Self { append_ms: row.at, log_position: row.offset.zip(row.position), submission: row.submission_id }
     }
 }
 
-/// Stores the entries that an item adds to windows.
+/// Stores the window entries of an item.
 pub async fn add(store: &Store, org: &OrgId, item: Moment, entries: &[WindowEntry]) -> Result<(), Error> {
     add_all(store, org, [(item, entries)], false).await
 }
 
-/// Stores the entries of several items. `are_new` promises that none of them was ever stored before, which halves the cost.
-/// After an error, some of the entries may be stored.
+/// Stores the window entries of several items. `are_new` promises that none of them was stored before, which halves
+/// the cost. After an error, some of the entries may be stored.
 pub async fn add_all<'a>(
     store: &Store,
     org: &OrgId,
@@ -122,9 +122,9 @@ fn put_entry(batch: &mut Batch, org: &OrgId, item: Moment, entry: &WindowEntry) 
         submission_id: item.submission,
         at: entry.at,
         amount: entry.amount.0,
-        members: packed(&entry.members),
-        offset: item.place.map(|(offset, _)| offset),
-        position: item.place.map(|(_, position)| position),
+        members: pack_members(&entry.members),
+        offset: item.log_position.map(|(offset, _)| offset),
+        position: item.log_position.map(|(_, position)| position),
     };
     let at = WriteTime::of(entry.at, 0);
     match Kept::for_millis(entry.lives) {
@@ -135,7 +135,7 @@ fn put_entry(batch: &mut Batch, org: &OrgId, item: Moment, entry: &WindowEntry) 
     };
 }
 
-/// Number of rows that may still be read for an item, in all its windows.
+/// Remaining number of rows that may be read for all windows of an item.
 #[derive(Debug)]
 pub struct RowBudget(AtomicUsize);
 
@@ -145,64 +145,68 @@ impl RowBudget {
     }
 
     fn take(&self, rows: usize) -> bool {
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(rows)).is_ok()
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |remaining| remaining.checked_sub(rows))
+            .is_ok()
     }
 }
 
-/// A query about a window.
+/// Question about a window.
 pub struct Question<'a> {
     pub org: &'a OrgId,
     pub window: &'a Window,
     pub key: &'a WindowKey,
-    /// Counting may stop at this amount.
+    /// Amount at which counting may stop.
     pub at_least: Amount,
-    /// Times of the rows that count.
+    /// Time range of the rows that count.
     pub times: RangeInclusive<Millis>,
-    /// Drops the rows that do not count for the asking item.
+    /// Removes the rows that do not count for the asking item.
     pub select: &'a (dyn Fn(&mut Vec<Added>) + Send + Sync),
     pub budget: &'a RowBudget,
 }
 
-/// Returns the amount in the window, or at least `at_least`. `None` if that would read too many rows.
+/// Returns the amount in the window, or an amount of at least `at_least`. `None` if too many rows would be read.
 pub async fn counted(store: &Store, question: &Question<'_>) -> Result<Option<Amount>, Error> {
     match Kept::for_millis(question.window.lives()) {
-        Kept::Hours => count::<HoursEntry>(store, question).await,
-        Kept::Days => count::<DaysEntry>(store, question).await,
-        Kept::Months => count::<MonthsEntry>(store, question).await,
-        Kept::Years => count::<YearsEntry>(store, question).await,
+        Kept::Hours => count_rows::<HoursEntry>(store, question).await,
+        Kept::Days => count_rows::<DaysEntry>(store, question).await,
+        Kept::Months => count_rows::<MonthsEntry>(store, question).await,
+        Kept::Years => count_rows::<YearsEntry>(store, question).await,
     }
 }
 
-async fn count<R: Entry>(store: &Store, question: &Question<'_>) -> Result<Option<Amount>, Error> {
+async fn count_rows<R: Entry>(store: &Store, question: &Question<'_>) -> Result<Option<Amount>, Error> {
     let mut tally = question.window.tally(question.times.clone());
     let buckets: Vec<i64> = question.window.buckets(&question.times).rev().collect();
-    for buckets in buckets.chunks(AT_ONCE) {
-        let pieces = try_join_all(buckets.iter().map(|bucket| piece::<R>(store, question, *bucket))).await?;
-        let mut is_whole = true;
-        for (piece, ended) in pieces {
+    for buckets in buckets.chunks(CONCURRENT_BUCKETS) {
+        let pieces =
+            try_join_all(buckets.iter().map(|bucket| count_bucket::<R>(store, question, *bucket))).await?;
+        let mut is_complete = true;
+        for (piece, has_ended) in pieces {
             tally.merge(piece);
-            is_whole &= ended;
+            is_complete &= has_ended;
         }
+        // Newest buckets first: recent rows usually suffice, so older buckets are not read.
         if tally.amount() >= question.at_least {
             return Ok(Some(tally.amount()));
         }
-        if !is_whole {
+        if !is_complete {
             return Ok(None);
         }
     }
     Ok(Some(tally.amount()))
 }
 
-/// Counts the rows of a bucket up to the point where they alone are enough. False if the rows' budget ended before.
-async fn piece<'a, R: Entry>(
+/// Counts the rows of a bucket until they alone are sufficient. The flag is false if the row budget ended before.
+async fn count_bucket<'a, R: Entry>(
     store: &Store,
     question: &'a Question<'_>,
     bucket: i64,
 ) -> Result<(RunningCount<'a>, bool), Error> {
     let partition =
         (question.org.clone(), question.window.key.clone(), question.key.as_str().to_owned(), bucket);
-    let wanted = usize::try_from(question.at_least.0 / Amount::ONE.0).unwrap_or(PAGE.1);
-    let page = wanted.clamp(PAGE.0, PAGE.1);
+    let sufficient_rows = usize::try_from(question.at_least.0 / Amount::ONE.0).unwrap_or(PAGE.1);
+    let page = sufficient_rows.clamp(PAGE.0, PAGE.1);
     let mut pages = store.scan::<R>(&partition, At::all().page_size(page));
     let mut tally = question.window.tally(question.times.clone());
     while let Some(page) = pages.next_page().await? {
@@ -212,7 +216,7 @@ async fn piece<'a, R: Entry>(
         let mut rows: Vec<Added> = page.into_iter().map(Into::into).collect();
         (question.select)(&mut rows);
         for row in rows {
-            tally.add(row.at, Amount(row.amount), &unpacked(&row.members));
+            tally.add(row.at, Amount(row.amount), &unpack_members(&row.members));
         }
         if tally.amount() >= question.at_least {
             break;
@@ -221,17 +225,17 @@ async fn piece<'a, R: Entry>(
     Ok((tally, true))
 }
 
-/// Drops the rows of items that come later in the log.
+/// Removes the rows of later submissions.
 pub fn up_to(moment: Moment, rows: &mut Vec<Added>) {
     rows.retain(|row| Moment::from(row) <= moment);
 }
 
-fn packed(members: &[i64]) -> Bytes {
+fn pack_members(members: &[i64]) -> Bytes {
     let mut bytes = BytesMut::with_capacity(members.len() * 8);
     members.iter().for_each(|member| bytes.extend_from_slice(&member.to_be_bytes()));
     bytes.freeze()
 }
 
-fn unpacked(bytes: &[u8]) -> Vec<i64> {
+fn unpack_members(bytes: &[u8]) -> Vec<i64> {
     bytes.as_chunks().0.iter().map(|member| i64::from_be_bytes(*member)).collect()
 }

@@ -1,6 +1,6 @@
-//! Inputs that wait for a call to their model, gathered by destination so that one call can take several.
+//! Gathers inputs by destination, so that one call to a model can contain several.
 //!
-//! It sends nothing: the caller takes batches from here, one after the other.
+//! The caller takes the batches one after the other and sends them.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -15,40 +15,40 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// Bounds of one batch.
+/// Limits of one batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BatchLimits {
     pub(super) inputs: usize,
     pub(super) bytes: usize,
-    /// Longest wait of an input for others.
+    /// Longest wait of an input for further ones.
     pub(super) wait: Duration,
 }
 
-/// An input, and the caller that waits for it. Cancelled if the caller is gone.
+/// Input with its waiting caller. Cancelled when the caller drops its receiver.
 #[derive(Debug)]
-pub(super) struct Waiting<I, O> {
+pub(super) struct WaitingInput<I, O> {
     pub(super) input: I,
     pub(super) reply: oneshot::Sender<O>,
     bytes: usize,
-    since: Instant,
+    queued_at: Instant,
 }
 
 struct Queue<I, O> {
-    waiting: VecDeque<Waiting<I, O>>,
+    waiting: VecDeque<WaitingInput<I, O>>,
     full: Arc<Notify>,
 }
 
 enum State {
     Gone,
     Ready,
-    /// More inputs are waited for, until this instant or until the batch is full.
+    /// Waits for more inputs until this instant, or until the batch is full.
     Gathering {
         until: Instant,
         full: Arc<Notify>,
     },
 }
 
-/// Queues of inputs by destination. A queue exists as long as somebody takes batches from it.
+/// Queues of inputs by destination. A queue exists as long as a caller takes batches from it.
 pub(super) struct Batches<K, I, O>(Mutex<HashMap<K, Queue<I, O>>>);
 
 impl<K, I, O> Default for Batches<K, I, O> {
@@ -58,34 +58,34 @@ impl<K, I, O> Default for Batches<K, I, O> {
 }
 
 impl<K: Clone + Eq + Hash, I, O> Batches<K, I, O> {
-    /// Adds an input to the queue of its destination. The flag is true if the queue is new: then the caller sees to it
-    /// that batches are taken from it until [`Self::ready`] says that it is gone.
+    /// Adds an input to the queue of its destination. The flag is true for a new queue: the caller must then take
+    /// batches from it until [`Self::ready`] returns false.
     pub(super) fn push(
         &self,
-        to: &K,
+        destination: &K,
         input: I,
         bytes: usize,
         limits: &BatchLimits,
         now: Instant,
     ) -> (oneshot::Receiver<O>, bool) {
         let (reply, answer) = oneshot::channel();
-        let waiting = Waiting { input, reply, bytes, since: now };
+        let waiting_input = WaitingInput { input, reply, bytes, queued_at: now };
         let mut queues = self.0.lock();
-        let is_new = !queues.contains_key(to);
+        let is_new = !queues.contains_key(destination);
         let queue = queues
-            .entry(to.clone())
+            .entry(destination.clone())
             .or_insert_with(|| Queue { waiting: VecDeque::new(), full: Arc::default() });
-        queue.waiting.push_back(waiting);
+        queue.waiting.push_back(waiting_input);
         if queue.is_full(limits) {
             queue.full.notify_one();
         }
         (answer, is_new)
     }
 
-    /// Waits until a batch may go. False: nobody waits any more, and the queue is gone.
-    pub(super) async fn ready(&self, to: &K, limits: &BatchLimits) -> bool {
+    /// Waits until a batch is ready. Returns false if no caller waits, and removes the queue.
+    pub(super) async fn ready(&self, destination: &K, limits: &BatchLimits) -> bool {
         loop {
-            match self.state(to, limits, Instant::now()) {
+            match self.state(destination, limits, Instant::now()) {
                 State::Gone => return false,
                 State::Ready => return true,
                 State::Gathering { until, full } => tokio::select! {
@@ -96,28 +96,29 @@ impl<K: Clone + Eq + Hash, I, O> Batches<K, I, O> {
         }
     }
 
-    fn state(&self, to: &K, limits: &BatchLimits, now: Instant) -> State {
+    fn state(&self, destination: &K, limits: &BatchLimits, now: Instant) -> State {
         let mut queues = self.0.lock();
-        let Some(queue) = queues.get_mut(to) else { return State::Gone };
+        let Some(queue) = queues.get_mut(destination) else { return State::Gone };
         queue.drop_cancelled();
         let Some(first) = queue.waiting.front() else {
-            queues.remove(to);
+            // Removed under the lock: an input pushed later finds no queue and starts a new sender.
+            queues.remove(destination);
             return State::Gone;
         };
-        let until = first.since + limits.wait;
-        if queue.is_full(limits) || until <= now {
+        let batch_due_at = first.queued_at + limits.wait;
+        if queue.is_full(limits) || batch_due_at <= now {
             return State::Ready;
         }
-        State::Gathering { until, full: Arc::clone(&queue.full) }
+        State::Gathering { until: batch_due_at, full: Arc::clone(&queue.full) }
     }
 
-    /// Takes the next batch, in the order in which its inputs came. It is empty if nobody waits for them any more.
-    pub(super) fn take(&self, to: &K, limits: &BatchLimits) -> Vec<Waiting<I, O>> {
+    /// Takes the next batch in order of arrival. Empty if no caller waits any more.
+    pub(super) fn take(&self, destination: &K, limits: &BatchLimits) -> Vec<WaitingInput<I, O>> {
         let mut queues = self.0.lock();
-        let Some(queue) = queues.get_mut(to) else { return Vec::new() };
+        let Some(queue) = queues.get_mut(destination) else { return Vec::new() };
         queue.drop_cancelled();
-        let next = queue.next(limits);
-        queue.waiting.drain(..next).collect()
+        let count = queue.next_batch_len(limits);
+        queue.waiting.drain(..count).collect()
     }
 }
 
@@ -127,12 +128,12 @@ impl<I, O> Queue<I, O> {
     }
 
     fn is_full(&self, limits: &BatchLimits) -> bool {
-        let next = self.next(limits);
-        next >= limits.inputs || next < self.waiting.len()
+        let batch_len = self.next_batch_len(limits);
+        batch_len >= limits.inputs || batch_len < self.waiting.len()
     }
 
-    /// Number of inputs in the next batch. One that is larger than a batch may be goes alone.
-    fn next(&self, limits: &BatchLimits) -> usize {
+    /// Returns the number of inputs in the next batch. An oversized input is sent alone.
+    fn next_batch_len(&self, limits: &BatchLimits) -> usize {
         let mut bytes = 0_usize;
         let fitting = self.waiting.iter().take(limits.inputs).take_while(|waiting| {
             bytes = bytes.saturating_add(waiting.bytes);
@@ -182,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_input_waits_no_longer_than_the_limit() {
+    fn lone_input_waits_no_longer_than_the_limit() {
         let mut gathered = Gathered::new();
         let (_answer, is_new) = gathered.push("a", 1, 10);
         assert!(is_new);
         assert_eq!(gathered.next("a"), None);
         gathered.now += LIMITS.wait;
         assert!(matches!(gathered.batches.state(&"a", &LIMITS, gathered.now), State::Ready));
-        // One that comes while the batch waits for a permit goes with it.
+        // An input that arrives while the batch waits for a permit joins it.
         let (_later, is_new) = gathered.push("a", 2, 10);
         assert!(!is_new);
         assert_eq!(gathered.next("a"), Some(vec![1, 2]));
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_batch_waits_for_nobody() {
+    fn full_batch_is_ready_at_once() {
         let gathered = Gathered::new();
         let _answers: Vec<_> = (1..=7).map(|number| gathered.push("a", number, 10)).collect();
         assert_eq!(gathered.next("a"), Some(vec![1, 2, 3]));
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_input_that_fills_a_batch_wakes_it() {
+    async fn input_that_fills_a_batch_wakes_it() {
         let limits = BatchLimits { wait: Duration::from_secs(3_600), ..LIMITS };
         let batches = Batches::<&str, u32, ()>::default();
         let mut answers = vec![batches.push(&"a", 1, 10, &limits, Instant::now())];
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_bound_a_batch_and_a_large_input_goes_alone() {
+    fn bytes_bound_a_batch_and_large_input_is_alone() {
         let mut gathered = Gathered::new();
         let sizes = [(1, 60), (2, 41), (3, 500), (4, 1)];
         let _answers = sizes.map(|(number, bytes)| gathered.push("a", number, bytes));

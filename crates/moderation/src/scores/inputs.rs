@@ -1,4 +1,4 @@
-//! Inputs of models: the part of an item that a signal sends.
+//! Inputs of models: the parts of an item that a signal sends.
 
 use serde_json::{Map, Number, Value as Json, json};
 use tidegate_catalog::ScoreSignal;
@@ -8,26 +8,32 @@ use tidegate_schemas::{
     item_types::{self, Field, Scalar, Value, Values},
 };
 
-/// Returns the inputs of an item for a model, each asked for on its own. Empty: the item has nothing for the model.
-pub(crate) fn inputs(signal: &ScoreSignal, fields: &[Field], key: &ItemKey, values: &Values) -> Vec<Json> {
-    let sends = |name: &str| signal.fields.is_empty() || signal.fields.iter().any(|field| field == name);
+/// Returns the inputs of an item for a model; each has its own score. Empty if the item has none.
+pub(crate) fn model_inputs(
+    signal: &ScoreSignal,
+    fields: &[Field],
+    key: &ItemKey,
+    values: &Values,
+) -> Vec<Json> {
+    let is_sent = |name: &str| signal.fields.is_empty() || signal.fields.iter().any(|field| field == name);
     match signal.input {
         SignalInput::Text => {
             let mut texts = Vec::new();
-            // Ids and addresses are text to rules; a model gets them only if the document names their field.
+            // Rules treat ids and URLs as text. A model receives them only if the document names their field.
             let is_prose = |field: &&Field| field.scalar == Scalar::String || !signal.fields.is_empty();
-            for field in fields.iter().filter(|field| sends(&field.name)).filter(is_prose) {
-                values.field(&field.name).into_iter().for_each(|value| texts_of(value, &mut texts));
+            for field in fields.iter().filter(|field| is_sent(&field.name)).filter(is_prose) {
+                values.field(&field.name).into_iter().for_each(|value| collect_texts(value, &mut texts));
             }
             let text = texts.join("\n\n");
             if text.trim().is_empty() { Vec::new() } else { vec![text.into()] }
         }
         SignalInput::ImageUrl => {
             let media = values.media().into_iter();
-            let pictures = media.filter(|it| matches!(it.scalar, Scalar::Image | Scalar::Media));
-            let own = pictures.filter(|it| sends(it.path.split('.').next().unwrap_or_default()));
+            let pictures = media.filter(|medium| matches!(medium.scalar, Scalar::Image | Scalar::Media));
+            let sent_pictures =
+                pictures.filter(|medium| is_sent(medium.path.split('.').next().unwrap_or_default()));
             let mut urls: Vec<&str> = Vec::new();
-            for medium in own {
+            for medium in sent_pictures {
                 if !urls.contains(&medium.url) {
                     urls.push(medium.url);
                 }
@@ -42,10 +48,10 @@ pub(crate) fn inputs(signal: &ScoreSignal, fields: &[Field], key: &ItemKey, valu
     }
 }
 
-fn texts_of<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
+fn collect_texts<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
     match value {
-        Value::List(values) => values.iter().for_each(|value| texts_of(value, texts)),
-        Value::Map(entries) => entries.iter().for_each(|(_, value)| texts_of(value, texts)),
+        Value::List(values) => values.iter().for_each(|value| collect_texts(value, texts)),
+        Value::Map(entries) => entries.iter().for_each(|(_, value)| collect_texts(value, texts)),
         value => texts.extend(value.as_text().filter(|text| !text.is_empty())),
     }
 }
@@ -57,7 +63,7 @@ fn to_json(value: &Value) -> Json {
             match (i64::try_from(*number), u64::try_from(*number)) {
                 (Ok(number), _) => json!(number),
                 (_, Ok(number)) => json!(number),
-                // JSON readers take no longer ones for whole.
+                // JSON readers lose precision beyond 64 bits, so such a number is sent as text.
                 _ => json!(number.to_string()),
             }
         }

@@ -1,6 +1,6 @@
-//! Scores of models for items: asks each model within limits, joins equal questions, and keeps the answers.
+//! Scores of models for items: calls each model within limits, joins equal questions, and stores the answers.
 //!
-//! The item pipeline decides when to ask, and how long an item waits.
+//! The item pipeline decides when to ask and how long an item waits.
 
 mod batches;
 mod inputs;
@@ -35,8 +35,8 @@ use tidegate_schemas::ids::{ItemKey, Millis, OrgId};
 use tidegate_store::{Store, WriteTime, tables::items::scores::SignalScore};
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
-use self::batches::{BatchLimits, Batches, Waiting};
-pub(crate) use self::inputs::inputs;
+use self::batches::{BatchLimits, Batches, WaitingInput};
+pub(crate) use self::inputs::model_inputs;
 pub use self::settings::{Settings, SettingsError};
 use crate::{
     Error,
@@ -50,10 +50,10 @@ use crate::{
     single_flight::{Flight, SingleFlight},
 };
 
-/// Scores, or the reason for which there are none, as items show it.
+/// Scores, or the reason for their absence in the form of the item's row.
 pub type Answer = Result<Arc<Scores>, Arc<str>>;
 
-/// Asks models. One per process, so that its limits hold for all of it; cheap to clone.
+/// Calls models. Shared by the whole process, so that its limits hold for all items; cheap to clone.
 #[derive(Clone)]
 pub struct Scorer(Arc<Inner>);
 
@@ -64,28 +64,28 @@ struct Inner {
     settings: Settings,
     permits: OrgPermits,
     breakers: Mutex<HostBreakers>,
-    /// Questions of items that wait: dropped when the last of them goes.
+    /// Questions of waiting items. Dropped with their last waiter.
     flights: SingleFlight<(OrgId, String), Answer>,
-    /// Inputs that no call has been made for yet.
+    /// Inputs without a call yet.
     batches: Batches<Destination, Question, Flight<Answer>>,
-    /// Calls under way by input, which end in any case.
+    /// Running calls by input. They complete even without waiters.
     calls: SingleFlight<(OrgId, String), Answer>,
 }
 
-/// A model as one configuration of an org sets it up: inputs of the same one may share a call.
+/// Model in one configuration of an org. Inputs of the same destination can share a call.
 #[derive(Clone)]
 struct Destination {
     org: OrgId,
     signal: Arc<ScoreSignal>,
 }
 
-/// An input, and the digest under which its answer is kept.
+/// Input with the digest under which its answer is stored.
 struct Question {
     input: Value,
     digest: String,
 }
 
-/// An answer in the form of the store.
+/// Answer in the form of the store.
 #[derive(Serialize, Deserialize)]
 struct StoredScores {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,9 +111,9 @@ impl Scorer {
         }))
     }
 
-    /// Returns the scores of an item's inputs, the highest of each label, and a text for each. One input without an answer leaves the item
-    /// without one: what the model did not see may be what it would have found. An item of child safety is sent only to
-    /// models whose documents say that they may have it. Fails if the store does not answer.
+    /// Returns the scores of an item's inputs: the highest of each label, and all texts. A failed input fails the
+    /// item, because the model might have found something in it. A child-safety item is only sent to models with
+    /// `child_safety: true`. Fails if the store is unavailable.
     pub async fn score(
         &self,
         org: &OrgId,
@@ -128,20 +128,20 @@ impl Scorer {
         if !clearance.withheld_items(&self.0.store, org, slice::from_ref(item)).await?.is_empty() {
             return Ok(Err(CHILD_SAFETY.into()));
         }
-        let answers = join_all(inputs.iter().map(|input| self.one(org, signal, input))).await;
-        Ok(answers.into_iter().collect::<Result<Vec<_>, _>>().map(highest))
+        let answers = join_all(inputs.iter().map(|input| self.score_input(org, signal, input))).await;
+        Ok(answers.into_iter().collect::<Result<Vec<_>, _>>().map(merge_highest))
     }
 
-    async fn one(&self, org: &OrgId, signal: &Arc<ScoreSignal>, input: &Value) -> Answer {
+    async fn score_input(&self, org: &OrgId, signal: &Arc<ScoreSignal>, input: &Value) -> Answer {
         let body = signal.body(slice::from_ref(input));
         if body.len() > self.0.settings.request_bytes {
             return Err("input_too_long".into());
         }
         let question = Question { input: input.clone(), digest: signal.digest(&body) };
-        let to = Destination { org: org.clone(), signal: Arc::clone(signal) };
-        let (flight, is_joined) = self.0.flights.join(&to.key(&question.digest), || {
+        let destination = Destination { org: org.clone(), signal: Arc::clone(signal) };
+        let (flight, is_joined) = self.0.flights.join(&destination.key(&question.digest), || {
             let (scorer, bytes) = (self.clone(), body.len());
-            async move { scorer.find_or_ask(to, question, bytes).await }
+            async move { scorer.find_or_ask(destination, question, bytes).await }
         });
         if is_joined {
             metrics::score_lookup("joined");
@@ -149,20 +149,21 @@ impl Scorer {
         flight.await
     }
 
-    async fn find_or_ask(&self, to: Destination, question: Question, bytes: usize) -> Answer {
-        if let Some(scores) = self.kept(&to.org, &to.signal, &question.digest).await {
+    async fn find_or_ask(&self, destination: Destination, question: Question, bytes: usize) -> Answer {
+        if let Some(scores) = self.find_stored(&destination.org, &destination.signal, &question.digest).await
+        {
             metrics::score_lookup("store");
             return Ok(scores);
         }
-        // Of an item that has moved on to the slow topic.
-        if let Some(call) = self.0.calls.find(&to.key(&question.digest)) {
+        // The call belongs to an item that was handed over to the slow topic meanwhile.
+        if let Some(call) = self.0.calls.find(&destination.key(&question.digest)) {
             metrics::score_lookup("joined");
             return call.await;
         }
-        let limits = self.batch_limits(&to.signal);
-        let (call, is_new) = self.0.batches.push(&to, question, bytes, &limits, Instant::now());
+        let limits = self.batch_limits(&destination.signal);
+        let (call, is_new) = self.0.batches.push(&destination, question, bytes, &limits, Instant::now());
         if is_new {
-            tokio::spawn(self.clone().send_batches(to));
+            tokio::spawn(self.clone().send_batches(destination));
         }
         match call.await {
             Ok(call) => call.await,
@@ -179,90 +180,92 @@ impl Scorer {
         }
     }
 
-    /// Makes calls for the inputs of a destination until none waits. Inputs that wait for a permit gather as well.
-    async fn send_batches(self, to: Destination) {
-        let limits = self.batch_limits(&to.signal);
-        while self.0.batches.ready(&to, &limits).await {
-            let permit = self.0.permits.acquire(&to.org).await;
-            let batch = self.0.batches.take(&to, &limits);
+    /// Calls the model until no input waits. Inputs that wait for a permit join the next batch.
+    async fn send_batches(self, destination: Destination) {
+        let limits = self.batch_limits(&destination.signal);
+        while self.0.batches.ready(&destination, &limits).await {
+            let permit = self.0.permits.acquire(&destination.org).await;
+            let batch = self.0.batches.take(&destination, &limits);
             if !batch.is_empty() {
-                // A call that is paid for ends and is kept although its items do not wait any more. There are no more of
-                // them than permits, and each has its timeout.
-                tokio::spawn(self.clone().send(to.clone(), batch, permit));
+                // Detached, because a paid call must complete and be stored even without waiting items. The number of
+                // such calls is bounded by the permits, their duration by the timeout.
+                tokio::spawn(self.clone().send(destination.clone(), batch, permit));
             }
         }
     }
 
     async fn send(
         self,
-        to: Destination,
-        batch: Vec<Waiting<Question, Flight<Answer>>>,
+        destination: Destination,
+        batch: Vec<WaitingInput<Question, Flight<Answer>>>,
         _permit: OwnedSemaphorePermit,
     ) {
-        // Equal calls may have ended while these inputs waited.
-        let kept = batch.iter().map(|it| self.kept(&to.org, &to.signal, &it.input.digest));
-        let kept = join_all(kept).await;
+        // Equal calls may have completed while these inputs waited.
+        let lookups = batch.iter().map(|waiting_input| {
+            self.find_stored(&destination.org, &destination.signal, &waiting_input.input.digest)
+        });
+        let stored_scores = join_all(lookups).await;
         let (mut questions, mut replies) = (Vec::new(), Vec::new());
-        for (waiting, kept) in batch.into_iter().zip(kept) {
-            let Waiting { input: question, reply, .. } = waiting;
-            if let Some(scores) = kept {
+        for (waiting_input, scores_if_stored) in batch.into_iter().zip(stored_scores) {
+            let WaitingInput { input: question, reply, .. } = waiting_input;
+            if let Some(scores) = scores_if_stored {
                 metrics::score_lookup("store");
-                let _gone = reply.send(ended(Ok(scores)));
-            } else if let Some(call) = self.0.calls.find(&to.key(&question.digest)) {
+                let _unsent = reply.send(completed_flight(Ok(scores)));
+            } else if let Some(call) = self.0.calls.find(&destination.key(&question.digest)) {
                 metrics::score_lookup("joined");
-                let _gone = reply.send(call);
+                let _unsent = reply.send(call);
             } else {
                 metrics::score_lookup("miss");
-                replies.push((to.key(&question.digest), reply));
+                replies.push((destination.key(&question.digest), reply));
                 questions.push(question);
             }
         }
         if questions.is_empty() {
             return;
         }
-        let admitted = self.0.breakers.lock().admit(&to.host(), Instant::now());
-        if !matches!(admitted, Admission::Allowed | Admission::Probe(_)) {
+        let admission = self.0.breakers.lock().admit(&destination.host(), Instant::now());
+        if !matches!(admission, Admission::Allowed | Admission::Probe(_)) {
             metrics::score_call_ended("resting", 0.0);
             for (_, reply) in replies {
-                let _gone = reply.send(ended(Err("resting".into())));
+                let _unsent = reply.send(completed_flight(Err("resting".into())));
             }
             return;
         }
-        if to.signal.takes_batches() {
+        if destination.signal.takes_batches() {
             metrics::score_batch(questions.len());
         }
         let scorer = self.clone();
-        let answers = async move { scorer.ask_all(&to, &questions).await }.boxed().shared();
+        let answers = async move { scorer.ask_all(&destination, &questions).await }.boxed().shared();
         let calls = replies.into_iter().enumerate().map(|(nth, (key, reply))| {
             let answers = answers.clone();
-            let own =
+            let call_answer =
                 async move { answers.await.get(nth).cloned().unwrap_or_else(|| Err("interrupted".into())) };
-            let (call, _) = self.0.calls.join(&key, || own);
-            let _gone = reply.send(call.clone());
+            let (call, _) = self.0.calls.join(&key, || call_answer);
+            let _unsent = reply.send(call.clone());
             call
         });
         join_all(calls.collect::<Vec<_>>()).await;
     }
 
-    /// Returns scores that are kept. An unreadable store counts as a miss: it costs a call, not the item.
-    async fn kept(&self, org: &OrgId, signal: &ScoreSignal, digest: &str) -> Option<Arc<Scores>> {
-        kept(&self.0.store, org, signal, digest).await.ok().flatten().map(Arc::new)
+    /// Loads stored scores. An unreadable store counts as a miss, which costs a call instead of the item.
+    async fn find_stored(&self, org: &OrgId, signal: &ScoreSignal, digest: &str) -> Option<Arc<Scores>> {
+        load_answer(&self.0.store, org, signal, digest).await.ok().flatten().map(Arc::new)
     }
 
-    /// Asks for all inputs in one call, and keeps the answers. If the model refuses the call because of an input, asks
-    /// for each half of them, so that one input cannot take the others' scores.
-    async fn ask_all(&self, to: &Destination, questions: &[Question]) -> Arc<[Answer]> {
-        let deadline = Instant::now() + to.signal.timeout;
+    /// Sends all inputs in one call and stores the answers. If the model refuses the call because of an input, sends
+    /// each half separately, so that one input cannot prevent the scores of the others.
+    async fn ask_all(&self, destination: &Destination, questions: &[Question]) -> Arc<[Answer]> {
+        let deadline = Instant::now() + destination.signal.timeout;
         let mut answers = Vec::with_capacity(questions.len());
         let mut parts: Vec<Range<usize>> = once(0..questions.len()).collect();
         while let Some(part) = parts.pop() {
-            // The first call has its timeout; halves share what is left of it.
+            // The first call has the whole timeout; the halves share the remaining time.
             if part.len() < questions.len() && deadline <= Instant::now() {
                 answers.extend(repeat_n(Err("timeout".into()), part.len()));
                 continue;
             }
-            match self.ask(to, &questions[part.clone()], deadline).await {
-                Ok(all) => answers.extend(all),
+            match self.ask(destination, &questions[part.clone()], deadline).await {
+                Ok(part_answers) => answers.extend(part_answers),
                 Err(error) if error.is_about_input() && part.len() > 1 => {
                     let middle = part.start.midpoint(part.end);
                     parts.extend([middle..part.end, part.start..middle]);
@@ -270,44 +273,46 @@ impl Scorer {
                 Err(error) => answers.extend(repeat_n(Err(error.tag()), part.len())),
             }
         }
-        if to.signal.cache.is_some() {
-            self.keep(to, questions, &answers).await;
+        if destination.signal.cache.is_some() {
+            self.store_answers(destination, questions, &answers).await;
         }
         answers.into()
     }
 
     async fn ask(
         &self,
-        to: &Destination,
+        destination: &Destination,
         questions: &[Question],
         deadline: Instant,
     ) -> Result<Vec<Answer>, CallError> {
         let inputs: Vec<Value> = questions.iter().map(|question| question.input.clone()).collect();
-        let body = to.signal.body(&inputs);
+        let body = destination.signal.body(&inputs);
         let mut attempt = 1;
         loop {
             let began = Instant::now();
-            let answer = self.call(to, inputs.len(), body.clone(), deadline - began).await;
+            let answer = self.call(destination, inputs.len(), body.clone(), deadline - began).await;
             let outcome = answer.as_ref().map_or_else(CallError::tag, |_| "answered".into());
-            metrics::score_call_ended(class(&outcome), began.elapsed().as_secs_f64());
+            metrics::score_call_ended(outcome_class(&outcome), began.elapsed().as_secs_f64());
             let mut is_resting = false;
-            if answer.as_ref().is_err_and(CallError::is_the_models) {
-                is_resting = self.0.breakers.lock().record_failure(&to.host(), Instant::now());
+            if answer.as_ref().is_err_and(CallError::is_model_fault) {
+                is_resting = self.0.breakers.lock().record_failure(&destination.host(), Instant::now());
             } else {
-                // Who sends odd items must not take the model from others: it answered, so it is there.
-                self.0.breakers.lock().record_success(&to.host());
+                // A refused input is no failure of the model: its sender must not make the model rest for others.
+                self.0.breakers.lock().record_success(&destination.host());
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            let retries = Retries { attempts: self.0.settings.attempts, step: RETRY_STEP, longest: left };
+            let remaining_time = deadline.saturating_duration_since(Instant::now());
+            let retries =
+                Retries { attempts: self.0.settings.attempts, step: RETRY_STEP, longest: remaining_time };
             let retry_after = answer.as_ref().err().and_then(CallError::retry_after);
-            let pause = retry_after.and_then(|asked| retries.pause(attempt, asked, draw()));
-            // A pause that leaves no time for a call would only delay the error.
-            match pause.filter(|pause| *pause < left && !is_resting) {
+            let pause =
+                retry_after.and_then(|requested_pause| retries.pause(attempt, requested_pause, draw()));
+            // Without time for another call, a pause would only delay the error.
+            match pause.filter(|pause| *pause < remaining_time && !is_resting) {
                 Some(pause) => tokio::time::sleep(pause).await,
                 None => {
                     if answer.is_err() {
-                        let (org, signal) = (&to.org, &to.signal.key);
-                        tracing::debug!(%org, %signal, tag = &*outcome, is_resting, "a model gave no score");
+                        let (org, signal) = (&destination.org, &destination.signal.key);
+                        tracing::debug!(%org, %signal, tag = &*outcome, is_resting, "a model returned no score");
                     }
                     return answer;
                 }
@@ -318,22 +323,22 @@ impl Scorer {
 
     async fn call(
         &self,
-        to: &Destination,
+        destination: &Destination,
         inputs: usize,
         body: Bytes,
         timeout: Duration,
     ) -> Result<Vec<Answer>, CallError> {
-        let Destination { org, signal } = to;
+        let Destination { org, signal } = destination;
         let open = |header: &str, value: &str| self.0.secrets.open_header(org, &signal.key, header, value);
         let headers = signal
             .resolve_headers(|name| std::env::var(name).ok(), open)
             .map_err(|error| CallError::NotSent(error.tag()))?;
         let request = ScoreRequest { url: signal.url.clone(), headers, body, timeout };
-        let now = u64::try_from(Millis::now().0 / 1_000).unwrap_or_default();
-        let answered = score::ask(&self.0.client, request, now)
+        let unix_seconds = u64::try_from(Millis::now().0 / 1_000).unwrap_or_default();
+        let response = score::ask(&self.0.client, request, unix_seconds)
             .await
             .map_err(|error| CallError::NotSent(error.tag()))?;
-        let body = answered.map_err(CallError::Failed)?;
+        let body = response.map_err(CallError::Failed)?;
         let scores = signal.read(&body, inputs).map_err(|error| CallError::Answer(error.tag()))?;
         Ok(scores
             .into_iter()
@@ -341,32 +346,32 @@ impl Scorer {
             .collect())
     }
 
-    async fn keep(&self, to: &Destination, questions: &[Question], answers: &[Answer]) {
-        let now = Millis::now();
-        let answered = questions.iter().zip(answers).filter_map(|(question, answer)| {
+    async fn store_answers(&self, destination: &Destination, questions: &[Question], answers: &[Answer]) {
+        let asked_at = Millis::now();
+        let answered_rows = questions.iter().zip(answers).filter_map(|(question, answer)| {
             let scores = answer.as_ref().ok()?;
             let texts = scores.texts.iter().map(|text| text.as_ref().to_owned()).collect();
             let stored = StoredScores { whole: scores.whole, labels: scores.labels.clone(), texts };
             Some(SignalScore {
-                org: to.org.clone(),
-                signal: to.signal.key.clone(),
+                org: destination.org.clone(),
+                signal: destination.signal.key.clone(),
                 digest: question.digest.clone(),
                 scores: serde_json::to_string(&stored).ok()?,
-                asked_at: now,
+                asked_at,
             })
         });
-        let rows: Vec<_> = answered.collect();
+        let rows: Vec<_> = answered_rows.collect();
         if rows.is_empty() {
             return;
         }
-        if let Err(error) = self.0.store.put(WriteTime::of(now, 0), &rows).await {
+        if let Err(error) = self.0.store.put(WriteTime::of(asked_at, 0), &rows).await {
             tracing::debug!(tag = error.tag(), "scores cannot be stored: {error}");
         }
     }
 }
 
 impl Destination {
-    /// Key of an input's call.
+    /// Key of the call for an input.
     fn key(&self, digest: &str) -> (OrgId, String) {
         (self.org.clone(), format!("{}/{digest}", self.signal.key))
     }
@@ -391,28 +396,28 @@ impl Hash for Destination {
     }
 }
 
-/// Returns an answer that is there in the form of one that is waited for.
-fn ended(answer: Answer) -> Flight<Answer> {
+/// Wraps an existing answer as a completed flight.
+fn completed_flight(answer: Answer) -> Flight<Answer> {
     ready(answer).boxed().shared()
 }
 
-/// Reason why a model has no score for an item of child safety: its document does not say `child_safety: true`.
+/// Reason for a missing score: the item is a child-safety one, and the model's document lacks `child_safety: true`.
 const CHILD_SAFETY: &str = "child_safety";
 
-/// First step of the backoff between the attempts of a call; each further one is twice as long.
+/// First backoff step between attempts of a call. Each further step is twice as long.
 const RETRY_STEP: Duration = Duration::from_millis(250);
 
-/// Why a call brought no scores.
+/// Reason why a call returned no scores.
 enum CallError {
-    /// The configuration does not allow it: nothing was sent.
+    /// The configuration does not permit the call, so it was not sent.
     NotSent(&'static str),
     Failed(ScoreFailure),
-    /// An answer without the numbers.
+    /// The answer lacks the numbers.
     Answer(&'static str),
 }
 
 impl CallError {
-    /// Returns the reason as items show it.
+    /// Returns the reason in the form of the item's row.
     fn tag(&self) -> Arc<str> {
         match self {
             Self::NotSent(tag) | Self::Answer(tag) => (*tag).into(),
@@ -429,7 +434,7 @@ impl CallError {
         }
     }
 
-    /// Returns the pause that the model asks for, if the call may succeed a moment later. `None`: it is not repeated.
+    /// Returns the model's requested pause if a later call may succeed. `None`: the call is not repeated.
     fn retry_after(&self) -> Option<Option<Duration>> {
         match self {
             Self::Failed(ScoreFailure {
@@ -440,8 +445,8 @@ impl CallError {
         }
     }
 
-    /// True if the model, and not this input, is at fault. A model that refuses an input as such is not resting.
-    fn is_the_models(&self) -> bool {
+    /// True if the model is at fault instead of the input or our configuration.
+    fn is_model_fault(&self) -> bool {
         !matches!(self, Self::NotSent(_)) && !self.is_about_input()
     }
 
@@ -454,8 +459,8 @@ impl CallError {
     }
 }
 
-/// A label of few values for metrics.
-fn class(outcome: &str) -> &'static str {
+/// Returns a metric label with few possible values.
+fn outcome_class(outcome: &str) -> &'static str {
     match outcome {
         "answered" => "answered",
         "timeout" => "timeout",
@@ -469,27 +474,27 @@ fn class(outcome: &str) -> &'static str {
     }
 }
 
-/// Returns the highest number of each label and of the whole, and all texts.
-fn highest(answers: Vec<Arc<Scores>>) -> Arc<Scores> {
+/// Merges scores: the highest number of each label and of the whole, and all texts.
+fn merge_highest(answers: Vec<Arc<Scores>>) -> Arc<Scores> {
     let mut answers = answers.into_iter();
     let Some(first) = answers.next() else { return Arc::default() };
-    answers.fold(first, |all, one| {
-        let mut all = (*all).clone();
-        all.whole = match (all.whole, one.whole) {
+    answers.fold(first, |merged, scores| {
+        let mut merged = (*merged).clone();
+        merged.whole = match (merged.whole, scores.whole) {
             (Some(a), Some(b)) => Some(a.max(b)),
             (a, b) => a.or(b),
         };
-        for (label, number) in &one.labels {
-            let known = all.labels.entry(label.clone()).or_insert(*number);
-            *known = known.max(*number);
+        for (label, number) in &scores.labels {
+            let highest_number = merged.labels.entry(label.clone()).or_insert(*number);
+            *highest_number = highest_number.max(*number);
         }
-        all.texts.extend(one.texts.iter().cloned());
-        Arc::new(all)
+        merged.texts.extend(scores.texts.iter().cloned());
+        Arc::new(merged)
     })
 }
 
-/// Returns the scores of inputs whose answers are all still kept, without asking anybody.
-pub(crate) async fn remembered(
+/// Returns the scores if the answers of all inputs are stored. Calls no model.
+pub(crate) async fn load_stored(
     store: &Store,
     org: &OrgId,
     signal: &ScoreSignal,
@@ -498,15 +503,15 @@ pub(crate) async fn remembered(
     let mut answers = Vec::with_capacity(inputs.len());
     for input in inputs {
         let digest = signal.digest(&signal.body(slice::from_ref(input)));
-        match kept(store, org, signal, &digest).await? {
+        match load_answer(store, org, signal, &digest).await? {
             Some(scores) => answers.push(Arc::new(scores)),
             None => return Ok(None),
         }
     }
-    Ok(Some(highest(answers)))
+    Ok(Some(merge_highest(answers)))
 }
 
-async fn kept(
+async fn load_answer(
     store: &Store,
     org: &OrgId,
     signal: &ScoreSignal,
@@ -519,9 +524,9 @@ async fn kept(
     if u128::from(age.unsigned_abs()) > cache.as_millis() {
         return Ok(None);
     }
-    let stored = serde_json::from_str::<StoredScores>(&row.scores).ok();
-    Ok(stored.map(|it| {
-        let texts = it.texts.into_iter().map(Arc::from).collect();
-        Scores { whole: it.whole, labels: it.labels, texts }
+    let stored_scores = serde_json::from_str::<StoredScores>(&row.scores).ok();
+    Ok(stored_scores.map(|stored| {
+        let texts = stored.texts.into_iter().map(Arc::from).collect();
+        Scores { whole: stored.whole, labels: stored.labels, texts }
     }))
 }

@@ -1,4 +1,4 @@
-//! Settings of the section `scores`, with their defaults. A model itself is set up by the document of its signal.
+//! Settings of the section `scores`, with their defaults. The documents of signals configure the models.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ impl Default for Settings {
     }
 }
 
-/// A value that cannot be used.
+/// Setting with an unusable value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     #[error("scores.{0} must be above 0")]
@@ -66,7 +66,7 @@ impl SettingsError {
 }
 
 impl Settings {
-    /// Rejects values that cannot work.
+    /// Rejects unusable values.
     pub fn validate(&self) -> Result<(), SettingsError> {
         for (name, value) in [
             ("calls_per_org", self.calls_per_org as u64),
@@ -92,7 +92,7 @@ impl Settings {
             failures: self.failures,
             rest: Duration::from_millis(self.rest_ms),
             longest_rest: Duration::from_millis(self.longest_rest_ms),
-            // No call takes longer, so a probe that says nothing by then is lost.
+            // The longest timeout of a call. A probe without a result by then is lost.
             probe: Duration::from_secs(120),
             rests: u32::MAX,
             hosts: self.models,

@@ -81,7 +81,7 @@ async fn taken_back(deps: &Deps) -> Vec<u128> {
         related: Vec::new(),
     };
     decisions::accept(deps, &decision, Millis::now()).await.unwrap();
-    let plan = effects::stored(&deps.store, &org(), decision.decision_id.0).await.unwrap().unwrap();
+    let plan = effects::load_plan(&deps.store, &org(), decision.decision_id.0).await.unwrap().unwrap();
     assert_eq!(plan.callbacks.len(), 1, "the platform is told, whatever there was to take back");
     let mut back: Vec<_> = plan.strikes.iter().map(|strike| strike.reverses.unwrap().0.as_u128()).collect();
     back.sort_unstable();

@@ -485,7 +485,7 @@ fn a_url_in_several_fields_is_fetched_once_at_the_deepest_level() {
         ),
     ] {
         let values = clip.check(data.as_bytes(), Mode::Strict, &Pointer::Root).unwrap();
-        let wanted = media::wanted(&values);
+        let wanted = media::list_media(&values);
         let wanted: Vec<_> = wanted.iter().map(|it| (it.url.as_str(), it.depth)).collect();
         assert_eq!(wanted, expected, "{data}");
     }

@@ -1,4 +1,4 @@
-//! Plan of the answer to an appeal: its events, and the reversals of strikes if it is accepted.
+//! Plans the answer to an appeal: its events, and the reversals of strikes if the appeal is accepted.
 
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
@@ -26,16 +26,16 @@ pub(super) async fn plan(
     decision: &records::Decision,
     written_at: Millis,
 ) -> Result<(), Error> {
-    let missing = |detail: &str| Error::Corrupt { what: "appeal", detail: detail.to_owned() };
-    let appeal_id = decision.appeal_id.clone().ok_or_else(|| missing("its decision names none"))?;
+    let corrupt = |detail: &str| Error::Corrupt { what: "appeal", detail: detail.to_owned() };
+    let appeal_id = decision.appeal_id.clone().ok_or_else(|| corrupt("the decision names no appeal"))?;
     let appeal = deps
         .store
         .get::<Appeal>(&(decision.org.clone(), appeal_id.clone()))
         .await?
-        .ok_or_else(|| missing("its row is gone"))?;
-    let accepted = decision.verdict == Verdict::Accept;
-    let against = appeals::against(&deps.store, &appeal).await?;
-    let taken_back: &[ActionByItem] = if accepted { &against } else { &[] };
+        .ok_or_else(|| corrupt("its row is missing"))?;
+    let is_accepted = decision.verdict == Verdict::Accept;
+    let appealed_actions = appeals::find_appealed_actions(&deps.store, &appeal).await?;
+    let reversed_actions: &[ActionByItem] = if is_accepted { &appealed_actions } else { &[] };
     let is_child_safety = child_safety::is_restricted(&deps.store, &decision.org, &appeal.item).await?;
     for endpoint in subscribers(config, Event::AppealDecision, None, is_child_safety) {
         let name = endpoint.as_ref().map_or("", |endpoint| endpoint.as_str());
@@ -47,10 +47,10 @@ pub(super) async fn plan(
             occurred_at: decision.decided_at.iso(),
             appeal_id: appeal_id.clone(),
             appealed_by: appeal.appealed_by.clone(),
-            appeal_decision: if accepted { "ACCEPT" } else { "REJECT" },
+            appeal_decision: if is_accepted { "ACCEPT" } else { "REJECT" },
             item: events::item(config, &appeal.item),
             decision_reason: decision.reason.clone(),
-            custom: decision_events::answer(config, endpoint.as_ref(), taken_back),
+            custom: decision_events::appeal_answer_values(config, endpoint.as_ref(), reversed_actions),
         };
         plan.callbacks.push(PlannedCallback {
             event_id,
@@ -59,26 +59,26 @@ pub(super) async fn plan(
             subject: appeal.item.clone(),
             occurred_at: decision.decided_at,
             body: events::body(&event),
-            counts: None,
+            strike_user: None,
         });
     }
-    let finding = if accepted { Finding::Overturned } else { Finding::Confirmed };
-    let hits = findings::hits(against.iter().filter_map(|row| row.hits.as_deref()))?;
+    let finding = if is_accepted { Finding::Overturned } else { Finding::Confirmed };
+    let hits = findings::parse_hits(appealed_actions.iter().filter_map(|row| row.hits.as_deref()))?;
     findings::add(plan, &appeal.item, hits, finding, written_at);
-    if accepted {
-        plan.strikes = reversals(decision, &appeal, against, written_at);
+    if is_accepted {
+        plan.strikes = reversals(decision, &appeal, appealed_actions, written_at);
     }
     Ok(())
 }
 
-/// Returns reversals of the strikes that the appealed actions carried.
+/// Returns reversals of the strikes from the appealed actions.
 fn reversals(
     decision: &records::Decision,
     appeal: &Appeal,
-    against: Vec<ActionByItem>,
+    appealed_actions: Vec<ActionByItem>,
     written_at: Millis,
 ) -> Vec<PlannedStrike> {
-    against
+    appealed_actions
         .into_iter()
         .filter(|row| row.points != 0)
         .filter_map(|row| {

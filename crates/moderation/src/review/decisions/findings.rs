@@ -9,24 +9,24 @@ use crate::{
     rules::stats::RuleHit,
 };
 
-/// Returns each rule version once per day: the first hit stands for equal ones.
-pub(super) fn hits<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<RuleHit>, Error> {
-    let mut all: Vec<RuleHit> = Vec::new();
+/// Parses hits from JSON lists. Returns each rule version once per day.
+pub(super) fn parse_hits<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<RuleHit>, Error> {
+    let mut distinct_hits: Vec<RuleHit> = Vec::new();
     for text in texts {
         let hits: Vec<RuleHit> = serde_json::from_str(text).map_err(Error::corrupt("hits"))?;
         for hit in hits {
-            let same = |other: &RuleHit| {
+            let is_equal = |other: &RuleHit| {
                 (&other.rule, &other.version, other.at.day()) == (&hit.rule, &hit.version, hit.at.day())
             };
-            if !all.iter().any(same) {
-                all.push(hit);
+            if !distinct_hits.iter().any(is_equal) {
+                distinct_hits.push(hit);
             }
         }
     }
-    Ok(all)
+    Ok(distinct_hits)
 }
 
-/// Adds the finding about each hit to the plan.
+/// Adds a finding for each hit to the plan.
 pub(super) fn add(plan: &mut Plan, item: &ItemKey, hits: Vec<RuleHit>, finding: Finding, at: Millis) {
     let planned = |hit| PlannedFinding { hit, item: item.clone(), finding, at };
     plan.verdicts.extend(hits.into_iter().map(planned));

@@ -1,4 +1,4 @@
-//! Plan of a decision from the log, and what is stored with it.
+//! Plans a decision from the log, and stores its rows.
 
 use serde_json::{Map, Value};
 use tidegate_catalog::{ActionKind, Compiled};
@@ -31,17 +31,17 @@ use crate::{
 
 /// Carries out a decision from the log.
 pub async fn accept(deps: &Deps, decision: &records::Decision, written_at: Millis) -> Result<(), Error> {
-    let plan = match effects::stored(&deps.store, &decision.org, decision.decision_id.0).await? {
+    let plan = match effects::load_plan(&deps.store, &decision.org, decision.decision_id.0).await? {
         Some(plan) => plan,
         None => effects::adopt(&deps.store, plan(deps, decision, written_at).await?, Millis::now()).await?,
     };
     deps.store.put(WriteTime::of(decision.decided_at, 0), &[row(decision)?]).await?;
-    reporters::record(&deps.store, decision).await?;
+    reporters::record_outcome(&deps.store, decision).await?;
     effects::apply(deps, &plan).await?;
     comment_escalations(deps, decision, &plan).await
 }
 
-/// Adds the reason of a decision to the child-safety jobs that it opened, because their reviewers do not see the decided job.
+/// Comments the reason on child-safety jobs that the decision opened: their reviewers do not see the decided job.
 async fn comment_escalations(deps: &Deps, decision: &records::Decision, plan: &Plan) -> Result<(), Error> {
     let Some(reason) = decision.reason.as_deref().filter(|reason| !reason.trim().is_empty()) else {
         return Ok(());
@@ -49,7 +49,7 @@ async fn comment_escalations(deps: &Deps, decision: &records::Decision, plan: &P
     for review in plan.reviews.iter().filter(|review| review.queue.class() == JobClass::ChildSafety) {
         let job = effects::open_job(deps, plan, review).await?;
         let (by, at) = (&decision.decided_by, decision.decided_at);
-        comments::put(&deps.store, &decision.org, job, review.cause, by, reason, at).await?;
+        comments::put_once(&deps.store, &decision.org, job, review.cause, by, reason, at).await?;
     }
     Ok(())
 }
@@ -73,22 +73,22 @@ fn row(decision: &records::Decision) -> Result<Decision, Error> {
     })
 }
 
-/// Returns the actions on related items as a JSON list, for the decision's row.
+/// Serialises the actions on related items for the decision's row.
 fn related_text(decision: &records::Decision) -> Result<Option<String>, Error> {
     if decision.related.is_empty() {
         return Ok(None);
     }
-    let stored = decision.related.iter().map(|related| {
+    let related_actions = decision.related.iter().map(|related| {
         Ok(StoredRelated {
             item: related.item.clone(),
             user: related.user.clone(),
             actions: related.actions.clone(),
-            parameters: parameters(related.parameters.as_deref())?,
+            parameters: parse_parameters(related.parameters.as_deref())?,
             policies: related.policies.clone(),
         })
     });
-    let stored = stored.collect::<Result<Vec<_>, Error>>()?;
-    serde_json::to_string(&stored).map(Some).map_err(Error::corrupt("decision"))
+    let related_actions = related_actions.collect::<Result<Vec<_>, Error>>()?;
+    serde_json::to_string(&related_actions).map(Some).map_err(Error::corrupt("decision"))
 }
 
 async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> Result<Plan, Error> {
@@ -99,49 +99,56 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
         Verdict::Ignore | Verdict::Act => {
             let acts = decision.verdict == Verdict::Act;
             let causes = causes_of_job(deps, decision).await?;
-            let hits = findings::hits(causes.iter().filter_map(|cause| cause.hits.as_deref()))?;
-            let user = author::struck_user(deps, &config, decision).await?;
-            let about = decision_events::about(&deps.store, &config, decision, &causes).await?;
-            let given = parameters(decision.parameters.as_deref())?;
+            let hits = findings::parse_hits(causes.iter().filter_map(|cause| cause.hits.as_deref()))?;
+            let user = author::find_struck_user(deps, &config, decision).await?;
+            let custom_values =
+                decision_events::report_values(&deps.store, &config, decision, &causes).await?;
+            let parameter_values = parse_parameters(decision.parameters.as_deref())?;
             let related = decision
                 .related
                 .iter()
-                .map(|related| Ok((related, parameters(related.parameters.as_deref())?)))
+                .map(|related| Ok((related, parse_parameters(related.parameters.as_deref())?)))
                 .collect::<Result<Vec<_>, Error>>()?;
-            let told = decision_events::reference(&config, decision, &given, &related);
+            let decision_ref = decision_events::decision_ref(&config, decision, &parameter_values, &related);
             let is_child_safety = is_about_child_safety(deps, &config, decision).await?;
-            let context = Context { config: &config, decision, told: &told, is_child_safety, written_at };
+            let context = Context {
+                config: &config,
+                decision,
+                decision_ref: &decision_ref,
+                is_child_safety,
+                written_at,
+            };
             if acts {
                 let target = Target {
                     item: &decision.item,
                     user: user.as_ref(),
                     policies: &decision.policies,
                     hits: &hits,
-                    about: &about,
+                    custom_values: &custom_values,
                     reported_items: &decision.reported_items,
                 };
-                context.take_all(&mut plan, &target, &decision.actions, &given);
+                context.take_actions(&mut plan, &target, &decision.actions, &parameter_values);
             } else {
                 decision_events::add_decision_event(
                     &mut plan,
                     &config,
                     decision,
-                    (&told, &about),
+                    (&decision_ref, &custom_values),
                     user.as_ref(),
                     is_child_safety,
                 );
             }
-            // Reports and rule hits are about the job's item, so a related one has none.
-            for (related, given) in &related {
+            // Reports and rule hits concern the job's item only.
+            for (related, parameter_values) in &related {
                 let target = Target {
                     item: &related.item,
                     user: related.user.as_ref(),
                     policies: &related.policies,
                     hits: &[],
-                    about: &Map::new(),
+                    custom_values: &Map::new(),
                     reported_items: &[],
                 };
-                context.take_all(&mut plan, &target, &related.actions, given);
+                context.take_actions(&mut plan, &target, &related.actions, parameter_values);
             }
             let finding = if acts { Finding::Confirmed } else { Finding::Rejected };
             findings::add(&mut plan, &decision.item, hits, finding, written_at);
@@ -153,19 +160,19 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
     Ok(plan)
 }
 
-/// True if the events of a decision are only for endpoints that may have child-safety material: it is made on a child-safety
-/// job, names an item of child safety, or hands one over to child safety.
+/// True if only cleared endpoints may receive the events: the decision is made on a child-safety job, concerns a
+/// child-safety item, or opens a child-safety job.
 async fn is_about_child_safety(
     deps: &Deps,
     config: &Compiled,
     decision: &records::Decision,
 ) -> Result<bool, Error> {
     let actions = decision.related.iter().flat_map(|related| &related.actions).chain(&decision.actions);
-    let hands_over = |action: &ActionId| {
+    let opens_child_safety_job = |action: &ActionId| {
         let kind = config.action(action).map(|action| &action.kind);
         matches!(kind, Some(ActionKind::EnqueueChildSafety { .. }))
     };
-    if decision.class == JobClass::ChildSafety || actions.into_iter().any(hands_over) {
+    if decision.class == JobClass::ChildSafety || actions.into_iter().any(opens_child_safety_job) {
         return Ok(true);
     }
     let related = decision.related.iter().map(|related| &related.item);
@@ -173,10 +180,10 @@ async fn is_about_child_safety(
     Ok(!restricted(&deps.store, &decision.org, &items).await?.is_empty())
 }
 
-/// Reads the parameters that a record gives to its actions.
-fn parameters(text: Option<&str>) -> Result<Parameters, Error> {
-    let given = text.map(serde_json::from_str).transpose();
-    Ok(given.map_err(Error::corrupt("decision"))?.unwrap_or_default())
+/// Parses the parameters of a record.
+fn parse_parameters(text: Option<&str>) -> Result<Parameters, Error> {
+    let parameters_by_action = text.map(serde_json::from_str).transpose();
+    Ok(parameters_by_action.map_err(Error::corrupt("decision"))?.unwrap_or_default())
 }
 
 async fn causes_of_job(deps: &Deps, decision: &records::Decision) -> Result<Vec<JobCause>, Error> {
@@ -184,30 +191,36 @@ async fn causes_of_job(deps: &Deps, decision: &records::Decision) -> Result<Vec<
     Ok(deps.store.scan::<JobCause>(&partition, At::all()).all().await?)
 }
 
-/// Item that actions of a decision are taken on, with everything that differs between the job's own and a related one.
+/// Item of the decision's actions: the job's own item or a related one.
 struct Target<'a> {
     item: &'a ItemKey,
-    /// User who receives the strikes.
+    /// Receives the strikes.
     user: Option<&'a ItemKey>,
     policies: &'a [PolicyId],
     hits: &'a [RuleHit],
     /// Further values for `custom`.
-    about: &'a Map<String, Value>,
+    custom_values: &'a Map<String, Value>,
     reported_items: &'a [ItemKey],
 }
 
-/// Decision whose actions are added to a plan.
+/// Decision of the planned actions.
 struct Context<'a> {
     config: &'a Compiled,
     decision: &'a records::Decision,
-    told: &'a DecisionRef,
+    decision_ref: &'a DecisionRef,
     is_child_safety: bool,
     /// Append time of the decision.
     written_at: Millis,
 }
 
 impl Context<'_> {
-    fn take_all(&self, plan: &mut Plan, target: &Target<'_>, actions: &[ActionId], given: &Parameters) {
+    fn take_actions(
+        &self,
+        plan: &mut Plan,
+        target: &Target<'_>,
+        actions: &[ActionId],
+        parameter_values: &Parameters,
+    ) {
         for action in actions {
             plan.take(
                 self.config,
@@ -224,19 +237,19 @@ impl Context<'_> {
                     rules_more: 0,
                     hits: target.hits.to_vec(),
                     reason: self.decision.reason.clone(),
-                    parameters: given.get(action).cloned().unwrap_or_default(),
+                    parameters: parameter_values.get(action).cloned().unwrap_or_default(),
                     conflicts: Vec::new(),
-                    decision: Some(self.told),
+                    decision: Some(self.decision_ref),
                     actor: Some(&self.decision.decided_by),
                     is_child_safety: self.is_child_safety,
-                    about: target.about,
+                    custom_values: target.custom_values,
                     reported_items: target.reported_items,
                 },
             );
         }
     }
 
-    /// Returns the id of the event of an action. Those of related items have the item in it, so that they never meet the
+    /// Derives the event id of an action. The id for a related item includes the item, so that it differs from the
     /// event of the same action on the job's own item.
     fn event_id(&self, item: &ItemKey, action: &ActionId) -> EventId {
         let (decision, action) = (self.decision.decision_id.as_bytes(), action.as_str().as_bytes());

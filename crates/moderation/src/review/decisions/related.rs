@@ -1,5 +1,4 @@
-//! Items that belong to a job beside its own, on which a decision may act: their author, thread, parent and what was sent
-//! along.
+//! Related items of a job, on which a decision can act: author, thread, parent and the context items of reports.
 
 use std::collections::HashMap;
 
@@ -14,7 +13,7 @@ use tidegate_store::{
     },
 };
 
-use super::request::{Refusal, RelatedRequest, each_once};
+use super::request::{Refusal, RelatedRequest, distinct};
 use crate::{
     Deps, Error,
     items::{
@@ -26,15 +25,15 @@ use crate::{
     review::decision_events::Parameters,
 };
 
-/// Number of possible items that a refusal names.
-const NAMED: usize = 20;
+/// Maximum number of related items listed in a refusal.
+const MAX_LISTED_ITEMS: usize = 20;
 
-/// Actions on an item that belongs to the job, as the job's row carries them and as the API shows them.
+/// Actions on a related item, in the form of the job's row and of the API.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredRelated {
     pub item: ItemKey,
-    /// User who receives the strikes: the item's author, or the user that it is.
+    /// Receives the strikes: the item's author, or the item itself if it is a user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<ItemKey>,
     pub actions: Vec<ActionId>,
@@ -43,8 +42,8 @@ pub struct StoredRelated {
     pub policies: Vec<PolicyId>,
 }
 
-/// Finds the requested items among those that belong to the job, and the users who receive their strikes. Refuses any
-/// other item.
+/// Finds the requested items among the related ones, with the users who receive their strikes. Refuses all other
+/// items.
 pub(super) async fn resolve(
     deps: &Deps,
     config: &Compiled,
@@ -58,18 +57,18 @@ pub(super) async fn resolve(
     search_job(deps, job, &mut search).await?;
     let mut resolved = Vec::with_capacity(requested.len());
     for (index, related) in requested.iter().enumerate() {
-        let sent = match search.wanted.remove(&related.item) {
-            Some(Found::Sent(data)) => Some(data),
-            Some(Found::Named) => None,
-            Some(Found::No) | None => {
+        let item_data = match search.requested.remove(&related.item) {
+            Some(SearchState::Sent(data)) => Some(data),
+            Some(SearchState::Named) => None,
+            Some(SearchState::No) | None => {
                 let pointer = format!("/related/{index}/item");
                 return Ok(Err(Refusal::Invalid { pointer, detail: search.refusal(&related.item) }));
             }
         };
         resolved.push(StoredRelated {
-            user: author::find(&deps.store, config, &related.item, sent).await?,
+            user: author::find(&deps.store, config, &related.item, item_data).await?,
             item: related.item.clone(),
-            actions: each_once(&related.actions),
+            actions: distinct(&related.actions),
             parameters: related.parameters.clone(),
             policies: config.policy_ids(&related.policies),
         });
@@ -77,57 +76,58 @@ pub(super) async fn resolve(
     Ok(Ok(resolved))
 }
 
-/// Passes the items that belong to the job to the search: those that its newest version names, then those of its reports.
+/// Adds the related items of the job to the search: those of its newest version, then those of its reports.
 async fn search_job(deps: &Deps, job: &Job, search: &mut Search<'_>) -> Result<(), Error> {
     if let Some(row) = stored::newest(&deps.store, &job.org, &job.item).await? {
-        search.named_by(&row.type_id, row.type_version.as_deref(), &row.data);
+        search.add_named_items(&row.type_id, row.type_version.as_deref(), &row.data);
     }
     let mut causes = deps.store.scan::<JobCause>(&(job.org.clone(), job.job_id), At::all());
     while let Some(page) = causes.next_page().await? {
         for report_id in page.into_iter().filter_map(|cause| cause.report_id) {
+            // Stops early, because a job can have thousands of reports.
             if search.is_over() {
                 return Ok(());
             }
-            // Reports carry content, so one at a time is in memory.
+            // One report at a time, because reports contain content.
             if let Some(report) = deps.store.get::<Report>(&(job.org.clone(), report_id)).await? {
-                search.report(&report)?;
+                search.add_report(&report)?;
             }
         }
     }
     Ok(())
 }
 
-/// State of the search for an item.
-enum Found {
+/// State of the search for one item.
+enum SearchState {
     No,
     Named,
-    /// Found with data. No report can add anything.
+    /// Found with its data, so further reports are not needed.
     Sent(ItemData),
 }
 
 /// Search for the requested items.
 struct Search<'a> {
     config: &'a Compiled,
-    own: &'a ItemKey,
-    wanted: HashMap<ItemKey, Found>,
-    /// The first items that belong to the job.
+    subject: &'a ItemKey,
+    requested: HashMap<ItemKey, SearchState>,
+    /// The first related items, for the message of a refusal.
     possible: Vec<ItemKey>,
     has_more: bool,
 }
 
 impl<'a> Search<'a> {
-    fn new(config: &'a Compiled, own: &'a ItemKey, requested: &[RelatedRequest]) -> Self {
-        let wanted = requested.iter().map(|related| (related.item.clone(), Found::No)).collect();
-        Self { config, own, wanted, possible: Vec::new(), has_more: false }
+    fn new(config: &'a Compiled, subject: &'a ItemKey, requested: &[RelatedRequest]) -> Self {
+        let states = requested.iter().map(|related| (related.item.clone(), SearchState::No)).collect();
+        Self { config, subject, requested: states, possible: Vec::new(), has_more: false }
     }
 
-    /// True if no further report can add anything.
+    /// True if further reports are not needed.
     fn is_over(&self) -> bool {
-        self.wanted.values().all(|found| matches!(found, Found::Sent(_)))
+        self.requested.values().all(|found| matches!(found, SearchState::Sent(_)))
     }
 
-    fn report(&mut self, report: &Report) -> Result<(), Error> {
-        self.named_by(&report.item.type_id, report.type_version.as_deref(), &report.data);
+    fn add_report(&mut self, report: &Report) -> Result<(), Error> {
+        self.add_named_items(&report.item.type_id, report.type_version.as_deref(), &report.data);
         let in_thread: Vec<ItemKey> =
             serde_json::from_str(&report.reported_in_thread).map_err(Error::corrupt("report"))?;
         for key in in_thread {
@@ -135,7 +135,7 @@ impl<'a> Search<'a> {
         }
         for items in [&report.thread, &report.additional] {
             let items: Vec<StoredItem> = serde_json::from_str(items).map_err(Error::corrupt("report"))?;
-            // An item whose own id could not be read cannot be named either.
+            // An item with an unreadable id cannot be requested.
             for item in items.into_iter().filter(|item| item.as_sent.is_none()) {
                 let key = ItemKey { type_id: item.type_id, id: item.id };
                 let data = item.data.get().as_bytes().to_vec().into();
@@ -145,31 +145,32 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Adds author, thread and parent that a version of the job's item names.
-    fn named_by(&mut self, type_id: &TypeId, version: Option<&str>, data: &[u8]) {
+    /// Adds author, thread and parent from a version of the job's item.
+    fn add_named_items(&mut self, type_id: &TypeId, version: Option<&str>, data: &[u8]) {
         let Some(item_type) = self.config.item_type_at(type_id, version) else { return };
-        let author = item_type.creator(self.own, data);
+        let author = item_type.creator(self.subject, data);
         for key in partial_items::named_items(item_type, data).into_iter().chain(author) {
             self.add(key, None);
         }
     }
 
-    fn add(&mut self, key: ItemKey, sent: Option<ItemData>) {
-        if key == *self.own {
+    fn add(&mut self, key: ItemKey, item_data: Option<ItemData>) {
+        if key == *self.subject {
             return;
         }
-        // A user is its own author, whatever its data.
+        // A user is its own author, independent of its data.
         let is_user = self.config.item_type(&key.type_id).is_some_and(ItemType::is_user);
-        let sent = sent.or_else(|| is_user.then(|| ItemData { type_version: None, data: "{}".into() }));
-        if let Some(found) = self.wanted.get_mut(&key)
-            && !matches!(found, Found::Sent(_))
+        let item_data =
+            item_data.or_else(|| is_user.then(|| ItemData { type_version: None, data: "{}".into() }));
+        if let Some(state) = self.requested.get_mut(&key)
+            && !matches!(state, SearchState::Sent(_))
         {
-            *found = sent.map_or(Found::Named, Found::Sent);
+            *state = item_data.map_or(SearchState::Named, SearchState::Sent);
         }
         if self.possible.contains(&key) {
             return;
         }
-        if self.possible.len() < NAMED { self.possible.push(key) } else { self.has_more = true }
+        if self.possible.len() < MAX_LISTED_ITEMS { self.possible.push(key) } else { self.has_more = true }
     }
 
     fn refusal(&self, item: &ItemKey) -> String {
@@ -177,7 +178,7 @@ impl<'a> Search<'a> {
             return format!("{item} does not belong to the job: no other item does");
         }
         let possible: Vec<_> = self.possible.iter().map(ToString::to_string).collect();
-        let more = if self.has_more { " and others" } else { "" };
-        format!("{item} does not belong to the job: name one of {}{more}", possible.join(", "))
+        let suffix = if self.has_more { " and others" } else { "" };
+        format!("{item} does not belong to the job: name one of {}{suffix}", possible.join(", "))
     }
 }

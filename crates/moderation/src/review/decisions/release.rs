@@ -1,4 +1,4 @@
-//! Storing a decision with the job, and its release to the log when the time to undo it is over.
+//! Stores a decision with its job, and releases it to the log after the undo period.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{Deps, Error, queue_counts, review::decision_events::Parameters};
 
-/// A decision as the job's row carries it.
+/// Decision in the job's row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredDecision {
@@ -34,7 +34,7 @@ pub struct StoredDecision {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: Parameters,
     pub policies: Vec<PolicyId>,
-    /// Actions on items that belong to the job.
+    /// Actions on related items.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub related: Vec<StoredRelated>,
     pub reason: Option<String>,
@@ -43,7 +43,7 @@ pub struct StoredDecision {
     pub release_at: Millis,
 }
 
-/// Stores the decision. Its effects follow when the time to undo it is over.
+/// Stores the decision. Its effects start after the undo period.
 pub async fn decide(
     deps: &Deps,
     org: &OrgId,
@@ -55,8 +55,8 @@ pub async fn decide(
     let Some(mut job) = deps.store.get::<Job>(&(org.clone(), job_id)).await? else {
         return Ok(Err(Refusal::NotFound));
     };
-    // Checked before anything is written, so that a request without a claim leaves no due row.
-    if let Some(refusal) = request::not_open_to(&job, request) {
+    // Checked before the first write, so that a request without a claim leaves no due row.
+    if let Some(refusal) = request::find_claim_refusal(&job, request) {
         return Ok(Err(refusal));
     }
     let config = deps.live.latest(org).await?;
@@ -67,11 +67,11 @@ pub async fn decide(
         Ok(related) => related,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let decided = StoredDecision {
+    let decision = StoredDecision {
         decision_id: decision_id(job_id, request.epoch),
         config_version: config.version(),
         verdict: request.verdict,
-        actions: request::each_once(&request.actions),
+        actions: request::distinct(&request.actions),
         parameters: request.parameters.clone(),
         policies: config.policy_ids(&request.policies),
         related,
@@ -80,20 +80,21 @@ pub async fn decide(
         decided_at: now,
         release_at: now.plus(undo),
     };
-    put_due(deps, &job, &decided, now).await?;
+    // Before the job's row: a pending decision without a due row would never be released.
+    put_due(deps, &job, &decision, now).await?;
     loop {
-        if let Some(refusal) = request::not_open_to(&job, request) {
+        if let Some(refusal) = request::find_claim_refusal(&job, request) {
             return Ok(Err(refusal));
         }
         let next = Job {
             state: JobState::Decided,
-            decision: Some(serde_json::to_string(&decided).map_err(Error::corrupt("decision"))?),
+            decision: Some(serde_json::to_string(&decision).map_err(Error::corrupt("decision"))?),
             decision_state: Some(DecisionState::Pending),
             lease_until: None,
             ..job.clone()
         };
         match deps.store.replace(&next, job.version).await? {
-            Replaced::Yes => return Ok(Ok(decided)),
+            Replaced::Yes => return Ok(Ok(decision)),
             Replaced::No(current) => job = current,
             Replaced::Gone => return Ok(Err(Refusal::NotFound)),
         }
@@ -104,15 +105,15 @@ fn decision_id(job_id: JobId, epoch: i64) -> DecisionId {
     derive(Kind::Decision, &[job_id.as_bytes(), &epoch.to_be_bytes()])
 }
 
-async fn put_due(deps: &Deps, job: &Job, decided: &StoredDecision, now: Millis) -> Result<(), Error> {
+async fn put_due(deps: &Deps, job: &Job, decision: &StoredDecision, now: Millis) -> Result<(), Error> {
     let shard = deps.log.partition(Topic::Decisions, &job.item.log_key(&job.org)).index;
     let due = DecisionDue {
         shard: i64::from(shard),
-        minute: decided.release_at.minute(),
-        due_at: decided.release_at,
+        minute: decision.release_at.minute(),
+        due_at: decision.release_at,
         org: job.org.clone(),
         job_id: job.job_id,
-        decision_id: decided.decision_id,
+        decision_id: decision.decision_id,
     };
     deps.store.put(WriteTime::of(now, 0), &[due]).await?;
     Ok(())
@@ -121,42 +122,43 @@ async fn put_due(deps: &Deps, job: &Job, decided: &StoredDecision, now: Millis) 
 /// Next step for a due row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// The row is done with.
+    /// The row is finished.
     Settled,
-    /// The row is to be released again at this instant.
+    /// The row is due again at this time.
     Again(Millis),
 }
 
-/// Time for which a due row without a decision is kept: the console may still be writing, and its clock may be minutes
+/// Lifetime of a due row without a decision: the console may still be writing it, and its clock may be minutes
 /// behind.
-const DECISION_FOLLOWS: Duration = Duration::from_secs(3_600);
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const DECISION_GRACE: Duration = Duration::from_secs(3_600);
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
-/// Appends a decision whose time to undo is over, or whose release has outlived its lease. Only the owner of the shard may
-/// call it.
+/// Appends a decision if its undo period is over, or if the lease of an earlier release has ended. Only the owner of
+/// the shard may call it.
 pub async fn release(deps: &Deps, due: &DecisionDue, lease: Duration, now: Millis) -> Result<Release, Error> {
     let Some(job) = deps.store.get::<Job>(&(due.org.clone(), due.job_id)).await? else {
         return Ok(Release::Settled);
     };
-    let decided: Option<StoredDecision> =
+    let stored_decision: Option<StoredDecision> =
         job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("decision"))?;
-    let Some(decided) = decided.filter(|decided| decided.decision_id == due.decision_id) else {
-        // The decision may still follow only while the claim that it was made under is the job's present one.
+    let Some(decision) = stored_decision.filter(|decision| decision.decision_id == due.decision_id) else {
+        // The decision can only follow under the claim that it was made with.
         let may_follow = job.state == JobState::Open && decision_id(job.job_id, job.epoch) == due.decision_id;
-        let is_new = now < due.due_at.plus(DECISION_FOLLOWS);
+        let is_new = now < due.due_at.plus(DECISION_GRACE);
         return Ok(if may_follow && is_new {
-            Release::Again(now.plus(LOOK_AGAIN))
+            Release::Again(now.plus(RETRY_PAUSE))
         } else {
             Release::Settled
         });
     };
     match job.decision_state {
-        Some(DecisionState::Pending) if now < decided.release_at => Ok(Release::Again(decided.release_at)),
+        Some(DecisionState::Pending) if now < decision.release_at => Ok(Release::Again(decision.release_at)),
+        // Another scanner is appending; its lease bounds the wait after a crash.
         Some(DecisionState::Released) if job.lease_until.is_some_and(|lease| now < lease) => {
             Ok(Release::Again(job.lease_until.unwrap_or(now)))
         }
         Some(DecisionState::Pending | DecisionState::Released) => {
-            append(deps, job, &decided, now.plus(lease), now).await
+            append(deps, job, &decision, now.plus(lease), now).await
         }
         _ => Ok(Release::Settled),
     }
@@ -165,51 +167,53 @@ pub async fn release(deps: &Deps, due: &DecisionDue, lease: Duration, now: Milli
 async fn append(
     deps: &Deps,
     job: Job,
-    decided: &StoredDecision,
+    decision: &StoredDecision,
     lease: Millis,
     now: Millis,
 ) -> Result<Release, Error> {
     let closed_at = job.closed_at.unwrap_or(now);
     if job.closed_at.is_none() {
-        queue_counts::announce(&deps.store, &job, QueueChange::Closed, closed_at).await?;
+        // Once, with the time in the row: a repeated release keeps its first `closed_at`.
+        queue_counts::put_event(&deps.store, &job, QueueChange::Closed, closed_at).await?;
     }
     let job = Job { closed_at: Some(closed_at), ..job };
-    let released =
+    let released_job =
         Job { decision_state: Some(DecisionState::Released), lease_until: Some(lease), ..job.clone() };
-    if !deps.store.replace(&released, job.version).await?.is_done() {
-        // The decision was undone, or another scanner was faster.
+    if !deps.store.replace(&released_job, job.version).await?.is_done() {
+        // The decision was undone, or another scanner released it first.
         return Ok(Release::Again(now));
     }
     tidegate_stream::failpoint!("after_due_release");
     let key = job.item.log_key(&job.org);
-    let record = record(&job, decided);
+    let record = record(&job, decision);
     let partition = deps.log.partition(Topic::Decisions, &key);
     deps.log.append(&[(partition, Record::new(&key, record.to_datum()))]).await?;
-    let marked = Job { decision_state: Some(DecisionState::Appended), lease_until: None, ..job.clone() };
-    if deps.store.replace(&marked, job.version + 1).await?.is_done() {
+    let appended_job =
+        Job { decision_state: Some(DecisionState::Appended), lease_until: None, ..job.clone() };
+    if deps.store.replace(&appended_job, job.version + 1).await?.is_done() {
         return Ok(Release::Settled);
     }
     Ok(Release::Again(lease))
 }
 
-fn record(job: &Job, decided: &StoredDecision) -> records::Decision {
+fn record(job: &Job, decision: &StoredDecision) -> records::Decision {
     records::Decision {
         org: job.org.clone(),
-        config_version: decided.config_version,
-        decision_id: decided.decision_id,
+        config_version: decision.config_version,
+        decision_id: decision.decision_id,
         job_id: job.job_id,
         class: job.class,
         item: job.item.clone(),
         appeal_id: job.appeal_id.clone(),
-        decided_at: decided.decided_at,
-        decided_by: decided.decided_by.clone(),
-        verdict: decided.verdict,
-        actions: decided.actions.clone(),
-        policies: decided.policies.clone(),
-        reason: decided.reason.clone(),
-        parameters: text(&decided.parameters),
+        decided_at: decision.decided_at,
+        decided_by: decision.decided_by.clone(),
+        verdict: decision.verdict,
+        actions: decision.actions.clone(),
+        policies: decision.policies.clone(),
+        reason: decision.reason.clone(),
+        parameters: parameters_to_json(&decision.parameters),
         reported_items: Vec::new(),
-        related: decided.related.iter().map(related_record).collect(),
+        related: decision.related.iter().map(related_record).collect(),
     }
 }
 
@@ -219,11 +223,11 @@ fn related_record(related: &StoredRelated) -> records::RelatedActions {
         user: related.user.clone(),
         actions: related.actions.clone(),
         policies: related.policies.clone(),
-        parameters: text(&related.parameters),
+        parameters: parameters_to_json(&related.parameters),
     }
 }
 
-/// Returns parameters in the form of records.
-fn text(parameters: &Parameters) -> Option<String> {
+/// Serialises parameters for a record. `None` if there are none.
+fn parameters_to_json(parameters: &Parameters) -> Option<String> {
     (!parameters.is_empty()).then(|| serde_json::json!(parameters).to_string())
 }

@@ -1,4 +1,4 @@
-//! The request of a decision, and its checks against job, queue and configuration.
+//! Decision request, and its checks against job, queue and configuration.
 
 use std::{collections::HashSet, hash::Hash};
 
@@ -12,10 +12,10 @@ use tidegate_store::tables::review::jobs::{Job, JobState};
 
 use crate::review::decision_events::Parameters;
 
-/// Number of actions on related items in one decision. Each makes a callback for each endpoint, all in one stored plan.
+/// Maximum number of actions on related items. Each adds a callback per endpoint to one stored plan.
 const MOST_RELATED_ACTIONS: usize = 100;
 
-/// A moderator's decision as requested. An action or a policy that is named twice counts once.
+/// Decision requested by a moderator. Repeated actions or policies count once.
 #[derive(Clone, Debug)]
 pub struct DecisionRequest {
     pub verdict: Verdict,
@@ -24,15 +24,15 @@ pub struct DecisionRequest {
     pub parameters: Parameters,
     /// Ids or keys.
     pub policies: Vec<PolicyId>,
-    /// Actions on items that belong to the job.
+    /// Actions on related items.
     pub related: Vec<RelatedRequest>,
     pub reason: Option<String>,
     pub decided_by: String,
-    /// Epoch of the claim under which it is made.
+    /// Epoch of the claim under which the decision is made.
     pub epoch: i64,
 }
 
-/// Actions on an item that belongs to the job, as requested.
+/// Requested actions on a related item.
 #[derive(Clone, Debug)]
 pub struct RelatedRequest {
     pub item: ItemKey,
@@ -47,7 +47,7 @@ pub struct RelatedRequest {
 pub enum Refusal {
     NotFound,
     AlreadyDecided,
-    /// The claim expired or is another reviewer's.
+    /// The claim has expired or belongs to another reviewer.
     NotYours {
         claimed_by: Option<String>,
     },
@@ -57,24 +57,24 @@ pub enum Refusal {
     },
 }
 
-pub(super) fn not_open_to(job: &Job, request: &DecisionRequest) -> Option<Refusal> {
+pub(super) fn find_claim_refusal(job: &Job, request: &DecisionRequest) -> Option<Refusal> {
     if job.state != JobState::Open {
         return Some(Refusal::AlreadyDecided);
     }
-    let yours = job.claimed_by.as_deref() == Some(&request.decided_by) && job.epoch == request.epoch;
-    (!yours).then(|| Refusal::NotYours { claimed_by: job.claimed_by.clone() })
+    let has_claim = job.claimed_by.as_deref() == Some(&request.decided_by) && job.epoch == request.epoch;
+    (!has_claim).then(|| Refusal::NotYours { claimed_by: job.claimed_by.clone() })
 }
 
-/// Checks the decision against the configuration and the job's queue.
+/// Checks the request against the configuration and the job's queue.
 pub(super) fn check(config: &Compiled, job: &Job, request: &DecisionRequest) -> Result<(), Refusal> {
-    let appeal = job.class == JobClass::Appeal;
-    let fits = match request.verdict {
-        Verdict::Accept | Verdict::Reject => appeal,
-        Verdict::Ignore | Verdict::Act => !appeal,
+    let is_appeal = job.class == JobClass::Appeal;
+    let is_valid_verdict = match request.verdict {
+        Verdict::Accept | Verdict::Reject => is_appeal,
+        Verdict::Ignore | Verdict::Act => !is_appeal,
     };
-    if !fits {
-        let wanted = if appeal { "accept or reject" } else { "ignore or act" };
-        return invalid("/verdict", format!("a job of class {} takes {wanted}", job.class));
+    if !is_valid_verdict {
+        let expected_verdicts = if is_appeal { "accept or reject" } else { "ignore or act" };
+        return invalid("/verdict", format!("a job of class {} takes {expected_verdicts}", job.class));
     }
     if request.verdict == Verdict::Act && request.actions.is_empty() {
         return invalid("/actions", "to act, name at least one action".to_owned());
@@ -82,7 +82,7 @@ pub(super) fn check(config: &Compiled, job: &Job, request: &DecisionRequest) -> 
     if request.verdict != Verdict::Act && !request.actions.is_empty() {
         return invalid("/actions", format!("{} takes no actions", request.verdict.as_str()));
     }
-    if appeal && !request.related.is_empty() {
+    if is_appeal && !request.related.is_empty() {
         let detail = "an answer to an appeal takes no actions on related items".to_owned();
         return invalid("/related", detail);
     }
@@ -103,7 +103,7 @@ fn invalid(pointer: &str, detail: String) -> Result<(), Refusal> {
     Err(Refusal::Invalid { pointer: pointer.to_owned(), detail })
 }
 
-/// Job and configuration that the parts of a decision are checked against. `at` is the pointer of the object that holds them.
+/// Checks for the parts of a decision. `at` is the JSON pointer of the enclosing object.
 struct Checks<'a> {
     config: &'a Compiled,
     job: &'a Job,
@@ -130,27 +130,27 @@ impl Checks<'_> {
                 let detail = format!("the action {action} is not for jobs of the queue {}", self.job.queue);
                 return invalid(&format!("{at}/actions/{index}"), detail);
             }
-            let Some(known) = self.config.action(action) else {
+            let Some(configured) = self.config.action(action) else {
                 return invalid(&format!("{at}/actions/{index}"), format!("there is no action {action}"));
             };
-            let given = parameters.get(action).cloned().unwrap_or_default().into_iter().collect();
-            if let Some(fault) = known.check_parameters(&given).into_iter().next() {
+            let values = parameters.get(action).cloned().unwrap_or_default().into_iter().collect();
+            if let Some(fault) = configured.check_parameters(&values).into_iter().next() {
                 return invalid(&format!("{at}/actions/{index}/parameters"), fault);
             }
         }
         Ok(())
     }
 
-    /// Refuses to send the item of a child-safety job to child safety, which would open its job again.
+    /// Refuses child-safety escalation from a child-safety job, which would reopen the job.
     fn no_second_escalation(&self, actions: &[ActionId]) -> Result<(), Refusal> {
         if self.job.class != JobClass::ChildSafety {
             return Ok(());
         }
-        let opens = |action: &ActionId| {
+        let opens_child_safety_job = |action: &ActionId| {
             let kind = self.config.action(action).map(|action| &action.kind);
             matches!(kind, Some(ActionKind::EnqueueChildSafety { .. }))
         };
-        match actions.iter().position(opens) {
+        match actions.iter().position(opens_child_safety_job) {
             Some(index) => {
                 let detail = "the job is one of child safety already: leave the action out".to_owned();
                 invalid(&format!("/actions/{index}"), detail)
@@ -180,6 +180,7 @@ impl Checks<'_> {
                 let detail = "this is the job's own item: name its actions in `actions`".to_owned();
                 return invalid(&format!("{at}/item"), detail);
             }
+            // Two entries with different policies would need a rule of precedence.
             if let Some(earlier) = related[..index].iter().position(|earlier| earlier.item == one.item) {
                 let detail = format!("/related/{earlier} names the item already: put its actions there");
                 return invalid(&format!("{at}/item"), detail);
@@ -195,8 +196,8 @@ impl Checks<'_> {
     }
 }
 
-/// Returns each value once, in the order of first mention.
-pub(super) fn each_once<T: Clone + Eq + Hash>(named: &[T]) -> Vec<T> {
-    let mut seen = HashSet::new();
-    named.iter().filter(|one| seen.insert(*one)).cloned().collect()
+/// Returns the distinct values in order of first occurrence.
+pub(super) fn distinct<T: Clone + Eq + Hash>(values: &[T]) -> Vec<T> {
+    let mut seen_values = HashSet::new();
+    values.iter().filter(|value| seen_values.insert(*value)).cloned().collect()
 }
