@@ -57,7 +57,7 @@ pub async fn process(
     settings.validate()?;
     let settings = Arc::new(settings);
     let pool = ComputePool::new(settings.threads, Arc::clone(deps.live.processing_load()))
-        .map_err(|error| RoleError::UnexpectedExit { role: Role("process"), detail: error.to_string() })?;
+        .map_err(|error| RoleError::Failure { role: Role("process"), detail: error.to_string() })?;
     // Effects of accepted records may use the reserved part of the disk, so they can be stored while requests are refused.
     let moderation_deps = moderation::Deps {
         log: deps.log.reserved(),
@@ -67,17 +67,17 @@ pub async fn process(
     };
     let PartialItems { client, secrets, .. } = deps.partial_items.clone();
     let fetcher = Fetcher::new(moderation_deps.clone(), client, secrets, |name| std::env::var(name).ok())
-        .map_err(|error| RoleError::UnexpectedExit { role: Role("process"), detail: error.to_string() })?;
+        .map_err(|error| RoleError::Failure { role: Role("process"), detail: error.to_string() })?;
     let mut roles =
         Roles { deps, settings: Arc::clone(&settings), stop: stop.child_token(), tasks: JoinSet::new() };
 
     let facts = FactLookup::new(moderation_deps.store.clone(), &settings)
-        .map_err(|error| RoleError::UnexpectedExit { role: Role("process"), detail: error.to_string() })?;
-    let expectations = AlarmThresholds::new(
+        .map_err(|error| RoleError::Failure { role: Role("process"), detail: error.to_string() })?;
+    let thresholds = AlarmThresholds::new(
         moderation_deps.store.clone(),
         ThresholdFactors { factor: settings.alarm_times, min_matches: settings.alarm_least },
     );
-    let rule_limits = RuleLimits::new(moderation_deps.store.clone(), expectations);
+    let rule_limits = RuleLimits::new(moderation_deps.store.clone(), thresholds);
     let counters = OutcomeCounters::new(
         moderation_deps.store.clone(),
         settings.rule_metrics,
@@ -208,7 +208,7 @@ impl Roles {
         let mut result = Ok(DrainResult::Clean);
         while let Some(exit) = self.tasks.join_next().await {
             let exit = exit.unwrap_or_else(|error| {
-                Err(RoleError::UnexpectedExit { role: Role("process"), detail: error.to_string() })
+                Err(RoleError::Failure { role: Role("process"), detail: error.to_string() })
             });
             match (exit, &mut result) {
                 (Ok(drain_result), Ok(overall)) => *overall = overall.and(drain_result),

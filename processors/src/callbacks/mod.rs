@@ -119,5 +119,5 @@ pub async fn deliver(
 
 fn unexpected_exit_error(error: Option<JoinError>) -> RoleError {
     let detail = error.map_or_else(|| "the task ended without a stop".to_owned(), |error| error.to_string());
-    RoleError::UnexpectedExit { role: ROLE, detail }
+    RoleError::Failure { role: ROLE, detail }
 }

@@ -239,7 +239,7 @@ impl<H: Handler> ConsumerLoop<H> {
             // Panics of handlers are caught inside the task, so this panic is a bug of the consumer.
             Err(error) => {
                 let role = self.retry_loop.role;
-                self.fail_role(RoleError::UnexpectedExit { role, detail: error.to_string() });
+                self.fail_role(RoleError::Failure { role, detail: error.to_string() });
             }
         }
     }
@@ -286,7 +286,7 @@ impl<H: Handler> ConsumerLoop<H> {
                 }
                 metrics::set_diverted_orgs(role, self.poison_monitor.count_diverted());
             }
-            PoisonAction::Stop { reason: why } => self.fail_role(RoleError::Poison { role, why }),
+            PoisonAction::Stop { reason } => self.fail_role(RoleError::Poison { role, reason }),
         }
     }
 

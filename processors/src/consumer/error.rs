@@ -17,10 +17,10 @@ pub enum RoleError {
     Consume(#[from] ConsumeError),
     /// Too much content is unprocessable. The defect is in the service, and continuing would divert the content of all
     /// orgs.
-    #[error("role {role} stopped: {why}")]
-    Poison { role: Role, why: String },
-    #[error("role {role} ended unexpectedly: {detail}")]
-    UnexpectedExit { role: Role, detail: String },
+    #[error("role {role} stopped: {reason}")]
+    Poison { role: Role, reason: String },
+    #[error("role {role} failed: {detail}")]
+    Failure { role: Role, detail: String },
     #[error(transparent)]
     Settings(#[from] SettingsError),
 }
@@ -30,7 +30,7 @@ impl RoleError {
         match self {
             Self::Consume(error) => error.tag(),
             Self::Poison { .. } => "poison",
-            Self::UnexpectedExit { .. } => "broken",
+            Self::Failure { .. } => "broken",
             Self::Settings(error) => error.tag(),
         }
     }

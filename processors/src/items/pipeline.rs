@@ -80,23 +80,27 @@ impl ItemPipeline {
             return BatchOutcome::all_remaining(part_count);
         };
         self.report_delay(&job);
-        let is_stored =
+        let has_rows =
             |position: &usize| matches!(items.get(*position), Some(Some(BatchItem { rows: Some(_), .. })));
-        let (stored, remaining): (Vec<usize>, Vec<usize>) = (0..part_count).partition(is_stored);
+        let (storable_positions, remaining_positions): (Vec<usize>, Vec<usize>) =
+            (0..part_count).partition(has_rows);
         // Only items that are done with this batch are counted here. The others count themselves in `run_single`.
-        let stored_items = items.iter().flatten().filter(|item| item.rows.is_some());
-        let window_entries = stored_items.map(|item| (item.moment, &*item.entries));
+        let storable_items = items.iter().flatten().filter(|item| item.rows.is_some());
+        let window_entries = storable_items.map(|item| (item.moment, &*item.entries));
         // `true`: a batch has only items of first runs, so none of them has window rows yet.
         if self.facts.count_items(&job.record.org, window_entries, true).await.is_err() {
             return BatchOutcome::all_for_retry(part_count);
         }
-        stored.iter().filter_map(|position| guards[*position].as_ref()).for_each(WindowGuard::set_counted);
+        storable_positions
+            .iter()
+            .filter_map(|position| guards[*position].as_ref())
+            .for_each(WindowGuard::set_counted);
         drop(guards);
         let rows = items.into_iter().flatten().filter_map(|item| item.rows).collect::<Vec<_>>();
         match submissions::store_new(&self.deps, &rows).await {
             Ok(()) => {
                 self.counters.count_quiet(&job.record.org, rows.len());
-                BatchOutcome { remaining_positions: remaining, is_retry: false }
+                BatchOutcome { remaining_positions, is_retry: false }
             }
             Err(_) => BatchOutcome::all_for_retry(part_count),
         }

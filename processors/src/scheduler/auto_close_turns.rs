@@ -22,7 +22,7 @@ const JOBS_PER_TURN: usize = 200;
 pub(crate) struct AutoCloseTurns {
     deps: moderation::Deps,
     interval: Duration,
-    /// Start of this process. Earlier turns belonged to earlier processes.
+    /// Time of the first turn of this process, its start. Earlier turns belonged to earlier processes.
     first_turn_at: Millis,
     /// Orgs with a running turn. Two concurrent turns would compete for the same jobs.
     running_orgs: Mutex<HashSet<OrgId>>,
@@ -69,10 +69,10 @@ impl AutoCloseTurns {
 
 /// Returns the times of turns in a minute. They are multiples of the interval, so all processes compute the same times.
 fn turn_times(minute: i64, interval: Duration) -> impl Iterator<Item = Millis> {
-    let every = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX).max(1);
+    let interval_ms = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX).max(1);
     let start = minute.saturating_mul(MINUTE_MS);
-    let first_multiple = start.div_euclid(every) + i64::from(start.rem_euclid(every) != 0);
-    let times = (first_multiple..).map(move |multiple| multiple.saturating_mul(every));
+    let first_multiple = start.div_euclid(interval_ms) + i64::from(start.rem_euclid(interval_ms) != 0);
+    let times = (first_multiple..).map(move |multiple| multiple.saturating_mul(interval_ms));
     times.take_while(move |at| *at < start.saturating_add(MINUTE_MS)).map(Millis)
 }
 
