@@ -45,5 +45,6 @@ fn write(folder: &Path, key: &str) -> io::Result<PathBuf> {
     fs::create_dir_all(folder)?;
     let path = folder.join(FILE);
     write_private(&path, format!("{key}\n").as_bytes())?;
+    // Absolute, so that the message names the file for any current folder.
     fs::canonicalize(path)
 }

@@ -35,6 +35,7 @@ fn main() -> ExitCode {
     let command = commands::Cli::parse();
     // One provider for all users of rustls. Only a second installation could fail, and this is the first.
     let _first = rustls::crypto::ring::default_provider().install_default();
+    // SIGXFSZ is ignored before any file is written: a limit of file sizes must not kill the process.
     output::exit_code(
         sigxfsz::ignore().and_then(|()| command.run()).unwrap_or_else(|error| output::report_error(&error)),
     )

@@ -35,6 +35,7 @@ pub(crate) fn install() -> anyhow::Result<PrometheusHandle> {
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS_BUCKETS)
         .and_then(PrometheusBuilder::install_recorder)
         .context("metrics cannot be set up")?;
+    // Descriptions only reach a recorder that is installed already.
     describe();
     gauge!(BUILD_INFO, "version" => BUILD.version, "commit" => BUILD.commit, "profile" => BUILD.profile)
         .set(1);

@@ -32,6 +32,7 @@ pub(crate) fn exit_code(code: ExitCode) -> ExitCode {
 }
 
 pub(crate) fn print_error(line: impl Display) {
+    // A failure on standard error cannot be reported anywhere else.
     let _reader_gone = writeln!(io::stderr().lock(), "{}", Lines(format_args!("{line}")));
 }
 

@@ -72,7 +72,7 @@ impl OpenRetry {
         }
     }
 
-    /// Answers 503 on a port whose server cannot start yet, so that clients do not hang. Starts only when a part is unavailable: during
+    /// Answers 503 on the port of a server that cannot start yet, so that clients do not hang. Starts only when a part is unavailable: during
     /// a normal start the first clients just wait.
     pub(crate) fn answer_unavailable(
         &self,

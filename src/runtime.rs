@@ -1,4 +1,4 @@
-//! Runtimes for asynchronous work: one answers requests, the other runs workers, whose threads have a lower priority.
+//! Runtimes for asynchronous work: one answers requests, the other runs workers on threads of a lower priority.
 
 use std::{future::Future, process::ExitCode, time::Duration};
 
@@ -103,6 +103,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<ExitCode> {
     let runtime = runtime_builder(settings).build().context("the runtime cannot start")?;
     let end = runtime.block_on(work);
+    // Blocking work of a forced end may hang, so the wait for it is limited.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     end
 }

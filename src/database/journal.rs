@@ -176,6 +176,7 @@ impl Journal {
             scan.record_batch(&batch);
             valid_end = self.position;
         }
+        // Only zeros follow: the rest of the journal was allocated ahead and never written.
         let Some(content_start) = self.find_content(valid_end)? else { return Ok(None) };
         let (mut tail_batches, mut seen_counters) = (0_u64, counters_before.clone());
         // Log and store report this loss themselves, with offsets. Here it only decides whether a copy of the journal is kept.
@@ -198,6 +199,7 @@ impl Journal {
                 }
             }
         }
+        // Batches after the gap raise the counters for the journals that follow.
         *counters_before = seen_counters;
         let damage = is_proven.then(|| {
             format!(

@@ -396,6 +396,7 @@ fn missing_marker_error(folder: &Path) -> anyhow::Error {
 fn is_free(lock: &File) -> bool {
     const TRIES: u32 = 3;
     for _ in 1..TRIES {
+        // Other errors, as of a file system without locks, do not mean that the lock is held.
         if !matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
             return true;
         }

@@ -135,6 +135,7 @@ impl CallbackFile {
     }
 
     fn list(&self) -> io::Result<String> {
+        // Held while reading, because a writer may have appended half of a line.
         let _no_half_line = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = fs::read_to_string(&self.path)?;
         Ok(format!("[{}]", lines.lines().collect::<Vec<_>>().join(",")))

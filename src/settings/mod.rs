@@ -298,6 +298,7 @@ impl Settings {
             return Err(Refusal::new("data.folder", &"must name a folder"));
         }
         self.stream.validate().map_err(Refusal::in_section("stream"))?;
+        // Only the settings of the chosen engine are used.
         match self.store.engine {
             StoreEngine::Embedded => {
                 self.store.embedded.validate().map_err(Refusal::in_section("store.embedded"))?;

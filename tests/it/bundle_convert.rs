@@ -82,7 +82,7 @@ async fn bundle_goes_to_stdout_and_messages_to_stderr() {
     opened(&place, 0o644);
     let (code, _, said) = run(&place, &convert("open.json", &[])).await;
     assert_eq!(code, 0);
-    assert!(said.starts_with("warning: key has mode 0644, so that others can read the key"), "{said}");
+    assert!(said.starts_with("warning: key has mode 0644, so other users can read the key"), "{said}");
     let votes = place.folder.path().join("export/votes.csv");
     fs::write(&votes, "timestamp,comment-id,voter-id,vote\n1,0,1,yes\n").unwrap();
     let (code, out, said) = run(&place, &convert("-", &[])).await;

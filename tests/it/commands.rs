@@ -88,7 +88,7 @@ async fn a_folder_pulled_from_one_organisation_is_not_applied_to_another() {
         let applied = place.run(&args).await;
         let said = text(&applied.stderr);
         assert!(applied.status.success(), "{said}");
-        assert_eq!(said.contains("from now on it is `acme`'s"), is_told, "{said}");
+        assert_eq!(said.contains("it is recorded as `acme` now"), is_told, "{said}");
     }
     let refused = place.run(&["apply", documents, "--data", data.to_str().unwrap()]).await;
     assert_eq!(refused.status.code(), Some(1));
@@ -491,7 +491,7 @@ async fn commands_without_a_process_say_what_to_do() {
         (&["apply", "."], "no .yaml"),
         (&["demo", "send", "scam"], "tidegate up --demo"),
         (&["keys", "list", "--server", "http://127.0.0.1:1"], "--token"),
-        (&["keys", "list", "--server", "http://127.0.0.1:1", "--token", "tg_x"], "nobody listens"),
+        (&["keys", "list", "--server", "http://127.0.0.1:1", "--token", "tg_x"], "no process listens"),
         (&["keys", "list", "--server", "ftp://127.0.0.1:1", "--token", "tg_x"], "http://"),
         (&["keys", "list", "--server", "localhost:8081", "--token", "tg_x"], "http://"),
     ] {
