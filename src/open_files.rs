@@ -30,7 +30,7 @@ pub(crate) fn raise_limit() -> usize {
         let raised_limit =
             Rlimit { current: previous_limit.maximum.or(Some(UNLIMITED)), maximum: previous_limit.maximum };
         if let Err(error) = setrlimit(Resource::Nofile, raised_limit) {
-            tracing::warn!(%error, ?previous_limit, "the limit of open files cannot be raised");
+            tracing::warn!(%error, found = ?previous_limit, "the limit of open files cannot be raised");
         }
     }
     current_limit()

@@ -93,7 +93,9 @@ macro_rules! parsed {
                 Some(text) => parse_inline(text.trim()).map_err(self.locate_fault())?,
                 None => self.clone_leaf().map_err(self.locate_fault())?,
             };
-            Deserializer::$method(value, visitor).map_err(|error| from_toml_error(&error)).map_err(self.locate_fault())
+            Deserializer::$method(value, visitor)
+                .map_err(|error| from_toml_error(&error))
+                .map_err(self.locate_fault())
         }
     )*};
 }
