@@ -171,7 +171,7 @@ async fn journal_missing_between_others_is_named() {
 #[tokio::test]
 async fn remains_of_a_crash_after_the_last_sync_are_no_loss() {
     let (data, journal) = filled_data_folder().await;
-    // Half a batch.
+    // A crash left half a batch.
     let end = content_length(&journal);
     let mut bytes = fs::read(&journal).unwrap();
     bytes.truncate(end);
@@ -184,7 +184,7 @@ async fn remains_of_a_crash_after_the_last_sync_are_no_loss() {
     append(&log, items(0)).await;
     close((log, store)).await;
 
-    // Writes without a sync of which a loss of power kept only the last.
+    // A loss of power kept only the last of several writes without a sync.
     let before = content_length(&journal);
     let (database, mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
     let record = fs::read(unflushed::path_in(data.path())).unwrap();
@@ -193,7 +193,7 @@ async fn remains_of_a_crash_after_the_last_sync_are_no_loss() {
         table.insert(n.to_be_bytes(), [b'x'; 100]).unwrap();
     }
     drop((table, database, mark));
-    // It is written after a sync of the rows that it names.
+    // The record is written only after a sync of its rows, so the loss of power leaves the older one.
     fs::write(unflushed::path_in(data.path()), record).unwrap();
     zero(&journal, before + 100, 4_096);
     let (log, store) = open_all(data.path(), false).await.unwrap();
@@ -298,7 +298,7 @@ async fn journals_that_the_database_removed_are_no_loss() {
     let record = fs::read(unflushed::path_in(data.path())).unwrap();
     flush_all(data.path());
     assert!(!journal.exists());
-    // As a kill just after the flush leaves it, and as a backup of the database alone.
+    // The state after a kill right after the flush, and that of a backup of the database alone.
     for record in [Some(record), None] {
         match record {
             Some(record) => fs::write(unflushed::path_in(data.path()), record).unwrap(),
@@ -310,7 +310,7 @@ async fn journals_that_the_database_removed_are_no_loss() {
     }
 }
 
-/// Number of the table of this name.
+/// Returns the number of the table with this name.
 fn number_of(data: &Path, name: &str) -> u64 {
     let names = tables::read_names(&folder_in(data)).unwrap();
     *names.iter().find(|(_, known)| *known == name).unwrap().0
@@ -520,7 +520,7 @@ async fn stop_leaves_no_rows_to_replay() {
 fn journals_are_bounded_for_any_number_of_tables() {
     let data = tempfile::tempdir().unwrap();
     let (database, _mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
-    // None of them holds enough in memory to be flushed by itself.
+    // No table holds enough in memory for the database to flush it.
     let table = |n: u32| database.keyspace(&format!("t{n}"), fjall::KeyspaceCreateOptions::default).unwrap();
     let tables: Vec<_> = (0..16).map(table).collect();
     let value = incompressible_bytes();
@@ -555,7 +555,7 @@ async fn damaged_file_of_a_table_is_named() {
     assert_eq!(other.to_string(), "no disk");
 }
 
-/// Runs a test of this file in a process of its own.
+/// Returns a command that runs one test of this file in a process of its own.
 fn process(test: &str) -> std::process::Command {
     let mut process = std::process::Command::new(std::env::current_exe().unwrap());
     process.args(["--exact", &format!("database::loss_tests::{test}"), "--nocapture"]);
@@ -567,7 +567,7 @@ fn process(test: &str) -> std::process::Command {
 fn files_without_rights_are_named_and_no_loss() {
     use std::os::unix::{fs::PermissionsExt as _, process::CommandExt as _};
 
-    // Root may do everything.
+    // Permissions do not limit root.
     if rustix::process::geteuid().is_root() {
         let folder = tempfile::tempdir_in("/tmp").unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -606,10 +606,10 @@ fn files_without_rights_are_named_and_no_loss() {
     runtime.block_on(async { close(open_all(data.path(), false).await.unwrap()).await });
 }
 
-/// Variable with the data folder for the process that is killed.
+/// Variable that names the data folder of the process to kill.
 const KILLED: &str = "TIDEGATE_TEST_KILLED_DATA";
 
-/// Writes until it is killed: rows of all sizes, removals, new tables, flushes. It says which row is durable.
+/// Writes rows of all sizes, removals, new tables and flushes until it is killed, and prints the number of the last durable row.
 #[test]
 #[expect(clippy::print_stdout, reason = "the test that kills it reads it")]
 fn writer_that_is_killed() {
@@ -672,7 +672,7 @@ fn kills_while_journals_are_made_and_removed_are_no_loss() {
         let durable = durable.unwrap_or_else(|| panic!("start {kill} was refused"));
         let journals = journal::list_journals(&folder_in(data.path())).unwrap().numbered;
         oldest = journals[0].0;
-        // Half of the kills hit what the start before them left.
+        // After every other kill, the next writer starts directly on the remains of the kill.
         if kill % 2 == 0 {
             let (database, _mark) =
                 LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();

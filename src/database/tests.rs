@@ -1,4 +1,4 @@
-//! Folders as full disks, kills and people leave them.
+//! Tests of folders in the state that full disks, kills and people leave them in.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -11,18 +11,18 @@ fn table(database: &Database) -> fjall::Keyspace {
     database.keyspace("t", fjall::KeyspaceCreateOptions::default).unwrap()
 }
 
-/// A database with a row.
-fn keep_a_row(folder: &Path) {
+/// Creates a database with one row.
+fn create_with_row(folder: &Path) {
     let database = open(folder).unwrap();
     table(&database).insert("k", "v").unwrap();
     database.persist(fjall::PersistMode::SyncAll).unwrap();
 }
 
-fn has_its_row(database: &Database) -> bool {
+fn has_row(database: &Database) -> bool {
     table(database).get("k").unwrap().is_some()
 }
 
-/// What making a database writes, in its order, and how much of it is there. No length: all of it.
+/// Files in the order in which the creation of a database writes them, with the length that is written so far; `None`: all of it.
 const STEPS: [(&str, Option<usize>); 13] = [
     ("", None),
     ("lock", None),
@@ -39,8 +39,8 @@ const STEPS: [(&str, Option<usize>); 13] = [
     ("keyspaces/0/current", None),
 ];
 
-/// A copy of a database that was just made, as far as so many steps make it.
-fn cut_off(model: &Path, folder: &Path, steps: usize) {
+/// Copies a newly created database up to the given number of steps.
+fn copy_steps(model: &Path, folder: &Path, steps: usize) {
     for (name, length) in &STEPS[..steps] {
         let (from, to) = (model.join(name), folder.join(name));
         if from.is_dir() {
@@ -57,7 +57,7 @@ fn unfinished_database_is_created_again() {
     let data = tempfile::tempdir().unwrap();
     let (data, folder) = (data.path(), folder_in(data.path()));
     assert!(!may_hold_data(data));
-    // As a full disk left it, and as the last writes after a removal did.
+    // Remains of a creation on a full disk, and of the last writes after a removal.
     fs::create_dir_all(folder.join("keyspaces/7/tables")).unwrap();
     for (file, content) in [
         ("lock", &b""[..]),
@@ -96,11 +96,11 @@ fn interrupted_creation_is_finished_by_the_next_start() {
                 "a link" => std::os::unix::fs::symlink(disk.path(), &folder).unwrap(),
                 _ => {}
             }
-            cut_off(model.path(), &data.path().join(place), steps);
+            copy_steps(model.path(), &data.path().join(place), steps);
             let database = open_in(data.path()).unwrap_or_else(|error| panic!("{what}: {error:#}"));
             table(&database).insert("k", "v").unwrap();
             drop(database);
-            assert!(has_its_row(&open(&folder).unwrap()), "{what}");
+            assert!(has_row(&open(&folder).unwrap()), "{what}");
             assert_eq!(fs::symlink_metadata(&folder).unwrap().is_symlink(), db == "a link", "{what}");
             assert!(db != "nothing" || !unfinished.exists(), "{what}");
         }
@@ -110,9 +110,9 @@ fn interrupted_creation_is_finished_by_the_next_start() {
 #[test]
 fn finished_database_is_renamed_and_keeps_its_rows() {
     let data = tempfile::tempdir().unwrap();
-    keep_a_row(&data.path().join(UNFINISHED));
+    create_with_row(&data.path().join(UNFINISHED));
     assert!(may_hold_data(data.path()), "its key must not be made anew");
-    assert!(has_its_row(&open_in(data.path()).unwrap()));
+    assert!(has_row(&open_in(data.path()).unwrap()));
     assert!(!data.path().join(UNFINISHED).exists());
 }
 
@@ -120,7 +120,7 @@ fn finished_database_is_renamed_and_keeps_its_rows() {
 fn unrenamed_rows_are_not_ignored_for_an_empty_folder() {
     let data = tempfile::tempdir().unwrap();
     let (folder, unfinished) = (folder_in(data.path()), data.path().join(UNFINISHED));
-    keep_a_row(&unfinished);
+    create_with_row(&unfinished);
     fs::create_dir(&folder).unwrap();
     let refused = format!("{:#}", open_in(data.path()).err().unwrap());
     assert!(
@@ -129,17 +129,17 @@ fn unrenamed_rows_are_not_ignored_for_an_empty_folder() {
     );
     fs::remove_dir(&folder).unwrap();
     fs::rename(&unfinished, &folder).unwrap();
-    assert!(has_its_row(&open_in(data.path()).unwrap()));
+    assert!(has_row(&open_in(data.path()).unwrap()));
 }
 
 #[test]
 fn foreign_files_beside_a_database_stay() {
     let data = tempfile::tempdir().unwrap();
     let unfinished = data.path().join(UNFINISHED);
-    keep_a_row(&folder_in(data.path()));
-    keep_a_row(&unfinished);
-    assert!(has_its_row(&open_in(data.path()).unwrap()));
-    assert!(has_its_row(&open(&unfinished).unwrap()));
+    create_with_row(&folder_in(data.path()));
+    create_with_row(&unfinished);
+    assert!(has_row(&open_in(data.path()).unwrap()));
+    assert!(has_row(&open(&unfinished).unwrap()));
 
     let data = tempfile::tempdir().unwrap();
     let backup = data.path().join(UNFINISHED).join("0.jnl");
@@ -155,12 +155,12 @@ fn database_without_its_list_of_tables_is_refused() {
     for lost in ["keyspaces", "keyspaces/0", "keyspaces/0/current"] {
         let (data, aside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (path, kept) = (folder_in(data.path()).join(lost), aside.path().join("kept"));
-        keep_a_row(&folder_in(data.path()));
+        create_with_row(&folder_in(data.path()));
         fs::rename(&path, &kept).unwrap();
         let refused = format!("{:#}", open_in(data.path()).err().unwrap());
         assert!(refused.contains("lacks the list of its tables"), "{lost}: {refused}");
         fs::rename(&kept, &path).unwrap();
-        assert!(has_its_row(&open_in(data.path()).unwrap()), "{lost}");
+        assert!(has_row(&open_in(data.path()).unwrap()), "{lost}");
     }
 }
 
@@ -168,7 +168,7 @@ fn database_without_its_list_of_tables_is_refused() {
 fn database_without_any_tables_is_refused() {
     let (data, aside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (tables, kept) = (folder_in(data.path()).join(TABLES), aside.path().join("kept"));
-    keep_a_row(&folder_in(data.path()));
+    create_with_row(&folder_in(data.path()));
     fs::rename(&tables, &kept).unwrap();
     fs::create_dir(&tables).unwrap();
     let refused = format!("{:#}", open_in(data.path()).err().unwrap());
@@ -176,7 +176,7 @@ fn database_without_any_tables_is_refused() {
     fs::remove_dir(&tables).unwrap();
     fs::rename(&kept, &tables).unwrap();
     fs::remove_file(folder_in(data.path()).join(LOCK)).unwrap();
-    assert!(has_its_row(&open_in(data.path()).unwrap()));
+    assert!(has_row(&open_in(data.path()).unwrap()));
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn damaged_unrenamed_database_is_not_ignored() {
     for lost in [MARKER, TABLES] {
         let data = tempfile::tempdir().unwrap();
         let unfinished = data.path().join(UNFINISHED);
-        keep_a_row(&unfinished);
+        create_with_row(&unfinished);
         let path = unfinished.join(lost);
         if path.is_dir() {
             fs::remove_dir_all(path).unwrap();
