@@ -24,6 +24,7 @@ impl FromStr for DayPlace {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let (day, after) = text.split_once('~').ok_or(())?;
+        // The start of a day has no cursor of the store.
         let after = if after.is_empty() { None } else { Some(after.parse().map_err(drop)?) };
         Ok(Self { day: day.parse().map_err(drop)?, after })
     }

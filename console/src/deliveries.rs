@@ -135,11 +135,11 @@ mod tests {
         Millis(NOW.0 - days * DAY_MS)
     }
 
-    async fn store(store: &Store, nth: u128, created_at: Millis, listed: &[Millis]) {
-        let event_id = EventId(uuid::Uuid::from_u128(nth));
+    async fn store_delivery(store: &Store, number: u128, created_at: Millis, listing_times: &[Millis]) {
+        let event_id = EventId(uuid::Uuid::from_u128(number));
         let org = OrgId::new("acme");
         let subject = tidegate_schemas::ids::ItemKey::new("post", "p1");
-        let last = *listed.last().unwrap();
+        let last = *listing_times.last().unwrap();
         // As the owner writes it last: rows of the past would have expired.
         let at = WriteTime::of(Millis::now(), 0);
         let row = Delivery {
@@ -169,12 +169,12 @@ mod tests {
             written: at.0,
         };
         store.put(at, &[row]).await.unwrap();
-        let entries: Vec<_> = listed
+        let entries: Vec<_> = listing_times
             .iter()
-            .map(|listed| DeliveryByDay {
+            .map(|listed_at| DeliveryByDay {
                 org: org.clone(),
-                day: listed.day(),
-                at: *listed,
+                day: listed_at.day(),
+                at: *listed_at,
                 event_id,
                 subject: subject.clone(),
             })
@@ -187,27 +187,27 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let db = fjall::Database::builder(folder.path()).open().unwrap();
         let rows = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
-        store(&rows, 1, ago(1), &[ago(1)]).await;
+        store_delivery(&rows, 1, ago(1), &[ago(1)]).await;
         // Delivered on its fourth day, so its row lives for 34 days.
-        store(&rows, 2, ago(33), &[ago(33)]).await;
+        store_delivery(&rows, 2, ago(33), &[ago(33)]).await;
         // Resent on the 29th day, and again.
-        store(&rows, 3, ago(60), &[ago(60), ago(31)]).await;
-        store(&rows, 4, ago(20), &[ago(20), ago(3)]).await;
+        store_delivery(&rows, 3, ago(60), &[ago(60), ago(31)]).await;
+        store_delivery(&rows, 4, ago(20), &[ago(20), ago(3)]).await;
         // Written by a clock that was set back since, and by one that is slightly ahead.
-        store(&rows, 5, ago(-12), &[ago(-12)]).await;
-        store(&rows, 6, ago(-1), &[ago(-1)]).await;
+        store_delivery(&rows, 5, ago(-12), &[ago(-12)]).await;
+        store_delivery(&rows, 6, ago(-1), &[ago(-1)]).await;
         for limit in [1, 10] {
-            let (mut found, mut from) = (Vec::new(), None);
+            let (mut listed_ids, mut cursor) = (Vec::new(), None);
             loop {
-                let query = Query { filter: |_: &Delivery| true, limit, rows: 100, from };
+                let query = Query { filter: |_: &Delivery| true, limit, rows: 100, from: cursor };
                 let (page, next) = load_page(&rows, &OrgId::new("acme"), query, NOW).await.unwrap();
-                found.extend(page.iter().map(|row| row.event_id.0.as_u128()));
-                from = next;
-                if from.is_none() {
+                listed_ids.extend(page.iter().map(|row| row.event_id.0.as_u128()));
+                cursor = next;
+                if cursor.is_none() {
                     break;
                 }
             }
-            assert_eq!(found, [5, 6, 1, 4, 3, 2], "by their last place, {limit} a page");
+            assert_eq!(listed_ids, [5, 6, 1, 4, 3, 2], "by their last place, {limit} a page");
         }
     }
 
@@ -218,26 +218,26 @@ mod tests {
         let rows = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
         let at = |second: i64| Millis(ago(1).0 + second * 1_000);
         for nth in 1..=5_u8 {
-            store(&rows, nth.into(), at(nth.into()), &[at(nth.into())]).await;
+            store_delivery(&rows, nth.into(), at(nth.into()), &[at(nth.into())]).await;
         }
-        let (mut found, mut from, newer) = (Vec::new(), None, std::cell::Cell::new(6));
+        let (mut listed_ids, mut cursor, next_number) = (Vec::new(), None, std::cell::Cell::new(6));
         loop {
-            let wants = |_: &Delivery| {
-                let nth = newer.replace(newer.get() + 1);
+            let filter = |_: &Delivery| {
+                let nth = next_number.replace(next_number.get() + 1);
                 let at = at(i64::try_from(nth).unwrap());
-                let listed = store(&rows, nth, at, std::slice::from_ref(&at));
+                let listed = store_delivery(&rows, nth, at, std::slice::from_ref(&at));
                 tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(listed));
                 true
             };
-            let query = Query { filter: wants, limit: 2, rows: 100, from };
+            let query = Query { filter, limit: 2, rows: 100, from: cursor };
             let (page, next) = load_page(&rows, &OrgId::new("acme"), query, NOW).await.unwrap();
-            found.extend(page.iter().map(|row| row.event_id.0.as_u128()));
-            from = next;
-            if from.is_none() {
+            listed_ids.extend(page.iter().map(|row| row.event_id.0.as_u128()));
+            cursor = next;
+            if cursor.is_none() {
                 break;
             }
         }
-        assert_eq!(found, [5, 4, 3, 2, 1]);
+        assert_eq!(listed_ids, [5, 4, 3, 2, 1]);
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub async fn run(
 ) -> tidegate_web::Drained {
     let api = admin::build_api(deps, settings, http.clone());
     let router = admin::router(&api).merge(pages::router(&api)).with_state(api);
+    // Outermost, so that unknown paths and refusals of the layers have the envelope as well.
     let router = tidegate_web::with_envelope(router);
     http.serve(listener, router, stop).await
 }

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_hold_together_and_contradictions_name_both() {
+    fn defaults_are_valid_and_contradictions_name_both() {
         Settings::default().validate().unwrap();
         assert!(serde_json::from_str::<Settings>(r#"{"undo":1}"#).is_err());
         for (settings, named) in [

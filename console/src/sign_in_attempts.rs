@@ -84,8 +84,8 @@ mod tests {
 
     use super::*;
 
-    fn network(last: u8) -> Option<Network> {
-        Some(Network::from_address([192, 0, 2, last].into()))
+    fn network(last_octet: u8) -> Option<Network> {
+        Some(Network::from_address([192, 0, 2, last_octet].into()))
     }
 
     #[test]

@@ -74,8 +74,8 @@ pub(crate) async fn record_request(State(api): State<Api>, request: Request, nex
         ..new_entry(&caller, format!("{} {route}", request.method()), object)
     };
     // Written before the request runs: a crash in the middle leaves a row without a status instead of no trace.
-    let (store, at) = (&api.deps.moderation.store, row.at);
-    if let Err(error) = store.put(WriteTime::of(at, 0), std::slice::from_ref(&row)).await {
+    let (store, started_at) = (&api.deps.moderation.store, row.at);
+    if let Err(error) = store.put(WriteTime::of(started_at, 0), std::slice::from_ref(&row)).await {
         return faults::store(error).into_response();
     }
     let answer = next.run(request).await;
@@ -83,7 +83,7 @@ pub(crate) async fn record_request(State(api): State<Api>, request: Request, nex
     row.status = Some(answer.status().as_u16().into());
     row.detail = answer.extensions().get::<AuditDetail>().map(|detail| detail.0.to_string());
     // A failure here is only logged: the first row already shows that the request was made.
-    if let Err(error) = store.put(WriteTime::of(at, 1), std::slice::from_ref(&row)).await {
+    if let Err(error) = store.put(WriteTime::of(started_at, 1), std::slice::from_ref(&row)).await {
         tracing::warn!(tag = error.tag(), org = %row.org, action = row.action, "the outcome of an audited request is not recorded");
     }
     tracing::info!(
@@ -188,7 +188,7 @@ struct EntryResponse {
 }
 
 impl EntryResponse {
-    fn new(row: AuditEntry, may_child_safety: bool) -> Self {
+    fn new(row: AuditEntry, may_see_child_safety: bool) -> Self {
         let detail: Option<Value> = row.detail.and_then(|detail| serde_json::from_str(&detail).ok());
         let class = json!({ "class": JobClass::ChildSafety });
         let is_restricted = detail.as_ref().is_some_and(|detail| detail["class"] == class["class"]);
@@ -199,7 +199,7 @@ impl EntryResponse {
             object: row.object,
             status: row.status,
             // Without the scope, the entry is listed, but only the class remains of its details.
-            detail: if is_restricted && !may_child_safety { Some(class) } else { detail },
+            detail: if is_restricted && !may_see_child_safety { Some(class) } else { detail },
             request_id: row.request_id,
         }
     }
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_requests_that_read_are_left_out() {
+    fn only_read_requests_are_not_recorded() {
         assert!(is_read(&Method::GET, "/keys") && is_read(&Method::POST, "/rules/backtest"));
         assert!(!is_read(&Method::POST, "/keys") && !is_read(&Method::DELETE, "/keys/{id}"));
         assert!(

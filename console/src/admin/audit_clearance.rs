@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn object_of_an_audited_request_is_read_from_its_path() {
+    fn audited_object_is_parsed_from_the_path() {
         let id = "0190d3a1-0000-7000-8000-000000000001";
         let job = AuditedObject::parse(&format!("/jobs/{id}/decisions"));
         assert_eq!(job, Some(AuditedObject::Job(id.parse().unwrap())));

@@ -95,6 +95,7 @@ fn split_parameters(requested_actions: Vec<ActionRequest>) -> (Vec<ActionId>, Pa
             ActionRequest::Plain(id) => (id, Map::new()),
             ActionRequest::WithParameters(ActionWithParameters { id, parameters }) => (id, parameters),
         };
+        // The parameters of the first mention count, as the action itself is applied once.
         if !action_parameters.is_empty() && !actions.contains(&id) {
             parameters.insert(id.clone(), action_parameters);
         }

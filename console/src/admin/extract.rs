@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_of_a_body_is_placed_at_the_member() {
+    fn error_of_a_body_points_at_the_member() {
         for (body, place) in [
             (r#"{"count":"seven"}"#, "/count"),
             (r#"{"count":1,"inner":[{"name":"a"},{"name":2}]}"#, "/inner/1/name"),

@@ -115,7 +115,7 @@ mod tests {
     use tidegate_stream::error::AppendError;
 
     #[test]
-    fn a_secret_under_another_master_key_is_a_conflict_and_not_a_defect() {
+    fn secret_under_another_master_key_is_a_conflict() {
         let error = SecretError::OtherMasterKey {
             owner: "endpoint platform".to_owned(),
             sealed_under: "0a1b2c3d".to_owned(),

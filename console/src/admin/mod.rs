@@ -82,6 +82,7 @@ pub(crate) fn router(api: &Api) -> Router<Api> {
         .merge(orgs::routes())
         .merge(partial_items::settings_routes())
         .merge(rules::routes())
+        // `route_layer` covers these routes only; `layer` would also refuse reviewers on unknown paths.
         .route_layer(from_fn_with_state(Arc::clone(api), caller::require_admin));
     let for_reviewers = Router::new()
         .merge(items::routes())
@@ -96,6 +97,7 @@ pub(crate) fn router(api: &Api) -> Router<Api> {
         .merge(for_reviewers)
         // Layers run from the last to the first: the caller is authenticated before the request is recorded.
         .layer(from_fn_with_state(Arc::clone(api), audit::record_request))
+        // Inside the layers, so that an unknown path is answered only after authentication.
         .fallback(|| async { Problem::not_found("No such route.") })
         .layer(from_fn_with_state(Arc::clone(api), caller::authenticate));
     Router::new().nest("/admin/v1", routes)

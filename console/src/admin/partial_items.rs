@@ -142,6 +142,7 @@ pub(crate) async fn load_request(api: &Api, caller: &Caller, id: &str) -> Result
     let row = result.map_err(faults::moderation)?;
     let request = row.ok_or_else(|| Problem::not_found("There is no such request."))?;
     let object = format!("/partial-requests/{id}");
+    // Also for a single request: its items can be restricted although its job is not.
     let visible =
         child_safety::visible_requests(api, caller, vec![request], "/partial-requests/{id}", object);
     let row = visible.await?.pop().ok_or_else(Caller::missing_child_safety_scope)?;

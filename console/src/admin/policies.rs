@@ -36,6 +36,7 @@ async fn list_policies(
     Query(_): Query<UnpagedQuery>,
 ) -> Result<Response, Problem> {
     let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog)?;
+    // Estimated without serializing, to decide whether the answer is written in the org's turn.
     let lengths = config.policies().iter().map(|policy| {
         let text_bytes =
             [&policy.text, &policy.guidelines].into_iter().flatten().map(String::len).sum::<usize>();

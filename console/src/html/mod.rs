@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn hostile_names_are_escaped_wherever_they_stand() {
+    async fn hostile_names_are_escaped() {
         let hostile = r#""><script>alert(1)</script>"#;
         let frame = Frame { org: hostile, key_name: hostile, form_token: hostile, is_admin: true };
         let answer = page(frame, None, hostile, &html! { p title=(hostile) { (hostile) } });

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_by_people_and_machines() {
+    fn instants_are_formatted_for_people_and_machines() {
         assert_eq!(
             time("2026-01-31T12:00:00.123Z").into_string(),
             "<time datetime=\"2026-01-31T12:00:00.123Z\">2026-01-31 12:00:00 UTC</time>"

@@ -158,9 +158,9 @@ fn job_facts(job: &Summary) -> Markup {
             dt { "Opened" } dd { (time(&job.created_at)) }
             @if let Some(closed) = &job.closed_at { dt { "Closed" } dd { (time(closed)) } }
             @if let Some(appeal) = &job.appeal_id { dt { "Appeal" } dd { (code(appeal)) } }
-            @for moved in &job.moves {
+            @for job_move in &job.moves {
                 dt { "Moved" }
-                dd { (time(&moved.at)) " from " (code(&moved.from)) " to " (code(&moved.to)) }
+                dd { (time(&job_move.at)) " from " (code(&job_move.from)) " to " (code(&job_move.to)) }
             }
             @for skip in &job.skips { dt { "Skipped" } dd { (time(&skip.at)) " by " (text(&skip.by)) } }
         }

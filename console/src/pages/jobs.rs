@@ -58,6 +58,7 @@ async fn show_jobs(
         ("typeId", &*filters.type_id),
         ("itemId", &*filters.item_id),
     ];
+    // The form shows the state that the list uses by default.
     let state = if filters.state.is_empty() { STATES[0] } else { &filters.state };
     let body = html! {
         form.filters method="get" action="/jobs" {

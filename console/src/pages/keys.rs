@@ -153,7 +153,7 @@ impl CreateKeyForm {
     fn parse(fields: &Fields) -> Self {
         Self {
             name: fields.get("name").trim().to_owned(),
-            scopes: fields.all("scopes").map(str::to_owned).collect(),
+            scopes: fields.values_of("scopes").map(str::to_owned).collect(),
             days: fields.get("days").trim().to_owned(),
             form_id: fields.get(FORM_ID_FIELD).to_owned(),
         }

@@ -36,6 +36,7 @@ pub(crate) fn router(api: &Api) -> Router<Api> {
         .layer(from_fn_with_state(Arc::clone(api), audit::record_request))
         .layer(from_fn_with_state(Arc::clone(api), signin::authenticate))
         .merge(signin::routes(api))
+        // Without authentication: the sign-in page uses the style sheet as well.
         .route("/style.css", get(html::style))
         .fallback(signin::no_such_page)
         .layer(from_fn(html::guard))

@@ -127,7 +127,7 @@ mod tests {
     use super::format_period;
 
     #[test]
-    fn a_period_has_at_most_two_units() {
+    fn period_has_at_most_two_units() {
         for (seconds, text) in [
             (0, "0 s"),
             (59, "59 s"),

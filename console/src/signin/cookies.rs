@@ -94,7 +94,7 @@ pub(super) fn is_local(headers: &HeaderMap, uri: &Uri) -> bool {
         .get(HeaderName::from_static("x-forwarded-proto"))
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"https"));
     let host = authority(headers, uri).unwrap_or("");
-    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+    let name = match host.strip_prefix('[').and_then(|after_bracket| after_bracket.split_once(']')) {
         Some((address, _)) => address,
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
     };
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plain_cookie_is_not_read_on_another_host() {
+    fn plain_cookie_is_ignored_on_other_hosts() {
         let (text, uri) = (hex(&[7; BYTES]), Uri::from_static("/"));
         let of = |host: &str, cookie: &str| {
             Token::from_cookie(&headers(&[("host", host), ("cookie", "a=b; c"), ("cookie", cookie)]), &uri)

@@ -24,11 +24,11 @@ impl Fields {
 
     /// Returns the value of a field, or an empty string if it was not sent.
     pub(crate) fn get(&self, name: &str) -> &str {
-        self.all(name).next().unwrap_or("")
+        self.values_of(name).next().unwrap_or("")
     }
 
-    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.0.iter().filter(move |(own, _)| own == name).map(|(_, value)| value.as_str())
+    pub(crate) fn values_of(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(field_name, _)| field_name == name).map(|(_, value)| value.as_str())
     }
 }
 
@@ -106,6 +106,6 @@ mod tests {
     fn fields_are_decoded_and_may_repeat() {
         let fields = Fields::parse(b"name=a+b%26%3Cc&scopes=x&scopes=y&name=late");
         assert_eq!((fields.get("name"), fields.get("none")), ("a b&<c", ""));
-        assert_eq!(fields.all("scopes").collect::<Vec<_>>(), ["x", "y"]);
+        assert_eq!(fields.values_of("scopes").collect::<Vec<_>>(), ["x", "y"]);
     }
 }

@@ -223,7 +223,7 @@ async fn sign_in(State(api): State<Api>, request: Request) -> Response {
     };
     // Reading the form succeeded, so there is a token.
     let Some(token) = token else { return see_other("/sign-in") };
-    let next = fields.get("next");
+    let return_path = fields.get("next");
     // Counted after the check of the form: requests of other sites must not use up the attempts of this address.
     let attempt = match api.sign_ins.begin(address, Instant::now()) {
         Ok(attempt) => attempt,
@@ -248,9 +248,11 @@ async fn sign_in(State(api): State<Api>, request: Request) -> Response {
             // Successful sign-ins do not count: people behind one address may sign in as often as they like.
             attempt.succeed();
             let age = Some(api.settings.session().as_secs());
-            (session_token.cookie(&headers, &uri, age), see_other(console_path(next))).into_response()
+            (session_token.cookie(&headers, &uri, age), see_other(console_path(return_path))).into_response()
         }
-        Err(SignInRefusal { status, reason: why }) => sign_in_page(status, &token, next, None, Some(&why)),
+        Err(SignInRefusal { status, reason: why }) => {
+            sign_in_page(status, &token, return_path, None, Some(&why))
+        }
     }
 }
 
@@ -311,17 +313,18 @@ async fn sign_out(State(api): State<Api>, request: Request) -> Result<Response, 
 }
 
 /// Returns the path to open after the sign-in: a page of this console, or else the first page.
-fn console_path(next: &str) -> &str {
-    let relative = next.strip_prefix('/').unwrap_or("/");
-    let is_own = !relative.starts_with(['/', '\\']) && next.bytes().all(|byte| byte.is_ascii_graphic());
+fn console_path(requested_path: &str) -> &str {
+    let relative = requested_path.strip_prefix('/').unwrap_or("/");
+    let is_own =
+        !relative.starts_with(['/', '\\']) && requested_path.bytes().all(|byte| byte.is_ascii_graphic());
     // `//host` and `/\host` would lead to another site.
-    if is_own && !relative.starts_with("sign-") { next } else { "/" }
+    if is_own && !relative.starts_with("sign-") { requested_path } else { "/" }
 }
 
 fn sign_in_page(
     status: StatusCode,
     token: &Token,
-    next: &str,
+    return_path: &str,
     notice: Option<&str>,
     error: Option<&str>,
 ) -> Response {
@@ -329,7 +332,7 @@ fn sign_in_page(
         @if let Some(notice) = notice { div.notice role="status" { p { (notice) } } }
         form.sheet method="post" action="/sign-in" {
             (html::token_field(&token.form_token()))
-            input type="hidden" name="next" value=(console_path(next));
+            input type="hidden" name="next" value=(console_path(return_path));
             div.field {
                 label for="key" { "API key" }
                 p.hint #key-hint {

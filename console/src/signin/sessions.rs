@@ -30,6 +30,7 @@ pub(super) async fn insert_session(api: &Api, key: &KeyHolder) -> Result<Token, 
 pub(super) async fn find_holder(api: &Api, token: &Token) -> Result<Option<KeyHolder>, Problem> {
     let store = &api.deps.moderation.store;
     let row = store.get::<Session>(&Session::key(token.hash())).await.map_err(faults::store)?;
+    // Rows expire later than their sessions, so the end is checked here.
     let Some(row) = row.filter(|row| row.ended_at.is_none() && Millis::now() < row.expires_at) else {
         return Ok(None);
     };

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_platform_sends_its_key_in_one_header() {
+    fn platform_key_is_read_from_one_header() {
         assert_eq!(Scheme::ApiKey.find_key(&headers(&[("x-api-key", "k")])), "k");
         assert_eq!(Scheme::ApiKey.find_key(&headers(&[("authorization", "Bearer k")])), "");
     }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_admin_server_takes_a_bearer_token_of_any_case() {
+    fn admin_server_accepts_bearer_in_any_case() {
         for value in ["Bearer k", "bearer k", "BEARER  k"] {
             assert_eq!(Scheme::Bearer.find_key(&headers(&[("authorization", value)])), "k", "{value}");
         }

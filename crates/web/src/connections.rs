@@ -58,7 +58,7 @@ struct SlotShares {
 /// Slot of one connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot {
-    all: Arc<Connections>,
+    connections: Arc<Connections>,
     number: u64,
     pub(crate) network: Network,
     pub(crate) connection: Connection,
@@ -69,7 +69,7 @@ pub(crate) struct ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.all.unauthenticated.lock().remove(&self.number);
+        self.connections.unauthenticated.lock().remove(&self.number);
     }
 }
 
@@ -118,7 +118,14 @@ impl Connections {
             close: close.clone(),
         };
         self.unauthenticated.lock().insert(number, entry);
-        Some(ConnectionSlot { all: Arc::clone(self), number, network, connection, close, _shares: shares })
+        Some(ConnectionSlot {
+            connections: Arc::clone(self),
+            number,
+            network,
+            connection,
+            close,
+            _shares: shares,
+        })
     }
 
     /// Closes the oldest idle connection without a valid key among those that match. Returns true if there was one.
@@ -148,12 +155,12 @@ mod tests {
 
     use super::*;
 
-    fn address(last: u8) -> Network {
-        Network::from_address([192, 0, 2, last].into())
+    fn address(last_octet: u8) -> Network {
+        Network::from_address([192, 0, 2, last_octet].into())
     }
 
-    fn acquire_now(all: &Arc<Connections>, last: u8) -> Option<Option<ConnectionSlot>> {
-        all.acquire(address(last)).now_or_never()
+    fn acquire_now(connections: &Arc<Connections>, last_octet: u8) -> Option<Option<ConnectionSlot>> {
+        connections.acquire(address(last_octet)).now_or_never()
     }
 
     #[test]

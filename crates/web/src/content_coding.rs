@@ -212,18 +212,18 @@ mod tests {
     /// Decodes a body that comes in pieces.
     fn decode(coding: Coding, body: &[u8], piece: usize, step: usize) -> Result<Vec<u8>, Problem> {
         let mut decoder = Decoder::new(coding);
-        let (mut whole, mut out) = (Vec::new(), vec![0; step]);
+        let (mut decoded, mut out) = (Vec::new(), vec![0; step]);
         let pieces = body.chunks(piece).map(|piece| Some(Bytes::copy_from_slice(piece)));
         for bytes in pieces.chain([None]) {
             decoder.receive(bytes);
             loop {
                 match decoder.decode(&mut out)? {
                     0 => break,
-                    length => whole.extend_from_slice(&out[..length]),
+                    length => decoded.extend_from_slice(&out[..length]),
                 }
             }
         }
-        Ok(whole)
+        Ok(decoded)
     }
 
     proptest! {
@@ -245,13 +245,13 @@ mod tests {
     }
 
     #[test]
-    fn empty_body_is_no_stream() {
+    fn empty_body_is_not_a_stream() {
         assert!(decode(Coding::Gzip, b"", 1, 10).is_err());
         assert!(decode(Coding::Zstd, b"", 1, 10).is_err());
     }
 
     #[test]
-    fn one_coding_is_taken_whatever_its_case() {
+    fn one_coding_is_accepted_in_any_case() {
         let of = |values: &[&'static str]| {
             let mut headers = HeaderMap::new();
             for value in values {

@@ -30,7 +30,7 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct State {
-    used: usize,
+    used_amount: usize,
     by_org: HashMap<Option<OrgId>, usize>,
 }
 
@@ -71,7 +71,7 @@ impl FairBudget {
     }
 
     pub fn used_amount(&self) -> usize {
-        self.0.state.lock().used
+        self.0.state.lock().used_amount
     }
 }
 
@@ -88,7 +88,7 @@ impl Lease {
         let Inner { total, state, gauge } = &*self.budget;
         // One lock for org, connection and total: the check and the update must not interleave.
         let mut state = state.lock();
-        let remaining = (total - state.used).checked_sub(amount).ok_or(Refusal::Total)?;
+        let remaining = (total - state.used_amount).checked_sub(amount).ok_or(Refusal::Total)?;
         let connection = self.holder.connection.as_deref();
         let held_by_connection = connection.map_or(0, |connection| connection.load(Ordering::Relaxed));
         let held_by_org = state.by_org.get(&self.holder.org).copied().unwrap_or(0);
@@ -100,7 +100,7 @@ impl Lease {
         if let Some(connection) = connection {
             connection.fetch_add(amount, Ordering::Relaxed);
         }
-        state.used += amount;
+        state.used_amount += amount;
         self.amount += amount;
         gauge.increment(to_gauge_value(amount));
         Ok(())
@@ -113,7 +113,7 @@ impl Drop for Lease {
             return;
         }
         let mut state = self.budget.state.lock();
-        state.used -= self.amount;
+        state.used_amount -= self.amount;
         if let Some(connection) = &self.holder.connection {
             connection.fetch_sub(self.amount, Ordering::Relaxed);
         }
@@ -172,14 +172,14 @@ mod tests {
         for name in 0..20 {
             let first = budget.take(org(&name.to_string()), 1).expect("there is room for a newcomer");
             held.push(first);
-            while let Ok(more) = budget.take(org(&name.to_string()), 100) {
-                held.push(more);
+            while let Ok(lease) = budget.take(org(&name.to_string()), 100) {
+                held.push(lease);
             }
         }
     }
 
     #[test]
-    fn a_connection_has_a_share_over_all_its_orgs() {
+    fn connection_has_one_share_for_all_its_orgs() {
         let budget = budget(100);
         let connection = Arc::new(AtomicUsize::new(0));
         let on = |name| Holder { connection: Some(Arc::clone(&connection)), ..org(name) };

@@ -50,14 +50,14 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Counts {
-    all: usize,
+    total: usize,
     by_network: HashMap<Network, usize>,
 }
 
 /// Counted connection or stream, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct NetworkPermit {
-    all: Networks,
+    networks: Networks,
     network: Network,
 }
 
@@ -70,26 +70,26 @@ impl Networks {
         let Inner { limit, limit_per_network, counts, gauge } = &*self.0;
         let mut counts = counts.lock();
         let network_count = counts.by_network.get(&network).copied().unwrap_or(0);
-        if counts.all >= *limit || network_count >= *limit_per_network {
+        if counts.total >= *limit || network_count >= *limit_per_network {
             return None;
         }
-        counts.all += 1;
+        counts.total += 1;
         counts.by_network.insert(network, network_count + 1);
         gauge.increment(1);
-        Some(NetworkPermit { all: self.clone(), network })
+        Some(NetworkPermit { networks: self.clone(), network })
     }
 
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
-        self.0.counts.lock().all
+        self.0.counts.lock().total
     }
 }
 
 impl Drop for NetworkPermit {
     fn drop(&mut self) {
-        let Inner { counts, gauge, .. } = &*self.all.0;
+        let Inner { counts, gauge, .. } = &*self.networks.0;
         let mut counts = counts.lock();
-        counts.all -= 1;
+        counts.total -= 1;
         if let Some(count) = counts.by_network.get_mut(&self.network) {
             *count -= 1;
             if *count == 0 {
@@ -107,27 +107,27 @@ mod tests {
 
     use super::*;
 
-    fn of(text: &str) -> Network {
+    fn parse_network(text: &str) -> Network {
         Network::from_address(text.parse().unwrap())
     }
 
     #[test]
     fn addresses_of_a_network_are_one_party() {
-        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
-        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
-        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
-        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+        assert_eq!(parse_network("2001:db8:1:2::1"), parse_network("2001:db8:1:2:ffff::9"));
+        assert_ne!(parse_network("2001:db8:1:2::1"), parse_network("2001:db8:1:3::1"));
+        assert_eq!(parse_network("::ffff:192.0.2.1"), parse_network("192.0.2.1"));
+        assert_ne!(parse_network("192.0.2.1"), parse_network("192.0.2.2"));
     }
 
     #[test]
     fn total_and_network_limits_hold_and_drops_free_them() {
         let all = Networks::new(3, 2, Gauge::noop());
-        let [first, second] = [(), ()].map(|()| all.acquire(of("192.0.2.1")).unwrap());
-        assert!(all.acquire(of("192.0.2.1")).is_none());
-        let other = all.acquire(of("192.0.2.2")).unwrap();
-        assert!(all.acquire(of("192.0.2.3")).is_none());
+        let [first, second] = [(), ()].map(|()| all.acquire(parse_network("192.0.2.1")).unwrap());
+        assert!(all.acquire(parse_network("192.0.2.1")).is_none());
+        let other = all.acquire(parse_network("192.0.2.2")).unwrap();
+        assert!(all.acquire(parse_network("192.0.2.3")).is_none());
         drop(first);
-        assert!(all.acquire(of("192.0.2.3")).is_some());
+        assert!(all.acquire(parse_network("192.0.2.3")).is_some());
         drop((second, other));
         assert_eq!((all.count(), all.0.counts.lock().by_network.len()), (0, 0));
     }

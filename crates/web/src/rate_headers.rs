@@ -49,7 +49,10 @@ mod tests {
     use super::*;
 
     fn text(headers: &[(HeaderName, HeaderValue)], name: &str) -> String {
-        let value = headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.to_str().unwrap());
+        let value = headers
+            .iter()
+            .find(|(header_name, _)| header_name == name)
+            .map(|(_, value)| value.to_str().unwrap());
         value.unwrap_or_default().to_owned()
     }
 
@@ -68,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_there_are_no_headers() {
+    fn no_rate_means_no_headers() {
         assert!(Rates::new(0, 0).headers(Rate::Unlimited).is_empty());
     }
 }

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn one_organisation_does_not_spend_the_rate_of_another() {
+    fn organisations_have_separate_rates() {
         let rates = Rates::new(1, 1);
         let now = Instant::now();
         assert_eq!(rates.take(&OrgId::new("a"), now), Rate::Remaining(0));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn request_that_is_given_back_does_not_count() {
+    fn returned_request_does_not_count() {
         let (rates, now) = (Rates::new(1, 1), Instant::now());
         for _ in 0..3 {
             assert_eq!(rates.take(&"a", now), Rate::Remaining(0));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_nothing_is_counted() {
+    fn zero_rate_is_unlimited() {
         let rates = Rates::new(0, 0);
         assert_eq!(rates.take(&OrgId::new("a"), Instant::now()), Rate::Unlimited);
     }

@@ -139,10 +139,10 @@ async fn route_request(mut router: Router, request: Request, max_head_bytes: usi
 struct RequestGuard(Arc<AtomicUsize>, Connection);
 
 impl RequestGuard {
-    fn new(all: &Arc<AtomicUsize>, connection: &Connection) -> Self {
-        all.fetch_add(1, Ordering::AcqRel);
+    fn new(requests_in_work: &Arc<AtomicUsize>, connection: &Connection) -> Self {
+        requests_in_work.fetch_add(1, Ordering::AcqRel);
         connection.begin_request();
-        Self(Arc::clone(all), connection.clone())
+        Self(Arc::clone(requests_in_work), connection.clone())
     }
 }
 

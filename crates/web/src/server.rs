@@ -24,7 +24,7 @@ struct Inner {
     body_budget: FairBudget,
     answer_budget: FairBudget,
     requests: AtomicU64,
-    refused: AtomicU64,
+    refused_by_total: AtomicU64,
     refused_by_share: AtomicU64,
     refused_by_lag: AtomicU64,
     limit_counters: [Counter; Limit::ALL.len()],
@@ -87,7 +87,7 @@ impl HttpServer {
             body_budget: FairBudget::new(settings.in_flight_bytes, body_bytes(name)),
             answer_budget: FairBudget::new(settings.unsent_bytes, unsent_bytes(name)),
             requests: AtomicU64::default(),
-            refused: AtomicU64::default(),
+            refused_by_total: AtomicU64::default(),
             refused_by_share: AtomicU64::default(),
             refused_by_lag: AtomicU64::default(),
             limit_counters: Limit::ALL.map(|(_, label)| limited(name, label)),
@@ -116,7 +116,7 @@ impl HttpServer {
     pub fn load(&self) -> Load {
         Load {
             requests: self.0.requests.load(Ordering::Relaxed),
-            refused: self.0.refused.load(Ordering::Relaxed),
+            refused: self.0.refused_by_total.load(Ordering::Relaxed),
             refused_by_share: self.0.refused_by_share.load(Ordering::Relaxed),
             refused_by_lag: self.0.refused_by_lag.load(Ordering::Relaxed),
         }
@@ -131,7 +131,7 @@ impl HttpServer {
         self.0.limit_counters[limit as usize].increment(1);
         match limit {
             Limit::BodyTotal | Limit::AnswerTotal | Limit::WaitTotal => {
-                self.0.refused.fetch_add(1, Ordering::Relaxed);
+                self.0.refused_by_total.fetch_add(1, Ordering::Relaxed);
             }
             Limit::LagShare => {
                 self.0.refused_by_lag.fetch_add(1, Ordering::Relaxed);

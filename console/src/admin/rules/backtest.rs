@@ -86,9 +86,9 @@ pub(crate) struct Trials {
 /// Lets one request evaluate stored items at a time and gives orgs turns: one request of each org is in the queue, its other
 /// requests wait behind it.
 struct TurnQueue {
-    orgs: OrgPermits,
-    all: Arc<Semaphore>,
-    waiting: AtomicUsize,
+    org_permits: OrgPermits,
+    evaluation_permit: Arc<Semaphore>,
+    waiting_requests: AtomicUsize,
 }
 
 /// Permit of an org to compile candidates and to enter the queue for evaluation. Released on drop.
@@ -114,19 +114,24 @@ pub(super) struct CachedTrial {
 
 impl Default for TurnQueue {
     fn default() -> Self {
-        Self { orgs: OrgPermits::new(1), all: Arc::new(Semaphore::new(1)), waiting: AtomicUsize::new(0) }
+        Self {
+            org_permits: OrgPermits::new(1),
+            evaluation_permit: Arc::new(Semaphore::new(1)),
+            waiting_requests: AtomicUsize::new(0),
+        }
     }
 }
 
 impl TurnQueue {
     async fn acquire_org_turn(&self, org: &OrgId, patience: Duration) -> Result<OrgTurn, Problem> {
-        let permit = async { Ok(OrgTurn { _org: self.orgs.acquire(org).await }) };
+        let permit = async { Ok(OrgTurn { _org: self.org_permits.acquire(org).await }) };
         self.await_permit(permit, patience).await
     }
 
     async fn acquire_turn(&self, org_turn: OrgTurn, patience: Duration) -> Result<EvaluationTurn, Problem> {
         let permit = async {
-            let all = Arc::clone(&self.all).acquire_owned().await.map_err(|_| Problem::internal())?;
+            let all =
+                Arc::clone(&self.evaluation_permit).acquire_owned().await.map_err(|_| Problem::internal())?;
             Ok(EvaluationTurn { _all: all, _org: org_turn })
         };
         self.await_permit(permit, patience).await
@@ -138,7 +143,7 @@ impl TurnQueue {
         permit: impl Future<Output = Result<T, Problem>>,
         patience: Duration,
     ) -> Result<T, Problem> {
-        let waiting_request = WaitingRequest::new(&self.waiting);
+        let waiting_request = WaitingRequest::new(&self.waiting_requests);
         timeout(patience, permit).await.unwrap_or_else(|_| {
             let other_requests = waiting_request.count_others();
             let detail = format!(
@@ -362,6 +367,6 @@ mod tests {
         let _running = acquire_turn(&queue, &org, Duration::from_secs(600)).await.ok().unwrap();
         let refused = acquire_turn(&queue, &org, Duration::ZERO).await.err().unwrap();
         assert_eq!(refused.status, 503);
-        assert_eq!(queue.waiting.load(Ordering::Relaxed), 0);
+        assert_eq!(queue.waiting_requests.load(Ordering::Relaxed), 0);
     }
 }

@@ -56,6 +56,7 @@ pub(super) async fn begin_run(
         caller.require_child_safety()?;
     }
     let begun_at = Millis::now();
+    // Items that arrive after the start are evaluated by the live rules anyway.
     let end = request.until.unwrap_or_else(|| begun_at.iso());
     let span = parse_span(&request.since, &end, None)?;
     let run_request = retroact::Wanted {
