@@ -51,6 +51,7 @@ impl<V> Page<V> {
             let range = At::all().limit(self.rows.min(BATCH_ROWS)).after(place.after.clone());
             let mut pages = store.scan::<R>(&partition(place.day), range);
             let pointers = pages.all().await?;
+            // All pointers read count, also those of entries that are withheld.
             self.rows -= pointers.len();
             self.next_place = Some(match pages.cursor() {
                 Some(after) => DayPlace { day: place.day, after: Some(after) },

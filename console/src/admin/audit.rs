@@ -261,6 +261,7 @@ async fn load_page(
         for (row_index, entry) in rows.iter().enumerate() {
             let is_withheld = withheld.contains(&entry.entry_id)
                 || (!caller.may_see_child_safety() && entry.detail.as_ref() == Some(&view));
+            // The first and the last day of the period are read as a whole.
             if entry.at < since || !query.matches(entry, until) || is_withheld {
                 continue;
             }

@@ -42,7 +42,7 @@ struct ListDeliveriesQuery {
     state: Option<String>,
     event_type: Option<String>,
     endpoint: Option<String>,
-    /// Only callbacks about this item.
+    /// Item type of the callbacks to list.
     type_id: Option<String>,
     item_id: Option<String>,
     limit: Option<usize>,
@@ -165,6 +165,7 @@ async fn list_deliveries(
     caller: Caller,
     Query(filters): Query<ListDeliveriesQuery>,
 ) -> Result<Json<List<DeliverySummary>>, Problem> {
+    // An unknown state would match no delivery and look like an empty list.
     if let Some(state) = &filters.state
         && state.parse::<rows::DeliveryState>().is_err()
     {

@@ -23,10 +23,10 @@ pub(crate) struct ListJobsQuery {
     pub(crate) queue: Option<QueueId>,
     /// `open` (if left out), `decided`, `closed`, `moved` or `all`.
     pub(crate) state: Option<String>,
-    /// Only jobs about this item.
+    /// Item type of the jobs to list.
     pub(crate) type_id: Option<String>,
     pub(crate) item_id: Option<String>,
-    /// Only the job of this appeal.
+    /// Appeal of the job to list.
     pub(crate) appeal_id: Option<String>,
     pub(crate) limit: Option<usize>,
     pub(crate) cursor: Option<String>,

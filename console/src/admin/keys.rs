@@ -162,6 +162,7 @@ pub(crate) async fn create_once(
     }
     let expires_at =
         request.expires_in_seconds.map(|seconds| Millis::now().plus(Duration::from_secs(seconds)));
+    // A name is required in the store; commands may leave it out.
     let name = request.name.unwrap_or_else(|| "key".to_owned());
     let new_key = NewKey { org: caller.org.clone(), name, scopes, expires_at };
     let created = api.deps.keys.create_once(id, new_key).await;

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 /// Replaces hidden characters in the text of a page. The page must escape `<` and `>` in its text and attributes, as `maud` does.
 pub(super) fn reveal(page: String) -> String {
+    // Most pages contain no hidden character and are returned without a copy.
     if !page.chars().any(is_hidden) {
         return page;
     }

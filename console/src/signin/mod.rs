@@ -98,6 +98,7 @@ pub(crate) async fn authenticate(State(api): State<Api>, request: Request, next:
     let key_id = key.key_id;
     let caller = Caller::of_key(key).with_request_id(id.as_ref());
     let session = PageSession { caller, key_id, form_token: token.form_token().into() };
+    // Refusals are rendered below with the frame of the session, like problems of handlers.
     let mut answer = match authorize_request(&api, request, &session, &token).await {
         Ok(request) => next.run(request).await,
         Err(problem) => problem.into_response(),
@@ -250,8 +251,8 @@ async fn sign_in(State(api): State<Api>, request: Request) -> Response {
             let age = Some(api.settings.session().as_secs());
             (session_token.cookie(&headers, &uri, age), see_other(console_path(return_path))).into_response()
         }
-        Err(SignInRefusal { status, reason: why }) => {
-            sign_in_page(status, &token, return_path, None, Some(&why))
+        Err(SignInRefusal { status, reason }) => {
+            sign_in_page(status, &token, return_path, None, Some(&reason))
         }
     }
 }
@@ -273,13 +274,17 @@ async fn begin_session(api: &Api, key: &str, id: Option<&RequestId>) -> Result<T
         });
     }
     tidegate_web::record_org(&key.org);
-    record_and_begin(api, &key, id).await.map_err(|problem| SignInRefusal {
+    record_and_start_session(api, &key, id).await.map_err(|problem| SignInRefusal {
         status: problem.status,
         reason: problem.errors.first().map_or_else(String::new, |error| error.detail.clone()),
     })
 }
 
-async fn record_and_begin(api: &Api, key: &KeyHolder, id: Option<&RequestId>) -> Result<Token, Problem> {
+async fn record_and_start_session(
+    api: &Api,
+    key: &KeyHolder,
+    id: Option<&RequestId>,
+) -> Result<Token, Problem> {
     // Recorded first: without its audit row the session must not exist.
     audit::record_sign_in(api, &Caller::of_key(key.clone()).with_request_id(id)).await?;
     // A new token: one that was planted in the browser before the sign-in gets no session.
@@ -305,6 +310,7 @@ fn refuse_key(denied: Denied) -> SignInRefusal {
 }
 
 async fn sign_out(State(api): State<Api>, request: Request) -> Result<Response, Problem> {
+    // Without a cookie there is no session to end; the cookie is removed in any case.
     if let Some(token) = Token::from_cookie(request.headers(), request.uri()) {
         sessions::end_session(&api, &token).await?;
     }
@@ -315,9 +321,10 @@ async fn sign_out(State(api): State<Api>, request: Request) -> Result<Response, 
 /// Returns the path to open after the sign-in: a page of this console, or else the first page.
 fn console_path(requested_path: &str) -> &str {
     let relative = requested_path.strip_prefix('/').unwrap_or("/");
+    // `//host` and `/\host` would lead to another site.
     let is_own =
         !relative.starts_with(['/', '\\']) && requested_path.bytes().all(|byte| byte.is_ascii_graphic());
-    // `//host` and `/\host` would lead to another site.
+    // A return to the sign-in or the sign-out would end in a loop or in no session.
     if is_own && !relative.starts_with("sign-") { requested_path } else { "/" }
 }
 

@@ -142,7 +142,7 @@ struct CollectedBody<'a> {
     /// Greatest length permitted for a body.
     limit: usize,
     lease: Lease,
-    /// Only frame so far. Most bodies have one frame, which is then not copied.
+    /// First frame, while it is the only one. Most bodies have one frame, which is not copied.
     only_frame: Option<Bytes>,
     buffer: Vec<u8>,
     length: usize,
