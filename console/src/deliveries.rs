@@ -39,7 +39,7 @@ pub(crate) async fn load_page(
     let (oldest, newest) = (day(now.minus(kept_for)), day(now.plus(kept_for)));
     let mut place = match from {
         Some(from) => DayPlace { day: from.day.min(newest), ..from },
-        None => DayPlace { day: newest_day(store, org, day(now), newest).await?, after: None },
+        None => DayPlace { day: find_newest_day(store, org, day(now), newest).await?, after: None },
     };
     let mut deliveries = Vec::new();
     while place.day >= oldest {
@@ -74,7 +74,7 @@ pub(crate) async fn load_page(
 
 /// Returns the newest day with deliveries, or today. The process that lists deliveries can have a clock ahead of this one, or
 /// had one before it was set back.
-async fn newest_day(
+async fn find_newest_day(
     store: &Store,
     org: &OrgId,
     today: i64,

@@ -40,7 +40,11 @@ pub(crate) struct Attempt<'a> {
 
 impl SignInAttempts {
     /// Begins an attempt, or returns the time until the next one is admitted.
-    pub(crate) fn begin(&self, address: Option<Network>, now: Instant) -> Result<Attempt<'_>, Duration> {
+    pub(crate) fn begin_attempt(
+        &self,
+        address: Option<Network>,
+        now: Instant,
+    ) -> Result<Attempt<'_>, Duration> {
         if let Rate::Exceeded(wait) = self.of_address.take(&address, now) {
             return Err(wait);
         }
@@ -55,7 +59,7 @@ impl SignInAttempts {
 
 impl Attempt<'_> {
     /// Takes the attempt out of the counts.
-    pub(crate) fn succeed(self) {
+    pub(crate) fn mark_succeeded(self) {
         self.attempts.of_address.give_back(&self.address);
         self.attempts.of_all.give_back(&());
     }
@@ -63,7 +67,7 @@ impl Attempt<'_> {
 
 /// Returns the address of the client. `X-Forwarded-For` counts only if the connection has an internal address, such as a proxy
 /// of the operator; a client elsewhere could claim any address.
-pub(crate) fn address_of(request: &Request) -> Option<Network> {
+pub(crate) fn client_address(request: &Request) -> Option<Network> {
     let connection = request.extensions().get::<Network>().copied();
     let forwarded = || last_forwarded(request.headers()).map(Network::from_address);
     connection.filter(|network| network.is_internal()).and_then(|_| forwarded()).or(connection)
@@ -92,19 +96,20 @@ mod tests {
     fn failed_attempts_are_bounded_by_address_and_in_all() {
         let (attempts, now) = (SignInAttempts::default(), Instant::now());
         for _ in 0..ADDRESS_BURST {
-            assert!(attempts.begin(network(1), now).is_ok());
+            assert!(attempts.begin_attempt(network(1), now).is_ok());
         }
-        let wait = attempts.begin(network(1), now).err().unwrap();
-        let others = (2..=u8::MAX).take_while(|last| attempts.begin(network(*last), now).is_ok()).count();
+        let wait = attempts.begin_attempt(network(1), now).err().unwrap();
+        let others =
+            (2..=u8::MAX).take_while(|last| attempts.begin_attempt(network(*last), now).is_ok()).count();
         assert_eq!(others, usize::try_from(TOTAL_BURST - ADDRESS_BURST).unwrap());
-        assert!(attempts.begin(network(1), now + wait).is_ok());
+        assert!(attempts.begin_attempt(network(1), now + wait).is_ok());
     }
 
     #[test]
     fn right_keys_do_not_count() {
         let (attempts, now) = (SignInAttempts::default(), Instant::now());
         for _ in 0..10 * TOTAL_BURST {
-            attempts.begin(network(1), now).ok().unwrap().succeed();
+            attempts.begin_attempt(network(1), now).ok().unwrap().mark_succeeded();
         }
     }
 
@@ -117,7 +122,7 @@ mod tests {
             }
             let mut request = request.body(Body::empty()).unwrap();
             request.extensions_mut().insert(Network::from_address(peer.into()));
-            address_of(&request)
+            client_address(&request)
         };
         assert_eq!(request([10, 0, 0, 1], "192.0.2.9, 192.0.2.7"), network(7));
         assert_eq!(request([10, 0, 0, 1], ""), Some(Network::from_address([10, 0, 0, 1].into())));

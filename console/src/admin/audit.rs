@@ -59,7 +59,7 @@ impl AuditDetail {
 /// Records the request if it may change something or shows a secret.
 pub(crate) async fn record_request(State(api): State<Api>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    let route = without_prefix(route);
+    let route = strip_path_prefix(route);
     // Requests that only read are not recorded. Views of child-safety material are, by `record_view`.
     if is_read(request.method(), route) {
         return next.run(request).await;
@@ -68,7 +68,7 @@ pub(crate) async fn record_request(State(api): State<Api>, request: Request, nex
     let Some(caller) = request.extensions().get::<Caller>().cloned() else {
         return Problem::internal().into_response();
     };
-    let object = without_prefix(request.uri().path()).to_owned();
+    let object = strip_path_prefix(request.uri().path()).to_owned();
     let mut row = AuditEntry {
         request_id: request.extensions().get::<RequestId>().map_or_else(String::new, ToString::to_string),
         ..new_entry(&caller, format!("{} {route}", request.method()), object)
@@ -76,7 +76,7 @@ pub(crate) async fn record_request(State(api): State<Api>, request: Request, nex
     // Written before the request runs: a crash in the middle leaves a row without a status instead of no trace.
     let (store, started_at) = (&api.deps.moderation.store, row.at);
     if let Err(error) = store.put(WriteTime::of(started_at, 0), std::slice::from_ref(&row)).await {
-        return faults::store(error).into_response();
+        return faults::store_problem(error).into_response();
     }
     let answer = next.run(request).await;
     // The second write has the same key and a later stage, so it replaces the first row.
@@ -101,12 +101,12 @@ pub(super) async fn record_view(
     action: String,
     object: String,
 ) -> Result<(), Problem> {
-    let detail = Some(view_detail());
+    let detail = Some(build_view_detail());
     insert_entry(api, AuditEntry { detail, ..new_entry(caller, action, object) }).await
 }
 
 /// Detail that marks a view of child-safety material.
-fn view_detail() -> String {
+fn build_view_detail() -> String {
     json!({ "class": JobClass::ChildSafety }).to_string()
 }
 
@@ -134,10 +134,10 @@ fn new_entry(caller: &Caller, action: String, object: String) -> AuditEntry {
 
 async fn insert_entry(api: &Api, row: AuditEntry) -> Result<(), Problem> {
     let result = api.deps.moderation.store.put(WriteTime::of(row.at, 0), &[row]).await;
-    result.map_err(faults::store)
+    result.map_err(faults::store_problem)
 }
 
-fn without_prefix(path: &str) -> &str {
+fn strip_path_prefix(path: &str) -> &str {
     PATH_PREFIXES.iter().find_map(|prefix| path.strip_prefix(prefix)).unwrap_or(path)
 }
 
@@ -244,7 +244,7 @@ async fn load_page(
 ) -> Result<(Vec<EntryResponse>, Option<DayPlace>), Problem> {
     let store = &api.deps.moderation.store;
     // Without the scope, a listed view would reveal that a child-safety job exists.
-    let view = view_detail();
+    let view = build_view_detail();
     let mut rows_left = api.settings.rows_per_page;
     let mut matching_entries = Vec::new();
     while place.day >= since.day() {
@@ -254,10 +254,10 @@ async fn load_page(
         }
         let range = At::all().limit(batch_limit).after(place.after.clone());
         let mut entries = store.scan::<AuditEntry>(&(caller.org.clone(), place.day), range);
-        let rows = entries.all().await.map_err(faults::store)?;
+        let rows = entries.all().await.map_err(faults::store_problem)?;
         // A day without entries costs one read; counting it bounds a query over a long empty period.
         rows_left = rows_left.saturating_sub(rows.len().max(1));
-        let withheld = audit_clearance::withheld_entries(api, caller, &rows).await?;
+        let withheld = audit_clearance::find_withheld_entries(api, caller, &rows).await?;
         for (row_index, entry) in rows.iter().enumerate() {
             let is_withheld = withheld.contains(&entry.entry_id)
                 || (!caller.may_see_child_safety() && entry.detail.as_ref() == Some(&view));

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{Api, caller::Caller, faults};
 
 /// Returns the ids of entries that refer to child-safety jobs, their callbacks or their items, if the caller lacks the scope.
-pub(super) async fn withheld_entries(
+pub(super) async fn find_withheld_entries(
     api: &Api,
     caller: &Caller,
     entries: &[AuditEntry],
@@ -33,16 +33,16 @@ pub(super) async fn withheld_entries(
     }
     // One read for all objects of a kind, instead of one for each entry.
     let (ids, keys): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
-    let rows = store.get_many::<Job>(&keys).await.map_err(faults::store)?;
+    let rows = store.get_many::<Job>(&keys).await.map_err(faults::store_problem)?;
     let is_withheld = |job: &Option<Job>| job.as_ref().is_some_and(|job| !clearance.covers_job(job));
     withheld.extend(ids.into_iter().zip(rows).filter(|(_, job)| is_withheld(job)).map(|(id, _)| id));
     let (ids, keys): (Vec<_>, Vec<_>) = events.into_iter().unzip();
-    let rows = store.get_many::<Delivery>(&keys).await.map_err(faults::store)?;
+    let rows = store.get_many::<Delivery>(&keys).await.map_err(faults::store_problem)?;
     // An expired delivery has no row left. Its entry shows only ids, so it stays listed.
     let stored: Vec<_> = ids.into_iter().zip(rows).filter_map(|(id, row)| Some((id, row?))).collect();
     let (ids, rows): (Vec<_>, Vec<_>) = stored.into_iter().unzip();
     let withheld_events =
-        clearance.withheld_events(store, &caller.org, &rows).await.map_err(faults::moderation)?;
+        clearance.withheld_events(store, &caller.org, &rows).await.map_err(faults::moderation_problem)?;
     withheld.extend(
         ids.into_iter()
             .zip(&rows)
@@ -51,7 +51,7 @@ pub(super) async fn withheld_entries(
     );
     let (ids, keys): (Vec<_>, Vec<_>) = items.into_iter().unzip();
     let withheld_items =
-        clearance.withheld_items(store, &caller.org, &keys).await.map_err(faults::moderation)?;
+        clearance.withheld_items(store, &caller.org, &keys).await.map_err(faults::moderation_problem)?;
     withheld.extend(
         ids.into_iter().zip(&keys).filter(|(_, item)| withheld_items.contains(item)).map(|(id, _)| id),
     );

@@ -494,7 +494,7 @@ async fn match_hashes(
     Body(request): Body<MatchRequest>,
 ) -> Result<Json<MatchResponse>, Problem> {
     let live = &api.deps.moderation.live;
-    let config = live.latest(&caller.org).await.map_err(faults::catalog)?;
+    let config = live.latest(&caller.org).await.map_err(faults::catalog_problem)?;
     let banks = config.hash_banks();
     if let Some(unknown) = request.banks.iter().find(|id| !banks.banks().iter().any(|bank| bank.id == **id)) {
         // Without this check, a misspelled bank would look like a bank without matches.
@@ -521,7 +521,8 @@ async fn match_hashes(
         let scope = LookupScope { item: request.item_id.as_deref(), banks: &request.banks };
         banks.inspect(&scope, &MediaHashes::from_hashes(&hashes))
     };
-    let result = api.deps.changes.work().run(&caller.org, bytes, look_up).await.map_err(faults::catalog)?;
+    let result =
+        api.deps.changes.work().run(&caller.org, bytes, look_up).await.map_err(faults::catalog_problem)?;
     let matches = result.matches.into_iter().map(|hit| BankMatch {
         bank: hit.bank,
         entry: hit.entry,
@@ -564,6 +565,6 @@ fn bank_problem(error: BankError) -> Problem {
         BankError::Unusable(reason) => {
             invalid("/entries", format!("The rules would not compile with these entries: {reason}"))
         }
-        BankError::Catalog(error) => faults::catalog(error),
+        BankError::Catalog(error) => faults::catalog_problem(error),
     }
 }

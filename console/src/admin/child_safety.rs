@@ -25,7 +25,7 @@ pub(super) async fn find_withheld_items(
     items: &[ItemKey],
 ) -> Result<HashSet<ItemKey>, Problem> {
     let withheld = caller.clearance().withheld_items(&api.deps.moderation.store, &caller.org, items).await;
-    withheld.map_err(faults::moderation)
+    withheld.map_err(faults::moderation_problem)
 }
 
 /// Returns the items to withhold from the caller. For a caller with the scope, none are withheld, and the view of items with a
@@ -38,7 +38,7 @@ pub(super) async fn withhold_or_record_view(
     object: String,
 ) -> Result<HashSet<ItemKey>, Problem> {
     let store = &api.deps.moderation.store;
-    let restricted_items = restricted(store, &caller.org, items).await.map_err(faults::store)?;
+    let restricted_items = restricted(store, &caller.org, items).await.map_err(faults::store_problem)?;
     if restricted_items.is_empty() || !caller.may_see_child_safety() {
         return Ok(restricted_items);
     }
@@ -106,7 +106,7 @@ async fn is_withheld_event(
 ) -> Result<bool, Problem> {
     let (store, delivery) = (&api.deps.moderation.store, std::slice::from_ref(delivery));
     let withheld = clearance.withheld_events(store, &caller.org, delivery).await;
-    Ok(!withheld.map_err(faults::moderation)?.is_empty())
+    Ok(!withheld.map_err(faults::moderation_problem)?.is_empty())
 }
 
 async fn authorize_items_as(
@@ -118,7 +118,7 @@ async fn authorize_items_as(
 ) -> Result<(), Problem> {
     let store = &api.deps.moderation.store;
     // Only views of restricted items are recorded.
-    if restricted(store, &caller.org, items).await.map_err(faults::store)?.is_empty() {
+    if restricted(store, &caller.org, items).await.map_err(faults::store_problem)?.is_empty() {
         return Ok(());
     }
     caller.require_child_safety()?;
@@ -127,7 +127,7 @@ async fn authorize_items_as(
 
 /// Returns the requests for items that the caller may see. Without the scope, requests of a child-safety job and requests that
 /// name an item with one are left out; with the scope, their view is in the audit before they are shown.
-pub(super) async fn visible_requests(
+pub(super) async fn find_visible_requests(
     api: &Api,
     caller: &Caller,
     mut requests: Vec<PartialRequest>,
@@ -138,10 +138,10 @@ pub(super) async fn visible_requests(
     let requested_items =
         |request: &PartialRequest| serde_json::from_str::<Vec<ItemKey>>(&request.asked).ok();
     let items: Vec<ItemKey> = requests.iter().filter_map(requested_items).flatten().collect();
-    let restricted_items = restricted(store, &caller.org, &items).await.map_err(faults::store)?;
+    let restricted_items = restricted(store, &caller.org, &items).await.map_err(faults::store_problem)?;
     let keys: Vec<_> =
         requests.iter().filter_map(|request| Some((caller.org.clone(), request.job_id?))).collect();
-    let jobs = store.get_many::<Job>(&keys).await.map_err(faults::store)?.into_iter().flatten();
+    let jobs = store.get_many::<Job>(&keys).await.map_err(faults::store_problem)?.into_iter().flatten();
     // A job that was moved to another class no longer restricts its items.
     let jobs = jobs.filter(|job| job.class == JobClass::ChildSafety && job.state != JobState::Moved);
     let restricted_jobs: HashSet<JobId> = jobs.map(|job| job.job_id).collect();

@@ -159,7 +159,7 @@ pub(super) fn serialize_pulled(org: &OrgId, pulled: change::Pulled) -> Vec<u8> {
 
 async fn pull_documents(State(api): State<Api>, caller: Caller) -> Result<Response, Problem> {
     // Pulls of one snapshot share one serialized answer.
-    api.pulls.get(&caller.org).await.map(long_answers::json_response).map_err(faults::catalog)
+    api.pulls.get(&caller.org).await.map(long_answers::json_response).map_err(faults::catalog_problem)
 }
 
 async fn apply_documents(
@@ -240,7 +240,7 @@ async fn require_empty_removed_queues(api: &Api, caller: &Caller, planned: &Plan
     for queue in planned.removed_queues() {
         let store = &api.deps.moderation.store;
         let listing = queues::waiting(store, &caller.org, &queue, MAX_COUNTED_JOBS, checked_at, |_| true);
-        let open_jobs = listing.await.map_err(faults::moderation)?;
+        let open_jobs = listing.await.map_err(faults::moderation_problem)?;
         // Counted over all jobs, also those that the caller may not see: a queue with any open job must stay.
         let is_uncounted = open_jobs.iter().any(|job| !caller.clearance().covers_job(job));
         match open_jobs.len() {
@@ -275,7 +275,7 @@ async fn wait_for_version(
     let outcome =
         api.deps.changes.wait(&caller.org, version, timeout).await.map_err(|error| match error {
             error @ tidegate_catalog::Error::NoSuchVersion { .. } => Problem::not_found(error.to_string()),
-            error => faults::catalog(error),
+            error => faults::catalog_problem(error),
         })?;
     Ok(Json(match outcome {
         Waited::Running(members) => {
@@ -301,8 +301,8 @@ pub(super) fn apply_problem(error: ApplyError) -> Problem {
             ..Problem::of_errors(document_faults.iter().map(document_error).collect())
         },
         error @ ApplyError::HeadMoved { .. } => Problem::conflict(error.to_string()),
-        ApplyError::Catalog(error) => faults::catalog(error),
-        ApplyError::Secret(error) => faults::secret(error),
+        ApplyError::Catalog(error) => faults::catalog_problem(error),
+        ApplyError::Secret(error) => faults::secret_problem(error),
     }
 }
 

@@ -181,10 +181,10 @@ async fn list_deliveries(
     };
     let store = &api.deps.moderation.store;
     let page = deliveries::load_page(store, &caller.org, query, Millis::now()).await;
-    let (rows, next) = page.map_err(faults::store)?;
+    let (rows, next) = page.map_err(faults::store_problem)?;
     // Filtered after the page was read, so a page can be shorter than its limit and still have a next one.
     let withheld = caller.clearance().withheld_events(store, &caller.org, &rows).await;
-    let withheld = withheld.map_err(faults::moderation)?;
+    let withheld = withheld.map_err(faults::moderation_problem)?;
     let visible_deliveries = rows.iter().filter(|delivery| !withheld.contains(&delivery.event_id));
     let items = visible_deliveries.map(DeliverySummary::from).collect();
     Ok(Json(List { items, next: next.map(|place| place.to_string()) }))
@@ -197,7 +197,7 @@ async fn get_delivery(
 ) -> Result<Json<DeliveryResponse>, Problem> {
     let delivery =
         deliveries::load_delivery(&api.deps.moderation.store, &caller.org, parse_id(&event)?).await;
-    let (row, attempts) = delivery.map_err(faults::store)?.ok_or_else(no_such_delivery)?;
+    let (row, attempts) = delivery.map_err(faults::store_problem)?.ok_or_else(no_such_delivery)?;
     // Checked after loading, because the restriction depends on the callback's items.
     child_safety::authorize_event_view(&api, &caller, &row).await?;
     Ok(Json(DeliveryResponse {
@@ -243,11 +243,14 @@ async fn send_command(
 ) -> Result<StatusCode, Problem> {
     let event: EventId = parse_id(event)?;
     let deps = &api.deps.moderation;
-    let delivery =
-        deps.store.get::<rows::Delivery>(&(caller.org.clone(), event)).await.map_err(faults::store)?;
+    let delivery = deps
+        .store
+        .get::<rows::Delivery>(&(caller.org.clone(), event))
+        .await
+        .map_err(faults::store_problem)?;
     let delivery = delivery.ok_or_else(no_such_delivery)?;
     child_safety::require_event_clearance(api, caller, &delivery).await?;
-    deliveries::send_command(deps, delivery, command).await.map_err(faults::moderation)?;
+    deliveries::send_command(deps, delivery, command).await.map_err(faults::moderation_problem)?;
     Ok(StatusCode::ACCEPTED)
 }
 

@@ -38,7 +38,7 @@ async fn list_endpoints(
     caller: Caller,
     Query(_): Query<UnpagedQuery>,
 ) -> Result<Json<List<EndpointResponse>>, Problem> {
-    let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog)?;
+    let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog_problem)?;
     let endpoints = config.endpoints().map(|endpoint| EndpointResponse {
         id: endpoint.key.clone(),
         url: endpoint.url.split('?').next().unwrap_or_default().to_owned(),
@@ -54,7 +54,7 @@ async fn reveal_secret(
     Path(endpoint): Path<String>,
 ) -> Result<Json<RevealSecretResponse>, Problem> {
     let endpoint = EndpointId::from(endpoint);
-    let secret = api.deps.secrets.reveal(&caller.org, &endpoint).await.map_err(faults::secret)?;
+    let secret = api.deps.secrets.reveal(&caller.org, &endpoint).await.map_err(faults::secret_problem)?;
     let secret = secret.ok_or_else(|| Problem::not_found("There is no such endpoint."))?;
     Ok(Json(RevealSecretResponse { id: endpoint, secret }))
 }

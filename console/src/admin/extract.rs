@@ -75,7 +75,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Api> for Body<T> {
         };
         // A long body is parsed in the org's turn, on a thread that serves no requests.
         let result = api.deps.changes.work().run_json(&org, bytes, parse_body).await;
-        result.map_err(faults::catalog)?.map(Self)
+        result.map_err(faults::catalog_problem)?.map(Self)
     }
 }
 

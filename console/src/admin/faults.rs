@@ -14,17 +14,17 @@ use super::refusals::{invalid, not_a_cursor};
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The store or the log cannot be reached.
-pub(crate) fn unreachable() -> Problem {
+pub(crate) fn outage_problem() -> Problem {
     Problem::unavailable("A part of the service cannot be reached.", RETRY_AFTER)
 }
 
-pub(crate) fn store(error: tidegate_store::Error) -> Problem {
+pub(crate) fn store_problem(error: tidegate_store::Error) -> Problem {
     // Cursors are decoded in the store, so an invalid one arrives as an error of the store.
     if matches!(error, tidegate_store::Error::BadCursor) {
         return not_a_cursor();
     }
     if let tidegate_store::Error::Overloaded(_) = error {
-        return overloaded(&error);
+        return overload_problem(&error);
     }
     // Refused by the store because of the request, so it is no defect of the service.
     if error.is_refusal() {
@@ -35,52 +35,52 @@ pub(crate) fn store(error: tidegate_store::Error) -> Problem {
 }
 
 /// Answers with the reason, such as a full disk, because the operator can act on it.
-fn overloaded(error: &tidegate_store::Error) -> Problem {
+fn overload_problem(error: &tidegate_store::Error) -> Problem {
     tracing::warn!(tag = error.tag(), %error, "a request cannot be served now");
-    Problem::unavailable(sentence(error), RETRY_AFTER)
+    Problem::unavailable(format_sentence(error), RETRY_AFTER)
 }
 
 /// Maps a failed append: the log is full or cannot be reached.
-pub(crate) fn append(error: AppendError) -> Problem {
+pub(crate) fn append_problem(error: AppendError) -> Problem {
     if let AppendError::Full { .. } = error {
         tracing::warn!(tag = error.tag(), %error, "a request cannot be served now");
-        return Problem::unavailable(sentence(&error), RETRY_AFTER);
+        return Problem::unavailable(format_sentence(&error), RETRY_AFTER);
     }
     log_failure(error.is_retriable(), error.tag(), &error)
 }
 
 /// Formats an error as a sentence.
-fn sentence(error: &dyn std::fmt::Display) -> String {
+fn format_sentence(error: &dyn std::fmt::Display) -> String {
     let text = error.to_string();
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
 }
 
-pub(crate) fn moderation(error: tidegate_moderation::Error) -> Problem {
+pub(crate) fn moderation_problem(error: tidegate_moderation::Error) -> Problem {
     use tidegate_moderation::Error;
     match error {
-        Error::Store(error) => store(error),
-        Error::Catalog(error) => catalog(error),
-        Error::Append(error) => append(error),
+        Error::Store(error) => store_problem(error),
+        Error::Catalog(error) => catalog_problem(error),
+        Error::Append(error) => append_problem(error),
         error @ (Error::Content { .. } | Error::Corrupt { .. }) => log_failure(false, error.tag(), &error),
     }
 }
 
-pub(crate) fn catalog(error: tidegate_catalog::Error) -> Problem {
+pub(crate) fn catalog_problem(error: tidegate_catalog::Error) -> Problem {
     use tidegate_catalog::Error;
     match error {
         Error::NoSuchOrg(org) => Problem::not_found(format!("There is no organisation `{org}`.")),
-        Error::Store(error) => store(error),
+        Error::Store(error) => store_problem(error),
         error @ Error::Busy => {
             // Logged at debug level: a single org can cause many of these.
             tracing::debug!(tag = error.tag(), "a request cannot be served now");
-            Problem::unavailable(sentence(&error), RETRY_AFTER)
+            Problem::unavailable(format_sentence(&error), RETRY_AFTER)
         }
         error => log_failure(error.is_outage(), error.tag(), &error),
     }
 }
 
-pub(crate) fn secret(error: tidegate_catalog::secrets::SecretError) -> Problem {
+pub(crate) fn secret_problem(error: tidegate_catalog::secrets::SecretError) -> Problem {
     use tidegate_catalog::secrets::SecretError;
     // The operator must act here (restore the master key or rotate the secret), so the answer names the reason.
     if matches!(error, SecretError::OtherMasterKey { .. } | SecretError::Tampered { .. }) {
@@ -90,7 +90,7 @@ pub(crate) fn secret(error: tidegate_catalog::secrets::SecretError) -> Problem {
     if let SecretError::Store(error) = &error
         && let tidegate_store::Error::Overloaded(_) = **error
     {
-        return overloaded(error);
+        return overload_problem(error);
     }
     log_failure(error.is_outage(), error.tag(), &error)
 }
@@ -99,7 +99,7 @@ pub(crate) fn secret(error: tidegate_catalog::secrets::SecretError) -> Problem {
 pub(crate) fn log_failure(is_outage: bool, tag: &'static str, error: &dyn std::fmt::Display) -> Problem {
     if is_outage {
         tracing::warn!(tag, %error, "a request cannot be served now");
-        return unreachable();
+        return outage_problem();
     }
     tracing::error!(tag, %error, "a request failed");
     Problem::internal()
@@ -121,7 +121,7 @@ mod tests {
             sealed_under: "0a1b2c3d".to_owned(),
             at_hand: "4e5f6a7b".to_owned(),
         };
-        assert_eq!(super::secret(error).into_response().status(), StatusCode::CONFLICT);
+        assert_eq!(super::secret_problem(error).into_response().status(), StatusCode::CONFLICT);
     }
 
     #[test]
@@ -129,11 +129,11 @@ mod tests {
         let reason = "the disk has 10 MiB left";
         let error = || tidegate_store::Error::Overloaded(reason.to_owned());
         for problem in [
-            super::store(error()),
-            super::moderation(tidegate_moderation::Error::Store(error())),
-            super::catalog(tidegate_catalog::Error::Store(error())),
-            super::secret(SecretError::from(error())),
-            super::append(AppendError::Full { detail: reason.to_owned() }),
+            super::store_problem(error()),
+            super::moderation_problem(tidegate_moderation::Error::Store(error())),
+            super::catalog_problem(tidegate_catalog::Error::Store(error())),
+            super::secret_problem(SecretError::from(error())),
+            super::append_problem(AppendError::Full { detail: reason.to_owned() }),
         ] {
             let detail = &problem.errors[0].detail;
             assert!(
@@ -149,9 +149,9 @@ mod tests {
     fn value_too_long_for_the_store_is_a_bad_request() {
         let error = || tidegate_store::Error::KeyTooLong { table: "jobs", bytes: 70_000, limit: 65_535 };
         for problem in [
-            super::store(error()),
-            super::moderation(tidegate_moderation::Error::Store(error())),
-            super::catalog(tidegate_catalog::Error::Store(error())),
+            super::store_problem(error()),
+            super::moderation_problem(tidegate_moderation::Error::Store(error())),
+            super::catalog_problem(tidegate_catalog::Error::Store(error())),
         ] {
             assert_eq!(problem.into_response().status(), StatusCode::BAD_REQUEST);
         }

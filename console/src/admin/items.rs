@@ -34,7 +34,7 @@ async fn list_items(
     child_safety::authorize_items_view(&api, &caller, &keys, "/items", format!("/items?id={id}")).await?;
     for key in keys {
         let item = stored::answer(&api.deps.moderation.store, &caller.org, &key, None).await;
-        items.extend(item.map_err(faults::moderation)?);
+        items.extend(item.map_err(faults::moderation_problem)?);
     }
     Ok(Json(List::unpaged(items)))
 }

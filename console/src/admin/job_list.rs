@@ -58,7 +58,7 @@ pub(crate) async fn load_page(
         return Err(invalid("", "`state` is open, decided, closed, moved or all."));
     }
     let from = query.cursor.as_deref().map(|cursor| parse_position(cursor, query)).transpose()?;
-    let queues = selected_queues(api, caller, query).await?;
+    let queues = select_queues(api, caller, query).await?;
     let state = query.state.as_deref().unwrap_or("open");
     let request = ListRequest {
         org: &caller.org,
@@ -73,13 +73,14 @@ pub(crate) async fn load_page(
     let is_listed = |job: &Job| {
         (job.class != JobClass::ChildSafety || caller.may_see_child_safety()) && query.matches(job, state)
     };
-    let page =
-        job_list::list(&api.deps.moderation.store, &request, is_listed).await.map_err(faults::moderation)?;
+    let page = job_list::list(&api.deps.moderation.store, &request, is_listed)
+        .await
+        .map_err(faults::moderation_problem)?;
     let items = page.jobs.into_iter().map(job_view::summary).collect::<Result<_, _>>();
     // The cursor names its queue: a position of one queue has no meaning in another.
     let queue = query.queue.as_ref().map_or("", QueueId::as_str);
     let next = page.next.map(|position| format!("{queue}{SEPARATOR}{position}"));
-    Ok(List { items: items.map_err(faults::moderation)?, next })
+    Ok(List { items: items.map_err(faults::moderation_problem)?, next })
 }
 
 /// Parses a cursor, and refuses one of another queue.
@@ -100,11 +101,11 @@ pub(super) fn page_limit(api: &Api, requested_limit: Option<usize>) -> Result<us
 }
 
 /// Returns the queue of the query, or else all queues of the org.
-async fn selected_queues(api: &Api, caller: &Caller, query: &ListJobsQuery) -> Result<Vec<QueueId>, Problem> {
+async fn select_queues(api: &Api, caller: &Caller, query: &ListJobsQuery) -> Result<Vec<QueueId>, Problem> {
     if let Some(queue) = &query.queue {
         return Ok(vec![queue.clone()]);
     }
-    let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog)?;
+    let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog_problem)?;
     let queues = config.queues().iter().chain(config.removed_queues());
     Ok(queues.map(|queue| queue.key.clone()).collect())
 }

@@ -68,7 +68,7 @@ async fn move_job(
     require_queue_access(&*load_config(&api, &caller).await?, &row.queue, &reviewer, &body.roles)?;
     let request = MoveRequest { queue: body.queue, by: reviewer.name, reason: body.reason };
     let result = moves::move_job(&api.deps.moderation, &caller.org, job, &request, Millis::now()).await;
-    match result.map_err(faults::moderation)? {
+    match result.map_err(faults::moderation_problem)? {
         Ok(job_id) => {
             let detail =
                 json!({ "reviewer": request.by, "from": row.queue, "to": request.queue, "job": job_id });
@@ -107,7 +107,7 @@ async fn skip_job(
     let class = load_authorized_job(&api, &caller, job).await?.class;
     let (store, reason) = (&api.deps.moderation.store, body.reason.as_deref());
     let result = skips::skip(store, &caller.org, job, body.epoch, &reviewer, reason, Millis::now()).await;
-    if result.map_err(faults::moderation)? {
+    if result.map_err(faults::moderation_problem)? {
         let detail = AuditDetail::of_job(class, json!({ "reviewer": reviewer }));
         return Ok((StatusCode::NO_CONTENT, Extension(detail)));
     }

@@ -58,7 +58,7 @@ async fn list_comments(
     let limit = job_list::page_limit(&api, page.limit)?;
     load_viewable_job(&api, &caller, job).await?;
     let page = comments::list(&api.deps.moderation.store, &caller.org, job, after, limit).await;
-    let (items, next) = page.map_err(faults::moderation)?;
+    let (items, next) = page.map_err(faults::moderation_problem)?;
     Ok(Json(List { items, next: next.map(|cursor| cursor.to_string()) }))
 }
 
@@ -74,7 +74,7 @@ async fn add_comment(
     let class = load_authorized_job(&api, &caller, job).await?.class;
     let store = &api.deps.moderation.store;
     let result = comments::add(store, &caller.org, job, &author, &request.text, Millis::now()).await;
-    let comment = result.map_err(faults::moderation)?;
+    let comment = result.map_err(faults::moderation_problem)?;
     let detail = AuditDetail::of_job(class, json!({ "reviewer": comment.author, "comment": comment.id }));
     Ok((StatusCode::CREATED, Extension(detail), Json(comment)))
 }
@@ -99,7 +99,7 @@ async fn escalate(
         escalated_at,
     )
     .await;
-    match result.map_err(faults::moderation)? {
+    match result.map_err(faults::moderation_problem)? {
         Escalation::To(job_id) => {
             let detail = AuditDetail(json!({ "reviewer": reviewer, "childSafetyJob": job_id }));
             Ok((Extension(detail), Json(json!({ "jobId": job_id }))))

@@ -115,26 +115,26 @@ async fn get_job(
 
 /// Loads a job with its causes up to the limits of one answer.
 pub(crate) async fn load_job_view(api: &Api, caller: &Caller, job: JobId) -> Result<JobView, Problem> {
-    let limits = cause_limits(api, None)?;
+    let limits = build_cause_limits(api, None)?;
     let config = load_config(api, caller).await?;
     // Authorized and recorded before any cause or item of the job is read.
     let row = load_viewable_job(api, caller, job).await?;
     let loaded_view = job_view::answer(&api.deps.moderation.store, &config, job, limits).await;
-    let mut view = loaded_view.map_err(faults::moderation)?.ok_or_else(no_such_job)?;
-    let mut items = withheld::items_of(&view.causes).map_err(faults::moderation)?;
+    let mut view = loaded_view.map_err(faults::moderation_problem)?.ok_or_else(no_such_job)?;
+    let mut items = withheld::items_of(&view.causes).map_err(faults::moderation_problem)?;
     items.insert(row.item.clone());
     if let Some(fetched_items) = &view.partial_items {
-        items.extend(fetched_items.items.iter().map(key_of));
+        items.extend(fetched_items.items.iter().map(item_key));
         items.extend(fetched_items.requests.iter().flat_map(requested_items));
     }
     let withheld_items =
         find_withheld_items(api, caller, &row, items, "/jobs/{id}", format!("/jobs/{job}")).await?;
-    withheld::withhold(&mut view.causes, &row.item, &withheld_items).map_err(faults::moderation)?;
+    withheld::withhold(&mut view.causes, &row.item, &withheld_items).map_err(faults::moderation_problem)?;
     if withheld_items.contains(&row.item) {
         view.latest_item = None;
     }
     if let Some(fetched_items) = &mut view.partial_items {
-        fetched_items.items.retain(|item| !withheld_items.contains(&key_of(item)));
+        fetched_items.items.retain(|item| !withheld_items.contains(&item_key(item)));
         fetched_items
             .requests
             .retain(|request| !requested_items(request).iter().any(|item| withheld_items.contains(item)));
@@ -152,7 +152,7 @@ async fn list_causes(
     Path(job): Path<String>,
     Query(page): Query<PageQuery>,
 ) -> Result<Json<List<Cause>>, Problem> {
-    let limits = cause_limits(&api, page.limit)?;
+    let limits = build_cause_limits(&api, page.limit)?;
     load_causes(&api, &caller, parse_id(&job)?, page.parse_cursor()?, limits).await.map(Json)
 }
 
@@ -167,12 +167,12 @@ async fn load_causes(
     let row = load_viewable_job(api, caller, job).await?;
     let config = load_config(api, caller).await?;
     let page = job_view::causes(&api.deps.moderation.store, &config, job, after, limits).await;
-    let (mut causes, next) = page.map_err(faults::moderation)?;
-    let mut items = withheld::items_of(&causes).map_err(faults::moderation)?;
+    let (mut causes, next) = page.map_err(faults::moderation_problem)?;
+    let mut items = withheld::items_of(&causes).map_err(faults::moderation_problem)?;
     items.insert(row.item.clone());
     let (route, object) = ("/jobs/{id}/causes", format!("/jobs/{job}/causes"));
     let withheld_items = find_withheld_items(api, caller, &row, items, route, object).await?;
-    withheld::withhold(&mut causes, &row.item, &withheld_items).map_err(faults::moderation)?;
+    withheld::withhold(&mut causes, &row.item, &withheld_items).map_err(faults::moderation_problem)?;
     Ok(List { items: causes, next: next.map(|cursor| cursor.to_string()) })
 }
 
@@ -184,7 +184,7 @@ pub(crate) async fn load_causes_page(
     cursor: Option<&str>,
 ) -> Result<List<Cause>, Problem> {
     let after = cursor.map(str::parse).transpose().map_err(|_| not_a_cursor())?;
-    load_causes(api, caller, job, after, cause_limits(api, None)?).await
+    load_causes(api, caller, job, after, build_cause_limits(api, None)?).await
 }
 
 /// Lists the fetched items of a job that exceed the limits of its answer.
@@ -194,7 +194,7 @@ async fn list_partial_items(
     Path(job): Path<String>,
     Query(page): Query<PageQuery>,
 ) -> Result<Json<List<stored::Answer>>, Problem> {
-    let limits = cause_limits(&api, page.limit)?;
+    let limits = build_cause_limits(&api, page.limit)?;
     load_partial_items(&api, &caller, parse_id(&job)?, page.parse_cursor()?, limits).await.map(Json)
 }
 
@@ -209,12 +209,12 @@ async fn load_partial_items(
     let row = load_viewable_job(api, caller, job).await?;
     let (store, limits) = (&api.deps.moderation.store, ItemLimits { items, bytes });
     let loaded_page = views::items_of_job(store, &caller.org, job, after, limits).await;
-    let page = loaded_page.map_err(faults::moderation)?;
+    let page = loaded_page.map_err(faults::moderation_problem)?;
     let (route, object) = ("/jobs/{id}/partial-items", format!("/jobs/{job}/partial-items"));
     let mut items = page.items;
     let withheld_items =
-        find_withheld_items(api, caller, &row, items.iter().map(key_of), route, object).await?;
-    items.retain(|item| !withheld_items.contains(&key_of(item)));
+        find_withheld_items(api, caller, &row, items.iter().map(item_key), route, object).await?;
+    items.retain(|item| !withheld_items.contains(&item_key(item)));
     Ok(List { items, next: page.next.map(|cursor| cursor.to_string()) })
 }
 
@@ -234,7 +234,7 @@ async fn find_withheld_items(
     child_safety::withhold_or_record_view(api, caller, &items, route, object).await
 }
 
-fn key_of(item: &stored::Answer) -> ItemKey {
+fn item_key(item: &stored::Answer) -> ItemKey {
     ItemKey { type_id: item.type_id.clone(), id: item.id.clone() }
 }
 
@@ -250,7 +250,7 @@ pub(crate) async fn load_partial_items_page(
     cursor: Option<&str>,
 ) -> Result<List<stored::Answer>, Problem> {
     let after = cursor.map(str::parse).transpose().map_err(|_| not_a_cursor())?;
-    load_partial_items(api, caller, job, after, cause_limits(api, None)?).await
+    load_partial_items(api, caller, job, after, build_cause_limits(api, None)?).await
 }
 
 /// Returns the live configuration of this process, or else the newest stored one.
@@ -259,11 +259,11 @@ pub(super) async fn load_config(api: &Api, caller: &Caller) -> Result<Arc<Compil
     match live.org(&caller.org) {
         // The live configuration costs no read. Only an org that this process has not loaded yet is looked up.
         Some(config) => Ok(config),
-        None => live.latest(&caller.org).await.map_err(faults::catalog),
+        None => live.latest(&caller.org).await.map_err(faults::catalog_problem),
     }
 }
 
-fn cause_limits(api: &Api, limit: Option<usize>) -> Result<CauseLimits, Problem> {
+fn build_cause_limits(api: &Api, limit: Option<usize>) -> Result<CauseLimits, Problem> {
     Ok(CauseLimits { causes: job_list::page_limit(api, limit)?, bytes: api.settings.cause_bytes })
 }
 
@@ -280,7 +280,7 @@ async fn claim_job(
     // Checked before the claim: a refused reviewer must not hold the job.
     require_queue_access(&config, &row.queue, &reviewer, &roles)?;
     let result = queues::claim(store, &caller.org, job, &reviewer, Millis::now()).await;
-    match result.map_err(faults::moderation)? {
+    match result.map_err(faults::moderation_problem)? {
         Claim::Yours(job) => {
             request_newer_data(&api, &job);
             Ok((claim_detail(&job), summarize(*job)?))
@@ -314,14 +314,14 @@ async fn claim_next(
     let order = config.queue(&queue).map(|queue| queue.document.order.clone()).unwrap_or_default();
     let next = ClaimNext { queue: &queue, order: &order, reviewer: &reviewer, include_held: query.held };
     let result = queues::claim_next(store, &caller.org, next, Millis::now(), draw).await;
-    match result.map_err(faults::moderation)? {
+    match result.map_err(faults::moderation_problem)? {
         Some(job) => {
             if let Err(problem) = authorize_and_record_view(&api, &caller, &job).await {
                 // A configuration older than the job can lack its class, and the audit row can fail to be written. The claim is
                 // undone: the job was not shown to the reviewer.
                 let (epoch, name) = (job.epoch, &reviewer.name);
                 let release_result = queues::release(store, &caller.org, job.job_id, epoch, name).await;
-                release_result.map_err(faults::moderation)?;
+                release_result.map_err(faults::moderation_problem)?;
                 return Err(problem);
             }
             request_newer_data(&api, &job);
@@ -366,7 +366,7 @@ async fn release_job(
     let (store, job) = (&api.deps.moderation.store, parse_id(&job)?);
     let class = load_authorized_job(&api, &caller, job).await?.class;
     let result = queues::release(store, &caller.org, job, epoch, &reviewer).await;
-    if result.map_err(faults::moderation)? {
+    if result.map_err(faults::moderation_problem)? {
         let detail = AuditDetail::of_job(class, json!({ "reviewer": reviewer }));
         return Ok((StatusCode::NO_CONTENT, Extension(detail)));
     }
@@ -401,7 +401,7 @@ async fn decide(
     let undo = api.settings.undo();
     let result =
         decisions::decide(&api.deps.moderation, &caller.org, job, &request, undo, Millis::now()).await;
-    match result.map_err(faults::moderation)? {
+    match result.map_err(faults::moderation_problem)? {
         Ok(decision) => {
             let detail = AuditDetail::of_job(class, decision_detail(&decision));
             Ok((StatusCode::ACCEPTED, Extension(detail), Json(decision.into())))
@@ -476,8 +476,13 @@ pub(super) fn require_queue_access(
 
 /// Loads the job and checks the caller's scope for its class.
 pub(super) async fn load_authorized_job(api: &Api, caller: &Caller, job: JobId) -> Result<Job, Problem> {
-    let row =
-        api.deps.moderation.store.get::<Job>(&(caller.org.clone(), job)).await.map_err(faults::store)?;
+    let row = api
+        .deps
+        .moderation
+        .store
+        .get::<Job>(&(caller.org.clone(), job))
+        .await
+        .map_err(faults::store_problem)?;
     let row = row.ok_or_else(no_such_job)?;
     if row.class == JobClass::ChildSafety {
         caller.require_child_safety()?;
@@ -509,7 +514,7 @@ fn require_queue_class(config: &Compiled, caller: &Caller, queue: &QueueId) -> R
 }
 
 fn summarize(job: Job) -> Result<Json<Summary>, Problem> {
-    job_view::summary(job).map(Json).map_err(faults::moderation)
+    job_view::summary(job).map(Json).map_err(faults::moderation_problem)
 }
 
 pub(super) fn no_such_job() -> Problem {

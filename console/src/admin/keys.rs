@@ -236,7 +236,7 @@ fn key_problem(error: KeyError, period: &str) -> Problem {
             Problem::conflict("The key was rotated already: rotate its replacement, or create a new key.")
         }
         KeyError::TooLate => invalid(period, "No key ends after the year 9999."),
-        KeyError::Store(error) => faults::store(error),
+        KeyError::Store(error) => faults::store_problem(error),
         error @ KeyError::NoRandomness => faults::log_failure(false, error.tag(), &error),
     }
 }

@@ -19,7 +19,7 @@ pub(super) async fn write_json<T: Serialize>(
     make: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Response, Problem> {
     let build_response = move || Json(make()).into_response();
-    api.deps.changes.work().run_json(org, bytes, build_response).await.map_err(faults::catalog)
+    api.deps.changes.work().run_json(org, bytes, build_response).await.map_err(faults::catalog_problem)
 }
 
 /// Response of JSON that was serialized before.

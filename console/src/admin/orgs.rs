@@ -54,7 +54,7 @@ async fn list_orgs(
     Query(_): Query<UnpagedQuery>,
 ) -> Result<Json<List<OrgResponse>>, Problem> {
     require_operator(&caller)?;
-    let rows = orgs::list(&api.deps.moderation.store).await.map_err(faults::catalog)?;
+    let rows = orgs::list(&api.deps.moderation.store).await.map_err(faults::catalog_problem)?;
     let orgs = rows.into_iter().map(|row| OrgResponse {
         id: row.org,
         name: row.name,
@@ -75,7 +75,7 @@ async fn create_org(
     let result = orgs::create(&api.deps.moderation.store, &org, &name, Millis::now()).await;
     let is_new = result.map_err(|error| match error {
         OrgError::BadId => invalid("/id", error.to_string()),
-        OrgError::Catalog(error) => faults::catalog(error),
+        OrgError::Catalog(error) => faults::catalog_problem(error),
     })?;
     if !is_new {
         return Err(Problem::conflict(format!("There is an organisation `{org}` already.")));
@@ -90,6 +90,6 @@ async fn list_members(
     Query(_): Query<UnpagedQuery>,
 ) -> Result<Json<List<Member>>, Problem> {
     require_operator(&caller)?;
-    let members = members::list(&api.deps.moderation.store).await.map_err(faults::catalog)?;
+    let members = members::list(&api.deps.moderation.store).await.map_err(faults::catalog_problem)?;
     Ok(Json(List::unpaged(members)))
 }

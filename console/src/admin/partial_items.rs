@@ -91,7 +91,7 @@ async fn reveal_secret(
     if !api.deps.moderation.partial_items.has(&caller.org) {
         return Err(no_endpoint());
     }
-    let secret = api.deps.secrets.for_partial_items(&caller.org).await.map_err(faults::secret)?;
+    let secret = api.deps.secrets.for_partial_items(&caller.org).await.map_err(faults::secret_problem)?;
     Ok(Json(RevealSecretResponse { secret: secret.expose().to_owned() }))
 }
 
@@ -124,7 +124,7 @@ async fn request_refresh(
         items: vec![item],
         at,
     };
-    requests::store(moderation, request).await.map_err(faults::moderation)?;
+    requests::store(moderation, request).await.map_err(faults::moderation_problem)?;
     Ok((StatusCode::ACCEPTED, Json(RefreshResponse { request_id: views::public_id(at, request_id) })))
 }
 
@@ -139,14 +139,14 @@ async fn get_request(
 /// Loads the request with this id, if the caller may see it.
 pub(crate) async fn load_request(api: &Api, caller: &Caller, id: &str) -> Result<RequestView, Problem> {
     let result = views::find(&api.deps.moderation.store, &caller.org, id).await;
-    let row = result.map_err(faults::moderation)?;
+    let row = result.map_err(faults::moderation_problem)?;
     let request = row.ok_or_else(|| Problem::not_found("There is no such request."))?;
     let object = format!("/partial-requests/{id}");
     // Also for a single request: its items can be restricted although its job is not.
     let visible =
-        child_safety::visible_requests(api, caller, vec![request], "/partial-requests/{id}", object);
+        child_safety::find_visible_requests(api, caller, vec![request], "/partial-requests/{id}", object);
     let row = visible.await?.pop().ok_or_else(Caller::missing_child_safety_scope)?;
-    views::request(row).map_err(faults::moderation)
+    views::request(row).map_err(faults::moderation_problem)
 }
 
 /// Filters and page of a list of requests.
@@ -223,7 +223,7 @@ pub(crate) async fn load_page(
         }
         let range = At::all().limit(batch_limit).after(place.after.clone());
         let mut rows = store.scan::<PartialRequest>(&(caller.org.clone(), place.day), range);
-        let mut batch = rows.all().await.map_err(faults::store)?;
+        let mut batch = rows.all().await.map_err(faults::store_problem)?;
         // All rows read count against the page's cost, also those that the filter drops.
         rows_left -= batch.len();
         // Kept from the unfiltered batch: the next read must not repeat rows that the filter drops.
@@ -233,8 +233,8 @@ pub(crate) async fn load_page(
         let is_day_complete = rows.cursor().is_none();
         batch.retain(|row| filter.matches(row));
         let route = "/partial-requests";
-        for row in child_safety::visible_requests(api, caller, batch, route, route.to_owned()).await? {
-            items.push(views::request(row).map_err(faults::moderation)?);
+        for row in child_safety::find_visible_requests(api, caller, batch, route, route.to_owned()).await? {
+            items.push(views::request(row).map_err(faults::moderation_problem)?);
         }
         if is_day_complete {
             place = DayPlace { day: place.day - 1, after: None };

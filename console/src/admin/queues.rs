@@ -87,7 +87,7 @@ pub(crate) async fn load_page(
     limit: Option<usize>,
     after: Option<String>,
 ) -> Result<List<QueueView>, Problem> {
-    let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog)?;
+    let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog_problem)?;
     let limit = job_list::page_limit(api, limit)?;
     // Ordered by key, so that a cursor stays valid while queues are added and removed.
     let configured = config.queues().iter().map(|queue| (queue, false));
@@ -100,7 +100,7 @@ pub(crate) async fn load_page(
     // Each queue costs several reads, so the limit is applied before they are loaded.
     let mut items = Vec::new();
     for (queue, removed) in page {
-        let view = load_view(api, caller, queue, counted_at).await.map_err(faults::moderation)?;
+        let view = load_view(api, caller, queue, counted_at).await.map_err(faults::moderation_problem)?;
         // The count comes from events, the oldest job from the index. Either one shows that jobs are left.
         if !removed || view.open.is_some_and(|open| open > 0) || view.oldest_at.is_some() {
             items.push(QueueView { removed: *removed, ..view });

@@ -56,7 +56,7 @@ async fn get_user(
     authorize_user(&api, &caller, &user, "/users/{type}/{id}").await?;
     let store = &api.deps.moderation.store;
     let view = users::view(store, &config, &user, caller.clearance(), Millis::now()).await;
-    view.map_err(faults::moderation)?.map(Json).ok_or_else(|| {
+    view.map_err(faults::moderation_problem)?.map(Json).ok_or_else(|| {
         Problem::not_found("There is no such user: no item, strike, job, action or report names it.")
     })
 }
@@ -86,10 +86,13 @@ async fn list_items(
     let mut page = start_page::<ItemOfUser, _>(&api, query.limit, query.parse_cursor()?)?;
     let store = &api.deps.moderation.store;
     let partition = |stretch| ItemOfUser::partition(caller.org.clone(), user.clone(), stretch);
-    while let Some(pointers) = page.next::<ItemOfUser>(store, partition).await.map_err(faults::store)? {
-        let keys: Vec<_> = pointers.iter().map(|pointer| key(&pointer.type_id, &pointer.item_id)).collect();
+    while let Some(pointers) =
+        page.next::<ItemOfUser>(store, partition).await.map_err(faults::store_problem)?
+    {
+        let keys: Vec<_> =
+            pointers.iter().map(|pointer| item_key(&pointer.type_id, &pointer.item_id)).collect();
         let withheld_items = child_safety::find_withheld_items(&api, &caller, &keys).await?;
-        let answers = users::items(store, &pointers).await.map_err(faults::moderation)?;
+        let answers = users::items(store, &pointers).await.map_err(faults::moderation_problem)?;
         let visible = keys.iter().zip(answers);
         page.add(
             &pointers,
@@ -98,7 +101,7 @@ async fn list_items(
     }
     // Rows can become restricted while the page is built, so the final list is authorized and its view recorded.
     let list = finish_page(page);
-    let item_keys: Vec<_> = list.items.iter().map(|item| key(&item.type_id, &item.id)).collect();
+    let item_keys: Vec<_> = list.items.iter().map(|item| item_key(&item.type_id, &item.id)).collect();
     let object = format!("/users/{}/{}/items", user.type_id, user.id);
     child_safety::authorize_items_view(&api, &caller, &item_keys, ROUTE, object).await?;
     Ok(Json(list))
@@ -115,9 +118,11 @@ async fn list_jobs(
     let mut page = start_page::<CaseOfUser, _>(&api, query.limit, query.parse_cursor()?)?;
     let store = &api.deps.moderation.store;
     let partition = case_partition(&caller, &user, CaseKind::Job);
-    while let Some(pointers) = page.next::<CaseOfUser>(store, &partition).await.map_err(faults::store)? {
+    while let Some(pointers) =
+        page.next::<CaseOfUser>(store, &partition).await.map_err(faults::store_problem)?
+    {
         let jobs = users::jobs_of(store, &pointers, caller.clearance()).await;
-        page.add(&pointers, jobs.map_err(faults::moderation)?);
+        page.add(&pointers, jobs.map_err(faults::moderation_problem)?);
     }
     Ok(Json(finish_page(page)))
 }
@@ -140,11 +145,13 @@ async fn list_reports(
     let mut page = start_page::<CaseOfUser, _>(&api, query.limit, cursor)?;
     let store = &api.deps.moderation.store;
     let partition = case_partition(&caller, &user, kind);
-    while let Some(pointers) = page.next::<CaseOfUser>(store, &partition).await.map_err(faults::store)? {
+    while let Some(pointers) =
+        page.next::<CaseOfUser>(store, &partition).await.map_err(faults::store_problem)?
+    {
         let keys: Vec<_> = pointers.iter().map(|pointer| pointer.item.clone()).collect();
         let withheld_items = child_safety::find_withheld_items(&api, &caller, &keys).await?;
         let reports = users::reports(store, &pointers, caller.clearance()).await;
-        let visible = keys.iter().zip(reports.map_err(faults::moderation)?);
+        let visible = keys.iter().zip(reports.map_err(faults::moderation_problem)?);
         page.add(
             &pointers,
             visible.map(|(key, report)| report.filter(|_| !withheld_items.contains(key))).collect(),
@@ -158,7 +165,7 @@ async fn list_reports(
     Ok(Json(list))
 }
 
-fn key(type_id: &TypeId, id: &ItemId) -> ItemKey {
+fn item_key(type_id: &TypeId, id: &ItemId) -> ItemKey {
     ItemKey { type_id: type_id.clone(), id: id.clone() }
 }
 

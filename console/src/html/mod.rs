@@ -58,11 +58,16 @@ pub(crate) struct Frame<'a> {
 }
 
 /// Renders a page with navigation.
-pub(crate) fn page(frame: Frame<'_>, section: Option<Section>, title: &str, body: &Markup) -> Response {
-    page_with(StatusCode::OK, frame, section, title, body)
+pub(crate) fn render_page(
+    frame: Frame<'_>,
+    section: Option<Section>,
+    title: &str,
+    body: &Markup,
+) -> Response {
+    render_page_with_status(StatusCode::OK, frame, section, title, body)
 }
 
-pub(crate) fn page_with(
+pub(crate) fn render_page_with_status(
     status: StatusCode,
     frame: Frame<'_>,
     section: Option<Section>,
@@ -104,7 +109,7 @@ pub(crate) fn page_with(
 }
 
 /// Renders a page for clients without a session.
-pub(crate) fn bare_page(status: StatusCode, title: &str, body: &Markup) -> Response {
+pub(crate) fn render_bare_page(status: StatusCode, title: &str, body: &Markup) -> Response {
     let document = html! {
         main #content {
             p.brand { a href="/" { "Tidegate" } }
@@ -116,7 +121,7 @@ pub(crate) fn bare_page(status: StatusCode, title: &str, body: &Markup) -> Respo
 }
 
 /// Renders a problem as a page.
-pub(crate) fn problem_page(problem: Problem, frame: Option<Frame<'_>>, request_id: &str) -> Response {
+pub(crate) fn render_problem_page(problem: Problem, frame: Option<Frame<'_>>, request_id: &str) -> Response {
     let body = html! {
         @for error in &problem.errors {
             p dir="auto" { (error.detail) }
@@ -127,8 +132,8 @@ pub(crate) fn problem_page(problem: Problem, frame: Option<Frame<'_>>, request_i
         p { a href="/" { "Back to the start" } }
     };
     let mut answer = match frame {
-        Some(frame) => page_with(problem.status, frame, None, problem.title, &body),
-        None => bare_page(problem.status, problem.title, &body),
+        Some(frame) => render_page_with_status(problem.status, frame, None, problem.title, &body),
+        None => render_bare_page(problem.status, problem.title, &body),
     };
     // Such as `Retry-After`, which applies to the page as well.
     answer.headers_mut().extend(problem.headers);
@@ -160,7 +165,7 @@ fn render_document(status: StatusCode, title: &str, class: &str, document: &Mark
     (status, [kind], hidden_characters::reveal(page.into_string())).into_response()
 }
 
-pub(crate) async fn style() -> Response {
+pub(crate) async fn serve_style() -> Response {
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8")),
         // After an upgrade, pages may use the old style sheet for this time.
@@ -170,7 +175,7 @@ pub(crate) async fn style() -> Response {
 }
 
 /// Sets the headers that prevent framing, caching, content sniffing and scripts.
-pub(crate) async fn guard(request: Request, next: Next) -> Response {
+pub(crate) async fn set_security_headers(request: Request, next: Next) -> Response {
     let mut answer = next.run(request).await;
     let headers = answer.headers_mut();
     let set: [(HeaderName, &'static str); 6] = [
@@ -199,7 +204,7 @@ mod tests {
     async fn hostile_names_are_escaped() {
         let hostile = r#""><script>alert(1)</script>"#;
         let frame = Frame { org: hostile, key_name: hostile, form_token: hostile, is_admin: true };
-        let answer = page(frame, None, hostile, &html! { p title=(hostile) { (hostile) } });
+        let answer = render_page(frame, None, hostile, &html! { p title=(hostile) { (hostile) } });
         let bytes = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         assert!(!text.contains("<script"), "{text}");

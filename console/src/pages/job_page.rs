@@ -68,7 +68,7 @@ pub(super) async fn show_job(
             }
         }
     };
-    Ok(html::page(session.frame(), Some(Section::Jobs), "Job", &body))
+    Ok(html::render_page(session.frame(), Some(Section::Jobs), "Job", &body))
 }
 
 #[derive(Deserialize)]
@@ -86,7 +86,7 @@ pub(super) async fn show_causes(
     let job = parse_id(&job)?;
     let page = jobs::load_causes_page(&api, &session.caller, job, query.cursor.as_deref()).await?;
     let causes = html! { @for cause in &page.items { (cause_section(cause)) } };
-    Ok(continuation_page(
+    Ok(render_continuation(
         &session,
         job,
         "causes",
@@ -106,7 +106,7 @@ pub(super) async fn show_partial_items(
     let job = parse_id(&job)?;
     let page = jobs::load_partial_items_page(&api, &session.caller, job, query.cursor.as_deref()).await?;
     let items = html! { @for item in &page.items { (json(item)) } };
-    Ok(continuation_page(
+    Ok(render_continuation(
         &session,
         job,
         "partial-items",
@@ -117,7 +117,7 @@ pub(super) async fn show_partial_items(
 }
 
 /// Renders a list that continues the job's page.
-fn continuation_page(
+fn render_continuation(
     session: &PageSession,
     job: JobId,
     list: &str,
@@ -130,7 +130,7 @@ fn continuation_page(
         (entries)
         (pager(&format!("/jobs/{job}/{list}"), &[], next))
     };
-    html::page(session.frame(), Some(Section::Jobs), title, &body)
+    html::render_page(session.frame(), Some(Section::Jobs), title, &body)
 }
 
 fn item_name(item: &ItemKey) -> Markup {

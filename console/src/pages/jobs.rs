@@ -92,7 +92,7 @@ async fn show_jobs(
         }
         (pager("/jobs", &link_query, page.next.as_deref()))
     };
-    Ok(html::page(session.frame(), Some(Section::Jobs), "Jobs", &body))
+    Ok(html::render_page(session.frame(), Some(Section::Jobs), "Jobs", &body))
 }
 
 fn job_row(job: &Summary) -> Markup {

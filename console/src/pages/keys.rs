@@ -77,7 +77,7 @@ async fn show_keys(State(api): State<Api>, session: PageSession) -> Result<Respo
             }
         }
     };
-    Ok(html::page(session.frame(), Some(Section::Keys), "API keys", &body))
+    Ok(html::render_page(session.frame(), Some(Section::Keys), "API keys", &body))
 }
 
 fn key_table(keys: &[&KeyResponse], session_key: ApiKeyId, now: &str) -> Markup {
@@ -180,7 +180,7 @@ fn parse_number(text: &str, pointer: &str, unit: &str) -> Result<u64, Problem> {
 }
 
 /// Derives the id of a form's key. Every submission of the form gets the same id, so only the first one creates a key.
-fn key_id_of_form(session: &PageSession, form_id: &str) -> ApiKeyId {
+fn derive_key_id(session: &PageSession, form_id: &str) -> ApiKeyId {
     derive(Kind::FormKey, &[session.caller.org.as_str().as_bytes(), form_id.as_bytes()])
 }
 
@@ -196,20 +196,20 @@ fn require_form_id(form_id: &str) -> Result<(), Problem> {
 }
 
 async fn show_create_form(session: PageSession) -> Response {
-    create_page(StatusCode::OK, &session, &CreateKeyForm::empty(), None)
+    render_create_page(StatusCode::OK, &session, &CreateKeyForm::empty(), None)
 }
 
 async fn create_key(State(api): State<Api>, session: PageSession, fields: Fields) -> Response {
     let form = CreateKeyForm::parse(&fields);
     let creation = async {
         require_form_id(&form.form_id)?;
-        let id = key_id_of_form(&session, &form.form_id);
+        let id = derive_key_id(&session, &form.form_id);
         keys::create_once(&api, &session.caller, form.to_request()?, id).await
     };
     match creation.await {
-        Ok(new_key) => new_key_page(&session, "The new key", new_key, None),
+        Ok(new_key) => render_new_key_page(&session, "The new key", new_key, None),
         Err(problem) if is_form_problem(&problem) => {
-            create_page(problem.status, &session, &form, Some(&problem))
+            render_create_page(problem.status, &session, &form, Some(&problem))
         }
         Err(problem) => problem.into_response(),
     }
@@ -228,7 +228,7 @@ fn other_errors(problem: Option<&Problem>, pointers: &[&str]) -> Markup {
     html! { @for error in unplaced_errors { (alert(&error.detail)) } }
 }
 
-fn create_page(
+fn render_create_page(
     status: StatusCode,
     session: &PageSession,
     form: &CreateKeyForm,
@@ -278,7 +278,7 @@ fn create_page(
             }
         }
     };
-    html::page_with(status, session.frame(), Some(Section::Keys), "Create a key", &body)
+    html::render_page_with_status(status, session.frame(), Some(Section::Keys), "Create a key", &body)
 }
 
 const fn describe_scope(scope: Scope) -> &'static str {
@@ -296,7 +296,7 @@ const fn describe_scope(scope: Scope) -> &'static str {
 }
 
 /// Renders the page with a new key. It is the only page with the key's token.
-fn new_key_page(
+fn render_new_key_page(
     session: &PageSession,
     title: &str,
     new_key: NewKeyResponse,
@@ -314,7 +314,13 @@ fn new_key_page(
         }
         p { a href=(PATH) { "All keys" } }
     };
-    let page = html::page_with(StatusCode::CREATED, session.frame(), Some(Section::Keys), title, &body);
+    let page = html::render_page_with_status(
+        StatusCode::CREATED,
+        session.frame(),
+        Some(Section::Keys),
+        title,
+        &body,
+    );
     (Extension(detail), page).into_response()
 }
 
@@ -333,7 +339,7 @@ async fn show_rotate_form(
     let key = load_key(&api, &session, &key).await?;
     let hours = (keys::default_overlap_seconds() / 3_600).to_string();
     let form_id = CauseId::random().0.to_string();
-    Ok(rotate_page(StatusCode::OK, &session, &key, &hours, &form_id, None))
+    Ok(render_rotate_page(StatusCode::OK, &session, &key, &hours, &form_id, None))
 }
 
 async fn rotate_key(
@@ -348,7 +354,7 @@ async fn rotate_key(
         require_form_id(form_id)?;
         let overlap =
             Duration::from_secs(parse_number(hours, "/overlapSeconds", "hours")?.saturating_mul(3_600));
-        let new_id = key_id_of_form(&session, form_id);
+        let new_id = derive_key_id(&session, form_id);
         let new_key = keys::rotate_once(&api, &session.caller, key.id, new_id, overlap).await?;
         Ok::<_, Problem>((new_key, Millis::now().plus(overlap).iso()))
     };
@@ -357,16 +363,16 @@ async fn rotate_key(
             // From here on no step can fail: a new key that is not shown would be lost.
             let end = key.expires_at.clone().into_iter().chain([overlap_end]).min().unwrap_or_default();
             let old_key_end = html! { "works until " (time(&end)) };
-            Ok(new_key_page(&session, "The new key", new_key, Some(old_key_end)))
+            Ok(render_new_key_page(&session, "The new key", new_key, Some(old_key_end)))
         }
         Err(problem) if is_form_problem(&problem) => {
-            Ok(rotate_page(problem.status, &session, &key, hours, form_id, Some(&problem)))
+            Ok(render_rotate_page(problem.status, &session, &key, hours, form_id, Some(&problem)))
         }
         Err(problem) => Err(problem),
     }
 }
 
-fn rotate_page(
+fn render_rotate_page(
     status: StatusCode,
     session: &PageSession,
     key: &KeyResponse,
@@ -397,7 +403,7 @@ fn rotate_page(
             }
         }
     };
-    html::page_with(status, session.frame(), Some(Section::Keys), "Rotate a key", &body)
+    html::render_page_with_status(status, session.frame(), Some(Section::Keys), "Rotate a key", &body)
 }
 
 fn session_key_notice(session: &PageSession, key: &KeyResponse) -> Markup {
@@ -425,7 +431,7 @@ async fn show_revoke_form(
             }
         }
     };
-    Ok(html::page(session.frame(), Some(Section::Keys), "Revoke a key", &body))
+    Ok(html::render_page(session.frame(), Some(Section::Keys), "Revoke a key", &body))
 }
 
 async fn revoke_key(

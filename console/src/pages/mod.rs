@@ -27,7 +27,7 @@ pub(crate) fn router(api: &Api) -> Router<Api> {
         .merge(partial_items::settings_routes())
         .route_layer(from_fn_with_state(Arc::clone(api), caller::require_admin));
     Router::new()
-        .route("/", get(start))
+        .route("/", get(redirect_to_queues))
         .merge(settings)
         .merge(jobs::routes())
         .merge(partial_items::routes())
@@ -37,12 +37,12 @@ pub(crate) fn router(api: &Api) -> Router<Api> {
         .layer(from_fn_with_state(Arc::clone(api), signin::authenticate))
         .merge(signin::routes(api))
         // Without authentication: the sign-in page uses the style sheet as well.
-        .route("/style.css", get(html::style))
+        .route("/style.css", get(html::serve_style))
         .fallback(signin::no_such_page)
-        .layer(from_fn(html::guard))
+        .layer(from_fn(html::set_security_headers))
         .layer(from_fn(signin::require_tls))
 }
 
-async fn start() -> Response {
+async fn redirect_to_queues() -> Response {
     signin::see_other("/queues")
 }

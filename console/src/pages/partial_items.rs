@@ -78,7 +78,7 @@ async fn show_endpoint(State(api): State<Api>, session: PageSession) -> Response
             p.none { "The organisation has no partial items endpoint." }
         }
     };
-    html::page(session.frame(), Some(Section::PartialItems), "Partial items", &body)
+    html::render_page(session.frame(), Some(Section::PartialItems), "Partial items", &body)
 }
 
 /// Filters of the page's form. The form sends an empty string for an empty field.
@@ -133,7 +133,7 @@ async fn show_requests(
         }
         (pager("/partial-requests", &link_query, page.next.as_deref()))
     };
-    Ok(html::page(session.frame(), Some(Section::PartialRequests), "Partial-items requests", &body))
+    Ok(html::render_page(session.frame(), Some(Section::PartialRequests), "Partial-items requests", &body))
 }
 
 fn select_field<'a>(
@@ -222,7 +222,7 @@ async fn show_request(
         (item_section("Invalid", &request.invalid))
         p { a href="/partial-requests" { "All requests" } }
     };
-    Ok(html::page(session.frame(), Some(Section::PartialRequests), "Partial-items request", &body))
+    Ok(html::render_page(session.frame(), Some(Section::PartialRequests), "Partial-items request", &body))
 }
 
 /// Item of a list, with the violations of its type.

@@ -52,7 +52,7 @@ async fn show_queues(
         (pager("/queues", &[], page.next.as_deref()))
         p.hint { "Last hour and last day: jobs opened / closed." }
     };
-    Ok(html::page(session.frame(), Some(Section::Queues), "Queues", &body))
+    Ok(html::render_page(session.frame(), Some(Section::Queues), "Queues", &body))
 }
 
 /// Returns the path of the page with the queue's jobs.

@@ -92,7 +92,7 @@ pub(crate) async fn authenticate(State(api): State<Api>, request: Request, next:
     let (token, key) = match (token, holder) {
         (Some(token), Ok(Some(key))) => (token, key),
         (_, Ok(_)) => return redirect_to_sign_in(&request),
-        (_, Err(problem)) => return html::problem_page(problem, None, id_text),
+        (_, Err(problem)) => return html::render_problem_page(problem, None, id_text),
     };
     tidegate_web::record_org(&key.org);
     let key_id = key.key_id;
@@ -104,7 +104,7 @@ pub(crate) async fn authenticate(State(api): State<Api>, request: Request, next:
         Err(problem) => problem.into_response(),
     };
     if let Some(problem) = take_problem(&mut answer) {
-        answer = html::problem_page(problem, Some(session.frame()), id_text);
+        answer = html::render_problem_page(problem, Some(session.frame()), id_text);
     }
     answer.extensions_mut().insert(AnswerFor(session.caller.org));
     answer
@@ -202,10 +202,10 @@ async fn show_form(request: Request) -> Response {
         Some(token) => (token, false),
         None => match Token::random() {
             Ok(token) => (token, true),
-            Err(problem) => return html::problem_page(problem, None, ""),
+            Err(problem) => return html::render_problem_page(problem, None, ""),
         },
     };
-    let page = sign_in_page(StatusCode::OK, &token, &query.next, notice, None);
+    let page = render_sign_in_page(StatusCode::OK, &token, &query.next, notice, None);
     // Until the browser closes: before the sign-in, the cookie only ties the form to the browser.
     if is_new {
         return (token.cookie(request.headers(), request.uri(), None), page).into_response();
@@ -217,16 +217,18 @@ async fn sign_in(State(api): State<Api>, request: Request) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
     let (headers, uri) = (request.headers().clone(), request.uri().clone());
     let token = Token::from_cookie(&headers, &uri);
-    let address = sign_in_attempts::address_of(&request);
+    let address = sign_in_attempts::client_address(&request);
     let fields = match forms::read_form(&api.http, request, None, token.as_ref()).await {
         Ok(fields) => fields,
-        Err(problem) => return html::problem_page(problem, None, id.as_ref().map_or("", RequestId::as_str)),
+        Err(problem) => {
+            return html::render_problem_page(problem, None, id.as_ref().map_or("", RequestId::as_str));
+        }
     };
     // Reading the form succeeded, so there is a token.
     let Some(token) = token else { return see_other("/sign-in") };
     let return_path = fields.get("next");
     // Counted after the check of the form: requests of other sites must not use up the attempts of this address.
-    let attempt = match api.sign_ins.begin(address, Instant::now()) {
+    let attempt = match api.sign_ins.begin_attempt(address, Instant::now()) {
         Ok(attempt) => attempt,
         Err(wait) => {
             tracing::warn!(target: "audit", "a sign-in attempt was refused: too many attempts have failed");
@@ -237,7 +239,7 @@ async fn sign_in(State(api): State<Api>, request: Request) -> Response {
                 "Too many attempts to sign in.",
                 "Too many attempts to sign in failed. Wait a moment and sign in again.",
             );
-            return html::problem_page(
+            return html::render_problem_page(
                 problem.retry_after(wait),
                 None,
                 id.as_ref().map_or("", RequestId::as_str),
@@ -247,12 +249,12 @@ async fn sign_in(State(api): State<Api>, request: Request) -> Response {
     match begin_session(&api, fields.get("key").trim(), id.as_ref()).await {
         Ok(session_token) => {
             // Successful sign-ins do not count: people behind one address may sign in as often as they like.
-            attempt.succeed();
+            attempt.mark_succeeded();
             let age = Some(api.settings.session().as_secs());
             (session_token.cookie(&headers, &uri, age), see_other(console_path(return_path))).into_response()
         }
         Err(SignInRefusal { status, reason }) => {
-            sign_in_page(status, &token, return_path, None, Some(&reason))
+            render_sign_in_page(status, &token, return_path, None, Some(&reason))
         }
     }
 }
@@ -328,7 +330,7 @@ fn console_path(requested_path: &str) -> &str {
     if is_own && !relative.starts_with("sign-") { requested_path } else { "/" }
 }
 
-fn sign_in_page(
+fn render_sign_in_page(
     status: StatusCode,
     token: &Token,
     return_path: &str,
@@ -356,13 +358,13 @@ fn sign_in_page(
             button type="submit" { "Sign in" }
         }
     };
-    html::bare_page(status, "Sign in", &body)
+    html::render_bare_page(status, "Sign in", &body)
 }
 
 /// Answers requests for unknown paths.
 pub(crate) async fn no_such_page(request: Request) -> Response {
     let id = request.extensions().get::<RequestId>().map_or("", RequestId::as_str);
-    html::problem_page(Problem::not_found("There is no page at this address."), None, id)
+    html::render_problem_page(Problem::not_found("There is no page at this address."), None, id)
 }
 
 #[cfg(test)]

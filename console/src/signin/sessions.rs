@@ -21,7 +21,7 @@ pub(super) async fn insert_session(api: &Api, key: &KeyHolder) -> Result<Token, 
         ended_at: None,
         version: 0,
     };
-    api.deps.moderation.store.insert_new(&row).await.map_err(faults::store)?;
+    api.deps.moderation.store.insert_new(&row).await.map_err(faults::store_problem)?;
     Ok(token)
 }
 
@@ -29,7 +29,7 @@ pub(super) async fn insert_session(api: &Api, key: &KeyHolder) -> Result<Token, 
 /// another process stays valid here for the lifetime of cached look-ups (`catalog.key_cache_seconds`).
 pub(super) async fn find_holder(api: &Api, token: &Token) -> Result<Option<KeyHolder>, Problem> {
     let store = &api.deps.moderation.store;
-    let row = store.get::<Session>(&Session::key(token.hash())).await.map_err(faults::store)?;
+    let row = store.get::<Session>(&Session::key(token.hash())).await.map_err(faults::store_problem)?;
     // Rows expire later than their sessions, so the end is checked here.
     let Some(row) = row.filter(|row| row.ended_at.is_none() && Millis::now() < row.expires_at) else {
         return Ok(None);
@@ -37,7 +37,7 @@ pub(super) async fn find_holder(api: &Api, token: &Token) -> Result<Option<KeyHo
     // The key is checked on every request, so a revocation ends its sessions.
     match api.deps.keys.holder(row.key_id).await {
         Ok(key) if key.org == row.org && key.may(Scope::Review) => Ok(Some(key)),
-        Err(Denied::Unavailable) => Err(faults::unreachable()),
+        Err(Denied::Unavailable) => Err(faults::outage_problem()),
         Ok(_) | Err(_) => Ok(None),
     }
 }
@@ -45,11 +45,11 @@ pub(super) async fn find_holder(api: &Api, token: &Token) -> Result<Option<KeyHo
 /// Ends the session of a token. Ending it again has no effect.
 pub(super) async fn end_session(api: &Api, token: &Token) -> Result<(), Problem> {
     let store = &api.deps.moderation.store;
-    let row = store.get::<Session>(&Session::key(token.hash())).await.map_err(faults::store)?;
+    let row = store.get::<Session>(&Session::key(token.hash())).await.map_err(faults::store_problem)?;
     let Some(mut row) = row else { return Ok(()) };
     while row.ended_at.is_none() {
         let ended = Session { ended_at: Some(Millis::now()), ..row.clone() };
-        match store.replace(&ended, row.version).await.map_err(faults::store)? {
+        match store.replace(&ended, row.version).await.map_err(faults::store_problem)? {
             // A replaced row is read again: the sign-out must not be lost to a concurrent change.
             Replaced::Yes | Replaced::Gone => break,
             Replaced::No(newer) => row = newer,

@@ -44,7 +44,7 @@ impl HttpServer {
         let announced_length = announced_length(&parts.headers, limit)?;
         let connection = parts.extensions.get::<Connection>().map(Connection::body_bytes);
         let holder = Holder { org: Some(org.clone()), connection };
-        self.collect(&mut body, coding, announced_length, holder, limit).await
+        self.collect_body(&mut body, coding, announced_length, holder, limit).await
     }
 
     /// Reads a form of at most `limit` bytes. `org` is `None` before the sign-in.
@@ -56,7 +56,10 @@ impl HttpServer {
     ) -> Result<Body, Problem> {
         let (parts, mut body) = request.into_parts();
         if Coding::from_headers(&parts.headers)?.is_some() {
-            return Err(unsupported("The form must not be compressed.", "Send it without Content-Encoding."));
+            return Err(unsupported_media_type(
+                "The form must not be compressed.",
+                "Send it without Content-Encoding.",
+            ));
         }
         require_media_type(
             &parts.headers,
@@ -68,12 +71,12 @@ impl HttpServer {
         let announced_length = announced_length(&parts.headers, limit)?;
         let connection = parts.extensions.get::<Connection>().map(Connection::body_bytes);
         let holder = Holder { org: org.cloned(), connection };
-        self.collect(&mut body, None, announced_length, holder, limit).await
+        self.collect_body(&mut body, None, announced_length, holder, limit).await
     }
 
     /// Counts bytes as they arrive and as they are decompressed. A client that announces a body without sending it therefore
     /// takes no room from others.
-    async fn collect(
+    async fn collect_body(
         &self,
         body: &mut Incoming,
         coding: Option<Coding>,
@@ -290,21 +293,24 @@ fn require_media_type(
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     let mut parts = content_type.split(';').map(str::trim);
     if !parts.next().unwrap_or("").eq_ignore_ascii_case(expected) {
-        return Err(unsupported(title, detail));
+        return Err(unsupported_media_type(title, detail));
     }
     let charsets = parts.filter_map(|parameter| parameter.split_once('='));
     let mut charsets = charsets.filter(|(name, _)| name.trim().eq_ignore_ascii_case("charset"));
     if charsets.all(|(_, charset)| is_utf8(charset.trim().trim_matches('"'))) {
         return Ok(());
     }
-    Err(unsupported("The body must be UTF-8.", "Send it as UTF-8; `charset` may say so or be left out."))
+    Err(unsupported_media_type(
+        "The body must be UTF-8.",
+        "Send it as UTF-8; `charset` may say so or be left out.",
+    ))
 }
 
 fn is_utf8(charset: &str) -> bool {
     ["utf-8", "utf8"].iter().any(|name| charset.eq_ignore_ascii_case(name))
 }
 
-fn unsupported(title: &'static str, detail: &'static str) -> Problem {
+fn unsupported_media_type(title: &'static str, detail: &'static str) -> Problem {
     Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, tag::INVALID_INPUT, title, detail)
 }
 

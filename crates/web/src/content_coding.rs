@@ -38,11 +38,11 @@ impl Coding {
                 _ if name.is_empty() || is("identity") => continue,
                 _ if is("gzip") || is("x-gzip") => Self::Gzip,
                 _ if is("zstd") => Self::Zstd,
-                _ => return Err(unsupported()),
+                _ => return Err(unsupported_coding()),
             };
             // Several codings would multiply the work of one body.
             if coding.replace(named_coding).is_some() {
-                return Err(unsupported());
+                return Err(unsupported_coding());
             }
         }
         Ok(coding)
@@ -56,7 +56,7 @@ impl Coding {
     }
 }
 
-fn unsupported() -> Problem {
+fn unsupported_coding() -> Problem {
     let detail = "Send it with one `Content-Encoding` of `gzip` or `zstd`, or without any.";
     let title = "The compression of the body is not supported.";
     Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, tag::INVALID_INPUT, title, detail)

@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    fn budget(total: usize) -> FairBudget {
+    fn test_budget(total: usize) -> FairBudget {
         FairBudget::new(total, Gauge::noop())
     }
 
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn single_org_holds_half_and_gives_it_back() {
-        let budget = budget(100);
+        let budget = test_budget(100);
         let first = budget.take(org("a"), 30).unwrap();
         let mut second = budget.take(org("a"), 10).unwrap();
         second.grow(10).unwrap();
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn newcomer_finds_room_beside_many_busy_orgs() {
-        let budget = budget(100_000);
+        let budget = test_budget(100_000);
         let mut held = Vec::new();
         for name in 0..20 {
             let first = budget.take(org(&name.to_string()), 1).expect("there is room for a newcomer");
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn connection_has_one_share_for_all_its_orgs() {
-        let budget = budget(100);
+        let budget = test_budget(100);
         let connection = Arc::new(AtomicUsize::new(0));
         let on = |name| Holder { connection: Some(Arc::clone(&connection)), ..org(name) };
         let first = budget.take(on("a"), 30).unwrap();

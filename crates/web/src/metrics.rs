@@ -24,19 +24,19 @@ pub fn count_denied_request(reason: &'static str) {
     counter!(DENIED, "reason" => reason).increment(1);
 }
 
-pub(crate) fn body_bytes(server: &'static str) -> Gauge {
+pub(crate) fn body_bytes_gauge(server: &'static str) -> Gauge {
     gauge_from_zero(gauge!(BODIES, "server" => server))
 }
 
-pub(crate) fn unsent_bytes(server: &'static str) -> Gauge {
+pub(crate) fn unsent_bytes_gauge(server: &'static str) -> Gauge {
     gauge_from_zero(gauge!(UNSENT, "server" => server))
 }
 
-pub(crate) fn connections(server: &'static str) -> Gauge {
+pub(crate) fn connections_gauge(server: &'static str) -> Gauge {
     gauge_from_zero(gauge!(CONNECTIONS, "server" => server))
 }
 
-pub(crate) fn streams(server: &'static str) -> Gauge {
+pub(crate) fn streams_gauge(server: &'static str) -> Gauge {
     gauge_from_zero(gauge!(STREAMS, "server" => server))
 }
 
@@ -45,6 +45,6 @@ fn gauge_from_zero(gauge: Gauge) -> Gauge {
     gauge
 }
 
-pub(crate) fn limited(server: &'static str, limit: &'static str) -> Counter {
+pub(crate) fn limit_counter(server: &'static str, limit: &'static str) -> Counter {
     counter!(LIMITED, "server" => server, "limit" => limit)
 }

@@ -114,12 +114,12 @@ impl Problem {
     /// Sets `Retry-After` in whole seconds, at least one.
     #[must_use]
     pub fn retry_after(self, wait: Duration) -> Self {
-        self.with(header::RETRY_AFTER, HeaderValue::from(whole_seconds(wait).max(1)))
+        self.with(header::RETRY_AFTER, HeaderValue::from(round_up_seconds(wait).max(1)))
     }
 }
 
 /// Rounds up, so that a client that waits this time is not too early.
-pub(crate) fn whole_seconds(time: Duration) -> u64 {
+pub(crate) fn round_up_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
@@ -165,7 +165,7 @@ pub async fn handle_request<F: Future<Output = Response>>(
     handle: impl FnOnce(Request, RequestId) -> F,
 ) -> Response {
     let (id, uri) = (RequestId::from_request(&request), request.uri().clone());
-    let span = span(&request, &id);
+    let span = request_span(&request, &id);
     // A panic must not close the connection: other requests of HTTP/2 share it.
     let handled = AssertUnwindSafe(async { handle(request, id.clone()).await });
     let handled = handled.catch_unwind().map(|handled| {
@@ -181,14 +181,14 @@ pub async fn handle_request<F: Future<Output = Response>>(
         response = write_problem(response, problem, uri.path(), &id);
     }
     if let Some(value) = id.to_header_value() {
-        response.headers_mut().insert(request_id::HEADER, value);
+        response.headers_mut().insert(request_id::REQUEST_ID_HEADER, value);
     }
     response
 }
 
 /// Span of a request. It contains the route template instead of the path, because paths contain item ids, and queries and
 /// bodies contain platform data.
-fn span(request: &Request, id: &RequestId) -> Span {
+fn request_span(request: &Request, id: &RequestId) -> Span {
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     tracing::info_span!("request", request_id = id.as_str(), method = %request.method(), route, org = Empty)
 }
@@ -207,13 +207,13 @@ pub(crate) fn replace_with_problem(answer: Response, problem: Problem, path: &st
     *response.extensions_mut() = parts.extensions;
     response = write_problem(response, problem, path, &id);
     if let Some(value) = id.to_header_value() {
-        response.headers_mut().insert(request_id::HEADER, value);
+        response.headers_mut().insert(request_id::REQUEST_ID_HEADER, value);
     }
     response
 }
 
 fn write_problem(response: Response, problem: Problem, path: &str, id: &RequestId) -> Response {
-    let body = render(&problem, path, id.as_str());
+    let body = serialize_problem(&problem, path, id.as_str());
     let (mut parts, _) = response.into_parts();
     // The length belongs to the replaced body.
     parts.headers.remove(header::CONTENT_LENGTH);
@@ -239,7 +239,7 @@ fn bare_problem(response: &Response) -> Option<Problem> {
     }
 }
 
-fn render(problem: &Problem, path: &str, request_id: &str) -> Vec<u8> {
+fn serialize_problem(problem: &Problem, path: &str, request_id: &str) -> Vec<u8> {
     let listed_errors = &problem.errors[..problem.errors.len().min(MAX_LISTED_ERRORS)];
     let detail = match (listed_errors, problem.errors.get(MAX_LISTED_ERRORS..)) {
         ([error], _) => error.detail.clone(),

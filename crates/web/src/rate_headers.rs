@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use tidegate_schemas::{ids::OrgId, validation_error::tag};
 
-use crate::{Problem, Rate, Rates, problem::whole_seconds};
+use crate::{Problem, Rate, Rates, problem::round_up_seconds};
 
-const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const POLICY_HEADER: HeaderName = HeaderName::from_static("ratelimit-policy");
+const LIMIT_HEADER: HeaderName = HeaderName::from_static("ratelimit");
 
 impl Rates {
     /// Takes one request from the organisation's rate, or refuses it.
@@ -32,10 +32,10 @@ impl Rates {
             Rate::Remaining(remaining) => (remaining, Duration::ZERO),
             Rate::Exceeded(wait) => (0, wait),
         };
-        let window = whole_seconds(self.window()).max(1);
+        let window = round_up_seconds(self.window()).max(1);
         let policy = format!(r#""org";q={};w={window}"#, self.burst());
-        let limit = format!(r#""org";r={remaining};t={}"#, whole_seconds(wait));
-        [(POLICY, policy), (LIMIT, limit)]
+        let limit = format!(r#""org";r={remaining};t={}"#, round_up_seconds(wait));
+        [(POLICY_HEADER, policy), (LIMIT_HEADER, limit)]
             .into_iter()
             .filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?)))
             .collect()

@@ -10,7 +10,7 @@ use axum::{
 use tidegate_schemas::ids::SubmissionId;
 use uuid::fmt::Simple;
 
-pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_ID_BYTES: usize = 128;
 
 /// Id of a request. Clones share the text.
@@ -27,7 +27,7 @@ impl RequestId {
     }
 
     pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
-        let header_value = headers.get(HEADER).and_then(|value| value.to_str().ok());
+        let header_value = headers.get(REQUEST_ID_HEADER).and_then(|value| value.to_str().ok());
         match header_value {
             // An id that is not well formed is replaced, not refused: the request itself may be valid.
             Some(text) if is_well_formed(text) => Self(Arc::from(text)),

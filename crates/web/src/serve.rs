@@ -22,7 +22,7 @@ use crate::{
     HttpServer,
     connection::Connection,
     connections::{ConnectionSlot, Connections, GRACE},
-    metrics::{connections, streams},
+    metrics::{connections_gauge, streams_gauge},
     networks::{Network, Networks},
     request_service::RequestService,
     server::Limit,
@@ -58,7 +58,7 @@ impl HttpServer {
 async fn serve(http: &HttpServer, listener: TcpListener, router: Router, stop: CancellationToken) -> Drained {
     let settings = http.settings();
     bound_send_buffers(&listener);
-    let slots = Connections::new(settings.connections, GRACE, connections(http.name()));
+    let slots = Connections::new(settings.connections, GRACE, connections_gauge(http.name()));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     let server = Server::new(http, router, stop.clone());
@@ -156,7 +156,8 @@ impl Server {
             .header_read_timeout(settings.header_read())
             // Slightly longer heads are read as well, so that they get a 431 in the envelope.
             .max_buf_size(settings.header_bytes.saturating_add(8_192));
-        let streams = Networks::new(settings.open_streams, settings.open_streams / 2, streams(http.name()));
+        let streams =
+            Networks::new(settings.open_streams, settings.open_streams / 2, streams_gauge(http.name()));
         let service = RequestService::new(router, http.clone(), stop.clone());
         Self { http: http.clone(), http1, streams, service, stop }
     }

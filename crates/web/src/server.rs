@@ -11,7 +11,7 @@ use tidegate_schemas::ids::OrgId;
 use crate::{
     Problem, Settings, SettingsError,
     fair_budget::{FairBudget, Refusal},
-    metrics::{body_bytes, limited, unsent_bytes},
+    metrics::{body_bytes_gauge, limit_counter, unsent_bytes_gauge},
 };
 
 /// HTTP server. Clones refer to the same server.
@@ -84,13 +84,13 @@ impl HttpServer {
         settings.validate()?;
         Ok(Self(Arc::new(Inner {
             name,
-            body_budget: FairBudget::new(settings.in_flight_bytes, body_bytes(name)),
-            answer_budget: FairBudget::new(settings.unsent_bytes, unsent_bytes(name)),
+            body_budget: FairBudget::new(settings.in_flight_bytes, body_bytes_gauge(name)),
+            answer_budget: FairBudget::new(settings.unsent_bytes, unsent_bytes_gauge(name)),
             requests: AtomicU64::default(),
             refused_by_total: AtomicU64::default(),
             refused_by_share: AtomicU64::default(),
             refused_by_lag: AtomicU64::default(),
-            limit_counters: Limit::ALL.map(|(_, label)| limited(name, label)),
+            limit_counters: Limit::ALL.map(|(_, label)| limit_counter(name, label)),
             settings,
         })))
     }

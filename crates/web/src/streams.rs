@@ -12,7 +12,7 @@ tokio::task_local! {
 }
 
 /// Returns the signal that ends the current task's stream. `None` outside HTTP/2.
-pub(crate) fn stream_end() -> Option<CancellationToken> {
+pub(crate) fn current_stream_end() -> Option<CancellationToken> {
     STREAM_END.try_with(CancellationToken::clone).ok()
 }
 

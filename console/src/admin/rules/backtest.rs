@@ -279,7 +279,7 @@ pub(crate) async fn run_step(
     let org = &caller.org;
     let deps = &api.deps.moderation;
     let org_turn = api.trials.acquire_org_turn(org, api.settings.turn_wait()).await?;
-    let live = deps.live.latest(org).await.map_err(faults::catalog)?;
+    let live = deps.live.latest(org).await.map_err(faults::catalog_problem)?;
     let cached_trial = api.trials.find_or_compile(&api, org, live, request.files, request.prune).await?;
     // Taken after compiling: the candidate may wait behind the org's own changes, and must not hold up other orgs.
     let _turn = api.trials.acquire_turn(org_turn, api.settings.turn_wait()).await?;
@@ -290,13 +290,13 @@ pub(crate) async fn run_step(
     let mut items = 1;
     loop {
         let page = history::page(&deps.store, org, &span, cursor.take(), items).await;
-        let page = page.map_err(faults::moderation)?;
+        let page = page.map_err(faults::moderation_problem)?;
         items = (2 * items).min(MAX_BATCH_ITEMS);
         // Filtered before the comparison, so that the findings do not depend on withheld items.
         let visible = caller.clearance().visible_items(&deps.store, org, page.items).await;
-        let visible = visible.map_err(faults::moderation)?;
+        let visible = visible.map_err(faults::moderation_problem)?;
         let comparison = trial.compare(&deps.store, org, visible, api.deps.window_rows).await;
-        findings.join(comparison.map_err(faults::moderation)?);
+        findings.join(comparison.map_err(faults::moderation_problem)?);
         cursor = page.next;
         if cursor.is_none() || budget.is_spent() {
             break;

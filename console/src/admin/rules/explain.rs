@@ -52,11 +52,11 @@ pub(crate) async fn explain_rule(
     let (org, deps) = (&caller.org, &api.deps.moderation);
     let ExplainRequest { item, rule, files } = request;
     child_safety::authorize_explained_item(&api, &caller, &item, "/rules/explain").await?;
-    let row = stored::newest(&deps.store, org, &item).await.map_err(faults::moderation)?;
+    let row = stored::newest(&deps.store, org, &item).await.map_err(faults::moderation_problem)?;
     let row = row.ok_or_else(|| {
         Problem::not_found(format!("There is no stored item `{}` of type `{}`.", item.id, item.type_id))
     })?;
-    let live = deps.live.latest(org).await.map_err(faults::catalog)?;
+    let live = deps.live.latest(org).await.map_err(faults::catalog_problem)?;
     let config_version = live.version();
     let (config, uncounted) = if files.is_empty() {
         (live, BTreeSet::new())
@@ -74,7 +74,7 @@ pub(crate) async fn explain_rule(
             Error::Content { detail, .. } => {
                 Problem::conflict(format!("The item does not fit its type any more: {detail}"))
             }
-            error => faults::moderation(error),
+            error => faults::moderation_problem(error),
         })?;
     let explanation =
         result.ok_or_else(|| Problem::not_found(format!("There is no rule `{rule}` that is evaluated.")))?;

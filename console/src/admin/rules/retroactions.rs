@@ -68,7 +68,7 @@ pub(super) async fn begin_run(
         by: caller.name.to_string(),
     };
     let result = retroact::begin(&api.deps.moderation, &caller.org, run_request, begun_at).await;
-    let run = result.map_err(faults::moderation)?.map_err(refusal_problem)?;
+    let run = result.map_err(faults::moderation_problem)?.map_err(refusal_problem)?;
     let detail = serde_json::json!({"run": run.id, "dryRun": run.dry_run});
     Ok((StatusCode::CREATED, Extension(AuditDetail(detail)), Json(run)))
 }
@@ -79,7 +79,7 @@ pub(super) async fn list_runs(
     Query(_): Query<UnpagedQuery>,
 ) -> Result<Json<List<Run>>, Problem> {
     let runs = retroact::list(&api.deps.moderation.store, &caller.org, caller.clearance()).await;
-    Ok(Json(List::unpaged(runs.map_err(faults::moderation)?)))
+    Ok(Json(List::unpaged(runs.map_err(faults::moderation_problem)?)))
 }
 
 pub(super) async fn run_step(
@@ -99,7 +99,7 @@ pub(super) async fn run_step(
     let (deps, rows) = (&api.deps.moderation, api.deps.window_rows);
     let (org, clearance) = (&caller.org, caller.clearance());
     let result = retroact::step(deps, org, run, clearance, rows, request.most, || budget.is_spent()).await;
-    Ok(Json(result.map_err(faults::moderation)?.map_err(refusal_problem)?))
+    Ok(Json(result.map_err(faults::moderation_problem)?.map_err(refusal_problem)?))
 }
 
 fn refusal_problem(refusal: Refusal) -> Problem {

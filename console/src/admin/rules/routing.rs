@@ -97,7 +97,7 @@ pub(crate) async fn explain_routing(
     let ExplainRoutingRequest { list, item, report, appeal, rules, media, files } = request;
     let list: RoutingList =
         list.parse().map_err(|_| invalid("/list", "A routing list is reports, rules or appeals."))?;
-    let live = deps.live.latest(org).await.map_err(faults::catalog)?;
+    let live = deps.live.latest(org).await.map_err(faults::catalog_problem)?;
     let config_version = live.version();
     let config = if files.is_empty() {
         live
@@ -115,12 +115,12 @@ pub(crate) async fn explain_routing(
         }
         None => {
             child_safety::authorize_explained_item(&api, &caller, &key, "/routing/explain").await?;
-            let row = stored::newest(&deps.store, org, &key).await.map_err(faults::moderation)?;
+            let row = stored::newest(&deps.store, org, &key).await.map_err(faults::moderation_problem)?;
             let row = row.ok_or_else(|| {
                 let ItemKey { type_id, id } = &key;
                 Problem::not_found(format!("There is no stored item `{id}` of type `{type_id}`."))
             })?;
-            let findings = routing::findings(&row).map_err(faults::moderation)?;
+            let findings = routing::findings(&row).map_err(faults::moderation_problem)?;
             let variant = row.variant.parse().unwrap_or(Variant::Partial);
             (build_item_entry(&key, row.data.clone(), variant, row.type_version), findings)
         }
@@ -145,7 +145,7 @@ pub(crate) async fn explain_routing(
                 Error::Content { detail, .. } => {
                     invalid("/item", format!("The item does not fit its type: {detail}"))
                 }
-                error => faults::moderation(error),
+                error => faults::moderation_problem(error),
             }
         })?;
     let router = config.router(list);
@@ -155,7 +155,7 @@ pub(crate) async fn explain_routing(
                 report_routing::needed_scores(router, &prepared, &facts_of_cause, evaluated_at);
             report_routing::kept_scores(&deps.store, &prepared, scores_needed)
                 .await
-                .map_err(faults::moderation)?
+                .map_err(faults::moderation_problem)?
                 .facts
         }
         None => Facts::new(),

@@ -55,7 +55,7 @@ pub(super) async fn list_stats(
     let rule = query.rule.as_ref();
     let stats_by_rule = stats::read(store, &caller.org, start, end, rule, caller.clearance()).await;
     let lines = stats_by_rule
-        .map_err(faults::moderation)?
+        .map_err(faults::moderation_problem)?
         .into_iter()
         .map(|((rule, version), stats)| RuleStatsResponse { rule, version, stats });
     Ok(Json(List::unpaged(lines.collect())))
@@ -106,6 +106,6 @@ pub(super) async fn record_baselines(
     };
     let store = &api.deps.moderation.store;
     let result = baselines::record(store, &caller.org, &measurement, &request.rules, Millis::now()).await;
-    result.map_err(faults::moderation)?;
+    result.map_err(faults::moderation_problem)?;
     Ok(Json(RecordBaselinesResponse { recorded: request.rules.len() }))
 }
