@@ -16,8 +16,8 @@ const FORMAT: u32 = 1;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
     pub(crate) set: Set,
-    /// Policy keys in order of creation. A removed policy keeps its place, so that it has the same place if
-    /// it is created again.
+    /// Policy keys in order of creation. A removed policy keeps its place, in case it is
+    /// created again.
     pub(crate) policy_order: Vec<String>,
     /// Number of changes of each item type. A removed type keeps its number and continues from it if it is
     /// created again.

@@ -39,8 +39,8 @@ pub enum UnresolvedHeader {
     Forbidden { header: String, variable: String, prefix: String },
     #[error("the value of the header `{header}` has a `${{` without the name of a variable and a `}}`")]
     Malformed { header: String },
-    #[error("the value of the header `{header}` does not open: {why}")]
-    Sealed { header: String, tag: &'static str, why: String },
+    #[error("the value of the header `{header}` does not open: {reason}")]
+    Sealed { header: String, tag: &'static str, reason: String },
 }
 
 impl UnresolvedHeader {
@@ -108,7 +108,7 @@ pub(crate) fn resolve_headers(
                 Err(error) => Err(UnresolvedHeader::Sealed {
                     header: header.clone(),
                     tag: error.tag(),
-                    why: error.to_string(),
+                    reason: error.to_string(),
                 }),
             };
         }

@@ -73,7 +73,7 @@ struct VersionRequest {
     requested_at: Instant,
 }
 
-/// Time for which a missing version is not looked up again: many records of one partition may name it.
+/// Time for which a missing version is not looked up again, even if many records wait for it.
 const MISSING_VERSION_TTL: Duration = Duration::from_millis(500);
 
 /// Age at which an unsettled bank change counts as abandoned by a crashed process and is settled by this one.
@@ -385,7 +385,7 @@ impl Inner {
     fn has_newer_entries(&self, org: &OrgId, banks: &BankRevisions) -> bool {
         let Some(compiled) = self.org(org) else { return false };
         let failed_revisions = self.revisions_at_failure.lock();
-        // A failed compilation is repeated only with other entries: each attempt costs a compiler permit.
+        // With the same entries, the compilation would fail again.
         let has_failed_already =
             failed_revisions.get(org).is_some_and(|revisions| !has_newer_revision(revisions, banks));
         !has_failed_already && (has_newer_revision(&compiled.banks, banks) || self.has_expired(&compiled))

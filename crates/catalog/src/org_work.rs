@@ -126,7 +126,7 @@ mod tests {
         OrgId::new(name)
     }
 
-    /// Work that ends when it is told to, and counts itself when it begins.
+    /// Work that counts its start, and ends when the sender is dropped or used.
     fn held<'a>(
         work: &'a OrgWork,
         org: &'a OrgId,
@@ -141,7 +141,7 @@ mod tests {
         (run.boxed(), end)
     }
 
-    /// This runtime has one thread: work on it would keep the other org's from being polled.
+    /// This runtime has one thread: work on it would block the poll of the other org's work.
     #[tokio::test]
     async fn busy_org_leaves_threads_to_other_orgs() {
         let (work, busy, other) = (OrgWork::with_limits(2, PATIENCE), org("busy"), org("other"));
@@ -172,7 +172,7 @@ mod tests {
         let mut others = work.acquire(&other).boxed();
         assert!(poll!(&mut others).is_pending());
         drop(running);
-        assert!(poll!(&mut waiting[0]).is_pending(), "the other org comes first");
+        assert!(poll!(&mut waiting[0]).is_pending(), "the other org is first");
         assert!(others.now_or_never().is_some());
         assert!(waiting.remove(0).now_or_never().is_some());
     }

@@ -84,8 +84,8 @@ impl Default for Settings {
 /// Invalid value, by itself or in combination with another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    #[error("catalog.{name} = {value}: {why}")]
-    Unusable { name: &'static str, value: String, why: &'static str },
+    #[error("catalog.{name} = {value}: {reason}")]
+    Unusable { name: &'static str, value: String, reason: &'static str },
     #[error("catalog.{lesser} = {less} must be below catalog.{greater} = {great}")]
     Contradiction { lesser: &'static str, less: u64, greater: &'static str, great: u64 },
     #[error("catalog.rules.{0}")]
@@ -111,7 +111,7 @@ const MAX_MEMBER_INTERVAL_MS: u64 = 10_000;
 impl Settings {
     /// Validates the values, naming both settings of a contradiction.
     pub fn validate(&self) -> Result<(), SettingsError> {
-        let unusable = |name, value: String, why| Err(SettingsError::Unusable { name, value, why });
+        let unusable = |name, value: String, reason| Err(SettingsError::Unusable { name, value, reason });
         for (name, value) in [
             ("poll_ms", self.poll_ms),
             ("heads_every_ms", self.heads_every_ms),

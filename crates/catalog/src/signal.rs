@@ -174,7 +174,7 @@ impl ScoreSignal {
     }
 }
 
-/// Returns a finite number. Models write no other.
+/// Reads a number; `None` if it is not finite.
 fn finite_number(value: &Value) -> Option<f64> {
     value.as_f64().filter(|number| number.is_finite())
 }

@@ -56,9 +56,9 @@ fn trusted_roots(
     if let Some(path) = ca_file {
         let error = |reason: String| TlsError::CaFile { path: path.to_owned(), reason };
         let initial_count = roots.len();
-        for certificate in CertificateDer::pem_file_iter(path).map_err(|why| error(why.to_string()))? {
-            let certificate = certificate.map_err(|why| error(why.to_string()))?;
-            roots.add(certificate).map_err(|why| error(why.to_string()))?;
+        for certificate in CertificateDer::pem_file_iter(path).map_err(|cause| error(cause.to_string()))? {
+            let certificate = certificate.map_err(|cause| error(cause.to_string()))?;
+            roots.add(certificate).map_err(|cause| error(cause.to_string()))?;
         }
         // Probably the wrong file. Without an error here, the first call to a receiver would fail.
         if roots.len() == initial_count {

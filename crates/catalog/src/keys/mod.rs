@@ -232,7 +232,7 @@ impl Keys {
         })
     }
 
-    /// Returns the caller unless the key or its organisation is disabled.
+    /// Returns the caller unless the key is revoked or expired, or its organisation is disabled.
     fn admit(&self, key: &CachedKey) -> Result<Caller, Denied> {
         let now = (self.0.clock)();
         if key.revoked {

@@ -10,7 +10,7 @@ use tidegate_store::{
 use tidegate_test_support::{PATIENCE, eventually};
 use uuid::Uuid;
 
-use crate::support::{Hand, POST, Running, World};
+use crate::support::{ManualClock, POST, Running, World};
 
 const BANKS: &str = "\
 bank: words
@@ -52,7 +52,7 @@ async fn values(world: &World, banks: &Banks, bank: &str) -> Vec<String> {
     values
 }
 
-/// In pages of two.
+/// Lists all entries in pages of two.
 async fn all(world: &World, banks: &Banks, bank: &str) -> Vec<Entry> {
     let (bank, mut after, mut all) = (BankId::new(bank), None, Vec::new());
     loop {
@@ -128,7 +128,7 @@ async fn concurrent_writers_lose_no_change() {
     assert_eq!(banks.list(&world.org).await.unwrap()[2].revision, 40);
 }
 
-/// As if the writer had died once its change was named.
+/// State after the writer crashed between committing its change and settling it.
 #[tokio::test]
 async fn change_of_a_crashed_writer_is_settled_by_the_next_one() {
     let (world, banks) = world().await;
@@ -140,7 +140,7 @@ async fn change_of_a_crashed_writer_is_settled_by_the_next_one() {
     assert_eq!((head.revision, head.settled), (2, 2));
     let row =
         BankEntry::key(world.org.clone(), words.clone(), id_of(&banks, &world.org, &words, "two").await);
-    // A later write time than the row's own would hide what settling puts back.
+    // A later write time than the row's own would hide the row that settling writes.
     world.store.delete::<BankEntry>(WriteTime(1), &row).await.unwrap();
     let unsettled = BankHead { settled: 1, ..head.clone() };
     assert!(world.store.replace(&unsettled, head.version).await.unwrap().is_done());
@@ -154,13 +154,13 @@ async fn change_of_a_crashed_writer_is_settled_by_the_next_one() {
 #[tokio::test]
 async fn expired_entry_stays_listed() {
     let (world, _) = world().await;
-    let hand = Hand::new();
+    let hand = ManualClock::new();
     let banks = Banks::with_clock(world.store.clone(), &world.settings, hand.clock());
     let words = BankId::new("words");
     let end = Millis(hand.now().0 + 1_000);
     let entry = Given { expires_at: Some(end), ..given(&["soon gone"]).remove(0) };
     banks.add(&world.org, &words, vec![entry], "me").await.unwrap();
-    hand.move_on(2_000);
+    hand.advance(2_000);
     assert_eq!(all(&world, &banks, "words").await[0].expires_at, Some(end));
 }
 
@@ -177,7 +177,7 @@ async fn entries_that_break_the_rules_are_refused() {
     assert!(values(&world, &banks, "words").await.is_empty());
 }
 
-/// Each of two additions would fit without the other.
+/// Each of the two additions fits without the other one.
 #[tokio::test]
 async fn concurrent_additions_are_compiled_together() {
     for of_one_process in [true, false] {
@@ -215,7 +215,7 @@ async fn costly_patterns_are_accepted_with_a_warning() {
     assert!(other.warnings.is_empty(), "of other banks: {:?}", other.warnings);
 }
 
-/// How many words the rules look for here: those of the bank among them.
+/// Number of words in the live rules, including those of the bank.
 fn words(running: &Running, world: &World) -> usize {
     running.live.org(&world.org).unwrap().plan().size().words
 }
@@ -228,7 +228,7 @@ async fn until_words(running: &Running, world: &World, wanted: usize) {
 #[tokio::test]
 async fn other_process_follows_added_and_removed_entries() {
     let mut world = World::new().await;
-    // Only the epoch row can tell: the heads are not read again during this test.
+    // The heads are not read again during this test, so only the epoch row signals the change.
     world.settings.heads_every_ms = 3_600_000;
     world.apply(&format!("{BANKS}---\n{POST}---\n{RULE}")).await;
     let banks = Banks::new(world.store.clone(), &world.settings);
@@ -250,7 +250,7 @@ async fn other_process_follows_added_and_removed_entries() {
     until_words(&running, &world, before).await;
     banks.switch_bank(&world.org, &bank, true, "me").await.unwrap();
     until_words(&running, &world, before + 5).await;
-    // A process that starts now reads all of it.
+    // A new process reads the whole bank.
     let other = world.live().await;
     assert_eq!(words(&other, &world), before + 5);
     other.stop().await;
@@ -261,9 +261,9 @@ async fn other_process_follows_added_and_removed_entries() {
 async fn expired_entry_is_removed_from_the_rules() {
     let (world, _) = world().await;
     world.apply(&format!("{POST}---\n{RULE}")).await;
-    let hand = Hand::new();
+    let hand = ManualClock::new();
     let banks = Banks::with_clock(world.store.clone(), &world.settings, hand.clock());
-    let running = world.live_by(&hand).await;
+    let running = world.live_with_clock(&hand).await;
     let live = &running.live;
     let words = || live.org(&world.org).unwrap().plan().size().words;
     let before = words();
@@ -275,7 +275,7 @@ async fn expired_entry_is_removed_from_the_rules() {
         eventually("the entries to run here", PATIENCE, there).await.unwrap();
     };
     until(before + 1).await;
-    hand.move_on(60_000);
+    hand.advance(60_000);
     until(before).await;
     running.stop().await;
 }

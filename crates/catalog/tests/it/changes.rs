@@ -150,7 +150,7 @@ async fn pulled_files_apply_without_a_difference() {
     assert_eq!(other.changes().pull(&other.org).await.unwrap().files, pulled.files);
 }
 
-/// The header values of the only endpoint, as somebody who pulls sees them.
+/// Returns the pulled file of the only endpoint.
 async fn pulled_endpoint(world: &World) -> String {
     let files = world.changes().pull(&world.org).await.unwrap().files;
     files.into_iter().map(|(_, text)| text).find(|text| text.contains("endpoint: ")).unwrap()
@@ -181,7 +181,7 @@ async fn header_values_are_sealed_for_their_own_header() {
     assert_eq!(headers, [("X-Other", "a"), ("X-Token", "t0ken")].map(|(k, v)| (k.to_owned(), v.to_owned())));
     running.stop().await;
 
-    // Neither the value again nor its sealed text is a difference; another value is one.
+    // Neither the same value nor its sealed text is a difference. Another value is one.
     assert_eq!(world.apply(ENDPOINT).await, version);
     assert_eq!(world.apply(&pulled).await, version);
     assert_eq!(pulled_endpoint(&world).await, pulled);
@@ -230,7 +230,7 @@ async fn absent_documents_are_removed_only_by_prune() {
     assert_eq!(queues().await, (own.to_vec(), vec!["spam".to_owned()]));
     world.apply("queue: default\nname: First\n").await;
     world.apply(queue).await;
-    assert!(queues().await.1.is_empty(), "it came back");
+    assert!(queues().await.1.is_empty(), "it was created again");
     let pruned = Change { prune: true, ..change(POST) };
     world.changes().apply(&world.org, pruned).await.unwrap();
     assert_eq!(queues().await, (own.to_vec(), vec!["spam".to_owned()]), "`default` lost its settings only");
@@ -379,7 +379,7 @@ async fn ids_order_and_versions_survive_removal() {
         config.policies().iter().map(|it| it.key.clone()).collect::<Vec<_>>()
     };
     assert_eq!(keys(&before), ["b", "a"]);
-    // Nothing about the item type changes: it stays at its version.
+    // A change of another document keeps the version of the item type.
     world.apply("queue: other\n").await;
     let pruned = Change { prune: true, ..change("policy: a\n---\npolicy: c\n") };
     world.changes().apply(&world.org, pruned).await.unwrap();
@@ -426,7 +426,7 @@ async fn wait_ends_when_all_members_run_the_version() {
     }
     one.stop().await;
     let waited = world.changes().wait(&world.org, version, Duration::from_secs(30)).await.unwrap();
-    assert_eq!(waited, Waited::Running(1), "a process that left in order is not waited for");
+    assert_eq!(waited, Waited::Running(1), "a process that stopped in order is not waited for");
     let missing = world.changes().wait(&world.org, ConfigVersion(99), Duration::from_secs(1)).await;
     assert_eq!(missing.unwrap_err().tag(), "config_no_such_version");
     two.stop().await;
@@ -439,13 +439,13 @@ async fn change_does_not_create_an_organisation() {
     assert_eq!(refused.tag(), "config_no_such_org");
 }
 
-/// Documents long enough for a thread of their own.
+/// Documents above the limit for work on the caller's thread.
 fn long_policies() -> String {
     let policies = (0..200).map(|n| format!("policy: p{n}\nname: {}\n", "long ".repeat(40)));
     policies.collect::<Vec<_>>().join("---\n")
 }
 
-/// Pulls whose writing is told to the receiver, and for the first org ends once it is told to.
+/// Pulls that report each serialisation to the receiver. The one of the first org blocks until the sender is dropped.
 fn held_pulls(world: &World) -> (Arc<Pulls>, UnboundedReceiver<OrgId>, mpsc::Sender<()>) {
     let (begun, begins) = unbounded_channel();
     let (end, ends) = mpsc::channel();
@@ -460,7 +460,7 @@ fn held_pulls(world: &World) -> (Arc<Pulls>, UnboundedReceiver<OrgId>, mpsc::Sen
     (Arc::new(pulls), begins, end)
 }
 
-/// The runtime has one thread: writing on it would keep the other org from being answered.
+/// The runtime has one thread: serialising on it would block the answer to the other org.
 #[tokio::test]
 async fn concurrent_pulls_of_one_org_share_one_result() {
     let mut world = World::new().await;

@@ -12,7 +12,7 @@ use tidegate_schemas::{
 use tidegate_store::{Row as _, tables::catalog::banks::BankHash};
 use tidegate_test_support::{PATIENCE, eventually};
 
-use crate::support::{Hand, POST, Running, World};
+use crate::support::{ManualClock, POST, Running, World};
 
 const BANKS: &str = "\
 bank: pictures
@@ -39,7 +39,7 @@ async fn world() -> (World, Banks) {
     (world, banks)
 }
 
-/// Parts, pages and the feed as they are in a cluster. The two are one case: a keyspace takes long to make.
+/// Buckets, pages and the feed on a cluster. Both checks share one case, because creating a keyspace takes long.
 #[tokio::test]
 async fn hash_banks_work_on_cassandra() {
     let Some(world) = World::on_cql("banks of hashes").await else { return };
@@ -83,7 +83,7 @@ async fn lists_in_the_order_of_ids(world: &World, banks: &Banks) {
         let Page { entries: page, next, .. } = banks.entries(&world.org, &bank, from, 7).await.unwrap();
         assert!(page.len() <= 7);
         all.extend(page);
-        // As a client hands it back.
+        // Through its text form, like a client does.
         from = next.map(|place| place.to_string().parse::<Place>().unwrap());
         if from.is_none() {
             break;
@@ -98,11 +98,11 @@ async fn lists_in_the_order_of_ids(world: &World, banks: &Banks) {
     assert_eq!(BankHash::TABLE.partition, 3, "a part of a bank is a partition");
 }
 
-/// A new entry is seen within a second because the settings bound the time between two steps, and one is enough.
+/// One step is enough, and the settings bound the time between two steps, so a new entry is compared within a second.
 #[tokio::test]
 async fn entry_changes_are_compared_after_one_step() {
     let mut world = World::new().await;
-    // Only the epoch row can tell: the heads are not read again during this test.
+    // The heads are not read again during this test, so only the epoch row signals the change.
     world.settings.heads_every_ms = 3_600_000;
     world.apply(&format!("{BANKS}---\n{POST}")).await;
     let (banks, bank) = (Banks::new(world.store.clone(), &world.settings), BankId::new("pictures"));
@@ -121,7 +121,7 @@ async fn entry_changes_are_compared_after_one_step() {
             }
             for (follower, live) in &mut processes {
                 let finds = |live: &Live| !found(live, &world, &hex(nth)).matches.is_empty();
-                assert_eq!(finds(live), !is_there, "nothing has asked yet");
+                assert_eq!(finds(live), !is_there, "no step yet");
                 follower.step().await;
                 assert_eq!(finds(live), is_there, "{nth:x}");
             }
@@ -135,7 +135,7 @@ async fn new_hashes_are_live_without_a_compilation() {
 }
 
 async fn follows_without_compiling(mut world: World) {
-    // Only the epoch row can tell: the heads are not read again during this test.
+    // The heads are not read again during this test, so only the epoch row signals the change.
     world.settings.heads_every_ms = 3_600_000;
     world.apply(&format!("{BANKS}---\n{POST}")).await;
     let banks = Banks::new(world.store.clone(), &world.settings);
@@ -153,7 +153,7 @@ async fn follows_without_compiling(mut world: World) {
     }
     eprintln!("slowest hash: {slowest:?}");
     let after = running.live.org(&world.org).unwrap();
-    assert!(Arc::ptr_eq(&before, &after), "nothing was compiled");
+    assert!(Arc::ptr_eq(&before, &after), "no compilation");
     let id = banks.ids_of(&world.org, &bank, &[hex(0xfff0_0000)]).await.unwrap()[0].unwrap();
     let matched = found(&running.live, &world, &hex(0xfff0_0000)).matches;
     assert_eq!(matched[0].entry, id, "a match names the entry as lists do");
@@ -177,7 +177,7 @@ async fn follows_without_compiling(mut world: World) {
         found.iter().all(|it| it.distance > 0).then_some(())
     };
     eventually("the removal", PATIENCE, gone).await.unwrap();
-    // A process that starts now reads all of it.
+    // A new process reads the whole bank.
     let other = world.live().await;
     assert_eq!(found(&other.live, &world, &hex(4)), found(&running.live, &world, &hex(4)));
     other.stop().await;
@@ -203,28 +203,28 @@ async fn bank_uses_document_entries_and_its_own_distance() {
 async fn spiking_entry_is_quarantined() {
     let world = World::new().await;
     world.apply("bank: pictures\nkind: pdq\nquarantine: {matches: 20, within: 1m}\n").await;
-    let hand = Hand::new();
+    let hand = ManualClock::new();
     let banks = Banks::with_clock(world.store.clone(), &world.settings, hand.clock());
     let bank = BankId::new("pictures");
     banks.add(&world.org, &bank, given([0]), "me").await.unwrap();
-    let running = world.live_by(&hand).await;
+    let running = world.live_with_clock(&hand).await;
     let live = &running.live;
-    // What was usual before it began, a process learns first.
-    hand.move_on(60_000);
+    // A process reports no spike in its first period.
+    hand.advance(60_000);
     for _ in 0..19 {
         assert_eq!(found(live, &world, &hex(0)).matches.len(), 1);
     }
     assert_eq!(found(live, &world, &hex(0)).matches.len(), 1);
     let aside = async || found(live, &world, &hex(0)).matches.is_empty().then_some(());
-    eventually("the entry to be put aside", PATIENCE, aside).await.unwrap();
+    eventually("the entry to be quarantined", PATIENCE, aside).await.unwrap();
     let entry = banks.entries(&world.org, &bank, None, 1).await.unwrap().entries.remove(0);
     assert!(!entry.enabled && entry.quarantined_at.is_some_and(|at| at > Millis(0)), "{entry:?}");
     banks.add(&world.org, &bank, given([0]), "feed").await.unwrap();
     let again = banks.entries(&world.org, &bank, None, 1).await.unwrap().entries.remove(0);
-    assert_eq!(again, entry, "what is given again is still put aside");
+    assert_eq!(again, entry, "a repeated entry stays quarantined");
     banks.switch(&world.org, &bank, &[entry.id], true, "me").await.unwrap();
     let entry = banks.entries(&world.org, &bank, None, 1).await.unwrap().entries.remove(0);
-    assert!(entry.enabled && entry.quarantined_at.is_none(), "whoever looked at it switches it on again");
+    assert!(entry.enabled && entry.quarantined_at.is_none(), "a moderator switches it on again");
     running.stop().await;
 }
 
@@ -236,19 +236,19 @@ async fn document_entry_is_not_quarantined() {
         hex(0)
     );
     world.apply(&document).await;
-    let hand = Hand::new();
+    let hand = ManualClock::new();
     let banks = Banks::with_clock(world.store.clone(), &world.settings, hand.clock());
     let bank = BankId::new("pictures");
     banks.add(&world.org, &bank, given([0, u32::MAX]), "me").await.unwrap();
-    let running = world.live_by(&hand).await;
+    let running = world.live_with_clock(&hand).await;
     let live = &running.live;
-    hand.move_on(60_000);
+    hand.advance(60_000);
     for _ in 0..20 {
         assert_eq!(found(live, &world, &hex(0)).matches.len(), 1);
         found(live, &world, &hex(u32::MAX));
     }
     let aside = async || found(live, &world, &hex(u32::MAX)).matches.is_empty().then_some(());
-    eventually("the other entry to be put aside", PATIENCE, aside).await.unwrap();
+    eventually("the other entry to be quarantined", PATIENCE, aside).await.unwrap();
     let entries = banks.entries(&world.org, &bank, None, 2).await.unwrap().entries;
     let off = |entry: &&Entry| !entry.enabled && entry.quarantined_at.is_some();
     let put_aside: Vec<&str> = entries.iter().filter(off).map(|entry| entry.value.as_str()).collect();
@@ -277,11 +277,11 @@ async fn repeated_entry_updates_only_its_metadata() {
     banks.add(org, bank, vec![whole], "me").await.unwrap();
     let kept = async || banks.entries(org, bank, None, 1).await.unwrap().entries.remove(0);
     let first = kept().await;
-    // Whoever names no source lists it, too.
+    // A request without a source adds the organisation itself as an origin.
     let taken = banks.add(org, bank, given([1, 1]), "feed").await.unwrap();
     let first = Entry { also: vec![Origin::default()], author: "feed".to_owned(), ..first };
     assert_eq!((taken.changed, taken.unchanged, kept().await), (1, 1, first.clone()));
-    // Two in one request are taken one after the other.
+    // Two entries in one request are applied in order.
     let note = |text: &str| Given { note: Some(text.to_owned()), ..given([1]).remove(0) };
     let taken = banks.add(org, bank, vec![note("other"), given([1]).remove(0)], "feed").await.unwrap();
     assert_eq!((taken.changed, taken.unchanged), (1, 1));
@@ -290,10 +290,14 @@ async fn repeated_entry_updates_only_its_metadata() {
     let fewer = Given { labels: Some(Vec::new()), reference: Some(String::new()), ..note(" ") };
     banks.add(org, bank, vec![fewer], "feed").await.unwrap();
     let expected = Entry { note: None, reference: None, labels: Vec::new(), ..expected };
-    assert_eq!(kept().await, expected, "what is blank takes out");
+    assert_eq!(kept().await, expected, "a blank text clears the field");
     let on = Given { disabled: Some(false), ..given([1]).remove(0) };
     banks.add(org, bank, vec![on], "feed").await.unwrap();
-    assert_eq!(kept().await, Entry { enabled: true, ..expected }, "who says so switches it on");
+    assert_eq!(
+        kept().await,
+        Entry { enabled: true, ..expected },
+        "an explicit `disabled: false` switches it on"
+    );
     let blank = Given { labels: Some(vec!["a".to_owned(), " ".to_owned()]), ..given([1]).remove(0) };
     let taken = banks.add(org, bank, vec![blank], "feed").await.unwrap();
     assert_eq!(taken.rejected, [(0, "one of its labels is blank".to_owned())]);

@@ -9,24 +9,24 @@ use tidegate_schemas::ids::{ApiKeyId, Millis, OrgId};
 use tidegate_store::tables::catalog::keys::ApiKey;
 use tidegate_test_support::{PATIENCE, eventually};
 
-use crate::support::{Hand, World};
+use crate::support::{ManualClock, World};
 
-struct Gate {
+struct KeyFixture {
     world: World,
-    hand: Hand,
+    clock: ManualClock,
     keys: Keys,
 }
 
-impl Gate {
+impl KeyFixture {
     async fn new() -> Self {
-        let (world, hand) = (World::new().await, Hand::new());
+        let (world, hand) = (World::new().await, ManualClock::new());
         let keys = Keys::with_clock(world.store.clone(), &world.settings, hand.clock());
-        Self { world, hand, keys }
+        Self { world, clock: hand, keys }
     }
 
-    /// As another process on the same store.
-    fn elsewhere(&self) -> Keys {
-        Keys::with_clock(self.world.store.clone(), &self.world.settings, self.hand.clock())
+    /// Returns the keys as another process on the same store sees them.
+    fn keys_of_other_process(&self) -> Keys {
+        Keys::with_clock(self.world.store.clone(), &self.world.settings, self.clock.clock())
     }
 
     async fn create(&self, expires_at: Option<Millis>) -> Created {
@@ -42,10 +42,10 @@ impl Gate {
 
 #[tokio::test]
 async fn a_key_names_its_organisation_and_its_scopes() {
-    let gate = Gate::new().await;
+    let gate = KeyFixture::new().await;
     let created = gate.create(None).await;
     let text = created.token.reveal();
-    let caller = gate.elsewhere().authenticate(&text).await.unwrap();
+    let caller = gate.keys_of_other_process().authenticate(&text).await.unwrap();
     assert_eq!((caller.org.clone(), caller.key_id), (gate.world.org.clone(), created.info.id));
     assert!(caller.may(Scope::ItemsWrite) && !caller.may(Scope::Admin));
     assert!(text.starts_with(&created.info.prefix));
@@ -54,13 +54,13 @@ async fn a_key_names_its_organisation_and_its_scopes() {
 
 #[tokio::test]
 async fn invalid_keys_are_denied_with_their_reason() {
-    let gate = Gate::new().await;
+    let gate = KeyFixture::new().await;
     let text = gate.create(None).await.token.reveal();
     let denied = async |key: &str| gate.keys.authenticate(key).await.unwrap_err();
     assert_eq!(denied("").await, Denied::Missing);
     assert_eq!(denied("tg_live_x").await, Denied::Malformed);
     assert_eq!(denied(&text[..text.len() - 1]).await, Denied::Malformed);
-    let other = Gate::new().await.create(None).await.token.reveal();
+    let other = KeyFixture::new().await.create(None).await.token.reveal();
     assert_eq!(denied(&other).await, Denied::Unknown);
     let id = tidegate_catalog::keys::Token::parse(&text).unwrap().id;
     let forged = tidegate_catalog::keys::Token::new("live", id, [1; 32]).reveal();
@@ -70,7 +70,7 @@ async fn invalid_keys_are_denied_with_their_reason() {
 
 #[tokio::test]
 async fn key_needs_a_printable_name_and_a_valid_expiry() {
-    let gate = Gate::new().await;
+    let gate = KeyFixture::new().await;
     let new = |name: &str, expires_at| NewKey {
         org: gate.world.org.clone(),
         name: name.to_owned(),
@@ -88,32 +88,32 @@ async fn key_needs_a_printable_name_and_a_valid_expiry() {
     let forever = Duration::from_secs(u64::MAX);
     let late = gate.keys.rotate(&gate.world.org, last.info.id, forever).await.unwrap_err();
     assert!(matches!(late, KeyError::TooLate), "{late}");
-    assert_eq!(gate.keys.list(&gate.world.org).await.unwrap().len(), 1, "nothing else was made");
+    assert_eq!(gate.keys.list(&gate.world.org).await.unwrap().len(), 1, "no other key was created");
 }
 
 #[tokio::test]
 async fn cached_key_expires_on_time() {
-    let gate = Gate::new().await;
-    let text = gate.create(Some(gate.hand.now().plus(Duration::from_secs(10)))).await.token.reveal();
-    gate.hand.move_on(9_999);
+    let gate = KeyFixture::new().await;
+    let text = gate.create(Some(gate.clock.now().plus(Duration::from_secs(10)))).await.token.reveal();
+    gate.clock.advance(9_999);
     assert!(gate.keys.authenticate(&text).await.is_ok());
-    gate.hand.move_on(1);
+    gate.clock.advance(1);
     assert_eq!(gate.keys.authenticate(&text).await.unwrap_err(), Denied::Expired);
 }
 
 #[tokio::test]
 async fn revoked_key_stops_within_the_cache_time() {
-    let gate = Gate::new().await;
+    let gate = KeyFixture::new().await;
     let created = gate.create(None).await;
     let text = created.token.reveal();
-    let elsewhere = gate.elsewhere();
+    let elsewhere = gate.keys_of_other_process();
     assert!(elsewhere.authenticate(&text).await.is_ok());
-    gate.hand.move_on(1);
+    gate.clock.advance(1);
     gate.keys.revoke(&gate.world.org, created.info.id).await.unwrap();
     assert_eq!(gate.keys.authenticate(&text).await.unwrap_err(), Denied::Revoked);
-    gate.hand.move_on(29_998);
+    gate.clock.advance(29_998);
     assert!(elsewhere.authenticate(&text).await.is_ok(), "still remembered");
-    gate.hand.move_on(1);
+    gate.clock.advance(1);
     assert_eq!(elsewhere.authenticate(&text).await.unwrap_err(), Denied::Revoked);
     let first = gate.keys.list(&gate.world.org).await.unwrap()[0].revoked_at;
     gate.keys.revoke(&gate.world.org, created.info.id).await.unwrap();
@@ -122,25 +122,25 @@ async fn revoked_key_stops_within_the_cache_time() {
 
 #[tokio::test]
 async fn keys_of_a_disabled_organisation_are_denied() {
-    let gate = Gate::new().await;
+    let gate = KeyFixture::new().await;
     let text = gate.create(None).await.token.reveal();
-    orgs::set_disabled(&gate.world.store, &gate.world.org, Some(gate.hand.now())).await.unwrap();
-    let denied = gate.elsewhere().authenticate(&text).await.unwrap_err();
+    orgs::set_disabled(&gate.world.store, &gate.world.org, Some(gate.clock.now())).await.unwrap();
+    let denied = gate.keys_of_other_process().authenticate(&text).await.unwrap_err();
     assert_eq!((denied, denied.status()), (Denied::OrgDisabled, 403));
     orgs::set_disabled(&gate.world.store, &gate.world.org, None).await.unwrap();
-    assert!(gate.elsewhere().authenticate(&text).await.is_ok());
+    assert!(gate.keys_of_other_process().authenticate(&text).await.is_ok());
 }
 
 #[tokio::test]
 async fn rotated_key_works_during_the_overlap_only() {
-    let gate = Gate::new().await;
+    let gate = KeyFixture::new().await;
     let old = gate.create(None).await;
     let new = gate.keys.rotate(&gate.world.org, old.info.id, Duration::from_secs(3_600)).await.unwrap();
     assert_eq!(new.info.scopes, old.info.scopes);
     let (old_text, new_text) = (old.token.reveal(), new.token.reveal());
-    gate.hand.move_on(3_599_999);
+    gate.clock.advance(3_599_999);
     assert!(gate.keys.authenticate(&old_text).await.is_ok());
-    gate.hand.move_on(1);
+    gate.clock.advance(1);
     assert_eq!(gate.keys.authenticate(&old_text).await.unwrap_err(), Denied::Expired);
     assert!(gate.keys.authenticate(&new_text).await.is_ok());
     let again = gate.keys.rotate(&gate.world.org, old.info.id, Duration::ZERO).await.unwrap_err();
@@ -149,8 +149,8 @@ async fn rotated_key_works_during_the_overlap_only() {
 
 #[tokio::test]
 async fn rotated_key_keeps_the_original_expiry() {
-    let gate = Gate::new().await;
-    for end in [None, Some(Millis(gate.hand.clock()().0 + 1_000))] {
+    let gate = KeyFixture::new().await;
+    for end in [None, Some(Millis(gate.clock.clock()().0 + 1_000))] {
         let old = gate.create(end).await;
         let new = gate.keys.rotate(&gate.world.org, old.info.id, Duration::from_secs(3_600)).await.unwrap();
         assert_eq!(new.info.expires_at, end);
@@ -159,7 +159,7 @@ async fn rotated_key_keeps_the_original_expiry() {
 
 #[tokio::test]
 async fn organisations_cannot_access_keys_of_others() {
-    let gate = Gate::new().await;
+    let gate = KeyFixture::new().await;
     let other = OrgId::new("other");
     orgs::create(&gate.world.store, &other, "Other", Millis(1)).await.unwrap();
     let created = gate.create(None).await;
@@ -170,20 +170,20 @@ async fn organisations_cannot_access_keys_of_others() {
 
 #[tokio::test]
 async fn key_use_is_stored_once_per_minute() {
-    let gate = Gate::new().await;
+    let gate = KeyFixture::new().await;
     let text = gate.create(None).await.token.reveal();
     let used = async || gate.keys.list(&gate.world.org).await.unwrap()[0].last_used_at;
     assert_eq!(used().await, None);
-    let first = gate.hand.now();
+    let first = gate.clock.now();
     gate.keys.authenticate(&text).await.unwrap();
     eventually("the use to be noted", PATIENCE, async || used().await.filter(|at| *at == first))
         .await
         .unwrap();
-    gate.hand.move_on(59_999);
+    gate.clock.advance(59_999);
     gate.keys.authenticate(&text).await.unwrap();
-    gate.hand.move_on(1);
+    gate.clock.advance(1);
     gate.keys.authenticate(&text).await.unwrap();
-    let last = gate.hand.now();
+    let last = gate.clock.now();
     eventually("the later use to be noted", PATIENCE, async || used().await.filter(|at| *at == last))
         .await
         .unwrap();
@@ -191,7 +191,7 @@ async fn key_use_is_stored_once_per_minute() {
 
 #[tokio::test]
 async fn store_contains_no_secret_of_a_key() {
-    let gate = Gate::new().await;
+    let gate = KeyFixture::new().await;
     let text = gate.create(None).await.token.reveal();
     let secret = text.split('_').nth(3).unwrap().to_owned();
     assert!(gate.keys.authenticate(&text).await.is_ok());
@@ -202,22 +202,22 @@ async fn store_contains_no_secret_of_a_key() {
     assert!(!crate::secrets::holds(&bytes, secret.as_bytes()) && !crate::secrets::holds(&bytes, &raw));
     let id = text.split('_').nth(2).unwrap();
     let id = uuid::Uuid::parse_str(id).unwrap();
-    assert!(crate::secrets::holds(&bytes, id.as_bytes()), "the search finds what is there");
+    assert!(crate::secrets::holds(&bytes, id.as_bytes()), "the search finds existing bytes");
 }
 
 #[tokio::test]
 async fn repeated_rotation_to_one_id_creates_one_key() {
-    let gate = Gate::new().await;
+    let gate = KeyFixture::new().await;
     let (org, old, new) = (&gate.world.org, gate.create(None).await, ApiKeyId::random());
     let overlap = Duration::from_secs(3_600);
     let made = gate.keys.rotate_once(org, old.info.id, new, overlap).await.unwrap();
     assert_eq!(made.info.id, new);
-    let again = gate.elsewhere().rotate_once(org, old.info.id, new, overlap).await.unwrap_err();
+    let again = gate.keys_of_other_process().rotate_once(org, old.info.id, new, overlap).await.unwrap_err();
     assert!(matches!(again, KeyError::Exists), "{again}");
     assert_eq!(gate.keys.list(org).await.unwrap().iter().filter(|key| key.id == new).count(), 1);
     gate.keys.authenticate(&made.token.reveal()).await.unwrap();
 
-    // As if the first try had ended between the new key and the old one's end.
+    // The first attempt crashed between creating the new key and expiring the old one.
     let (whole, new) = (gate.create(None).await, ApiKeyId::random());
     let properties =
         NewKey { org: org.clone(), name: "app".to_owned(), scopes: Scopes::platform(), expires_at: None };
@@ -229,12 +229,12 @@ async fn repeated_rotation_to_one_id_creates_one_key() {
 
 #[tokio::test]
 async fn key_rotates_once_and_its_successor_does_not_expire() {
-    let gate = Gate::new().await;
+    let gate = KeyFixture::new().await;
     let (org, old) = (&gate.world.org, gate.create(None).await);
     let overlap = Duration::from_secs(3_600);
     let made = gate.keys.rotate(org, old.info.id, overlap).await.unwrap();
     assert_eq!(made.info.expires_at, None);
-    // As after an answer that was lost.
+    // A repetition after a lost response.
     let again = gate.keys.rotate(org, old.info.id, overlap).await.unwrap_err();
     assert!(matches!(again, KeyError::Rotated), "{again}");
     let next = gate.keys.rotate(org, made.info.id, overlap).await.unwrap();
@@ -243,12 +243,12 @@ async fn key_rotates_once_and_its_successor_does_not_expire() {
 
 #[tokio::test]
 async fn caller_is_found_by_key_id_until_the_key_ends() {
-    let gate = Gate::new().await;
-    let created = gate.create(Some(gate.hand.now().plus(Duration::from_secs(60)))).await;
+    let gate = KeyFixture::new().await;
+    let created = gate.create(Some(gate.clock.now().plus(Duration::from_secs(60)))).await;
     let holder = gate.keys.holder(created.info.id).await.unwrap();
     assert_eq!(holder, gate.keys.authenticate(&created.token.reveal()).await.unwrap());
     assert_eq!(gate.keys.holder(ApiKeyId::random()).await, Err(Denied::Unknown));
-    gate.hand.move_on(60_000);
+    gate.clock.advance(60_000);
     assert_eq!(gate.keys.holder(created.info.id).await, Err(Denied::Expired));
     let revoked = gate.create(None).await.info.id;
     gate.keys.revoke(&gate.world.org, revoked).await.unwrap();
@@ -258,7 +258,7 @@ async fn caller_is_found_by_key_id_until_the_key_ends() {
 /// Rotates a new key from eight tasks at once, thirty times, and requires one winner each time.
 async fn rotate_concurrently(world: &World, overlap: Duration) {
     const ROUNDS: usize = 30;
-    // Two processes: a lock of one of them does not decide.
+    // Two processes, so that a lock within one of them is not enough.
     let keys =
         [Keys::new(world.store.clone(), &world.settings), Keys::new(world.store.clone(), &world.settings)];
     for round in 0..ROUNDS {
@@ -307,21 +307,21 @@ async fn exactly_one_of_eight_concurrent_rotations_wins_on_cassandra() {
 
 #[tokio::test]
 async fn next_rotation_completes_a_crashed_one() {
-    let gate = Gate::new().await;
-    let (org, end) = (&gate.world.org, gate.hand.now().plus(Duration::from_secs(7_200)));
+    let gate = KeyFixture::new().await;
+    let (org, end) = (&gate.world.org, gate.clock.now().plus(Duration::from_secs(7_200)));
     let old = gate.create(Some(end)).await;
-    // As a process that crashed between its two writes.
+    // State after a crash between the two writes.
     let (row, lost) = (ApiKey::key(old.info.id), ApiKeyId::random());
     let row = gate.world.store.get::<ApiKey>(&row).await.unwrap().unwrap();
     let claimed_row = ApiKey {
-        expires_at: Some(gate.hand.now()),
-        rotated_at: Some(gate.hand.now()),
+        expires_at: Some(gate.clock.now()),
+        rotated_at: Some(gate.clock.now()),
         rotated_to: Some(lost),
         successor_expires_at: row.expires_at,
         ..row.clone()
     };
     gate.world.store.replace(&claimed_row, row.version).await.unwrap();
-    let new_key = gate.elsewhere().rotate(org, old.info.id, Duration::ZERO).await.unwrap();
+    let new_key = gate.keys_of_other_process().rotate(org, old.info.id, Duration::ZERO).await.unwrap();
     assert_eq!((new_key.info.id, new_key.info.expires_at), (lost, Some(end)));
     gate.keys.authenticate(&new_key.token.reveal()).await.unwrap();
     assert!(gate.keys.rotate(org, old.info.id, Duration::ZERO).await.is_err());

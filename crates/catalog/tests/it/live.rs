@@ -10,7 +10,7 @@ use tidegate_test_support::{PATIENCE, eventually};
 
 use crate::support::{POST, World};
 
-async fn runs(live: &Live, org: &OrgId, version: ConfigVersion) {
+async fn wait_until_live(live: &Live, org: &OrgId, version: ConfigVersion) {
     let here = async || live.org(org).filter(|config| config.version() >= version).map(drop);
     eventually("the version to run here", PATIENCE, here).await.unwrap();
 }
@@ -18,18 +18,18 @@ async fn runs(live: &Live, org: &OrgId, version: ConfigVersion) {
 #[tokio::test]
 async fn other_process_follows_an_applied_change() {
     let mut world = World::new().await;
-    // Only the epoch row can tell: the heads are not read again during this test.
+    // The heads are not read again during this test, so only the epoch row signals the change.
     world.settings.heads_every_ms = 3_600_000;
     let running = world.live().await;
     let mut slowest = Duration::ZERO;
     for number in 0..5 {
         let version = world.apply(&format!("queue: q{number}\n")).await;
         let began = std::time::Instant::now();
-        runs(&running.live, &world.org, version).await;
+        wait_until_live(&running.live, &world.org, version).await;
         slowest = slowest.max(began.elapsed());
     }
-    // Printed rather than asserted: the promise is a second, and a shared machine must not fail it. What is asserted is
-    // how soon a process looks.
+    // Printed rather than asserted: the promise is a second, and a shared machine must not fail it. The poll interval
+    // is asserted instead.
     assert!(Settings::default().poll_ms <= 250 && world.settings.poll_ms <= Settings::default().poll_ms);
     eprintln!("slowest reload: {slowest:?}");
     running.stop().await;
@@ -41,7 +41,7 @@ async fn new_organisation_is_live_without_a_restart() {
     let running = world.live().await;
     let org = OrgId::new("second");
     tidegate_catalog::orgs::create(&world.store, &org, "Second", Millis(2)).await.unwrap();
-    runs(&running.live, &org, ConfigVersion(1)).await;
+    wait_until_live(&running.live, &org, ConfigVersion(1)).await;
     assert_eq!(running.live.orgs(), [world.org.clone(), org]);
     running.stop().await;
 }
@@ -51,7 +51,7 @@ async fn changed_head_is_found_without_an_epoch_bump() {
     let mut world = World::new().await;
     world.settings = Settings { poll_ms: 20, heads_every_ms: 100, ..world.settings };
     let running = world.live().await;
-    let version = move_head(&world, "{}").await;
+    let version = replace_head(&world, "{}").await;
     let failing = async || running.live.failing().first().map(|it| it.version);
     assert_eq!(eventually("the head to be found", PATIENCE, failing).await.unwrap(), version);
     running.stop().await;
@@ -63,7 +63,7 @@ async fn failed_compilation_keeps_the_previous_version() {
     let good = world.apply(POST).await;
     let running = world.live().await;
     let newer = r#"{"format":99,"policyOrder":[],"typeVersions":{},"documents":[]}"#;
-    let bad = move_head(&world, newer).await;
+    let bad = replace_head(&world, newer).await;
     let refused = running.live.find(&world.org, bad, Millis(0)).await.unwrap_err();
     assert_eq!(refused.tag(), "config_not_compiled");
     assert!(refused.is_outage(), "the work is kept: a newer process can run the version");
@@ -78,7 +78,7 @@ async fn failed_compilation_keeps_the_previous_version() {
     assert_eq!((told.org, told.version, told.running), (world.org.clone(), bad, Some(good)));
     assert!(told.reason.contains("format 99"), "{}", told.reason);
     running.stop().await;
-    // A process that starts now has nothing older to run, and starts all the same.
+    // A new process has no older version to run, but starts anyway.
     let fresh = world.live().await;
     assert!(fresh.live.org(&world.org).is_none());
     assert_eq!(fresh.live.failing().len(), 1);
@@ -95,7 +95,7 @@ async fn version_is_loaded_without_a_poll() {
     assert_eq!(live.org(&world.org).unwrap().version(), ConfigVersion(2));
 }
 
-/// After everything that is configured here.
+/// Later than any configuration of these tests.
 const LATE: Millis = Millis(i64::MAX);
 
 #[tokio::test]
@@ -107,10 +107,10 @@ async fn missing_version_differs_from_an_outage() {
     let unknown = live.latest(&OrgId::new("other")).await.unwrap_err();
     assert_eq!((unknown.tag(), unknown.is_outage()), ("config_no_such_org", false));
     world.store.close().await.unwrap();
-    assert!(live.find(&world.org, ConfigVersion(1), LATE).await.is_ok(), "what runs here needs no store");
+    assert!(live.find(&world.org, ConfigVersion(1), LATE).await.is_ok(), "a live version needs no store");
 }
 
-/// As after an older store was restored: version 9 was lost, and its content configured again.
+/// State after an older store was restored: version 9 is lost, and its content was configured again.
 #[tokio::test]
 async fn newer_configuration_replaces_a_lost_version() {
     let world = World::new().await;
@@ -140,14 +140,14 @@ async fn process_without_polls_is_not_ready() {
     world.settings = Settings { poll_ms: 10, stale_after_ms: 200, ..world.settings };
     let running = world.live().await;
     assert!(running.live.ready());
-    // To readiness, polls that nobody makes are as polls that fail.
+    // Readiness depends on the last answer of the store, so polls that stop count like polls that fail.
     let live = std::sync::Arc::clone(&running.live);
     running.stop().await;
     eventually("readiness to end", PATIENCE, async || (!live.ready()).then_some(())).await.unwrap();
 }
 
-/// Makes a text current as a newer version of the service could.
-async fn move_head(world: &World, text: &str) -> ConfigVersion {
+/// Makes a text current, as a newer release could.
+async fn replace_head(world: &World, text: &str) -> ConfigVersion {
     let head = world.store.get::<ConfigHead>(&ConfigHead::key(world.org.clone())).await.unwrap().unwrap();
     let version = ConfigVersion(head.config_version.0 + 1);
     let snapshot_id = tidegate_schemas::ids::CauseId::random().0;

@@ -48,7 +48,7 @@ async fn endpoint_keeps_one_secret_which_is_stored_sealed() {
     let tail = text.strip_prefix("whsec_").unwrap();
     let raw = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, tail).unwrap();
     assert!(!holds(&bytes, tail.as_bytes()) && !holds(&bytes, &raw));
-    assert!(holds(&bytes, b"platform.example"), "the search finds what is there");
+    assert!(holds(&bytes, b"platform.example"), "the search finds existing bytes");
 
     let store = open(folder.path());
     let world = World { store, folder, settings, org };
@@ -100,7 +100,7 @@ async fn other_master_key_is_refused_unless_first_is_lost() {
     let SecretError::OtherKey { sealed_under, at_hand } = &refused else { panic!("{refused}") };
     assert_eq!((*at_hand == name, *sealed_under == name, refused.is_outage()), (true, false, false));
     assert!(refused.to_string().contains(sealed_under.as_str()) && refused.to_string().contains(&name));
-    assert!(second.claim(Some(&name)).await.is_err(), "the wrong one is named");
+    assert!(second.claim(Some(&name)).await.is_err(), "the wrong key is named");
     second.claim(Some(sealed_under)).await.unwrap();
     second.claim(None).await.unwrap();
     assert_eq!(first.claim(None).await.unwrap_err().tag(), "other_master_key");

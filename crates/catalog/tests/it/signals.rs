@@ -1,5 +1,5 @@
-//! Documents of signals that ship, held to exchanges that are written from the services' documentation; and the header
-//! values of signals, which are sealed like those of endpoints.
+//! Shipped signal documents, checked against exchanges written from the services' documentation; and the sealed header
+//! values of signals.
 
 use std::{collections::HashMap, fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! A store in a temporary folder, what works on it, and documents to configure.
+//! Store in a temporary folder, with the services on it and documents to apply.
 
 use std::{
     path::Path,
@@ -68,14 +68,14 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// An organisation with an empty configuration.
+    /// Creates an organisation with an empty configuration.
     pub(crate) async fn new() -> Self {
         let world = Self::empty();
         orgs::create(&world.store, &world.org, "Org", Millis(1)).await.unwrap();
         world
     }
 
-    /// The same on Cassandra or ScyllaDB; `None`: no server is named.
+    /// Creates the same on Cassandra or ScyllaDB; `None` if no server is configured.
     pub(crate) async fn on_cql(case: &str) -> Option<Self> {
         let address = servers::cql(&format!("catalog, {case}"))?;
         let world = Self::empty();
@@ -83,7 +83,7 @@ impl World {
             contact_points: address.split(',').map(str::to_owned).collect(),
             keyspace: format!("catalog_{}_{}", Millis::now().0, std::process::id()),
             replication: Some(cql::Replication::Simple(1)),
-            // A busy machine is no fault.
+            // A busy machine must not fail the test.
             request_timeout_ms: 30_000,
             settle_timeout_ms: 60_000,
             ..cql::Settings::default()
@@ -114,7 +114,7 @@ impl World {
         self.changes().apply(&self.org, change(yaml)).await.unwrap().version
     }
 
-    /// As another process on the same store; listed as a member, which happens beside its start.
+    /// Starts another process on the same store, and waits until it is listed as a member.
     pub(crate) async fn live(&self) -> Running {
         let before = members::list(&self.store).await.unwrap().len();
         let running = Running::of(Live::open(self.store.clone(), self.settings.clone()).await.unwrap());
@@ -123,9 +123,9 @@ impl World {
         running
     }
 
-    /// By a clock that is moved by hand.
-    pub(crate) async fn live_by(&self, hand: &Hand) -> Running {
-        let live = Live::open_with_clock(self.store.clone(), self.settings.clone(), hand.clock());
+    /// Starts a process with a manual clock.
+    pub(crate) async fn live_with_clock(&self, clock: &ManualClock) -> Running {
+        let live = Live::open_with_clock(self.store.clone(), self.settings.clone(), clock.clock());
         Running::of(live.await.unwrap())
     }
 }
@@ -165,11 +165,11 @@ pub(crate) fn change(yaml: &str) -> Change {
     Change { files: files(yaml), author: "tests".to_owned(), expected_version: None, prune: false }
 }
 
-/// A clock that stands still until it is moved.
+/// Clock that stands still until it is advanced.
 #[derive(Clone)]
-pub(crate) struct Hand(Arc<AtomicI64>);
+pub(crate) struct ManualClock(Arc<AtomicI64>);
 
-impl Hand {
+impl ManualClock {
     pub(crate) fn new() -> Self {
         Self(Arc::new(AtomicI64::new(1_800_000_000_000)))
     }
@@ -183,7 +183,7 @@ impl Hand {
         Millis(self.0.load(Ordering::SeqCst))
     }
 
-    pub(crate) fn move_on(&self, millis: i64) {
+    pub(crate) fn advance(&self, millis: i64) {
         self.0.fetch_add(millis, Ordering::SeqCst);
     }
 }

@@ -58,14 +58,14 @@ impl MediaSettings {
         ] {
             if value == 0 {
                 let reason = "must be at least 1";
-                return Err(SettingsError::Unusable { name, value: value.to_string(), why: reason });
+                return Err(SettingsError::Unusable { name, value: value.to_string(), reason });
             }
         }
         if self.redirects > 20 {
             return Err(SettingsError::Unusable {
                 name: "media.redirects",
                 value: self.redirects.to_string(),
-                why: "must be at most 20",
+                reason: "must be at most 20",
             });
         }
         for (lesser, less) in [

@@ -79,8 +79,8 @@ impl Default for Settings {
 /// Invalid value, by itself or in combination with another.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    #[error("egress.{name} = {value}: {why}")]
-    Unusable { name: &'static str, value: String, why: &'static str },
+    #[error("egress.{name} = {value}: {reason}")]
+    Unusable { name: &'static str, value: String, reason: &'static str },
     #[error("egress.{lesser} = {less} is above egress.{greater} = {great}")]
     Contradiction { lesser: &'static str, less: u64, greater: &'static str, great: u64 },
 }
@@ -107,7 +107,7 @@ impl Settings {
                 return Err(SettingsError::Unusable {
                     name,
                     value: value.to_string(),
-                    why: "must be at least 1",
+                    reason: "must be at least 1",
                 });
             }
         }
@@ -115,7 +115,7 @@ impl Settings {
             return Err(SettingsError::Unusable {
                 name: "lookups",
                 value: self.lookups.to_string(),
-                why: "must be at most 10000, each may hold a thread",
+                reason: "must be at most 10000, each may hold a thread",
             });
         }
         for (lesser, less, greater, great) in [
@@ -135,7 +135,7 @@ impl Settings {
             return Err(SettingsError::Unusable {
                 name: "user_agent",
                 value: format!("{:?}", self.user_agent),
-                why: "must be printable text that fits a header",
+                reason: "must be printable text that fits a header",
             });
         }
         self.media.validate()?;

@@ -70,12 +70,16 @@ impl PartialItemsSettings {
         ] {
             if value == 0 || value > max {
                 let reason = if value == 0 { "must be at least 1" } else { "is more than can be used" };
-                return Err(SettingsError::Unusable { name, value: value.to_string(), why: reason });
+                return Err(SettingsError::Unusable { name, value: value.to_string(), reason });
             }
         }
         if self.prefix_bytes > 4_096 {
             let (name, value) = ("partial_items.prefix_bytes", self.prefix_bytes.to_string());
-            return Err(SettingsError::Unusable { name, value, why: "must be at most 4096: it is logged" });
+            return Err(SettingsError::Unusable {
+                name,
+                value,
+                reason: "must be at most 4096: it is logged",
+            });
         }
         if self.rest_ms > self.longest_rest_ms {
             return Err(SettingsError::Contradiction {
@@ -126,8 +130,8 @@ pub enum EndpointError {
     NotSet { org: OrgId, place: String, variable: String },
     #[error("partial_items.{org}.{place}: a `${{` must be followed by the name of a variable and a `}}`")]
     Reference { org: OrgId, place: String },
-    #[error("partial_items.{org}.headers_files.{header}: the file {} cannot be read: {why}", path.display())]
-    File { org: OrgId, header: String, path: PathBuf, why: String },
+    #[error("partial_items.{org}.headers_files.{header}: the file {} cannot be read: {reason}", path.display())]
+    File { org: OrgId, header: String, path: PathBuf, reason: String },
     #[error("partial_items.{org}.url: {error}")]
     Url { org: OrgId, error: UrlError },
     #[error("partial_items.{org}.headers: {error}")]
@@ -200,7 +204,7 @@ impl EndpointSettings {
                 org: org.clone(),
                 header: header.clone(),
                 path: path.clone(),
-                why: error.to_string(),
+                reason: error.to_string(),
             })?;
             // Editors end files with a line end, which a header cannot contain.
             let value = text.strip_suffix('\n').unwrap_or(&text);

@@ -1,5 +1,5 @@
-//! Nobody can make us call inside: no literal, name, answer of a name server, redirect or proxy variable reaches a
-//! listener that the settings do not open.
+//! No literal, name, answer of a name server, redirect or proxy variable reaches a listener that the settings do not
+//! allow.
 #![allow(clippy::unwrap_used)]
 
 use std::io;
@@ -24,7 +24,7 @@ fn answer() -> Vec<Step> {
     vec![Step::Read, write("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")]
 }
 
-/// Settings that open exactly these ranges.
+/// Settings that allow exactly these ranges.
 fn opening(ranges: &[&str]) -> Settings {
     Settings { allow_cidrs: ranges.iter().map(|range| range.parse().unwrap()).collect(), ..patient() }
 }
@@ -61,7 +61,7 @@ async fn no_notation_of_loopback_is_called_by_default() {
     }
     assert_eq!(receiver.seen.connections(), 0);
 
-    // The same texts do reach the listener once it is open: it was the guard that stood between.
+    // With the address allowed, the same texts reach the listener. So the guard blocked them before.
     let open = Client::new(opening(&["127.0.0.0/8", "0.0.0.0/8"])).unwrap();
     for (count, host) in TRICKS.into_iter().enumerate() {
         let attempt = attempt_with(&open, &format!("http://{host}:{port}/")).await.unwrap();
@@ -74,7 +74,7 @@ async fn no_notation_of_loopback_is_called_by_default() {
 async fn ipv6_loopback_is_not_called_unless_the_operator_opened_it() {
     let receiver = match Receiver::start_on("[::1]:0", answer()).await {
         Ok(receiver) => receiver,
-        // A host without IPv6 has nothing that could be reached there.
+        // A host without IPv6 has no such listener.
         Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => return,
         Err(error) => panic!("{error}"),
     };
@@ -106,7 +106,7 @@ async fn localhost_name_is_blocked_by_its_address() {
     for host in ["localhost", "LOCALHOST", "localhost."] {
         let attempt =
             attempt_with(&client, &format!("http://{host}:{}/", receiver.address.port())).await.unwrap();
-        // Not every system knows the name with a dot behind it.
+        // Some systems do not resolve the name with a trailing dot.
         assert!(
             matches!(tag(&attempt), Some("blocked_address" | "dns_error")),
             "{host}: {:?}",
@@ -121,7 +121,7 @@ async fn localhost_name_is_blocked_by_its_address() {
 async fn a_name_is_blocked_if_any_of_its_addresses_is() {
     let receiver = Receiver::start_on("0.0.0.0:0", answer()).await.unwrap();
     let url = format!("http://receiver.example:{}/", receiver.address.port());
-    // 127.0.0.2 stands for a public address: it is open, the rest of loopback is not.
+    // 127.0.0.2 stands for a public address: it is allowed, and the rest of loopback is not.
     for addresses in [
         &["127.0.0.1"][..],
         &["10.0.0.1"],

@@ -168,9 +168,9 @@ async fn endless_response_is_read_and_stored_within_limits() {
     let receiver = Receiver::start(vec![Step::Read, write(head), Step::Endless(vec![b'a'; 65_536])]).await;
     let attempt = attempt(patient(), &receiver.url()).await;
     assert_eq!(attempt.outcome.tag(), "delivered");
-    // Neither inflated nor refused for not being gzip at all.
+    // The body is neither decompressed nor refused for being invalid gzip.
     assert_eq!(attempt.response_head, vec![b'a'; 4096]);
-    // What the receiver got rid of lies in socket buffers, not with us.
+    // Bytes that the receiver sent beyond the limit are in socket buffers.
     assert!(receiver.seen.written.load(Ordering::SeqCst) < 64 << 20);
 }
 
@@ -228,7 +228,7 @@ async fn interim_response_is_skipped() {
 
 #[tokio::test]
 async fn closed_port_is_connect_refused() {
-    // Bound and not listening, so that nobody else can take the port meanwhile.
+    // Bound but not listening, so that no other process takes the port in the meantime.
     let holder = tokio::net::TcpSocket::new_v4().unwrap();
     holder.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let url = format!("http://{}/", holder.local_addr().unwrap());

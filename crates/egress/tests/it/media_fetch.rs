@@ -14,7 +14,7 @@ use tidegate_egress::target::Target;
 use tidegate_egress::{Client, Settings};
 use tidegate_schemas::ids::OrgId;
 
-/// Keeps what it is given, up to a size.
+/// Sink that keeps the body up to a size.
 #[derive(Default)]
 struct Kept {
     announced: Vec<Option<u64>>,
@@ -81,7 +81,7 @@ async fn fetch(settings: Settings, url: &str) -> (FetchOutcome, Kept) {
     fetch_with(&Client::new(settings).unwrap(), url, None).await
 }
 
-/// `ok`, `too_large`, or what was wrong.
+/// Returns the tag of the outcome, or the detail of a failure.
 fn said(outcome: &FetchOutcome) -> String {
     match outcome {
         FetchOutcome::FetchFailed { reason, .. } => reason.detail().into_owned(),
@@ -133,7 +133,7 @@ async fn unchanged_media_is_not_downloaded_again() {
     let (outcome, _) = fetch_with(&client, &receiver.url(), Some(&validators)).await;
     assert_eq!(said(&outcome), "unchanged");
     assert!(receiver.request().to_lowercase().contains("if-none-match: \"1\""));
-    // Who did not ask is not served by the answer.
+    // A 304 to a request without validators is a failure.
     assert_eq!(said(&fetch_with(&client, &receiver.url(), None).await.0), "http_304");
 }
 
@@ -146,7 +146,7 @@ async fn internal_addresses_are_never_fetched() {
         let (outcome, _) = fetch(shut.clone(), &format!("http://{host}:{port}/a.png")).await;
         assert_eq!(said(&outcome), "blocked_address", "{host}");
     }
-    // Loopback is open, but this port is not.
+    // Loopback is allowed, but not this port.
     let mut other_ports = open_to(&[]);
     other_ports.media.ports = vec![80, 443];
     assert_eq!(said(&fetch(other_ports, &receiver.url()).await.0), "url_port");
@@ -286,7 +286,7 @@ async fn malformed_or_truncated_response_is_an_error() {
         let receiver = Receiver::start(script).await;
         assert_eq!(said(&fetch(open_to(&[&receiver]), &receiver.url()).await.0), expected);
     }
-    // What comes after the announced end is not the body's.
+    // Bytes after the declared length are not part of the body.
     let receiver =
         Receiver::start(vec![Step::Read, write("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\npixels")]).await;
     let (outcome, kept) = fetch(open_to(&[&receiver]), &receiver.url()).await;
@@ -381,7 +381,7 @@ async fn redirects_share_the_total_time() {
     settings.media.total_ms = 1_000;
     (settings.media.first_byte_ms, settings.media.idle_ms) = (1_000, 1_000);
     settings.media.min_rate_grace_ms = 0;
-    // The first hop is let through, the second hangs: what is left of the time ends it.
+    // The first request succeeds and the second hangs, until the total time is over.
     assert_eq!(said(&fetch(settings, &receiver.url()).await.0), "timeout");
     assert_eq!(receiver.seen.connections(), 2);
 }

@@ -1,4 +1,4 @@
-//! HTTPS receivers are believed only with a certificate that is valid, for their name, and from a trusted authority.
+//! HTTPS receivers need a valid certificate for their name from a trusted authority.
 //! The certificates come from `certificates/make.sh`.
 #![allow(clippy::unwrap_used)]
 
@@ -35,7 +35,7 @@ fn receiver_with(certificate: &str) -> SocketAddr {
         let (stream, _) = listener.accept().unwrap();
         let session = rustls::ServerConnection::new(Arc::new(config)).unwrap();
         let mut stream = rustls::StreamOwned::new(session, stream);
-        // Where the client does not believe us, there is nothing to read.
+        // A client that rejects the certificate sends no request.
         if stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {
             stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").unwrap();
             stream.conn.send_close_notify();

@@ -170,7 +170,7 @@ fn any_number_of_keys_costs_memory_only_while_it_waits() {
                 refused += 1;
             }
         }
-        // Whoever gives up and comes back takes no more room than whoever stays.
+        // A caller that leaves and returns uses no more memory than one that stays.
         let id = queue.push(request("b", &[&nth.to_string()]), nth).unwrap();
         queue.cancel(&id).unwrap();
     }
@@ -250,7 +250,7 @@ fn limits() -> impl Strategy<Value = Limits> {
     })
 }
 
-/// What waits and runs, as lists: every count is counted anew.
+/// Waiting and running entries as lists, from which every count is computed independently.
 struct Model {
     limits: Limits,
     queue: FairQueue<u64>,
@@ -297,7 +297,7 @@ impl Model {
         self.running.iter().filter(|grant| is_meant(grant)).map(|grant| grant.weight).sum()
     }
 
-    /// Says the rules of the crate's documentation once more, in numbers that are counted anew.
+    /// States the rules of the crate's documentation again, with independently computed counts.
     fn may_run(&self, it: &Request) -> bool {
         let Limits { running, running_per_org, running_per_key, running_per_org_and_key, .. } = self.limits;
         let own = |grant: &Grant| grant.org == it.org;
@@ -379,7 +379,7 @@ impl Model {
         true
     }
 
-    /// Nobody is served twice while another one has an entry that may run.
+    /// No party is served twice while another one has a runnable entry.
     fn check_turns(&mut self, served: &Request) {
         let runnable = self.waiting.iter().map(|(_, it, _)| it).filter(|it| self.may_run(it));
         let waiting: BTreeSet<_> = runnable.flat_map(parties).collect();
@@ -393,7 +393,7 @@ impl Model {
         }
     }
 
-    /// Whoever no longer waits has lost its turn.
+    /// A party without waiting entries loses its turn.
     fn forget_turns(&mut self) {
         let waiting: BTreeSet<_> = self.waiting.iter().flat_map(|(_, it, _)| parties(it)).collect();
         self.passed.retain(|(it, _), _| waiting.contains(it));
@@ -428,7 +428,7 @@ impl Model {
         }
     }
 
-    /// Limits on weight have exceptions; `may_run` says them.
+    /// Limits on weight have exceptions; see `may_run`.
     fn check(&self) {
         let weight = |(_, request, _): &(EntryId, Request, u64)| request.weight;
         let waiting: usize = self.waiting.iter().map(weight).sum();

@@ -1,5 +1,5 @@
-//! A receiver that plays a script on every connection, counts what reaches it and what it got rid of.
-//! Not an HTTP server: it writes bytes, right or wrong.
+//! Receiver that plays a script on every connection, and counts received and sent bytes. It is no HTTP server: it writes
+//! any bytes, valid or not.
 #![allow(clippy::unwrap_used)]
 #![allow(dead_code, unreachable_pub, reason = "each test file is a crate and uses a part of this")]
 
@@ -18,18 +18,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-/// What the receiver does next on a connection. A connection is closed at the script's end.
+/// Step of a script. The connection is closed at its end.
 #[derive(Clone)]
 pub enum Step {
     /// Reads a request to the end of its body.
     Read,
     Write(Vec<u8>),
-    /// The bytes one by one, then on and on with the last one.
+    /// Writes the bytes one by one, and then repeats the last one.
     Drip(Vec<u8>),
-    /// The bytes again and again, as fast as they are taken.
+    /// Repeats the bytes as fast as the peer reads them.
     Endless(Vec<u8>),
     Hang,
-    /// Waits until the test lets it go on.
+    /// Waits for a signal of the test.
     Await(Arc<Semaphore>),
     /// Closes with RST.
     Reset,
@@ -101,7 +101,7 @@ impl Receiver {
     }
 }
 
-/// Ends when the peer is gone, so no error of a write matters.
+/// Ends when the peer closes the connection, so that write errors can be ignored.
 async fn play(mut stream: TcpStream, script: Vec<Step>, seen: Arc<Seen>) -> io::Result<()> {
     for step in script {
         match step {
@@ -131,7 +131,7 @@ async fn play(mut stream: TcpStream, script: Vec<Step>, seen: Arc<Seen>) -> io::
         }
     }
     stream.shutdown().await?;
-    // What the peer still sends would turn the close into a reset.
+    // Unread bytes of the peer would turn the close into a reset.
     while stream.read(&mut [0; 4096]).await? > 0 {}
     Ok(())
 }
@@ -155,7 +155,7 @@ async fn read_request(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     }
 }
 
-/// A name server that gives one prepared answer after the other, the last one for ever; `None` is a failure.
+/// Name server that gives prepared answers in order, and then repeats the last one; `None` is a failure.
 pub struct Answers {
     prepared: Mutex<Vec<Option<Vec<IpAddr>>>>,
     pub asked: AtomicUsize,
@@ -200,7 +200,7 @@ pub fn ending_soon() -> Settings {
     Settings { connect_timeout_ms: 2_000, total_timeout_ms: 2_000, ..patient() }
 }
 
-/// For receivers that answer and then never get to an end: the clock starts with the body.
+/// For receivers with an endless body.
 pub fn demanding() -> Settings {
     Settings { min_rate: 1_000_000, min_rate_grace_ms: 100, ..patient() }
 }
