@@ -154,13 +154,13 @@ async fn change_of_a_crashed_writer_is_settled_by_the_next_one() {
 #[tokio::test]
 async fn expired_entry_stays_listed() {
     let (world, _) = world().await;
-    let hand = ManualClock::new();
-    let banks = Banks::with_clock(world.store.clone(), &world.settings, hand.clock());
+    let manual_clock = ManualClock::new();
+    let banks = Banks::with_clock(world.store.clone(), &world.settings, manual_clock.clock());
     let words = BankId::new("words");
-    let end = Millis(hand.now().0 + 1_000);
+    let end = Millis(manual_clock.now().0 + 1_000);
     let entry = Given { expires_at: Some(end), ..given(&["soon gone"]).remove(0) };
     banks.add(&world.org, &words, vec![entry], "me").await.unwrap();
-    hand.advance(2_000);
+    manual_clock.advance(2_000);
     assert_eq!(all(&world, &banks, "words").await[0].expires_at, Some(end));
 }
 
@@ -261,13 +261,13 @@ async fn other_process_follows_added_and_removed_entries() {
 async fn expired_entry_is_removed_from_the_rules() {
     let (world, _) = world().await;
     world.apply(&format!("{POST}---\n{RULE}")).await;
-    let hand = ManualClock::new();
-    let banks = Banks::with_clock(world.store.clone(), &world.settings, hand.clock());
-    let running = world.live_with_clock(&hand).await;
+    let manual_clock = ManualClock::new();
+    let banks = Banks::with_clock(world.store.clone(), &world.settings, manual_clock.clock());
+    let running = world.live_with_clock(&manual_clock).await;
     let live = &running.live;
     let words = || live.org(&world.org).unwrap().plan().size().words;
     let before = words();
-    let end = Millis(hand.now().0 + 60_000);
+    let end = Millis(manual_clock.now().0 + 60_000);
     let entry = Given { expires_at: Some(end), ..given(&["soon over"]).remove(0) };
     banks.add(&world.org, &BankId::new("words"), vec![entry], "me").await.unwrap();
     let until = async |wanted: usize| {
@@ -275,7 +275,7 @@ async fn expired_entry_is_removed_from_the_rules() {
         eventually("the entries to run here", PATIENCE, there).await.unwrap();
     };
     until(before + 1).await;
-    hand.advance(60_000);
+    manual_clock.advance(60_000);
     until(before).await;
     running.stop().await;
 }

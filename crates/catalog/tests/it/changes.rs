@@ -41,7 +41,7 @@ async fn change_of_a_bank_kind_is_refused() {
 }
 
 #[tokio::test]
-async fn strikes_and_severity_of_policies_come_from_the_nearest_ancestor() {
+async fn policies_inherit_strikes_and_severity() {
     let world = World::new().await;
     let documents = "
 policy: scam
@@ -445,7 +445,8 @@ fn long_policies() -> String {
     policies.collect::<Vec<_>>().join("---\n")
 }
 
-/// Pulls that report each serialisation to the receiver. The one of the first org blocks until the sender is dropped.
+/// Pulls that report each serialisation to the receiver. The one of the first org blocks until the sender is
+/// dropped.
 fn held_pulls(world: &World) -> (Arc<Pulls>, UnboundedReceiver<OrgId>, mpsc::Sender<()>) {
     let (begun, begins) = unbounded_channel();
     let (end, ends) = mpsc::channel();

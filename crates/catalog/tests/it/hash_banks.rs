@@ -39,7 +39,8 @@ async fn world() -> (World, Banks) {
     (world, banks)
 }
 
-/// Buckets, pages and the feed on a cluster. Both checks share one case, because creating a keyspace takes long.
+/// Buckets, pages and the feed on a cluster. Both checks share one case, because creating a keyspace takes
+/// long.
 #[tokio::test]
 async fn hash_banks_work_on_cassandra() {
     let Some(world) = World::on_cql("banks of hashes").await else { return };
@@ -98,7 +99,8 @@ async fn lists_in_the_order_of_ids(world: &World, banks: &Banks) {
     assert_eq!(BankHash::TABLE.partition, 3, "a part of a bank is a partition");
 }
 
-/// One step is enough, and the settings bound the time between two steps, so a new entry is compared within a second.
+/// One step is enough, and the settings bound the time between two steps, so a new entry is compared within a
+/// second.
 #[tokio::test]
 async fn entry_changes_are_compared_after_one_step() {
     let mut world = World::new().await;
@@ -203,14 +205,14 @@ async fn bank_uses_document_entries_and_its_own_distance() {
 async fn spiking_entry_is_quarantined() {
     let world = World::new().await;
     world.apply("bank: pictures\nkind: pdq\nquarantine: {matches: 20, within: 1m}\n").await;
-    let hand = ManualClock::new();
-    let banks = Banks::with_clock(world.store.clone(), &world.settings, hand.clock());
+    let manual_clock = ManualClock::new();
+    let banks = Banks::with_clock(world.store.clone(), &world.settings, manual_clock.clock());
     let bank = BankId::new("pictures");
     banks.add(&world.org, &bank, given([0]), "me").await.unwrap();
-    let running = world.live_with_clock(&hand).await;
+    let running = world.live_with_clock(&manual_clock).await;
     let live = &running.live;
     // A process reports no spike in its first period.
-    hand.advance(60_000);
+    manual_clock.advance(60_000);
     for _ in 0..19 {
         assert_eq!(found(live, &world, &hex(0)).matches.len(), 1);
     }
@@ -236,13 +238,13 @@ async fn document_entry_is_not_quarantined() {
         hex(0)
     );
     world.apply(&document).await;
-    let hand = ManualClock::new();
-    let banks = Banks::with_clock(world.store.clone(), &world.settings, hand.clock());
+    let manual_clock = ManualClock::new();
+    let banks = Banks::with_clock(world.store.clone(), &world.settings, manual_clock.clock());
     let bank = BankId::new("pictures");
     banks.add(&world.org, &bank, given([0, u32::MAX]), "me").await.unwrap();
-    let running = world.live_with_clock(&hand).await;
+    let running = world.live_with_clock(&manual_clock).await;
     let live = &running.live;
-    hand.advance(60_000);
+    manual_clock.advance(60_000);
     for _ in 0..20 {
         assert_eq!(found(live, &world, &hex(0)).matches.len(), 1);
         found(live, &world, &hex(u32::MAX));

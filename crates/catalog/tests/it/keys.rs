@@ -19,9 +19,9 @@ struct KeyFixture {
 
 impl KeyFixture {
     async fn new() -> Self {
-        let (world, hand) = (World::new().await, ManualClock::new());
-        let keys = Keys::with_clock(world.store.clone(), &world.settings, hand.clock());
-        Self { world, clock: hand, keys }
+        let (world, manual_clock) = (World::new().await, ManualClock::new());
+        let keys = Keys::with_clock(world.store.clone(), &world.settings, manual_clock.clock());
+        Self { world, clock: manual_clock, keys }
     }
 
     /// Returns the keys as another process on the same store sees them.
@@ -42,11 +42,11 @@ impl KeyFixture {
 
 #[tokio::test]
 async fn a_key_names_its_organisation_and_its_scopes() {
-    let gate = KeyFixture::new().await;
-    let created = gate.create(None).await;
+    let fixture = KeyFixture::new().await;
+    let created = fixture.create(None).await;
     let text = created.token.reveal();
-    let caller = gate.keys_of_other_process().authenticate(&text).await.unwrap();
-    assert_eq!((caller.org.clone(), caller.key_id), (gate.world.org.clone(), created.info.id));
+    let caller = fixture.keys_of_other_process().authenticate(&text).await.unwrap();
+    assert_eq!((caller.org.clone(), caller.key_id), (fixture.world.org.clone(), created.info.id));
     assert!(caller.may(Scope::ItemsWrite) && !caller.may(Scope::Admin));
     assert!(text.starts_with(&created.info.prefix));
     assert!(text.starts_with("tg_live_"));
@@ -54,9 +54,9 @@ async fn a_key_names_its_organisation_and_its_scopes() {
 
 #[tokio::test]
 async fn invalid_keys_are_denied_with_their_reason() {
-    let gate = KeyFixture::new().await;
-    let text = gate.create(None).await.token.reveal();
-    let denied = async |key: &str| gate.keys.authenticate(key).await.unwrap_err();
+    let fixture = KeyFixture::new().await;
+    let text = fixture.create(None).await.token.reveal();
+    let denied = async |key: &str| fixture.keys.authenticate(key).await.unwrap_err();
     assert_eq!(denied("").await, Denied::Missing);
     assert_eq!(denied("tg_live_x").await, Denied::Malformed);
     assert_eq!(denied(&text[..text.len() - 1]).await, Denied::Malformed);
@@ -65,125 +65,126 @@ async fn invalid_keys_are_denied_with_their_reason() {
     let id = tidegate_catalog::keys::Token::parse(&text).unwrap().id;
     let forged = tidegate_catalog::keys::Token::new("live", id, [1; 32]).reveal();
     assert_eq!(denied(&forged).await, Denied::Unknown, "the right id with another secret");
-    assert!(gate.keys.authenticate(&text).await.is_ok());
+    assert!(fixture.keys.authenticate(&text).await.is_ok());
 }
 
 #[tokio::test]
 async fn key_needs_a_printable_name_and_a_valid_expiry() {
-    let gate = KeyFixture::new().await;
+    let fixture = KeyFixture::new().await;
     let new = |name: &str, expires_at| NewKey {
-        org: gate.world.org.clone(),
+        org: fixture.world.org.clone(),
         name: name.to_owned(),
         scopes: Scopes::platform(),
         expires_at,
     };
     for name in ["", "x\n2026 ERROR fake\u{1b}[31m", &"x".repeat(201)] {
-        let refused = gate.keys.create(new(name, None)).await.unwrap_err();
+        let refused = fixture.keys.create(new(name, None)).await.unwrap_err();
         assert!(matches!(refused, KeyError::BadName), "{name:?}: {refused}");
     }
-    let late = gate.keys.create(new("app", Some(Millis(Millis::LAST.0 + 1)))).await.unwrap_err();
+    let late = fixture.keys.create(new("app", Some(Millis(Millis::LAST.0 + 1)))).await.unwrap_err();
     assert!(matches!(late, KeyError::TooLate), "{late}");
-    let last = gate.keys.create(new("app", Some(Millis::LAST))).await.unwrap();
+    let last = fixture.keys.create(new("app", Some(Millis::LAST))).await.unwrap();
     assert_eq!(last.info.expires_at.map(Millis::iso).as_deref(), Some("9999-12-30T22:00:00.000Z"));
     let forever = Duration::from_secs(u64::MAX);
-    let late = gate.keys.rotate(&gate.world.org, last.info.id, forever).await.unwrap_err();
+    let late = fixture.keys.rotate(&fixture.world.org, last.info.id, forever).await.unwrap_err();
     assert!(matches!(late, KeyError::TooLate), "{late}");
-    assert_eq!(gate.keys.list(&gate.world.org).await.unwrap().len(), 1, "no other key was created");
+    assert_eq!(fixture.keys.list(&fixture.world.org).await.unwrap().len(), 1, "no other key was created");
 }
 
 #[tokio::test]
 async fn cached_key_expires_on_time() {
-    let gate = KeyFixture::new().await;
-    let text = gate.create(Some(gate.clock.now().plus(Duration::from_secs(10)))).await.token.reveal();
-    gate.clock.advance(9_999);
-    assert!(gate.keys.authenticate(&text).await.is_ok());
-    gate.clock.advance(1);
-    assert_eq!(gate.keys.authenticate(&text).await.unwrap_err(), Denied::Expired);
+    let fixture = KeyFixture::new().await;
+    let text = fixture.create(Some(fixture.clock.now().plus(Duration::from_secs(10)))).await.token.reveal();
+    fixture.clock.advance(9_999);
+    assert!(fixture.keys.authenticate(&text).await.is_ok());
+    fixture.clock.advance(1);
+    assert_eq!(fixture.keys.authenticate(&text).await.unwrap_err(), Denied::Expired);
 }
 
 #[tokio::test]
 async fn revoked_key_stops_within_the_cache_time() {
-    let gate = KeyFixture::new().await;
-    let created = gate.create(None).await;
+    let fixture = KeyFixture::new().await;
+    let created = fixture.create(None).await;
     let text = created.token.reveal();
-    let elsewhere = gate.keys_of_other_process();
+    let elsewhere = fixture.keys_of_other_process();
     assert!(elsewhere.authenticate(&text).await.is_ok());
-    gate.clock.advance(1);
-    gate.keys.revoke(&gate.world.org, created.info.id).await.unwrap();
-    assert_eq!(gate.keys.authenticate(&text).await.unwrap_err(), Denied::Revoked);
-    gate.clock.advance(29_998);
+    fixture.clock.advance(1);
+    fixture.keys.revoke(&fixture.world.org, created.info.id).await.unwrap();
+    assert_eq!(fixture.keys.authenticate(&text).await.unwrap_err(), Denied::Revoked);
+    fixture.clock.advance(29_998);
     assert!(elsewhere.authenticate(&text).await.is_ok(), "still remembered");
-    gate.clock.advance(1);
+    fixture.clock.advance(1);
     assert_eq!(elsewhere.authenticate(&text).await.unwrap_err(), Denied::Revoked);
-    let first = gate.keys.list(&gate.world.org).await.unwrap()[0].revoked_at;
-    gate.keys.revoke(&gate.world.org, created.info.id).await.unwrap();
-    assert_eq!(gate.keys.list(&gate.world.org).await.unwrap()[0].revoked_at, first);
+    let first = fixture.keys.list(&fixture.world.org).await.unwrap()[0].revoked_at;
+    fixture.keys.revoke(&fixture.world.org, created.info.id).await.unwrap();
+    assert_eq!(fixture.keys.list(&fixture.world.org).await.unwrap()[0].revoked_at, first);
 }
 
 #[tokio::test]
 async fn keys_of_a_disabled_organisation_are_denied() {
-    let gate = KeyFixture::new().await;
-    let text = gate.create(None).await.token.reveal();
-    orgs::set_disabled(&gate.world.store, &gate.world.org, Some(gate.clock.now())).await.unwrap();
-    let denied = gate.keys_of_other_process().authenticate(&text).await.unwrap_err();
+    let fixture = KeyFixture::new().await;
+    let text = fixture.create(None).await.token.reveal();
+    orgs::set_disabled(&fixture.world.store, &fixture.world.org, Some(fixture.clock.now())).await.unwrap();
+    let denied = fixture.keys_of_other_process().authenticate(&text).await.unwrap_err();
     assert_eq!((denied, denied.status()), (Denied::OrgDisabled, 403));
-    orgs::set_disabled(&gate.world.store, &gate.world.org, None).await.unwrap();
-    assert!(gate.keys_of_other_process().authenticate(&text).await.is_ok());
+    orgs::set_disabled(&fixture.world.store, &fixture.world.org, None).await.unwrap();
+    assert!(fixture.keys_of_other_process().authenticate(&text).await.is_ok());
 }
 
 #[tokio::test]
 async fn rotated_key_works_during_the_overlap_only() {
-    let gate = KeyFixture::new().await;
-    let old = gate.create(None).await;
-    let new = gate.keys.rotate(&gate.world.org, old.info.id, Duration::from_secs(3_600)).await.unwrap();
+    let fixture = KeyFixture::new().await;
+    let old = fixture.create(None).await;
+    let new = fixture.keys.rotate(&fixture.world.org, old.info.id, Duration::from_secs(3_600)).await.unwrap();
     assert_eq!(new.info.scopes, old.info.scopes);
     let (old_text, new_text) = (old.token.reveal(), new.token.reveal());
-    gate.clock.advance(3_599_999);
-    assert!(gate.keys.authenticate(&old_text).await.is_ok());
-    gate.clock.advance(1);
-    assert_eq!(gate.keys.authenticate(&old_text).await.unwrap_err(), Denied::Expired);
-    assert!(gate.keys.authenticate(&new_text).await.is_ok());
-    let again = gate.keys.rotate(&gate.world.org, old.info.id, Duration::ZERO).await.unwrap_err();
+    fixture.clock.advance(3_599_999);
+    assert!(fixture.keys.authenticate(&old_text).await.is_ok());
+    fixture.clock.advance(1);
+    assert_eq!(fixture.keys.authenticate(&old_text).await.unwrap_err(), Denied::Expired);
+    assert!(fixture.keys.authenticate(&new_text).await.is_ok());
+    let again = fixture.keys.rotate(&fixture.world.org, old.info.id, Duration::ZERO).await.unwrap_err();
     assert_eq!(again.tag(), "key_ended");
 }
 
 #[tokio::test]
 async fn rotated_key_keeps_the_original_expiry() {
-    let gate = KeyFixture::new().await;
-    for end in [None, Some(Millis(gate.clock.clock()().0 + 1_000))] {
-        let old = gate.create(end).await;
-        let new = gate.keys.rotate(&gate.world.org, old.info.id, Duration::from_secs(3_600)).await.unwrap();
+    let fixture = KeyFixture::new().await;
+    for end in [None, Some(Millis(fixture.clock.clock()().0 + 1_000))] {
+        let old = fixture.create(end).await;
+        let new =
+            fixture.keys.rotate(&fixture.world.org, old.info.id, Duration::from_secs(3_600)).await.unwrap();
         assert_eq!(new.info.expires_at, end);
     }
 }
 
 #[tokio::test]
 async fn organisations_cannot_access_keys_of_others() {
-    let gate = KeyFixture::new().await;
+    let fixture = KeyFixture::new().await;
     let other = OrgId::new("other");
-    orgs::create(&gate.world.store, &other, "Other", Millis(1)).await.unwrap();
-    let created = gate.create(None).await;
-    assert_eq!(gate.keys.revoke(&other, created.info.id).await.unwrap_err().tag(), "key_no_such_key");
-    assert_eq!(gate.keys.list(&other).await.unwrap(), []);
-    assert!(gate.keys.authenticate(&created.token.reveal()).await.is_ok());
+    orgs::create(&fixture.world.store, &other, "Other", Millis(1)).await.unwrap();
+    let created = fixture.create(None).await;
+    assert_eq!(fixture.keys.revoke(&other, created.info.id).await.unwrap_err().tag(), "key_no_such_key");
+    assert_eq!(fixture.keys.list(&other).await.unwrap(), []);
+    assert!(fixture.keys.authenticate(&created.token.reveal()).await.is_ok());
 }
 
 #[tokio::test]
 async fn key_use_is_stored_once_per_minute() {
-    let gate = KeyFixture::new().await;
-    let text = gate.create(None).await.token.reveal();
-    let used = async || gate.keys.list(&gate.world.org).await.unwrap()[0].last_used_at;
+    let fixture = KeyFixture::new().await;
+    let text = fixture.create(None).await.token.reveal();
+    let used = async || fixture.keys.list(&fixture.world.org).await.unwrap()[0].last_used_at;
     assert_eq!(used().await, None);
-    let first = gate.clock.now();
-    gate.keys.authenticate(&text).await.unwrap();
+    let first = fixture.clock.now();
+    fixture.keys.authenticate(&text).await.unwrap();
     eventually("the use to be noted", PATIENCE, async || used().await.filter(|at| *at == first))
         .await
         .unwrap();
-    gate.clock.advance(59_999);
-    gate.keys.authenticate(&text).await.unwrap();
-    gate.clock.advance(1);
-    gate.keys.authenticate(&text).await.unwrap();
-    let last = gate.clock.now();
+    fixture.clock.advance(59_999);
+    fixture.keys.authenticate(&text).await.unwrap();
+    fixture.clock.advance(1);
+    fixture.keys.authenticate(&text).await.unwrap();
+    let last = fixture.clock.now();
     eventually("the later use to be noted", PATIENCE, async || used().await.filter(|at| *at == last))
         .await
         .unwrap();
@@ -191,12 +192,12 @@ async fn key_use_is_stored_once_per_minute() {
 
 #[tokio::test]
 async fn store_contains_no_secret_of_a_key() {
-    let gate = KeyFixture::new().await;
-    let text = gate.create(None).await.token.reveal();
+    let fixture = KeyFixture::new().await;
+    let text = fixture.create(None).await.token.reveal();
     let secret = text.split('_').nth(3).unwrap().to_owned();
-    assert!(gate.keys.authenticate(&text).await.is_ok());
-    gate.world.store.close().await.unwrap();
-    let bytes = crate::secrets::all_bytes(gate.world.folder.path());
+    assert!(fixture.keys.authenticate(&text).await.is_ok());
+    fixture.world.store.close().await.unwrap();
+    let bytes = crate::secrets::all_bytes(fixture.world.folder.path());
     let raw: Vec<u8> =
         (0..64).step_by(2).map(|at| u8::from_str_radix(&secret[at..at + 2], 16).unwrap()).collect();
     assert!(!crate::secrets::holds(&bytes, secret.as_bytes()) && !crate::secrets::holds(&bytes, &raw));
@@ -207,52 +208,53 @@ async fn store_contains_no_secret_of_a_key() {
 
 #[tokio::test]
 async fn repeated_rotation_to_one_id_creates_one_key() {
-    let gate = KeyFixture::new().await;
-    let (org, old, new) = (&gate.world.org, gate.create(None).await, ApiKeyId::random());
+    let fixture = KeyFixture::new().await;
+    let (org, old, new) = (&fixture.world.org, fixture.create(None).await, ApiKeyId::random());
     let overlap = Duration::from_secs(3_600);
-    let made = gate.keys.rotate_once(org, old.info.id, new, overlap).await.unwrap();
+    let made = fixture.keys.rotate_once(org, old.info.id, new, overlap).await.unwrap();
     assert_eq!(made.info.id, new);
-    let again = gate.keys_of_other_process().rotate_once(org, old.info.id, new, overlap).await.unwrap_err();
+    let again =
+        fixture.keys_of_other_process().rotate_once(org, old.info.id, new, overlap).await.unwrap_err();
     assert!(matches!(again, KeyError::Exists), "{again}");
-    assert_eq!(gate.keys.list(org).await.unwrap().iter().filter(|key| key.id == new).count(), 1);
-    gate.keys.authenticate(&made.token.reveal()).await.unwrap();
+    assert_eq!(fixture.keys.list(org).await.unwrap().iter().filter(|key| key.id == new).count(), 1);
+    fixture.keys.authenticate(&made.token.reveal()).await.unwrap();
 
     // The first attempt crashed between creating the new key and expiring the old one.
-    let (whole, new) = (gate.create(None).await, ApiKeyId::random());
+    let (whole, new) = (fixture.create(None).await, ApiKeyId::random());
     let properties =
         NewKey { org: org.clone(), name: "app".to_owned(), scopes: Scopes::platform(), expires_at: None };
-    gate.keys.create_once(new, properties.clone()).await.unwrap();
-    assert!(gate.keys.rotate_once(org, whole.info.id, new, Duration::ZERO).await.is_err());
-    assert_eq!(gate.keys.authenticate(&whole.token.reveal()).await, Err(Denied::Expired));
-    assert!(matches!(gate.keys.create_once(new, properties).await, Err(KeyError::Exists)));
+    fixture.keys.create_once(new, properties.clone()).await.unwrap();
+    assert!(fixture.keys.rotate_once(org, whole.info.id, new, Duration::ZERO).await.is_err());
+    assert_eq!(fixture.keys.authenticate(&whole.token.reveal()).await, Err(Denied::Expired));
+    assert!(matches!(fixture.keys.create_once(new, properties).await, Err(KeyError::Exists)));
 }
 
 #[tokio::test]
 async fn key_rotates_once_and_its_successor_does_not_expire() {
-    let gate = KeyFixture::new().await;
-    let (org, old) = (&gate.world.org, gate.create(None).await);
+    let fixture = KeyFixture::new().await;
+    let (org, old) = (&fixture.world.org, fixture.create(None).await);
     let overlap = Duration::from_secs(3_600);
-    let made = gate.keys.rotate(org, old.info.id, overlap).await.unwrap();
+    let made = fixture.keys.rotate(org, old.info.id, overlap).await.unwrap();
     assert_eq!(made.info.expires_at, None);
     // A repetition after a lost response.
-    let again = gate.keys.rotate(org, old.info.id, overlap).await.unwrap_err();
+    let again = fixture.keys.rotate(org, old.info.id, overlap).await.unwrap_err();
     assert!(matches!(again, KeyError::Rotated), "{again}");
-    let next = gate.keys.rotate(org, made.info.id, overlap).await.unwrap();
+    let next = fixture.keys.rotate(org, made.info.id, overlap).await.unwrap();
     assert_eq!(next.info.expires_at, None);
 }
 
 #[tokio::test]
 async fn caller_is_found_by_key_id_until_the_key_ends() {
-    let gate = KeyFixture::new().await;
-    let created = gate.create(Some(gate.clock.now().plus(Duration::from_secs(60)))).await;
-    let holder = gate.keys.holder(created.info.id).await.unwrap();
-    assert_eq!(holder, gate.keys.authenticate(&created.token.reveal()).await.unwrap());
-    assert_eq!(gate.keys.holder(ApiKeyId::random()).await, Err(Denied::Unknown));
-    gate.clock.advance(60_000);
-    assert_eq!(gate.keys.holder(created.info.id).await, Err(Denied::Expired));
-    let revoked = gate.create(None).await.info.id;
-    gate.keys.revoke(&gate.world.org, revoked).await.unwrap();
-    assert_eq!(gate.keys.holder(revoked).await, Err(Denied::Revoked));
+    let fixture = KeyFixture::new().await;
+    let created = fixture.create(Some(fixture.clock.now().plus(Duration::from_secs(60)))).await;
+    let holder = fixture.keys.holder(created.info.id).await.unwrap();
+    assert_eq!(holder, fixture.keys.authenticate(&created.token.reveal()).await.unwrap());
+    assert_eq!(fixture.keys.holder(ApiKeyId::random()).await, Err(Denied::Unknown));
+    fixture.clock.advance(60_000);
+    assert_eq!(fixture.keys.holder(created.info.id).await, Err(Denied::Expired));
+    let revoked = fixture.create(None).await.info.id;
+    fixture.keys.revoke(&fixture.world.org, revoked).await.unwrap();
+    assert_eq!(fixture.keys.holder(revoked).await, Err(Denied::Revoked));
 }
 
 /// Rotates a new key from eight tasks at once, thirty times, and requires one winner each time.
@@ -307,22 +309,22 @@ async fn exactly_one_of_eight_concurrent_rotations_wins_on_cassandra() {
 
 #[tokio::test]
 async fn next_rotation_completes_a_crashed_one() {
-    let gate = KeyFixture::new().await;
-    let (org, end) = (&gate.world.org, gate.clock.now().plus(Duration::from_secs(7_200)));
-    let old = gate.create(Some(end)).await;
+    let fixture = KeyFixture::new().await;
+    let (org, end) = (&fixture.world.org, fixture.clock.now().plus(Duration::from_secs(7_200)));
+    let old = fixture.create(Some(end)).await;
     // State after a crash between the two writes.
     let (row, lost) = (ApiKey::key(old.info.id), ApiKeyId::random());
-    let row = gate.world.store.get::<ApiKey>(&row).await.unwrap().unwrap();
+    let row = fixture.world.store.get::<ApiKey>(&row).await.unwrap().unwrap();
     let claimed_row = ApiKey {
-        expires_at: Some(gate.clock.now()),
-        rotated_at: Some(gate.clock.now()),
+        expires_at: Some(fixture.clock.now()),
+        rotated_at: Some(fixture.clock.now()),
         rotated_to: Some(lost),
         successor_expires_at: row.expires_at,
         ..row.clone()
     };
-    gate.world.store.replace(&claimed_row, row.version).await.unwrap();
-    let new_key = gate.keys_of_other_process().rotate(org, old.info.id, Duration::ZERO).await.unwrap();
+    fixture.world.store.replace(&claimed_row, row.version).await.unwrap();
+    let new_key = fixture.keys_of_other_process().rotate(org, old.info.id, Duration::ZERO).await.unwrap();
     assert_eq!((new_key.info.id, new_key.info.expires_at), (lost, Some(end)));
-    gate.keys.authenticate(&new_key.token.reveal()).await.unwrap();
-    assert!(gate.keys.rotate(org, old.info.id, Duration::ZERO).await.is_err());
+    fixture.keys.authenticate(&new_key.token.reveal()).await.unwrap();
+    assert!(fixture.keys.rotate(org, old.info.id, Duration::ZERO).await.is_err());
 }

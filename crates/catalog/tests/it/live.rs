@@ -28,8 +28,8 @@ async fn other_process_follows_an_applied_change() {
         wait_until_live(&running.live, &world.org, version).await;
         slowest = slowest.max(began.elapsed());
     }
-    // Printed rather than asserted: the promise is a second, and a shared machine must not fail it. The poll interval
-    // is asserted instead.
+    // Printed rather than asserted: the promise is a second, and a shared machine must not fail it. The poll
+    // interval is asserted instead.
     assert!(Settings::default().poll_ms <= 250 && world.settings.poll_ms <= Settings::default().poll_ms);
     eprintln!("slowest reload: {slowest:?}");
     running.stop().await;

@@ -1,5 +1,5 @@
-//! Shipped signal documents, checked against exchanges written from the services' documentation; and the sealed header
-//! values of signals.
+//! Shipped signal documents, checked against exchanges written from the services' documentation; and the
+//! sealed header values of signals.
 
 use std::{collections::HashMap, fs, path::Path};
 

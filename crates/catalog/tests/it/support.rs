@@ -175,8 +175,8 @@ impl ManualClock {
     }
 
     pub(crate) fn clock(&self) -> Clock {
-        let hand = self.clone();
-        Arc::new(move || hand.now())
+        let manual_clock = self.clone();
+        Arc::new(move || manual_clock.now())
     }
 
     pub(crate) fn now(&self) -> Millis {

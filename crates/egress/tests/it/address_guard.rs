@@ -1,5 +1,5 @@
-//! No literal, name, answer of a name server, redirect or proxy variable reaches a listener that the settings do not
-//! allow.
+//! No literal, name, answer of a name server, redirect or proxy variable reaches a listener that the settings
+//! do not allow.
 #![allow(clippy::unwrap_used)]
 
 use std::io;
@@ -71,7 +71,7 @@ async fn no_notation_of_loopback_is_called_by_default() {
 }
 
 #[tokio::test]
-async fn ipv6_loopback_is_not_called_unless_the_operator_opened_it() {
+async fn ipv6_loopback_is_blocked_unless_allowed() {
     let receiver = match Receiver::start_on("[::1]:0", answer()).await {
         Ok(receiver) => receiver,
         // A host without IPv6 has no such listener.
@@ -150,7 +150,7 @@ async fn a_name_is_blocked_if_any_of_its_addresses_is() {
 }
 
 #[tokio::test]
-async fn rebinding_dns_name_never_reaches_the_inside() {
+async fn rebinding_name_never_reaches_an_internal_address() {
     let outside = Receiver::start_on("127.0.0.2:0", answer()).await.unwrap();
     let inside =
         Receiver::start_on(&format!("127.0.0.1:{}", outside.address.port()), answer()).await.unwrap();

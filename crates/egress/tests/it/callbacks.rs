@@ -1,4 +1,5 @@
-//! Callback attempts against receivers that misbehave: each ends by itself, in its documented class, in bounded memory.
+//! Callback attempts against receivers that misbehave: each ends by itself, in its documented class, in
+//! bounded memory.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -109,7 +110,7 @@ async fn retry_after_is_returned_to_the_caller() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_a_failure_and_never_followed() {
+async fn redirect_of_a_callback_is_a_failure() {
     let inside = Receiver::answering("200 OK", "").await;
     for status in ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"] {
         for location in [inside.url(), "http://169.254.169.254/latest/meta-data/".to_owned()] {
@@ -122,7 +123,7 @@ async fn a_redirect_is_a_failure_and_never_followed() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_never_answers_ends_in_timeout() {
+async fn silent_receiver_is_a_timeout() {
     let scripts = [
         vec![Step::Hang],
         vec![Step::Read, Step::Hang],
@@ -188,7 +189,7 @@ async fn endless_response_head_is_refused() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_cut_before_the_answer_ends_in_reset() {
+async fn connection_closed_before_the_response_is_reset() {
     for script in [
         vec![],
         vec![Step::Reset],
@@ -203,7 +204,7 @@ async fn a_connection_that_is_cut_before_the_answer_ends_in_reset() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_http_ends_in_malformed_response() {
+async fn non_http_response_is_malformed() {
     for answer in [
         "220 mail.example ESMTP\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",

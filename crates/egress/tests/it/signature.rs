@@ -1,5 +1,6 @@
-//! Signatures against values that other implementations computed, and against every kind of tampering.
-//! The vectors were made with Python's `hmac` and checked with OpenSSL; each language's snippet is held to the same file.
+//! Signatures against values that other implementations computed, and against every kind of tampering. The
+//! vectors were made with Python's `hmac` and checked with OpenSSL; each language's snippet is held to the
+//! same file.
 #![allow(clippy::unwrap_used)]
 
 use http::HeaderMap;
@@ -58,7 +59,7 @@ fn every_golden_vector_is_signed_and_verified_alike() {
 }
 
 #[test]
-fn a_receiver_with_either_secret_believes_us_during_a_rotation() {
+fn either_secret_verifies_during_a_rotation() {
     let (old, new) = (secret(1), secret(2));
     let header = sign(&[new.clone(), old.clone()], "id", NOW, b"{}").service;
     assert_eq!(header.matches(",v1=").count(), 2);
@@ -78,7 +79,7 @@ fn signature_header_has_the_form_of_public_verifiers() {
 }
 
 #[test]
-fn what_a_public_verifier_rejects_is_rejected_here_too() {
+fn headers_refused_by_public_verifiers_are_refused() {
     let good = sign(&[secret(1)], "id", NOW, b"{}").service;
     let v1 = good.split_once(",v1=").unwrap().1.to_owned();
     let check = |value: &str| verify(&headers(value), b"{}", &[secret(1)], NOW, 300);
@@ -132,13 +133,13 @@ fn signature_is_valid_only_near_its_time() {
 }
 
 #[test]
-fn a_body_that_was_parsed_and_written_again_is_not_believed() {
+fn reserialised_body_is_refused() {
     let header = headers(&sign(&[secret(1)], "id", NOW, br#"{ "a" : 1.0 }"#).service);
     assert_eq!(verify(&header, br#"{"a":1.0}"#, &[secret(1)], NOW, 300), Err(VerificationError::Mismatch));
 }
 
 #[test]
-fn a_secret_is_read_back_as_it_was_made_and_never_printed() {
+fn secret_can_be_parsed_and_debug_output_hides_it() {
     let made = Secret::generate([7; 32]);
     assert!(made.expose().starts_with("whsec_"));
     assert_eq!(Secret::parse(made.expose()).unwrap(), made);

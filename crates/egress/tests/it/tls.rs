@@ -55,7 +55,7 @@ fn trusting() -> Settings {
 }
 
 #[tokio::test]
-async fn a_receiver_of_a_trusted_authority_gets_its_callback() {
+async fn receiver_with_a_trusted_certificate_is_called() {
     let attempt = attempt(trusting(), "receiver.example", receiver_with("receiver.pem")).await;
     assert_eq!((attempt.outcome.tag(), attempt.http_status, tag(&attempt)), ("delivered", Some(204), None));
 }
@@ -87,7 +87,7 @@ async fn plain_peer_is_tls_error_and_silent_peer_connect_timeout() {
 }
 
 #[test]
-fn an_authority_file_that_cannot_be_used_is_named() {
+fn unusable_ca_file_is_named() {
     for name in ["missing.pem", "make.sh", "receiver.key"] {
         let settings = Settings { ca_file: Some(file(name)), ..Settings::default() };
         let error = Client::new(settings).err().unwrap();

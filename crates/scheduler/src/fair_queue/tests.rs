@@ -45,7 +45,7 @@ fn crowd(queue: &mut FairQueue<usize>, org: &str, keys: usize, each: usize, is_p
 }
 
 #[test]
-fn orgs_take_turns_and_so_do_the_keys_of_one() {
+fn orgs_and_their_keys_take_turns() {
     let mut queue = FairQueue::new(Limits::UNLIMITED);
     for nth in 0..3 {
         queue.push(request("a", &["slow"]), ("a", nth)).unwrap();
@@ -72,7 +72,7 @@ fn key_at_its_limit_blocks_no_other_key() {
 }
 
 #[test]
-fn keys_that_hang_leave_a_permit_to_the_next_key_of_their_org() {
+fn hanging_keys_leave_a_permit_to_the_next_key() {
     for (keys, is_proven, each) in [
         (1, false, 8),
         (12, false, 3),
@@ -124,7 +124,7 @@ fn orgs_share_a_key_by_halves() {
 }
 
 #[test]
-fn weight_is_shared_as_permits_are() {
+fn weight_is_shared_like_permits() {
     let limits = Limits { weight_per_org: 100, ..Limits::UNLIMITED };
     for (key, is_proven, most) in [("a", true, 20), ("b", true, 60), ("c", false, 50), ("a", false, 10)] {
         for (weight, starts) in [(most, true), (most + 1, false)] {
@@ -140,7 +140,7 @@ fn weight_is_shared_as_permits_are() {
 }
 
 #[test]
-fn entry_above_the_weight_limit_runs_as_the_only_one_of_its_kind() {
+fn entry_above_the_weight_limit_runs_alone() {
     let mut queue = FairQueue::new(Limits { weight_per_org: 100, ..Limits::UNLIMITED });
     let heavy = |key| Request { weight: 5_000, ..request("o", &[key]) };
     let first = queue.try_start(heavy("a")).unwrap();
@@ -155,7 +155,7 @@ fn entry_above_the_weight_limit_runs_as_the_only_one_of_its_kind() {
 
 /// Hosts can have any number of names.
 #[test]
-fn any_number_of_keys_costs_memory_only_while_it_waits() {
+fn idle_keys_occupy_no_memory() {
     let mut queue = FairQueue::new(Limits { waiting_per_org: 20_000, ..fetches() });
     let (mut waiting, mut running) = (Vec::new(), Vec::new());
     let mut refused = 0;
@@ -188,7 +188,7 @@ fn any_number_of_keys_costs_memory_only_while_it_waits() {
 }
 
 #[test]
-fn number_of_waiting_keys_and_orgs_does_not_slow_starting_down() {
+fn start_time_does_not_depend_on_queue_length() {
     let mut queue = FairQueue::new(fetches());
     for org in 0..100 {
         crowd(&mut queue, &org.to_string(), 200, 1, org % 2 == 0);
@@ -257,7 +257,8 @@ struct Model {
     waiting: Vec<(EntryId, Request, u64)>,
     running: Vec<Grant>,
     last: u64,
-    /// Starts of the second one since the first one had its turn, while the first one had an entry that might run.
+    /// Starts of the second one since the first one had its turn, while the first one had an entry that might
+    /// run.
     passed: BTreeMap<(Party, Party), usize>,
 }
 

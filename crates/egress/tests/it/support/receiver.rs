@@ -1,5 +1,5 @@
-//! Receiver that plays a script on every connection, and counts received and sent bytes. It is no HTTP server: it writes
-//! any bytes, valid or not.
+//! Receiver that plays a script on every connection, and counts received and sent bytes. It is no HTTP
+//! server: it writes any bytes, valid or not.
 #![allow(clippy::unwrap_used)]
 #![allow(dead_code, unreachable_pub, reason = "each test file is a crate and uses a part of this")]
 
