@@ -141,12 +141,13 @@ pub async fn list(
         let query = Query {
             topic: Topic::DeadLetters,
             order: Order::Newest,
+            // At most the missing number, because the cursor marks the end of the page.
             limit: PAGE_SIZE.min(limit.saturating_sub(items.len()).max(1)),
             after,
         };
         let page = log.read_page(query).await?;
         for (page_record, letter, replay) in find_matching(log, store, filter, &page.records).await? {
-            items.push(summary(page_record, letter, replay));
+            items.push(summarize(page_record, letter, replay));
         }
         after = page.next;
         if after.is_none() || items.len() >= limit {
@@ -162,6 +163,7 @@ pub async fn replay(
     filter: &Filter,
     options: &ReplayOptions,
 ) -> Result<ReplayCounts, DeadLetterError> {
+    // A request for one id is an explicit request to repeat its replay.
     let include_replayed = options.again || filter.id.is_some();
     let mut counts = ReplayCounts::default();
     let mut after = None;
@@ -173,9 +175,9 @@ pub async fn replay(
                 counts.skipped += 1;
                 continue;
             }
-            match open(log, page_record, &letter) {
+            match unframe_record(log, page_record, &letter) {
                 Some((topic, datum)) => {
-                    append(log, topic, &letter, &datum).await?;
+                    append_letter(log, topic, &letter, &datum).await?;
                     // Recorded after the append: a crash in between repeats a harmless replay, while the reverse
                     // order would lose the letter.
                     mark_replayed(store, page_record, &letter, &options.by).await?;
@@ -235,9 +237,11 @@ async fn retain_unrestricted<'t>(
 ) -> Result<Vec<(&'t PageRecord, DeadLetter)>, DeadLetterError> {
     let mut visible = Vec::with_capacity(letters.len());
     for (page_record, letter) in letters {
-        let subject = open(log, page_record, &letter).and_then(|(topic, datum)| Subject::read(topic, &datum));
+        let subject =
+            unframe_record(log, page_record, &letter).and_then(|(topic, datum)| Subject::read(topic, &datum));
         let is_restricted = match (&letter.org, &subject) {
             (_, Some(Subject { is_child_safety: true, .. })) => true,
+            // An item can become restricted after the letter was written.
             (Some(org), Some(Subject { items, .. })) => !restricted(store, org, items).await?.is_empty(),
             _ => false,
         };
@@ -314,7 +318,7 @@ fn decode(page_record: &PageRecord) -> Option<DeadLetter> {
         .ok()
 }
 
-fn summary(page_record: &PageRecord, letter: DeadLetter, replay: Option<Replay>) -> Summary {
+fn summarize(page_record: &PageRecord, letter: DeadLetter, replay: Option<Replay>) -> Summary {
     let (replayed_at, replayed_by) =
         replay.map(|replay| (replay.replayed_at.iso(), replay.replayed_by)).unzip();
     Summary {
@@ -336,7 +340,7 @@ fn summary(page_record: &PageRecord, letter: DeadLetter, replay: Option<Replay>)
 }
 
 /// Returns topic and datum of the original record. `None` if this version cannot read the letter's framing.
-fn open(log: &Log, page_record: &PageRecord, letter: &DeadLetter) -> Option<(Topic, Bytes)> {
+fn unframe_record(log: &Log, page_record: &PageRecord, letter: &DeadLetter) -> Option<(Topic, Bytes)> {
     let topic = Topic::from_label(&letter.topic)?;
     log.unframe(page_record.at, topic, &letter.value)
         .inspect_err(
@@ -346,7 +350,12 @@ fn open(log: &Log, page_record: &PageRecord, letter: &DeadLetter) -> Option<(Top
         .map(|datum| (topic, datum))
 }
 
-async fn append(log: &Log, topic: Topic, letter: &DeadLetter, datum: &[u8]) -> Result<(), AppendError> {
+async fn append_letter(
+    log: &Log,
+    topic: Topic,
+    letter: &DeadLetter,
+    datum: &[u8],
+) -> Result<(), AppendError> {
     let headers: Headers = letter
         .headers
         .iter()
@@ -354,6 +363,7 @@ async fn append(log: &Log, topic: Topic, letter: &DeadLetter, datum: &[u8]) -> R
         .collect();
     let mut record_headers: Vec<(&str, &[u8])> =
         headers.iter().map(|(name, value)| (name, value.as_ref())).collect();
+    // A letter of an earlier replay has the header already.
     if headers.get(RESENT).is_none() {
         record_headers.push((RESENT, b"1"));
     }

@@ -227,6 +227,7 @@ async fn join_job(
     pointer: &SubjectJob,
     now: Millis,
 ) -> Result<bool, Error> {
+    // A replay: the cause's row is written last, so the job includes the cause.
     if has_this_cause(store, request, pointer.job_id).await? {
         return Ok(true);
     }
@@ -373,12 +374,14 @@ async fn open_job(
         skips: None,
         version: 1,
     };
+    // Pointers before the job's row: a job without an entry would never be claimed.
     put_entry(store, &job, created_at, now).await?;
     if let Some(user) = &request.placement.user {
         user_history::put_job(store, &job.org, user, (job_id, created_at), &job.item).await?;
     }
     queue_counts::put_event(store, &job, QueueChange::Opened, created_at).await?;
     let inserted = store.insert_new(&job).await?;
+    // A loser of the race joins the winner's row instead.
     if matches!(inserted, Inserted::New) {
         metrics::job_opened(request.class.as_str());
         put_cause(store, request, job_id).await?;

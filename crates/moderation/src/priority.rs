@@ -69,13 +69,13 @@ impl Signals {
 }
 
 /// Returns the highest severity of the policies. Unknown policies count as none.
-pub fn severity<'a>(config: &Compiled, policies: impl IntoIterator<Item = &'a PolicyId>) -> Severity {
+pub fn highest_severity<'a>(config: &Compiled, policies: impl IntoIterator<Item = &'a PolicyId>) -> Severity {
     let configured = policies.into_iter().filter_map(|id| config.policy(id));
     configured.map(|policy| policy.severity).max().unwrap_or_default()
 }
 
 /// Returns the item's value in the reach field of the queue.
-pub fn reach(config: &Compiled, queue: &QueueId, data: &[u8]) -> Option<u64> {
+pub fn read_reach(config: &Compiled, queue: &QueueId, data: &[u8]) -> Option<u64> {
     let field = &config.queue(queue)?.document.order.reach.as_ref()?.field;
     let data: Value = serde_json::from_slice(data).ok()?;
     let number = data.get(field)?;
@@ -90,7 +90,7 @@ mod tests {
     use tidegate_schemas::documents::Reach;
 
     #[test]
-    fn priority_grows_with_severity_reporters_and_reach_and_is_bounded() {
+    fn priority_grows_with_its_signals_and_is_bounded() {
         let order =
             QueueOrder { reach: Some(Reach { field: "views".into(), weight: 1 }), ..QueueOrder::default() };
         let of = |severity, reporters, reach| Signals { severity, reporters, reach }.priority(&order);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn joined_signals_keep_the_highest_of_each() {
+    fn combined_signals_keep_the_highest_of_each() {
         let report = Signals { severity: Severity::Low, reporters: 4, reach: None };
         let rule = Signals { severity: Severity::High, reporters: 0, reach: Some(7) };
         let joined = Signals { severity: Severity::High, reporters: 4, reach: Some(7) };

@@ -149,6 +149,7 @@ async fn roll_up(
             closed: flow.closed,
             open,
         };
+        // The end of the hour as write time, so that every process writes the same row.
         store.put(WriteTime::of(Millis((hour + 1) * HOUR_MS), 0), std::slice::from_ref(&row)).await?;
         last_hour = Some(row);
     }

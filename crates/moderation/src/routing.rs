@@ -50,11 +50,11 @@ pub fn findings(row: &Item) -> Result<Value, Error> {
     let matched: Vec<Value> = serde_json::from_str(&row.matched).map_err(Error::corrupt("item"))?;
     let media: Vec<Media> = serde_json::from_str(&row.media).map_err(Error::corrupt("item"))?;
     let rules: Vec<&Value> = matched.iter().filter_map(|rule_match| rule_match.get("rule")).collect();
-    Ok(json!({"rules": {"matched": rules}, "media": {"banks": banks(&media)}}))
+    Ok(json!({"rules": {"matched": rules}, "media": {"banks": matched_banks(&media)}}))
 }
 
 /// Lists the distinct banks with matches.
-pub(crate) fn banks(media: &[Media]) -> Vec<&str> {
+pub(crate) fn matched_banks(media: &[Media]) -> Vec<&str> {
     let mut banks: Vec<&str> =
         media.iter().flat_map(|media| &media.matches).map(|bank_match| bank_match.bank.as_str()).collect();
     banks.sort_unstable();

@@ -30,6 +30,7 @@ pub use crate::standing::{load_total_at, total};
 /// Stores the strike and sends the events of crossed thresholds.
 pub async fn accept(deps: &Deps, strike: &records::Strike, seq: i64) -> Result<(), Error> {
     let seq = store_strike(&deps.store, strike, seq).await?;
+    // A reversal lowers the total, so it crosses no threshold.
     if strike.reverses.is_some() {
         return Ok(());
     }
@@ -39,6 +40,7 @@ pub async fn accept(deps: &Deps, strike: &records::Strike, seq: i64) -> Result<(
         None => {
             let config = effects::config(deps, &strike.org, strike.config_version, strike.at).await?;
             let crossings = find_crossings(&deps.store, &config, strike, seq).await?;
+            // No plan is stored without effects; the strike's row is enough for a replay.
             if crossings.is_empty() {
                 return Ok(());
             }
@@ -70,6 +72,7 @@ async fn store_strike(store: &Store, strike: &records::Strike, seq: i64) -> Resu
         return Ok(seq);
     }
     let key = (org.clone(), user.clone(), strike.at, strike.cause);
+    // The first `seq` stays, so that a replay finds the same crossings.
     if let Some(row) = store.get::<Strike>(&key).await? {
         return Ok(row.seq);
     }
@@ -110,6 +113,7 @@ async fn find_crossings<'a>(
     for threshold in config.thresholds() {
         let period_start = threshold.within.map_or(Millis(0), |within: Duration| strike.at.minus(within));
         let history = StrikeHistory::read(store, &strike.org, &strike.user, period_start).await?;
+        // By `seq` instead of time, so that a replay and a late strike find the same sums.
         let total_before = history.sum(|row| row < seq);
         let total = history.sum(|row| row <= seq);
         if total_before < threshold.strikes && total >= threshold.strikes {
@@ -139,7 +143,7 @@ fn build_plan(
             id: event_id,
             event_type: Event::UserThreshold,
             occurred_at: strike.at.iso(),
-            item: events::item(config, &strike.item),
+            item: events::item_ref(config, &strike.item),
             action: Some(events::ActionRef { id: crossing.threshold.action.clone() }),
             decision: None,
             policies: Vec::new(),
@@ -161,7 +165,7 @@ fn build_plan(
             endpoint: endpoint_of(config, &crossing.threshold.action),
             subject: strike.user.clone(),
             occurred_at: strike.at,
-            body: events::body(&event),
+            body: events::serialize_body(&event),
             strike_user: None,
         }
     });
@@ -192,6 +196,7 @@ fn plan_review(
         signals: Signals::default(),
         routed_by: None,
         threshold: Some(crossing.to_event_part()),
+        // The threshold's action determines the queue.
         is_routable: false,
     })
 }

@@ -119,6 +119,7 @@ pub async fn view(
     let reports = reporters::load_outcome(store, org, user, clearance).await?;
     let latest_item = stored::answer(store, org, user, None).await?;
     let is_unknown = newest_strikes.is_empty() && jobs.is_empty() && actions.is_empty();
+    // The lists are read last, because they cost one read per stretch of time.
     if is_unknown
         && reports.decided == 0
         && latest_item.is_none()
@@ -160,6 +161,7 @@ async fn load_newest_strikes(
     if strikes.is_empty() {
         return Ok(Vec::new());
     }
+    // All of them, because reversals are keyed by their own cause instead of the strike's.
     let reversals = store.scan::<StrikeReversal>(&partition, At::all()).all().await?;
     let reversed: HashSet<CauseId> = reversals.into_iter().map(|row| row.reversed).collect();
     let items: Vec<_> = strikes.iter().map(|strike| strike.item.clone()).collect();
@@ -191,6 +193,7 @@ async fn load_jobs(
     user: &ItemKey,
     clearance: Clearance,
 ) -> Result<Vec<Summary>, Error> {
+    // An appeal is its own subject, so appeal jobs are never about a user.
     let mut classes = vec![JobClass::Review];
     if clearance.covers_child_safety() {
         classes.push(JobClass::ChildSafety);
@@ -207,6 +210,7 @@ async fn load_jobs(
 async fn load_actions(store: &Store, org: &OrgId, user: &ItemKey) -> Result<Vec<ActionView>, Error> {
     let partition = (org.clone(), user.type_id.clone(), user.id.clone());
     let mut rows = store.scan::<ActionByItem>(&partition, At::all().limit(MAX_ACTIONS)).all().await?;
+    // The table is not ordered by time.
     rows.sort_by_key(|row| std::cmp::Reverse(row.at));
     let view = |row: ActionByItem| ActionView {
         event_id: row.event_id,
@@ -250,7 +254,7 @@ pub async fn items(store: &Store, pointers: &[ItemOfUser]) -> Result<Vec<Option<
     let mut answers = Vec::with_capacity(keys.len());
     for row in store.get_many::<Item>(&keys).await? {
         answers.push(match row {
-            Some(row) => Some(stored::render(store, row).await?),
+            Some(row) => Some(stored::render_row(store, row).await?),
             None => None,
         });
     }
@@ -293,6 +297,7 @@ pub async fn reports(
         })
     };
     let rows = store.get_many::<Report>(&keys).await?.into_iter();
+    // Hidden rows stay as `None`, so that the result is aligned with the pointers.
     let visible_rows = rows.map(|row| row.filter(|row| clearance.covers_child_safety() || !row.csam));
     visible_rows.map(|row| row.map(entry).transpose()).collect()
 }

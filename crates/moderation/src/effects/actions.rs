@@ -53,7 +53,7 @@ pub(crate) struct ActionInput<'a> {
 
 impl Plan {
     /// Adds the action. If it is no longer configured, its event has no endpoint and is stored as held.
-    pub(crate) fn take(&mut self, config: &Compiled, input: &ActionInput<'_>) {
+    pub(crate) fn add_action(&mut self, config: &Compiled, input: &ActionInput<'_>) {
         let action = config.action(input.action);
         match action.map(|action| (&action.kind, PlannedQueue::of(&action.kind))) {
             Some((kind, Some(queue))) => {
@@ -109,7 +109,10 @@ impl Plan {
             at: input.at,
             rules: input.rules.iter().map(|rule| rule.id.clone()).collect(),
             hits: input.hits.clone(),
-            signals: Signals { severity: priority::severity(config, input.policies), ..Signals::default() },
+            signals: Signals {
+                severity: priority::highest_severity(config, input.policies),
+                ..Signals::default()
+            },
             routed_by: None,
             threshold: None,
             is_routable,
@@ -127,17 +130,17 @@ impl Plan {
                 id: event_id,
                 event_type: input.event_type,
                 occurred_at: input.occurred_at.iso(),
-                item: events::item(config, input.item),
+                item: events::item_ref(config, input.item),
                 action: Some(ActionRef { id: input.action.clone() }),
                 decision: input.decision.cloned(),
-                policies: events::policies(config, input.policies),
+                policies: events::policy_refs(config, input.policies),
                 rules: input.rules.clone(),
                 rules_more: input.rules_more,
                 creator: input.user.cloned(),
                 threshold: None,
                 user_strike_count: None,
                 decision_reason: input.reason.clone(),
-                custom: custom(config, input),
+                custom: build_custom(config, input),
                 conflicts: input.conflicts.clone(),
             };
             self.callbacks.push(PlannedCallback {
@@ -146,7 +149,7 @@ impl Plan {
                 endpoint,
                 subject: input.item.clone(),
                 occurred_at: input.occurred_at,
-                body: events::body(&event),
+                body: events::serialize_body(&event),
                 strike_user: input.user.cloned(),
             });
         }
@@ -184,7 +187,7 @@ pub(crate) fn copy_of(event: EventId, endpoint: Option<&EndpointId>) -> EventId 
     derive(Kind::DecisionEvent, &[event.as_bytes(), endpoint.as_bytes()])
 }
 
-fn custom(config: &Compiled, input: &ActionInput<'_>) -> Map<String, Value> {
+fn build_custom(config: &Compiled, input: &ActionInput<'_>) -> Map<String, Value> {
     let action = config.action(input.action);
     let mut custom = input.custom_values.clone();
     // Later entries overwrite earlier ones: decision values, then the action's document, then the request.

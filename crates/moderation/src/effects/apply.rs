@@ -31,7 +31,7 @@ pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
             at: action.at,
             user: action.user.clone(),
             points: action.points,
-            hits: versions(&action.hits)?,
+            hits: hits_to_json(&action.hits)?,
             actor: action.actor.clone(),
         };
         deps.store.put(WriteTime::of(action.at, 0), &[row]).await?;
@@ -45,7 +45,7 @@ pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
         stats::record_finding(&deps.store, finding).await?;
     }
     failpoint!("after_apply_rows");
-    append(deps, plan).await
+    append_records(deps, plan).await
 }
 
 /// Opens or joins the job of a planned review. Returns the job.
@@ -70,7 +70,7 @@ pub(crate) async fn open_job(deps: &Deps, plan: &Plan, review: &PlannedReview) -
             appeal_id: None,
             submission_id,
             rules: serde_json::to_string(&review.rules).map_err(Error::corrupt("plan"))?,
-            hits: versions(&review.hits)?,
+            hits: hits_to_json(&review.hits)?,
             threshold: review
                 .threshold
                 .as_ref()
@@ -90,14 +90,14 @@ pub(crate) async fn open_job(deps: &Deps, plan: &Plan, review: &PlannedReview) -
     jobs::open_or_join(&deps.store, &request, Millis::now()).await
 }
 
-fn versions(hits: &[RuleHit]) -> Result<Option<String>, Error> {
+fn hits_to_json(hits: &[RuleHit]) -> Result<Option<String>, Error> {
     if hits.is_empty() {
         return Ok(None);
     }
     serde_json::to_string(hits).map(Some).map_err(Error::corrupt("plan"))
 }
 
-async fn append(deps: &Deps, plan: &Plan) -> Result<(), Error> {
+async fn append_records(deps: &Deps, plan: &Plan) -> Result<(), Error> {
     let mut records = Vec::with_capacity(plan.strikes.len() + plan.callbacks.len());
     for strike in &plan.strikes {
         let key = strike.user.log_key(&plan.org);

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn list_keeps_order_and_counts_what_does_not_fit() {
+    fn list_keeps_order_and_counts_omitted_entries() {
         assert_eq!(list(9, 100, &[(2, 3, 1), (0, 2, 1)]), ("[11,111]".to_owned(), 0));
         assert_eq!(list(1, 100, &[(0, 3, 1), (1, 3, 1)]), ("[111]".to_owned(), 1));
         assert_eq!(list(9, 8, &[(0, 5, 1), (1, 5, 1), (2, 5, 1)]), ("[11111,2]".to_owned(), 1));

@@ -159,7 +159,7 @@ pub(super) fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-pub fn body(event: &impl Serialize) -> String {
+pub fn serialize_body(event: &impl Serialize) -> String {
     serde_json::to_string(event).expect("an event has string keys only")
 }
 
@@ -171,13 +171,13 @@ pub(super) fn with_strikes(body: &str, strikes: i64) -> String {
 }
 
 /// Adds the type's name. A type that is no longer configured has none.
-pub fn item(config: &Compiled, key: &ItemKey) -> ItemRef {
+pub fn item_ref(config: &Compiled, key: &ItemKey) -> ItemRef {
     let type_name = config.item_type(&key.type_id).map(|item_type| item_type.name.clone());
     ItemRef { key: key.clone(), type_name }
 }
 
 /// Adds names to policy ids. A policy that is no longer configured is named by its id.
-pub fn policies(config: &Compiled, ids: &[PolicyId]) -> Vec<PolicyRef> {
+pub fn policy_refs(config: &Compiled, ids: &[PolicyId]) -> Vec<PolicyRef> {
     ids.iter()
         .map(|id| {
             let policy = config.policy(id);

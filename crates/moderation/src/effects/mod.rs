@@ -255,6 +255,7 @@ impl Plan {
         let mut actions: Vec<serde_json::Map<String, serde_json::Value>> =
             serde_json::from_str(&findings.actions).map_err(Error::corrupt("plan"))?;
         for action in &mut actions {
+            // The list must not refer to an event that is never sent.
             action.remove("eventId");
             action.entry("suppressed").or_insert_with(|| SUPERSEDED.into());
         }
@@ -275,6 +276,7 @@ async fn count_strikes(store: &Store, plan: &mut Plan) -> Result<(), Error> {
     let mut totals: HashMap<ItemKey, i64> = HashMap::new();
     for callback in &mut plan.callbacks {
         let Some(user) = callback.strike_user.take() else { continue };
+        // Most callbacks of a plan concern one user, so the total is read once.
         let total = match totals.get(&user) {
             Some(total) => *total,
             None => {
@@ -307,6 +309,7 @@ pub async fn adopt(store: &Store, mut plan: Plan, now: Millis) -> Result<Plan, E
     tidegate_stream::failpoint!("after_plan");
     match inserted {
         Inserted::New => Ok(plan),
+        // An earlier run or another owner was first, and may have carried out part of its plan.
         Inserted::Existing(first) => serde_json::from_str(&first.plan).map_err(Error::corrupt("plan")),
     }
 }

@@ -74,10 +74,10 @@ pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
         // The map is sorted by action, so a replay lists the actions in the same order.
         rules_by_action.into_iter().map(|(id, by)| list_action(&mut plan, config, evaluated, id, &by)).collect();
     let sampled = rules.iter().filter(|rule| is_sampled(evaluated, rule));
-    let sampled: Vec<_> = sampled.map(|rule| hit(evaluated, rule.rule, rule.version)).collect();
+    let sampled: Vec<_> = sampled.map(|rule| rule_hit(evaluated, rule.rule, rule.version)).collect();
     add_review(&mut plan, config, evaluated, "sample", sampled);
     let heads = rule_gates::failures_for_review(config, evaluated);
-    let hits = heads.into_iter().map(|head| hit(evaluated, &head.rule, &head.version));
+    let hits = heads.into_iter().map(|head| rule_hit(evaluated, &head.rule, &head.version));
     add_review(&mut plan, config, evaluated, "error", hits.collect());
 
     let (matches, failures) = rules.split_at(evaluated.outcome.matched.len());
@@ -207,7 +207,7 @@ fn take_action(
     let (causes, omitted) = causes.split_at(named_causes);
     let rule_ref =
         |rule: &&RuleMatch<'_>| events::NamedRef { id: rule.rule.clone(), name: rule.name.to_owned() };
-    plan.take(
+    plan.add_action(
         config,
         &ActionInput {
             action: id,
@@ -220,7 +220,7 @@ fn take_action(
             policies,
             rules: causes.iter().map(rule_ref).collect(),
             rules_more: omitted.len(),
-            hits: causes.iter().map(|rule| hit(evaluated, rule.rule, rule.version)).collect(),
+            hits: causes.iter().map(|rule| rule_hit(evaluated, rule.rule, rule.version)).collect(),
             reason: None,
             parameters,
             conflicts,
@@ -292,7 +292,7 @@ fn add_review(
         cause: derive(IdKind::JobCause, &[plan.cause.as_bytes(), b"rules", cause_name.as_bytes()]),
         at: evaluated.append_ms,
         rules: hits.iter().map(|hit| hit.rule.clone()).collect(),
-        signals: Signals { severity: priority::severity(config, policies), ..Signals::default() },
+        signals: Signals { severity: priority::highest_severity(config, policies), ..Signals::default() },
         hits,
         routed_by: None,
         threshold: None,
@@ -300,7 +300,7 @@ fn add_review(
     });
 }
 
-fn hit(evaluated: &Evaluated<'_>, rule: &RuleId, version: &str) -> RuleHit {
+fn rule_hit(evaluated: &Evaluated<'_>, rule: &RuleId, version: &str) -> RuleHit {
     RuleHit { rule: rule.clone(), version: version.to_owned(), at: evaluated.append_ms }
 }
 

@@ -52,7 +52,7 @@ impl From<Item> for ItemData {
 
 /// Returns the item's creator, or the item itself if it is a user. Uses the newest version, or `sent` if none is
 /// stored.
-pub(crate) async fn find(
+pub(crate) async fn find_author(
     store: &Store,
     config: &Compiled,
     item: &ItemKey,
@@ -71,6 +71,7 @@ fn author_in(config: &Compiled, item: &ItemKey, item_data: Option<&ItemData>) ->
         None => (None, &b"{}"[..]),
     };
     let current_type = config.item_type(&item.type_id)?;
+    // A version that is no longer configured is read by the current type.
     config.item_type_at(&item.type_id, version).unwrap_or(current_type).creator(item, data)
 }
 

@@ -42,6 +42,7 @@ pub struct StoredMention {
 }
 
 pub(crate) fn items_to_json(items: &[ContextItem]) -> Result<String, Error> {
+    // Data is stored byte for byte, so that reviewers see it as the platform sent it.
     let stored_items = items.iter().map(|item| {
         Ok(StoredItem {
             id: item.id.clone(),
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unreadable_members_of_an_item_are_shown_as_sent() {
+    fn unreadable_members_are_shown_as_sent() {
         let item = ContextItem {
             type_id: "post".into(),
             id: "".into(),

@@ -63,6 +63,7 @@ pub fn prepare(
         // logs.
         detail: faults.iter().take(3).map(|fault| fault.title).collect::<Vec<_>>().join("; "),
     })?;
+    // Rules refer to the fields of the current version, so fields of another form are left out.
     let values = values.as_read_by(current_type);
     let key = entry.key();
     let user = if item_type.is_user() { Some(key.clone()) } else { values.creator() };
@@ -84,12 +85,12 @@ pub fn prepare(
 
 /// Decides the rules as far as the item's own data allow.
 pub fn scan(prepared: &Prepared) -> ScanResult {
-    scan_result(prepared, prepared.config.plan().scan(&prepared.item()))
+    scan_result(prepared, prepared.config.plan().scan(&prepared.rule_item()))
 }
 
 /// Like [`scan`]. Returns `None` if it was interrupted.
 pub fn scan_until(prepared: &Prepared, interrupt: &Interrupt) -> Option<ScanResult> {
-    let scan = prepared.config.plan().scan_until(&prepared.item(), interrupt)?;
+    let scan = prepared.config.plan().scan_until(&prepared.rule_item(), interrupt)?;
     Some(scan_result(prepared, scan))
 }
 
@@ -124,7 +125,7 @@ pub fn finish(prepared: &Prepared, scan: Scan, facts: &Facts) -> Outcome {
 
 /// Evaluates every condition of a rule for an explanation, as far as the item's own data allow.
 pub fn begin_explanation(prepared: &Prepared, rule: &RuleId) -> Option<PendingExplanation> {
-    prepared.config.plan().begin_explanation(&prepared.item(), rule)
+    prepared.config.plan().begin_explanation(&prepared.rule_item(), rule)
 }
 
 impl Prepared {
@@ -160,7 +161,7 @@ impl Prepared {
         scores::model_inputs(signal, fields, &self.key, &self.values)
     }
 
-    fn item(&self) -> rules::Item<'_> {
+    fn rule_item(&self) -> rules::Item<'_> {
         rules::Item {
             type_id: &self.key.type_id,
             values: &self.values,

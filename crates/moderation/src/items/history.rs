@@ -36,7 +36,7 @@ pub fn kept() -> Duration {
 
 /// Builds the index row of a submission. Repeated submissions have none: their original is indexed. Fetched items
 /// have none: rules do not act on them.
-pub(crate) fn row(submission: &Submission<'_>) -> Option<ItemOfHour> {
+pub(crate) fn index_row(submission: &Submission<'_>) -> Option<ItemOfHour> {
     let Submission { header, entry, at, .. } = submission;
     if matches!(header.source, Source::Retroact | Source::PartialItems) {
         return None;

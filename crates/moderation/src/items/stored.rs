@@ -57,7 +57,7 @@ impl<'a> Submission<'a> {
 }
 
 /// Loads a submission, or the newest version if none is given.
-pub async fn find(
+pub async fn find_version(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
@@ -66,7 +66,7 @@ pub async fn find(
     match submission {
         Some(submission_id) => find_since(store, org, item, submission_id, Millis(i64::MIN)).await,
         None => match newest_of(store, org, item, Precedence::for_view).await? {
-            Some(place) => get(store, org, item, coordinates(&place)).await,
+            Some(place) => get_row(store, org, item, coordinates(&place)).await,
             None => Ok(None),
         },
     }
@@ -82,20 +82,20 @@ async fn find_since(
 ) -> Result<Option<Item>, Error> {
     if let Some(place) = place_of(store, org, submission_id).await? {
         let is_of_item = place.type_id == item.type_id && place.item_id == item.id;
-        return if is_of_item { get(store, org, item, coordinates_of(&place)).await } else { Ok(None) };
+        return if is_of_item { get_row(store, org, item, coordinates_of(&place)).await } else { Ok(None) };
     }
     // Newest first, because callers look for recent submissions.
     let range = At::since(since).page_size(STEP);
     let mut places = store.scan::<ItemPlace>(&partition(org, item), range);
     while let Some(page) = places.next_page().await? {
         if let Some(place) = page.into_iter().find(|place| place.submission_id == submission_id) {
-            return get(store, org, item, coordinates(&place)).await;
+            return get_row(store, org, item, coordinates(&place)).await;
         }
     }
     Ok(None)
 }
 
-async fn get(
+async fn get_row(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
@@ -221,7 +221,7 @@ async fn is_of_first_record(store: &Store, row: &ItemPlace) -> Result<bool, Erro
 /// Loads the version chosen by `newest_place`.
 pub async fn newest(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<Item>, Error> {
     match newest_place(store, org, item).await? {
-        Some(place) => get(store, org, item, coordinates(&place)).await,
+        Some(place) => get_row(store, org, item, coordinates(&place)).await,
         None => Ok(None),
     }
 }
@@ -242,7 +242,7 @@ pub(crate) async fn newest_evaluated(
     let is_evaluated =
         |place: &&ItemPlace| place.state == EVALUATED && !skipped_sources.contains(&place.source.as_str());
     match places.iter().find(is_evaluated) {
-        Some(place) => get(store, org, item, coordinates(place)).await,
+        Some(place) => get_row(store, org, item, coordinates(place)).await,
         None => Ok(None),
     }
 }
@@ -318,8 +318,8 @@ pub async fn answer(
     item: &ItemKey,
     submission: Option<SubmissionId>,
 ) -> Result<Option<Answer>, Error> {
-    match find(store, org, item, submission).await? {
-        Some(row) => Ok(Some(render(store, row).await?)),
+    match find_version(store, org, item, submission).await? {
+        Some(row) => Ok(Some(render_row(store, row).await?)),
         None => Ok(None),
     }
 }
@@ -345,7 +345,7 @@ pub async fn answer_when_evaluated(
     loop {
         let row = match submission {
             Some(submission_id) => find_since(store, org, item, submission_id, oldest_searched).await?,
-            None => find(store, org, item, None).await?,
+            None => find_version(store, org, item, None).await?,
         };
         // A version that the same request replaces is not the newest one.
         let is_replaced = |row: &Item| submission.is_none() && row.followed_by.is_some();
@@ -357,13 +357,13 @@ pub async fn answer_when_evaluated(
         };
         if is_evaluated || now >= deadline {
             return match row {
-                Some(row) => Ok(Some(render(store, row).await?)),
+                Some(row) => Ok(Some(render_row(store, row).await?)),
                 None => Ok(None),
             };
         }
         let wake_up = async {
             match &waiter {
-                Some(waiter) => waiter.wait().await,
+                Some(waiter) => waiter.wait_until_woken().await,
                 None => std::future::pending().await,
             }
         };
@@ -371,12 +371,13 @@ pub async fn answer_when_evaluated(
             () = wake_up => {}
             () = tokio::time::sleep(pause.min(deadline - now)) => {}
         }
+        // Growing pauses, because an item with media can take seconds.
         pause = (pause * 3 / 2).min(Duration::from_millis(250));
     }
 }
 
 /// Builds the view of a stored submission.
-pub async fn render(store: &Store, row: Item) -> Result<Answer, Error> {
+pub async fn render_row(store: &Store, row: Item) -> Result<Answer, Error> {
     let matched_rules: Vec<MatchedRule> =
         serde_json::from_str(&row.matched).map_err(Error::corrupt("item"))?;
     let actions: Vec<ListedAction> = serde_json::from_str(&row.actions).map_err(Error::corrupt("item"))?;

@@ -84,6 +84,7 @@ pub async fn replay_state(deps: &Deps, submission: &Submission<'_>) -> Result<Re
     }
     Ok(match row {
         Some(_) if is_evaluated => ReplayState::Evaluated,
+        // On the slow path an accepted row is the expected state.
         Some(_) if !submission.is_late => ReplayState::HandedOver,
         _ => ReplayState::Fresh,
     })
@@ -128,7 +129,7 @@ pub fn plan(
         if review.is_routable {
             route_review(config, prepared, review);
         }
-        review.signals.reach = priority::reach(config, review.queue.id(), &submission.entry.data);
+        review.signals.reach = priority::read_reach(config, review.queue.id(), &submission.entry.data);
     }
     plan
 }
@@ -145,7 +146,7 @@ fn route_review(config: &Compiled, prepared: &Prepared, review: &mut PlannedRevi
     let policies = review.rules.iter().filter_map(|rule| config.rule(rule)).flat_map(|rule| &rule.policies);
     let policies: BTreeSet<_> =
         policies.filter_map(|id| config.policy(id)).map(|policy| &policy.key).collect();
-    let banks = routing::banks(&prepared.media.shown);
+    let banks = routing::matched_banks(&prepared.media.shown);
     let cause_facts =
         json!({"rules": {"matched": review.rules, "policies": policies}, "media": {"banks": banks}});
     let item = (&prepared.key, Some(prepared.fields()));
@@ -184,8 +185,9 @@ pub async fn accept(
     is_resent: bool,
 ) -> Result<(), Error> {
     let at = write_time(submission.at.append_ms, Stage::Accepted);
+    // Before the item's row: readers ignore a row at another place than the submission's.
     if submission.entry.keyed {
-        deps.store.put(at, &[place(submission)]).await?;
+        deps.store.put(at, &[submission_place(submission)]).await?;
     }
     deps.store.put(at, &[accepted_row(submission, version, media)?]).await?;
     tidegate_stream::failpoint!("after_accepted");
@@ -259,7 +261,7 @@ pub async fn finish(deps: &Deps, submission: &Submission<'_>, plan: &Plan) -> Re
     Box::pin(effects::apply(deps, plan)).await
 }
 
-fn place(submission: &Submission<'_>) -> SubmissionPlace {
+fn submission_place(submission: &Submission<'_>) -> SubmissionPlace {
     let Submission { header, entry, at, .. } = *submission;
     SubmissionPlace {
         org: header.org.clone(),
@@ -285,14 +287,14 @@ pub struct EvaluatedRows {
 
 impl EvaluatedRows {
     pub fn new(submission: &Submission<'_>, config_version: ConfigVersion, findings: &Findings) -> Self {
-        let hour = history::row(submission);
+        let hour = history::index_row(submission);
         // Both indexes have the same submissions: repeated and fetched ones are in neither.
         let creator = findings.user.as_ref().filter(|_| hour.is_some());
         Self {
             written: write_time(submission.at.append_ms, submission.stage()),
             // A later record of the submission gets here only if the earlier one became a dead letter, so it may
             // overwrite.
-            place: submission.entry.keyed.then(|| place(submission)),
+            place: submission.entry.keyed.then(|| submission_place(submission)),
             hour,
             of_user: creator.and_then(|user| user_row(submission, user)),
             item: Item {

@@ -33,6 +33,7 @@ pub(super) struct Waiter {
 /// Registers a look-up. Later evaluations wake it, so read the store after this call.
 pub(super) fn wait_for(submission: SubmissionId) -> Waiter {
     let notify = Arc::new(Notify::new());
+    // Before the entry: with a count of zero `wake_waiters` would skip it.
     WAITING.count.fetch_add(1, Ordering::SeqCst);
     WAITING.by_submission.lock().entry(submission).or_default().push(Arc::clone(&notify));
     Waiter { submission, notify }
@@ -44,13 +45,14 @@ pub(super) fn wake_waiters(submission: SubmissionId) {
         return;
     }
     for notify in WAITING.by_submission.lock().get(&submission).into_iter().flatten() {
+        // Stores a permit, so a waiter that is not polled yet is woken too.
         notify.notify_one();
     }
 }
 
 impl Waiter {
     /// Completes when this process has evaluated the submission, even before the call.
-    pub(super) async fn wait(&self) {
+    pub(super) async fn wait_until_woken(&self) {
         self.notify.notified().await;
     }
 }
@@ -80,8 +82,8 @@ mod tests {
         let waiters = [wait_for(wanted), wait_for(wanted)];
         let elsewhere = wait_for(other);
         wake_waiters(wanted);
-        assert!(waiters.iter().all(|waiter| waiter.wait().now_or_never().is_some()));
-        assert!(elsewhere.wait().now_or_never().is_none());
+        assert!(waiters.iter().all(|waiter| waiter.wait_until_woken().now_or_never().is_some()));
+        assert!(elsewhere.wait_until_woken().now_or_never().is_none());
     }
 
     #[test]
@@ -90,7 +92,7 @@ mod tests {
         let (gone, stays) = (wait_for(wanted), wait_for(wanted));
         drop(gone);
         wake_waiters(wanted);
-        assert!(stays.wait().now_or_never().is_some());
+        assert!(stays.wait_until_woken().now_or_never().is_some());
         drop(stays);
         assert!(!WAITING.by_submission.lock().contains_key(&wanted));
     }

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_is_not_decoded_reserves_nothing() {
+    async fn body_without_decoding_reserves_no_memory() {
         let memory = BodyMemory::new(STEP, STEP, Duration::ZERO);
         for (depth, max_kept, length) in
             [(Depth::Exact, 100, Some(9 * STEP)), (Depth::Picture, 100, Some(101)), (Depth::Picture, 3, None)]

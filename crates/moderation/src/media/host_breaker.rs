@@ -99,6 +99,7 @@ impl HostBreakers {
         if let Some(breaker) = self.failing.get_mut(host)
             && breaker.state == (State::Probing { until })
         {
+            // A rest that has ended makes the next fetch the probe.
             breaker.state = State::Resting { until: now };
         }
     }
@@ -122,12 +123,14 @@ impl HostBreakers {
         breaker.failures = breaker.failures.saturating_add(1);
         let starts_rest = match breaker.state {
             State::Closed => breaker.failures >= settings.failures,
+            // One failed probe suffices, because the host has failed repeatedly before.
             State::Probing { .. } => true,
             // The fetch began before the rest, so its failure is no new evidence.
             State::Resting { .. } => false,
         };
         if starts_rest {
             self.open_breakers += usize::from(!breaker.is_open());
+            // The shift is bounded, because a larger one would overflow.
             let rest = settings.rest.saturating_mul(1 << breaker.rests.min(16)).min(settings.longest_rest);
             breaker.rests = breaker.rests.saturating_add(1);
             breaker.state = State::Resting { until: now + rest };
@@ -234,11 +237,13 @@ mod tests {
     }
 
     #[test]
-    fn host_is_given_up_after_many_rests_until_a_probe_succeeds() {
+    fn host_is_given_up_until_a_probe_succeeds() {
         let (mut breakers, host, mut now) = (breakers(), org_host("host"), Instant::now());
         assert_eq!([(); 3].map(|()| breakers.record_failure(&host, now)), [false, false, true]);
         for _ in 1..5 {
-            let Admission::Resting(until) = breakers.admit(&host, now) else { panic!("it is waited for") };
+            let Admission::Resting(until) = breakers.admit(&host, now) else {
+                panic!("the host is still resting")
+            };
             now = until;
             assert_eq!(breakers.admit(&host, now), Admission::Probe(now + 5 * SECOND));
             breakers.record_failure(&host, now);
@@ -249,7 +254,7 @@ mod tests {
         assert_eq!(
             breakers.admit(&host, now),
             Admission::GivenUp,
-            "one tries, and nobody waits for how it goes"
+            "while one fetch probes, the others do not wait"
         );
         breakers.record_success(&host);
         assert_eq!(breakers.admit(&host, now), Admission::Allowed);
@@ -280,7 +285,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_open_count_equals_the_open_breakers(
+        fn open_count_equals_the_open_breakers(
             events in proptest::collection::vec((0_u8..4, 0_u8..5, 0_u32..40), 0..200),
         ) {
             let (mut breakers, mut now) = (breakers(), Instant::now());

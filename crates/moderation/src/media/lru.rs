@@ -29,6 +29,7 @@ impl<K: Clone + Eq + Hash, V: Clone> LruCache<K, V> {
     }
 
     pub(super) fn insert(&mut self, key: K, value: V) {
+        // Otherwise every value would be inserted and evicted at once.
         if self.capacity == 0 {
             return;
         }
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capacity_of_zero_keeps_nothing() {
+    fn cache_of_capacity_zero_stays_empty() {
         let mut cache = LruCache::new(0);
         cache.insert('a', 1);
         assert_eq!(cache.get(&'a'), None);

@@ -146,6 +146,7 @@ impl Signals {
             state: if nth < self.per_item {
                 Progress::UnderWay(self.fetcher.inspect(org, &medium.url, medium.depth))
             } else {
+                // Bounds the work for one item.
                 Progress::Ended(Inspection::too_many())
             },
         });

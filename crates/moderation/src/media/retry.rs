@@ -17,6 +17,7 @@ impl Retries {
         if nth >= self.attempts {
             return None;
         }
+        // The shift is bounded, because a larger one would overflow.
         let step = self.step.saturating_mul(1 << (nth - 1).min(16)).min(self.longest);
         let jitter = step.mul_f64(draw.clamp(0.0, 1.0));
         match retry_after {

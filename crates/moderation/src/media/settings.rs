@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn contradicting_settings_are_refused_by_name() {
+    fn contradicting_settings_are_rejected_by_name() {
         for (settings, named) in [
             (Settings { attempts: 0, ..Settings::default() }, "signals.attempts"),
             (Settings { body_bytes: 1, ..Settings::default() }, "signals.body_bytes = 1"),

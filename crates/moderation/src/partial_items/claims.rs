@@ -48,6 +48,7 @@ pub async fn refresh_claimed(
     let earlier_requests =
         deps.store.scan::<PartialRequestOfJob>(&(job.org.clone(), job.job_id), range).all().await?;
     let is_claim = |row: &&PartialRequestOfJob| row.trigger == PartialTrigger::Claim;
+    // Several reviewers may claim the job within a short time.
     if earlier_requests.iter().filter(is_claim).any(|row| row.requested_at > oldest_fresh) {
         return Ok(());
     }
@@ -64,6 +65,7 @@ pub async fn refresh_claimed(
     if items.is_empty() {
         return Ok(());
     }
+    // The time is part of the id, so that a later claim makes a new request.
     let at = now.0.to_be_bytes();
     let request = NewRequest {
         org: job.org.clone(),

@@ -49,6 +49,7 @@ fn expires_at(url: &str) -> Option<Millis> {
 
 /// Parses `20260102T030405Z`.
 fn basic_instant(text: &str) -> Option<Millis> {
+    // Checked before slicing, which would panic inside a character.
     if text.len() != 16 || !text.is_ascii() {
         return None;
     }

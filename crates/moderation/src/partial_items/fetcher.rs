@@ -195,6 +195,7 @@ impl Fetcher {
         }
         let attempt = flight.await;
         let row = self.row_after_attempt(row, &attempt)?;
+        // Later than the previous write even if the clock was set back, so that the new state wins.
         let write_time = WriteTime::after(Some(WriteTime(row.written)), Millis::now());
         let row = PartialRequest { written: write_time.0, ..row };
         Ok(self.0.deps.store.put(write_time, &[row]).await?)
@@ -256,6 +257,7 @@ impl Fetcher {
         match self.0.breakers.lock().admit(host, now) {
             Admission::Allowed | Admission::Probe(_) => Ok(()),
             Admission::Resting(until) | Admission::Probing(until) => Err(Failure::Resting(until.into_std())),
+            // Not returned under these settings; treated as a short rest.
             Admission::GivenUp => Err(Failure::Resting(now.into_std() + OUTAGE_PAUSE)),
         }
     }
@@ -334,12 +336,12 @@ impl Fetcher {
         metrics::partial_items_entries("dropped", answer.dropped);
         metrics::partial_items_entries("invalid", outcome.invalid.len() - invalid_before);
         outcome.missing.extend(answer.missing);
-        self.append(&config, id, item_entries).await?;
+        self.append_items(&config, id, item_entries).await?;
         outcome.found.extend(found_items);
         Ok(())
     }
 
-    async fn append(&self, config: &Compiled, id: Uuid, items: Vec<ItemEntry>) -> Result<(), Error> {
+    async fn append_items(&self, config: &Compiled, id: Uuid, items: Vec<ItemEntry>) -> Result<(), Error> {
         let head = records::Items {
             org: config.org().clone(),
             config_version: config.version(),
@@ -392,6 +394,7 @@ impl Fetcher {
         let is_patient = matches!(row.trigger, PartialTrigger::Report | PartialTrigger::Appeal);
         let next_at = match failure {
             Failure::Outage { .. } => Some(now.plus(OUTAGE_PAUSE)),
+            // At least the outage pause, so that an ended rest does not make the due row spin.
             Failure::Resting(until) if is_patient => {
                 Some(now.plus(until.saturating_duration_since(Instant::now()).max(OUTAGE_PAUSE)))
             }
@@ -401,6 +404,7 @@ impl Fetcher {
             }
             _ => None,
         };
+        // Requests end at a fixed time, which bounds the backlog of a dead endpoint.
         let next_at = next_at.filter(|next| *next < give_up_at);
         // A request that was not sent does not count as an attempt.
         let is_attempt = matches!(failure, Failure::Platform(_));

@@ -31,6 +31,7 @@ pub struct NewRequest {
 pub async fn store(deps: &Deps, request: NewRequest) -> Result<(), Error> {
     let NewRequest { org, id, trigger, job_id, subject, items, at } = request;
     let key = (org.clone(), at.day(), at, id);
+    // A settled request stays. A pending one is written again, because its due row may be missing.
     if deps.store.get::<PartialRequest>(&key).await?.is_some_and(|row| row.state != PartialState::Pending) {
         return Ok(());
     }

@@ -168,6 +168,7 @@ impl RuleFindings {
 
     /// Drops finished hours. Items are read hour by hour, so only the last hour can continue.
     fn settle(&mut self) {
+        // Before the drop, so that the maximum of the dropped hours is kept.
         self.busiest_hour = self.busiest();
         while self.hours.len() > 1 {
             self.hours.pop_first();
@@ -203,6 +204,7 @@ impl Findings {
         let between = i64::try_from(self.items.saturating_sub(1)).unwrap_or(i64::MAX).max(1);
         let gap = (last.0 - first.0) / between;
         let ends = Millis((Millis(last.0 + gap).hour() + 1) * HOUR_MS).min(requested.end);
+        // At least one hour, even if all items arrived within seconds.
         let begins = Millis((Millis(first.0 - gap).hour() * HOUR_MS).min(ends.0 - HOUR_MS));
         Some(begins.max(requested.start)..ends)
     }
@@ -238,6 +240,7 @@ impl Trial {
     pub fn new(live: Arc<Compiled>, candidate: Arc<Compiled>, uncounted: BTreeSet<WindowId>) -> Self {
         let version = |config: &Compiled, rule: &RuleId| config.rule(rule).map(|head| head.version.clone());
         let rules = live.plan().rules().chain(candidate.plan().rules()).map(|head| &head.rule);
+        // A rule in only one configuration has no version in the other, so it counts as changed.
         let changed_rules =
             rules.filter(|rule| version(&live, rule) != version(&candidate, rule)).cloned().collect();
         Self { live, candidate, uncounted, changed_rules }
@@ -281,6 +284,7 @@ impl Trial {
         findings.unfit = fitting.iter().filter(|evaluation| evaluation.is_none()).count() as u64;
         let archive = Archive { store, org, uncounted: &self.uncounted, window_rows };
         let no_windows = BTreeSet::new();
+        // The live configuration has rows for all of its windows.
         let live_archive = Archive { uncounted: &no_windows, ..archive };
         let looked_up: Vec<_> = stream::iter(fitting.into_iter().flatten().map(Ok::<_, Error>))
             .map_ok(|(row, mut live, mut candidate)| async move {
@@ -298,7 +302,7 @@ impl Trial {
         };
         let pairs = compute(move || looked_up.into_iter().map(finish).collect::<Vec<_>>()).await;
         for pair in pairs {
-            self.count(store, &pair, &mut findings).await?;
+            self.add_pair(store, &pair, &mut findings).await?;
         }
         Ok(findings)
     }
@@ -309,12 +313,13 @@ impl Trial {
         let candidate = PastEvaluation::begin(Arc::clone(&self.candidate), &row);
         match (live, candidate) {
             (Ok(live), Ok(candidate)) => Ok(Some((row, live, candidate))),
+            // The type may have changed since the item was stored.
             (Err(Error::Content { .. }), _) | (_, Err(Error::Content { .. })) => Ok(None),
             (Err(error), _) | (_, Err(error)) => Err(error),
         }
     }
 
-    async fn count(&self, store: &Store, pair: &Pair, findings: &mut Findings) -> Result<(), Error> {
+    async fn add_pair(&self, store: &Store, pair: &Pair, findings: &mut Findings) -> Result<(), Error> {
         let Pair { row, live, prepared, candidate } = pair;
         findings.guessed += u64::from(live.is_guessed || candidate.is_guessed);
         let has_omissions = |outcome: &Outcome| outcome.matched_more > 0 || outcome.errored_more > 0;
@@ -455,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_beyond_the_limit_are_counted_as_left_out() {
+    fn pairs_beyond_the_limit_are_counted_in_total_only() {
         let mut all = Findings::default();
         let rule = RuleId::new("r");
         for nth in 0..MOST_PAIRS + 10 {

@@ -128,6 +128,7 @@ pub async fn begin(
     let mut rules = BTreeMap::new();
     for rule in request.rules {
         let Some(head) = config.rule(&rule) else { return Ok(Err(Refusal::NoSuchRule(rule))) };
+        // Other rules take no actions, so a run with them would have no effects.
         if head.status != Status::Live {
             return Ok(Err(Refusal::NotLive(rule)));
         }
@@ -135,6 +136,7 @@ pub async fn begin(
     }
     let row = Retroaction {
         org: org.clone(),
+        // Random: a repeated request starts another run, and no action is taken twice.
         run: tidegate_schemas::ids::CauseId::random().0,
         rules: to_json(&rules)?,
         since: request.since,
@@ -182,6 +184,7 @@ pub async fn step(
     if covers_child_safety(&row) && !clearance.covers_child_safety() {
         return Ok(Err(Refusal::ChildSafety));
     }
+    // The run's own flag decides from here on, so that all steps cover the same items.
     let clearance = Clearance::from_flag(covers_child_safety(&row));
     if row.finished_at.is_some() {
         return Ok(Ok(run_view(&row)?));
@@ -190,6 +193,7 @@ pub async fn step(
     let rules: BTreeMap<RuleId, String> = from_json(&row.rules)?;
     let changed_rule = rules.iter().find(|(rule, version)| !is_unchanged(&config, rule, version));
     if let Some((rule, _)) = changed_rule {
+        // The progress so far belongs to the old version of the rule.
         return Ok(Err(Refusal::Changed(rule.clone())));
     }
     let mut progress: Progress = from_json(&row.progress)?;
@@ -203,7 +207,6 @@ pub async fn step(
     let sent_before = progress.sent;
     let next = loop {
         let page = history::page(&deps.store, org, &span, position.take(), ITEMS).await?;
-        // The flag of the run decides, not the caller's clearance, so that all steps cover the same items.
         let step = Step { deps, org, row: &row, rules: &rules, window_rows };
         let visible = clearance.visible_items(&deps.store, org, page.items).await?;
         step.evaluate(&config, visible, &mut progress).await?;
@@ -218,6 +221,7 @@ pub async fn step(
     row.finished_at = next.is_none().then(Millis::now);
     match deps.store.replace(&row, row.version).await? {
         Replaced::Yes => Ok(Ok(run_view(&row)?)),
+        // The concurrent step has sent the same ids, so no item is processed twice.
         Replaced::No(_) | Replaced::Gone => Ok(Err(Refusal::Overtaken)),
     }
 }
@@ -267,6 +271,7 @@ impl Step<'_> {
                     walk.look_up(archive, Moment::from(&row)).await?;
                     walks.push((walk, row));
                 }
+                // The type may have changed since the item was stored.
                 Err(Error::Content { .. }) => progress.unfit += 1,
                 Err(error) => return Err(error),
             }
@@ -276,6 +281,7 @@ impl Step<'_> {
                 .await;
         let mut items_to_send = Vec::new();
         for ((prepared, PastOutcome { mut outcome, .. }), row) in outcomes {
+            // All live rules were evaluated, but only those of the run may act.
             restrict(&mut outcome, self.rules);
             if is_idle(config, &outcome) {
                 continue;
@@ -350,7 +356,7 @@ impl Step<'_> {
                     position: row.position,
                 },
             );
-            records_sent.push(record(self.org, config, self.row.run, submission_id, row, now)?);
+            records_sent.push(build_record(self.org, config, self.row.run, submission_id, row, now)?);
         }
         // Before the append: the processor reads the original's reference.
         rows.durable();
@@ -373,7 +379,7 @@ fn repeated_id(org: &OrgId, run: Uuid, original: SubmissionId) -> SubmissionId {
     derive(Kind::Retroaction, &[org.as_str().as_bytes(), run.as_bytes(), original.as_bytes()])
 }
 
-fn record(
+fn build_record(
     org: &OrgId,
     config: &Compiled,
     run: Uuid,
@@ -493,6 +499,7 @@ pub async fn taken(store: &Store, org: &OrgId, item: &ItemKey) -> Result<HashSet
 fn restrict(outcome: &mut Outcome, rules: &BTreeMap<RuleId, String>) {
     outcome.matched.retain(|rule_match| rules.contains_key(&rule_match.rule));
     outcome.errored.retain(|failure| rules.contains_key(&failure.rule));
+    // The omitted entries may belong to rules outside the run.
     (outcome.matched_more, outcome.errored_more) = (0, 0);
 }
 

@@ -78,6 +78,7 @@ async fn look_up_facts(
         match need {
             Need::Strikes { user, within } => {
                 let period_start = within.map_or(Millis(0), |within| within.since(arrived_at));
+                // As of the arrival, because later strikes must not change the outcome.
                 let points =
                     strikes::load_total_at(archive.store, archive.org, user, period_start, arrived_at)
                         .await?;
@@ -127,6 +128,7 @@ async fn look_up_facts(
                     }
                 }
             }
+            // The window is new in this configuration and has no rows yet.
             Need::Count { .. } => {
                 is_guessed = true;
                 facts.unknown(need.clone());
@@ -229,6 +231,7 @@ impl PastEvaluation {
 pub(crate) async fn compute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(output) => output,
+        // The task is never cancelled, so the error is a panic of `work`.
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }

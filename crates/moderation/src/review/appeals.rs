@@ -64,11 +64,11 @@ pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -
     let config = effects::config(deps, &appeal.org, appeal.config_version, written_at).await?;
     // Before the job, so that a reviewer who opens the job finds the appeal.
     store_first(&deps.store, &config, appeal, written_at).await?;
-    let Choice { queue, routed_by } = route(&config, appeal, written_at);
+    let Choice { queue, routed_by } = choose_queue(&config, appeal, written_at);
     let policies: Vec<_> = appeal.violating_policies.iter().map(|policy| PolicyId::new(&policy.id)).collect();
     let signals = Signals {
-        severity: priority::severity(&config, &policies),
-        reach: priority::reach(&config, &queue, &appeal.item.data),
+        severity: priority::highest_severity(&config, &policies),
+        reach: priority::read_reach(&config, &queue, &appeal.item.data),
         reporters: 0,
     };
     let request = JobRequest {
@@ -102,7 +102,7 @@ pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -
 }
 
 /// Chooses the queue with the routing list for appeals.
-fn route(config: &Arc<Compiled>, appeal: &records::Appeal, written_at: Millis) -> Choice {
+fn choose_queue(config: &Arc<Compiled>, appeal: &records::Appeal, written_at: Millis) -> Choice {
     let (list, item) = (RoutingList::Appeals, appeal.item.key());
     if config.router(list).is_none() {
         return routing::choose_queue(config, list, (&item, None), &Value::Null, written_at);
@@ -140,7 +140,7 @@ async fn store_first(
             mention.ahead.push(row.event_id);
         }
     }
-    let row = row(appeal, context::to_json(&mentions)?, written_at)?;
+    let row = appeal_row(appeal, context::to_json(&mentions)?, written_at)?;
     store.put(WriteTime::of(written_at, 0), &[row]).await?;
     Ok(())
 }
@@ -190,7 +190,7 @@ async fn fetch_media(deps: &Deps, appeal: &records::Appeal, cause: Uuid) -> Resu
     context_media::hand_over(deps, head, cause, appealed_item.chain(context_entries)).await
 }
 
-fn row(appeal: &records::Appeal, actions_taken: String, written_at: Millis) -> Result<Appeal, Error> {
+fn appeal_row(appeal: &records::Appeal, actions_taken: String, written_at: Millis) -> Result<Appeal, Error> {
     Ok(Appeal {
         org: appeal.org.clone(),
         appeal_id: appeal.appeal_id.clone(),

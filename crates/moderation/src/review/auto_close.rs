@@ -58,7 +58,7 @@ pub async fn close_old(store: &Store, config: &Compiled, limit: usize, now: Mill
         let old_jobs = queues::list_waiting_since(store, queue_key, end, limit, now, is_unclaimed).await?;
         let mut closed_count = 0;
         for job in &old_jobs {
-            closed_count += usize::from(close(store, job, age, now).await?);
+            closed_count += usize::from(close_job(store, job, age, now).await?);
         }
         pass.closed += closed_count;
         pass.has_more |= closed_count > 0 && old_jobs.len() >= limit;
@@ -67,7 +67,7 @@ pub async fn close_old(store: &Store, config: &Compiled, limit: usize, now: Mill
 }
 
 /// Closes the job unless it changed meanwhile, for example by a claim. The next pass sees it again.
-async fn close(store: &Store, job: &Job, age: Period, now: Millis) -> Result<bool, Error> {
+async fn close_job(store: &Store, job: &Job, age: Period, now: Millis) -> Result<bool, Error> {
     // The opener crashed before the cause's row. The replay of its record expects an open job.
     if !has_cause(store, &job.org, job.job_id).await? {
         return Ok(false);

@@ -44,6 +44,7 @@ pub(super) async fn put_once(
     text: &str,
     at: Millis,
 ) -> Result<Comment, Error> {
+    // The first text stays, because a repeated request may have another one.
     if let Some(existing) = store.get::<JobComment>(&JobComment::key(org.clone(), job_id, at, id)).await? {
         return Ok(existing.into());
     }

@@ -51,7 +51,7 @@ pub(super) fn decision_ref(
         // The platform knows its own actors. Names of moderators are not disclosed to it.
         actor_id: (decision.job_id == JobId::NONE).then(|| decision.decided_by.clone()),
         reason: decision.reason.clone(),
-        policies: events::policies(config, &decision.policies),
+        policies: events::policy_refs(config, &decision.policies),
         actions: decided_actions(&decision.actions, parameters),
         related: related.collect(),
         decided_at: decision.decided_at.iso(),
@@ -78,6 +78,7 @@ pub(super) async fn report_values(
     if reports.is_empty() {
         return Ok(custom);
     }
+    // By time, so that a replay lists the same reports.
     reports.sort_unstable();
     // An item can have thousands of reports, so only the first are listed and the rest is counted, as with rules.
     let (listed_reports, omitted_reports) =
@@ -146,7 +147,7 @@ pub(super) fn add_decision_event(
             id: event_id,
             event_type,
             occurred_at: decision.decided_at.iso(),
-            item: events::item(config, &decision.item),
+            item: events::item_ref(config, &decision.item),
             action: None,
             decision: Some(decision_ref.clone()),
             policies: decision_ref.policies.clone(),
@@ -165,7 +166,7 @@ pub(super) fn add_decision_event(
             endpoint,
             subject: decision.item.clone(),
             occurred_at: decision.decided_at,
-            body: events::body(&event),
+            body: events::serialize_body(&event),
             strike_user: user.cloned(),
         });
     }

@@ -47,7 +47,7 @@ pub async fn escalate(
     // Child safety must not wait for a configuration, which only affects the job's priority and user.
     let config = deps.live.org(org);
     let user = match config.as_deref() {
-        Some(config) => author::find(&deps.store, config, &job.item, None).await?,
+        Some(config) => author::find_author(&deps.store, config, &job.item, None).await?,
         None => None,
     };
     let request = JobRequest {

@@ -222,6 +222,7 @@ pub struct NamedUser {
 impl NamedUser {
     fn new(config: &Compiled, key: ItemKey) -> Self {
         let type_id = &key.type_id;
+        // Shown instead of refused: a report with a wrong reporter type still counts.
         let fault = match config.item_type(type_id) {
             None => Some(format!("There is no item type `{type_id}`.")),
             Some(item_type) if !item_type.is_user() => {
@@ -321,15 +322,18 @@ pub async fn answer(
     let org = config.org();
     let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else { return Ok(None) };
     let (causes, next_cursor) = causes(store, config, job_id, None, limits).await?;
+    // A reported item may wait for its media for seconds, and reviewers must see it meanwhile.
     let latest_item = match stored::answer(store, org, &job.item, None).await? {
         Some(item) => Some(item),
         None => newest_sent_item(store, org, &job.item, &causes).await?,
     };
     let next_cause = next_cursor.map(|cursor| cursor.to_string());
+    // Only the first page: comments have their own endpoint.
     let (comments, _) = comments::list(store, org, job_id, None, limits.causes).await?;
     let item_limits = views::ItemLimits { items: limits.causes, bytes: limits.bytes };
     let partial_items = views::load_for_job(store, org, job_id, item_limits).await?;
     let job = summary(job)?;
+    // The caller knows the reader's clearance and fills in `withheld`.
     Ok(Some(JobView { job, causes, next_cause, comments, latest_item, partial_items, withheld: Vec::new() }))
 }
 
@@ -418,6 +422,7 @@ async fn build_cause(store: &Store, config: &Compiled, row: JobCause) -> Result<
             .transpose()?,
         None => None,
     };
+    // Media arrive after the cause, so the list may still be empty.
     let media = context_media::load_media(store, org, row.cause).await?.into_iter();
     let media = media.map(|row| {
         let media = context::raw(row.media.as_bytes())?;

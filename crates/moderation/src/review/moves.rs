@@ -88,6 +88,7 @@ pub async fn move_job(
         (JobClass::ChildSafety, QueueClass::Review) => {
             move_out_of_child_safety(store, job, &config, request, now).await
         }
+        // An escalation keeps the job open and needs no clearance, unlike a move.
         (JobClass::Review | JobClass::Appeal, QueueClass::ChildSafety) => {
             Ok(Err(invalid("/queue", "a job is sent to child safety by POST /jobs/{id}/escalate".to_owned())))
         }
@@ -129,6 +130,7 @@ async fn move_within_class(
         // Without a routed report the job is not rerouted, so it stays where the moderator put it.
         let unrouted_job = Job { routed_by: None, routed_for: None, ..job.clone() };
         if job.queue == request.queue {
+            // An earlier attempt may have crashed before its comment.
             if let Some(previous_move) = moves.last().filter(|last| !last.routed) {
                 put_move_comment(store, &job.org, job.job_id, previous_move, request).await?;
             }
@@ -202,11 +204,13 @@ async fn move_out_of_child_safety(
     request: &MoveRequest,
     now: Millis,
 ) -> Result<Result<JobId, Refusal>, Error> {
+    // The comment must explain why the restriction was lifted.
     if request.reason.is_none() {
         return Ok(Err(invalid("/reason", "a job leaves child safety with a reason".to_owned())));
     }
     loop {
         let mut moves = job_moves::parse_moves(&job)?;
+        // An earlier attempt moved the job, but may have crashed before its comments.
         if job.state == JobState::Moved
             && let Some(job_move) = moves.pop()
         {
@@ -273,7 +277,7 @@ async fn hand_over_causes(
     now: Millis,
 ) -> Result<Option<JobId>, Error> {
     let signals = Signals::parse_from(job)?.unwrap_or_default();
-    let user = author::find(store, config, &job.item, None).await?;
+    let user = author::find_author(store, config, &job.item, None).await?;
     let mut review_job = None;
     let mut causes = store.scan::<JobCause>(&(job.org.clone(), job.job_id), At::all());
     while let Some(page) = causes.next_page().await? {

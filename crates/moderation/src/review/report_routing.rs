@@ -85,7 +85,7 @@ pub async fn scan_scores(
     let mut cause_facts = collect_cause_facts(deps, config, &report).await?;
     // The item's own row is stored only after its scores are known, so its findings are added here.
     add_rules(&mut cause_facts, outcome);
-    cause_facts["media"] = json!({ "banks": routing::banks(&prepared.media.shown) });
+    cause_facts["media"] = json!({ "banks": routing::matched_banks(&prepared.media.shown) });
     let scan = scan_item(router, prepared, &cause_facts, report.written_at);
     Ok((!scan.needs().is_empty()).then_some(scan))
 }

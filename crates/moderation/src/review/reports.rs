@@ -33,7 +33,7 @@ pub async fn accept(
     written_at: Millis,
     is_resent: bool,
 ) -> Result<(), Error> {
-    let row = row(report, written_at)?;
+    let row = report_row(report, written_at)?;
     // Before the job, so that a reviewer who opens the job finds the report.
     deps.store.put(WriteTime::of(written_at, 0), std::slice::from_ref(&row)).await?;
     let request = job_request(deps, report, &row, written_at).await?;
@@ -51,14 +51,14 @@ pub async fn accept(
 
 /// Hands over the media of the context items. Media of the reported item are fetched with its submission.
 async fn fetch_context_media(deps: &Deps, report: &records::Report) -> Result<(), Error> {
-    let cause = cause(report);
+    let cause = cause_id(report);
     let context_items = report.thread.iter().chain(&report.additional).enumerate();
     let entries = context_items.map(|(nth, item)| context_media::build_entry(&report.org, cause, nth, item));
-    context_media::hand_over(deps, record(report, Vec::new()), cause, entries).await
+    context_media::hand_over(deps, build_record(report, Vec::new()), cause, entries).await
 }
 
 /// Builds a record for items of the report.
-fn record(report: &records::Report, items: Vec<records::ItemEntry>) -> records::Items {
+fn build_record(report: &records::Report, items: Vec<records::ItemEntry>) -> records::Items {
     records::Items {
         org: report.org.clone(),
         config_version: report.config_version,
@@ -70,7 +70,7 @@ fn record(report: &records::Report, items: Vec<records::ItemEntry>) -> records::
     }
 }
 
-fn cause(report: &records::Report) -> Uuid {
+fn cause_id(report: &records::Report) -> Uuid {
     jobs::report_cause_id(report.report_id)
 }
 
@@ -95,8 +95,8 @@ async fn job_request(
     let policy = report.policy_id.as_ref().map(|policy| PolicyId::new(&policy.id));
     let user = config.as_deref().and_then(|config| user_history::creator_of(config, &report.item));
     let signals = config.as_deref().map_or_else(Signals::default, |config| Signals {
-        severity: priority::severity(config, policy.as_ref()),
-        reach: priority::reach(config, &queue, &report.item.data),
+        severity: priority::highest_severity(config, policy.as_ref()),
+        reach: priority::read_reach(config, &queue, &report.item.data),
         reporters: 0,
     });
     Ok(JobRequest {
@@ -105,7 +105,7 @@ async fn job_request(
         subject: report.item.key(),
         queue,
         cause: Cause {
-            id: cause(report),
+            id: cause_id(report),
             kind: CauseKind::Report,
             at: written_at,
             report_id: Some(report.report_id),
@@ -136,14 +136,14 @@ async fn submit_item(deps: &Deps, report: &records::Report, is_resent: bool) -> 
     // idempotency key.
     let entry =
         records::ItemEntry { keyed: true, origin: report.item.origin.or(coordinates), ..report.item.clone() };
-    let items = record(report, vec![entry]);
+    let items = build_record(report, vec![entry]);
     let partition = deps.log.partition(Topic::Items, &key);
     let headers: &[(&str, &[u8])] = if is_resent { &[(RESENT, b"1")] } else { &[] };
     deps.log.append(&[(partition, Record::new(&key, items.to_datum()).with_headers(headers))]).await?;
     Ok(())
 }
 
-fn row(report: &records::Report, written_at: Millis) -> Result<Report, Error> {
+fn report_row(report: &records::Report, written_at: Millis) -> Result<Report, Error> {
     Ok(Report {
         org: report.org.clone(),
         report_id: report.report_id,

@@ -82,7 +82,7 @@ pub async fn reroute_waiting_job(
         }
         let next = if is_moved {
             let signals = Signals {
-                reach: priority::reach(config, &choice.queue, &report.data).or(signals_of(&job)?.reach),
+                reach: priority::read_reach(config, &choice.queue, &report.data).or(signals_of(&job)?.reach),
                 ..signals_of(&job)?
             };
             moves::prepare_move(&deps.store, config, &routed_job, &choice.queue, signals, now).await?.0

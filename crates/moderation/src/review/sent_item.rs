@@ -57,6 +57,7 @@ fn of_report(row: Report) -> Result<Answer, Error> {
 }
 
 fn of_appeal(row: Appeal, claim: &AppealClaim) -> Result<Answer, Error> {
+    // Must equal the submission id that ingest derives for the appeal.
     let cause = [
         b"appeal".as_slice(),
         row.org.as_str().as_bytes(),

@@ -47,6 +47,7 @@ pub async fn skip(
     };
     while job.state == JobState::Open && job.epoch == epoch && job.claimed_by.as_deref() == Some(reviewer) {
         let mut skips = parse_skips(&job)?;
+        // Only the last skip of a reviewer counts.
         skips.retain(|skip| skip.by != reviewer);
         skips.push(Skip { by: reviewer.to_owned(), at: now });
         let surplus = skips.len().saturating_sub(MAX_REVIEWERS);

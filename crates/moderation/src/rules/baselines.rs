@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_is_scaled_up_with_room_for_chance() {
+    fn sample_is_scaled_up_with_three_deviations() {
         assert_eq!(extrapolate(9, 100.0), 9);
         assert_eq!(extrapolate(9, 10.0), 180, "nine and three deviations of three each, ten times");
         assert_eq!(extrapolate(0, 1.0), 300, "none in a sample may be a few hundred of all");

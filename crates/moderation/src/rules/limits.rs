@@ -126,6 +126,7 @@ async fn take_from<R: Counter>(
         match store.replace(&row.with_count(count), version).await? {
             Replaced::Yes => return Ok((granted, CounterState { taken: count, version: version + 1 })),
             Replaced::No(current) => state = Some(current.state()),
+            // The row expired between read and write.
             Replaced::Gone => state = None,
         }
     }
@@ -162,6 +163,7 @@ pub async fn raise_alarm(
         raised_at: at,
         version: 1,
     };
+    // Only the first insert succeeds, so one process reports the alarm.
     Ok(store.insert_new(&row).await?.is_new())
 }
 
@@ -213,6 +215,7 @@ pub async fn take_cooldown(
             }
             continue;
         };
+        // The submission holds the cooldown already: a replay after a crash.
         if row.holder == requested.holder || !request.may_follow(&row) {
             return Ok(row.holder == requested.holder);
         }

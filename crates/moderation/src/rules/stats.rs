@@ -99,6 +99,7 @@ pub struct Counts {
 impl Counts {
     fn count(&mut self, kind: OutcomeKind) {
         let counter = match kind {
+            // An error is not a hit.
             OutcomeKind::Errored => {
                 self.errored += 1;
                 return;
@@ -291,6 +292,7 @@ pub async fn read(
         let mut verdicts = store.scan::<RuleVerdict>(&partition, range());
         while let Some(rows) = verdicts.next_page().await? {
             let items: Vec<_> = rows.iter().map(|row| row.item.clone()).collect();
+            // A verdict would reveal a decision on a restricted item.
             let withheld = clearance.withheld_items(store, org, &items).await?;
             for row in rows.into_iter().filter(|row| !withheld.contains(&row.item)) {
                 let stats = stats_by_version.entry((row.rule, row.rule_version)).or_default();
@@ -345,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_failed_to_write_are_written_next_time() {
+    fn counters_are_written_again_after_a_failed_write() {
         let (mut counters, org) = (RuleCounters::default(), OrgId::new("acme"));
         counters.count(&org, AT, &[outcome(OutcomeKind::Acted)]);
         let failed = counters.take();
@@ -354,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn full_counters_restart_with_rows_of_a_new_writer() {
+    fn full_counters_restart_under_a_new_writer() {
         let (mut counters, org) = (RuleCounters::default(), OrgId::new("acme"));
         for nth in 0..=MAX_COUNTERS {
             let outcome = RuleOutcome { version: nth.to_string(), ..outcome(OutcomeKind::Acted) };

@@ -126,6 +126,7 @@ fn put_entry(batch: &mut Batch, org: &OrgId, item: Moment, entry: &WindowEntry) 
         offset: item.log_position.map(|(offset, _)| offset),
         position: item.log_position.map(|(_, position)| position),
     };
+    // The item's own time, so that a replay writes the same row.
     let at = WriteTime::of(entry.at, 0);
     match Kept::for_millis(entry.lives) {
         Kept::Hours => batch.put_owned(at, HoursEntry::from(row)),
@@ -177,6 +178,7 @@ pub async fn counted(store: &Store, question: &Question<'_>) -> Result<Option<Am
 
 async fn count_rows<R: Entry>(store: &Store, question: &Question<'_>) -> Result<Option<Amount>, Error> {
     let mut tally = question.window.tally(question.times.clone());
+    // Newest first: recent rows usually suffice, so older buckets are not read.
     let buckets: Vec<i64> = question.window.buckets(&question.times).rev().collect();
     for buckets in buckets.chunks(CONCURRENT_BUCKETS) {
         let pieces =
@@ -186,10 +188,10 @@ async fn count_rows<R: Entry>(store: &Store, question: &Question<'_>) -> Result<
             tally.merge(piece);
             is_complete &= has_ended;
         }
-        // Newest buckets first: recent rows usually suffice, so older buckets are not read.
         if tally.amount() >= question.at_least {
             return Ok(Some(tally.amount()));
         }
+        // Checked after the amount: a sufficient amount is valid even if the budget ended.
         if !is_complete {
             return Ok(None);
         }
@@ -214,6 +216,7 @@ async fn count_bucket<'a, R: Entry>(
             return Ok((tally, false));
         }
         let mut rows: Vec<Added> = page.into_iter().map(Into::into).collect();
+        // After the budget check, because skipped rows were read as well.
         (question.select)(&mut rows);
         for row in rows {
             tally.add(row.at, Amount(row.amount), &unpack_members(&row.members));

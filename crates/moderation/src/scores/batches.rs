@@ -139,6 +139,7 @@ impl<I, O> Queue<I, O> {
             bytes = bytes.saturating_add(waiting.bytes);
             bytes <= limits.bytes
         });
+        // At least one, so that an oversized input is sent alone.
         fitting.count().max(1).min(self.waiting.len())
     }
 }

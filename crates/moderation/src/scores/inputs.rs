@@ -34,6 +34,7 @@ pub(crate) fn model_inputs(
                 pictures.filter(|medium| is_sent(medium.path.split('.').next().unwrap_or_default()));
             let mut urls: Vec<&str> = Vec::new();
             for medium in sent_pictures {
+                // Equal pictures would be paid for twice.
                 if !urls.contains(&medium.url) {
                     urls.push(medium.url);
                 }

@@ -125,6 +125,7 @@ impl Scorer {
             return Ok(Err("too_many_inputs".into()));
         }
         let clearance = Clearance::from_flag(signal.child_safety);
+        // Checked at each call, because a child-safety job can be opened at any time.
         if !clearance.withheld_items(&self.0.store, org, slice::from_ref(item)).await?.is_empty() {
             return Ok(Err(CHILD_SAFETY.into()));
         }
@@ -134,6 +135,7 @@ impl Scorer {
 
     async fn score_input(&self, org: &OrgId, signal: &Arc<ScoreSignal>, input: &Value) -> Answer {
         let body = signal.body(slice::from_ref(input));
+        // Refused instead of cut: padding could otherwise hide content from the model.
         if body.len() > self.0.settings.request_bytes {
             return Err("input_too_long".into());
         }
@@ -225,6 +227,7 @@ impl Scorer {
         }
         let admission = self.0.breakers.lock().admit(&destination.host(), Instant::now());
         if !matches!(admission, Admission::Allowed | Admission::Probe(_)) {
+            // No call is made, but the missing score must show in the metrics.
             metrics::score_call_ended("resting", 0.0);
             for (_, reply) in replies {
                 let _unsent = reply.send(completed_flight(Err("resting".into())));
@@ -240,6 +243,7 @@ impl Scorer {
             let answers = answers.clone();
             let call_answer =
                 async move { answers.await.get(nth).cloned().unwrap_or_else(|| Err("interrupted".into())) };
+            // Registered per input, so that an item on the slow topic finds the running call.
             let (call, _) = self.0.calls.join(&key, || call_answer);
             let _unsent = reply.send(call.clone());
             call
@@ -264,10 +268,11 @@ impl Scorer {
                 answers.extend(repeat_n(Err("timeout".into()), part.len()));
                 continue;
             }
-            match self.ask(destination, &questions[part.clone()], deadline).await {
+            match self.call_with_retries(destination, &questions[part.clone()], deadline).await {
                 Ok(part_answers) => answers.extend(part_answers),
                 Err(error) if error.is_about_input() && part.len() > 1 => {
                     let middle = part.start.midpoint(part.end);
+                    // In reverse, because `pop` takes the last part and the answers keep the order of the inputs.
                     parts.extend([middle..part.end, part.start..middle]);
                 }
                 Err(error) => answers.extend(repeat_n(Err(error.tag()), part.len())),
@@ -279,7 +284,7 @@ impl Scorer {
         answers.into()
     }
 
-    async fn ask(
+    async fn call_with_retries(
         &self,
         destination: &Destination,
         questions: &[Question],
@@ -290,7 +295,7 @@ impl Scorer {
         let mut attempt = 1;
         loop {
             let began = Instant::now();
-            let answer = self.call(destination, inputs.len(), body.clone(), deadline - began).await;
+            let answer = self.send_request(destination, inputs.len(), body.clone(), deadline - began).await;
             let outcome = answer.as_ref().map_or_else(CallError::tag, |_| "answered".into());
             metrics::score_call_ended(outcome_class(&outcome), began.elapsed().as_secs_f64());
             let mut is_resting = false;
@@ -301,6 +306,7 @@ impl Scorer {
                 self.0.breakers.lock().record_success(&destination.host());
             }
             let remaining_time = deadline.saturating_duration_since(Instant::now());
+            // All attempts share the signal's timeout, so a pause must fit into the remaining time.
             let retries =
                 Retries { attempts: self.0.settings.attempts, step: RETRY_STEP, longest: remaining_time };
             let retry_after = answer.as_ref().err().and_then(CallError::retry_after);
@@ -321,7 +327,7 @@ impl Scorer {
         }
     }
 
-    async fn call(
+    async fn send_request(
         &self,
         destination: &Destination,
         inputs: usize,
@@ -377,12 +383,14 @@ impl Destination {
     }
 
     fn host(&self) -> OrgHost {
+        // One breaker per model: several models of one host fail independently.
         OrgHost { org: self.org.clone(), host: self.signal.key.as_str().into() }
     }
 }
 
 impl PartialEq for Destination {
     fn eq(&self, other: &Self) -> bool {
+        // By pointer, because another configuration may have another address or template.
         self.org == other.org && Arc::ptr_eq(&self.signal, &other.signal)
     }
 }
@@ -521,6 +529,7 @@ async fn load_answer(
     let key = (org.clone(), signal.key.clone(), digest.to_owned());
     let Some(row) = store.get::<SignalScore>(&key).await? else { return Ok(None) };
     let age = Millis::now().0.saturating_sub(row.asked_at.0);
+    // Absolute, because the clock of the asking process may have been ahead.
     if u128::from(age.unsigned_abs()) > cache.as_millis() {
         return Ok(None);
     }

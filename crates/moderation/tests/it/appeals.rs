@@ -22,7 +22,7 @@ async fn world() -> (Deps, TempDir) {
     (deps, folder)
 }
 
-/// Of the action `limit_reach`; by its instant, which is also its name.
+/// Stores the action `limit_reach` at this time. The event id is derived from the time.
 async fn take(store: &Store, at: i64) {
     let row = ActionByItem {
         org: org(),
@@ -60,7 +60,7 @@ fn appeal() -> Appeal {
     }
 }
 
-/// The instants of what an accepted decision takes back.
+/// Accepts the appeal. Returns the times of the reversed actions.
 async fn taken_back(deps: &Deps) -> Vec<u128> {
     let decision = Decision {
         org: org(),
@@ -82,14 +82,14 @@ async fn taken_back(deps: &Deps) -> Vec<u128> {
     };
     decisions::accept(deps, &decision, Millis::now()).await.unwrap();
     let plan = effects::load_plan(&deps.store, &org(), decision.decision_id.0).await.unwrap().unwrap();
-    assert_eq!(plan.callbacks.len(), 1, "the platform is told, whatever there was to take back");
+    assert_eq!(plan.callbacks.len(), 1, "the platform receives the answer in any case");
     let mut back: Vec<_> = plan.strikes.iter().map(|strike| strike.reverses.unwrap().0.as_u128()).collect();
     back.sort_unstable();
     back
 }
 
 #[tokio::test]
-async fn an_appeal_reverses_only_actions_taken_before_it() {
+async fn appeal_reverses_only_earlier_actions() {
     const SENT: i64 = 1_000;
     for (what, before, after, expected) in [
         ("taken", &[900][..], &[][..], &[900][..]),
@@ -114,7 +114,7 @@ async fn an_appeal_reverses_only_actions_taken_before_it() {
 }
 
 #[tokio::test]
-async fn a_repeated_appeal_is_against_the_same_actions() {
+async fn repeated_appeal_concerns_the_same_actions() {
     let (deps, _folder) = world().await;
     take(&deps.store, 900).await;
     appeals::accept(&deps, &appeal(), Millis(1_000)).await.unwrap();

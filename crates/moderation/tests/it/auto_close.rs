@@ -1,4 +1,4 @@
-//! Jobs that nobody claims are closed at the longest age of their queue.
+//! Unclaimed jobs are closed at the maximum age of their queue.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -99,7 +99,7 @@ async fn close_old(deps: &Deps, limit: usize) -> Pass {
 
 async fn audited(deps: &Deps) -> Vec<(String, Option<i64>)> {
     let mut entries = Vec::new();
-    // Midnight may pass between the pass and this.
+    // Yesterday too, because midnight may pass after the pass.
     for day in [Millis::now().day() - 1, Millis::now().day()] {
         entries.extend(deps.store.scan::<AuditEntry>(&(org(), day), At::all()).all().await.unwrap());
     }
@@ -108,7 +108,7 @@ async fn audited(deps: &Deps) -> Vec<(String, Option<i64>)> {
 }
 
 #[tokio::test]
-async fn only_old_jobs_that_nobody_claimed_are_closed() {
+async fn only_old_unclaimed_jobs_are_closed() {
     let (deps, _folder) = configured(DOCUMENTS).await;
     let old = open(&deps, "old", 1, days_ago(31)).await;
     let claimed = open(&deps, "claimed", 2, days_ago(31)).await;
@@ -122,13 +122,13 @@ async fn only_old_jobs_that_nobody_claimed_are_closed() {
     for open in [claimed, young] {
         assert_eq!(job(&deps, open).await.state, JobState::Open);
     }
-    assert!(matches!(claim(&deps, old).await, Claim::Decided), "it is over");
+    assert!(matches!(claim(&deps, old).await, Claim::Decided), "the job is closed");
     assert_eq!(audited(&deps).await, [(format!("/jobs/{old}"), Some(200))]);
     let queue = QueueId::new("default");
     let counts = queue_counts::counts(&deps.store, &org(), &queue, Millis::now()).await.unwrap();
     assert_eq!((counts.open, counts.last_hour), (2, Flow { opened: 0, closed: 1 }));
 
-    assert_eq!(close_old(&deps, LIMIT).await, Pass::default(), "another pass finds nothing");
+    assert_eq!(close_old(&deps, LIMIT).await, Pass::default(), "another pass closes no job");
     assert_eq!(open(&deps, "old", 1, Millis::now()).await, old, "a replay finds its closed job");
     let next = open(&deps, "old", 4, Millis::now()).await;
     assert_eq!(
@@ -147,8 +147,8 @@ async fn queues_without_the_setting_keep_their_jobs() {
 }
 
 #[tokio::test]
-async fn child_safety_job_is_not_closed_whatever_the_document_says() {
-    // The queue was one of child safety when the job was opened.
+async fn child_safety_job_is_never_closed_by_age() {
+    // The queue was a child-safety queue when the job was opened.
     let (deps, _folder) = configured(DOCUMENTS).await;
     let safety = request("p", 1, JobClass::ChildSafety);
     let safety = jobs::open_or_join(&deps.store, &safety, days_ago(31)).await.unwrap();
@@ -159,25 +159,25 @@ async fn child_safety_job_is_not_closed_whatever_the_document_says() {
 }
 
 #[tokio::test]
-async fn job_that_rose_lately_is_as_old_as_its_opening() {
+async fn age_of_a_raised_job_counts_from_its_opening() {
     let (deps, _folder) = configured(DOCUMENTS).await;
     let old = open(&deps, "p", 1, days_ago(31)).await;
     let mut severe = request("p", 2, JobClass::Review);
     severe.placement.signals = Signals { severity: Severity::Severe, ..Signals::default() };
     assert_eq!(jobs::open_or_join(&deps.store, &severe, days_ago(1)).await.unwrap(), old);
-    assert_eq!(job(&deps, old).await.priority, 8, "its present entry is a day old");
+    assert_eq!(job(&deps, old).await.priority, 8, "the present entry is a day old");
     assert_eq!(close_old(&deps, LIMIT).await.closed, 1);
 }
 
 #[tokio::test]
-async fn job_without_a_cause_stays_open_for_it() {
+async fn job_without_a_cause_is_not_closed_by_age() {
     let (deps, _folder) = configured(DOCUMENTS).await;
     let (elsewhere, _other) = configured(DOCUMENTS).await;
     let at = days_ago(31);
     let id = open(&elsewhere, "p", 1, at).await;
     let entered = open(&deps, "other", 2, at).await;
     let row = Job { created_at: job(&deps, entered).await.created_at, ..job(&elsewhere, id).await };
-    // As a crash between the job's row and the cause's leaves it.
+    // The state after a crash between the job's row and the cause's row.
     let entry = tidegate_store::tables::review::jobs::QueueEntry {
         org: org(),
         queue: row.queue.clone(),
@@ -189,14 +189,14 @@ async fn job_without_a_cause_stays_open_for_it() {
     };
     deps.store.put(WriteTime::of(at, 0), &[entry]).await.unwrap();
     deps.store.insert_new(&row).await.unwrap();
-    assert_eq!(close_old(&deps, LIMIT).await.closed, 1, "the other one");
+    assert_eq!(close_old(&deps, LIMIT).await.closed, 1, "only the other job");
     assert_eq!(job(&deps, id).await.state, JobState::Open);
     assert_eq!(open(&deps, "p", 1, Millis::now()).await, id, "the record is processed again");
-    assert_eq!(close_old(&deps, LIMIT).await.closed, 1, "and then it is as old as it is");
+    assert_eq!(close_old(&deps, LIMIT).await.closed, 1, "with a cause, the job's age counts");
 }
 
 #[tokio::test]
-async fn pass_that_was_cut_off_is_counted_once_by_the_next() {
+async fn interrupted_pass_is_counted_once_by_the_next() {
     let (deps, _folder) = configured(DOCUMENTS).await;
     let old = open(&deps, "p", 1, days_ago(31)).await;
     let row = job(&deps, old).await;
@@ -210,7 +210,7 @@ async fn pass_that_was_cut_off_is_counted_once_by_the_next() {
         change: QueueChange::Closed,
         priority: row.priority,
     };
-    // Its event is written, and the job's row is not.
+    // The event is written, but the job's row is unchanged.
     deps.store.put(WriteTime::of(at, 0), &[event]).await.unwrap();
     let counts = async || {
         let queue = QueueId::new("default");

@@ -1,4 +1,4 @@
-//! Items of a batch: those that lead to nothing but their rows are told from those that need a step of their own.
+//! Items of a batch: quiet items finish with their rows, all others are processed alone.
 
 #![allow(clippy::unwrap_used)]
 
@@ -86,17 +86,17 @@ fn text(text: &str) -> Value {
 }
 
 #[test]
-fn only_an_item_without_media_facts_and_matches_ends_in_its_rows() {
+fn only_quiet_items_finish_in_the_batch() {
     let picture = json!({"text": "good morning", "picture": "https://media.example/1.png"});
     for (data, is_quiet) in [
         (text("good morning"), true),
         (text("buy scamcoin"), false),
-        // It has no effects, but is published and counted.
+        // A background match has no effects, but is published and counted.
         (text("doubtful"), false),
-        // Strikes decide.
+        // The rule needs strikes.
         (text("hello"), false),
         (picture, false),
-        // More than what is searched, which is published.
+        // A truncated text is published as an omission.
         (text(&"long ".repeat(100_000)), false),
     ] {
         let item = evaluate(DOCUMENTS, &data).unwrap();
@@ -105,7 +105,7 @@ fn only_an_item_without_media_facts_and_matches_ends_in_its_rows() {
 }
 
 #[test]
-fn window_entries_are_told_whatever_becomes_of_the_item() {
+fn window_entries_are_returned_for_every_outcome() {
     let counting = "\
 ---
 rule: floods

@@ -1,4 +1,4 @@
-//! Claims of jobs whose item was sent a moment ago and is not stored yet.
+//! Claims of jobs with a reported item that is not stored yet.
 
 #![allow(clippy::unwrap_used)]
 
@@ -30,7 +30,7 @@ use crate::support::{fixture, org, post, sent};
 
 const REFRESH_AFTER: Duration = Duration::from_secs(3_600);
 
-/// A platform that can be asked for items, and the job of its report. No processor runs, as while the media of the item load.
+/// Job of a report, from a platform with an items endpoint. No processor runs, so the item is not stored.
 async fn reported(written_at: Millis) -> (Deps, Job, SubmissionId, TempDir) {
     let (deps, folder) = fixture().await;
     let endpoints = serde_json::from_str(r#"{"acme": {"url": "https://platform.example/items"}}"#).unwrap();
@@ -67,12 +67,12 @@ async fn requests(deps: &Deps, job: &Job) -> usize {
 }
 
 #[tokio::test]
-async fn claim_does_not_ask_for_an_item_that_is_on_its_way() {
+async fn claim_does_not_request_an_item_that_is_being_stored() {
     let now = Millis::now();
     let (deps, job, _, _folder) = reported(now).await;
     claims::refresh_claimed(&deps, &job, REFRESH_AFTER, now).await.unwrap();
     assert_eq!(requests(&deps, &job).await, 0);
-    // Data from before the period is asked for, as stored data is.
+    // Older data is requested, like stored data of that age.
     let later = now.plus(REFRESH_AFTER).plus(Duration::from_secs(1));
     claims::refresh_claimed(&deps, &job, REFRESH_AFTER, later).await.unwrap();
     assert_eq!(requests(&deps, &job).await, 1);

@@ -131,7 +131,7 @@ async fn a_repeated_cause_finds_its_old_generation() {
 }
 
 #[tokio::test]
-async fn a_leftover_queue_entry_does_not_list_a_job_twice() {
+async fn stale_queue_entry_does_not_list_a_job_twice() {
     let Fixture { store, _folder } = fixture();
     let job_id = join(&store, 1).await;
     let job = store.get::<Job>(&(org(), job_id)).await.unwrap().unwrap();
@@ -165,7 +165,7 @@ async fn a_job_opened_after_the_clock_was_set_back_can_be_claimed() {
     for job in &opened {
         decide(&store, *job).await;
     }
-    assert!(next(9, "ada").await.is_none(), "and it is known from where on to look");
+    assert!(next(9, "ada").await.is_none(), "and the scan start has moved");
 
     let late = JobRequest { subject: ItemKey::new("post", "p3"), ..job_request(3, JobClass::Review) };
     let late = jobs::open_or_join(&store, &late, at(1)).await.unwrap();
@@ -173,7 +173,7 @@ async fn a_job_opened_after_the_clock_was_set_back_can_be_claimed() {
     assert_eq!(
         next(9, "bob").await,
         Some(late),
-        "also when the clock has caught up and the claim has lapsed"
+        "also after the clock has caught up and the claim has expired"
     );
 }
 
@@ -215,7 +215,7 @@ async fn a_cause_that_races_with_a_decision_has_exactly_one_job() {
     }
     seen.sort_unstable();
     assert_eq!(seen, (1..=60).collect::<Vec<u128>>(), "each cause in one job");
-    assert!(jobs.len() > 1, "some decision came in between");
+    assert!(jobs.len() > 1, "at least one decision was first");
 }
 
 #[tokio::test]
@@ -224,7 +224,7 @@ async fn a_job_without_a_cause_cannot_be_claimed() {
     let elsewhere = fixture();
     let job = join(&elsewhere.store, 1).await;
     let row = elsewhere.store.get::<Job>(&(org(), job)).await.unwrap().unwrap();
-    // As a crash between the two rows leaves it.
+    // The state after a crash between the two rows.
     store.insert_new(&row).await.unwrap();
     let now = Millis::now();
     assert!(matches!(
@@ -271,7 +271,7 @@ async fn claim_next(store: &Store, name: &str, now: Millis, include_held: bool) 
 }
 
 #[tokio::test]
-async fn claim_next_gives_every_job_once_and_then_none() {
+async fn claim_next_returns_every_job_once() {
     let Fixture { store, _folder } = fixture();
     let now = Millis::now();
     for index in 0..20_u128 {
@@ -288,7 +288,7 @@ async fn claim_next_gives_every_job_once_and_then_none() {
 }
 
 #[tokio::test]
-async fn claim_next_passes_by_jobs_that_the_reviewer_holds() {
+async fn claim_next_skips_jobs_that_the_reviewer_holds() {
     let Fixture { store, _folder } = fixture();
     let now = Millis::now();
     for index in 0..3_u128 {
@@ -304,9 +304,12 @@ async fn claim_next_passes_by_jobs_that_the_reviewer_holds() {
     assert!(claim_next(&store, "ann", now, false).await.is_none(), "all are held");
     let again = claim_next(&store, "ann", now, true).await.expect("one that ann holds");
     assert!(claimed_jobs.contains(&again.job_id) && again.epoch == 1, "{again:?}");
-    assert!(claim_next(&store, "bob", now, true).await.is_none(), "ann's are not bob's");
+    assert!(claim_next(&store, "bob", now, true).await.is_none(), "bob does not get ann's jobs");
     let later = now.plus(Duration::from_secs(601));
-    assert!(claim_next(&store, "ann", later, false).await.is_some(), "a lapsed claim holds nothing");
+    assert!(
+        claim_next(&store, "ann", later, false).await.is_some(),
+        "an expired claim does not hold its job"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -324,7 +327,7 @@ async fn concurrent_claims_of_one_reviewer_get_different_jobs() {
     assert_eq!(jobs.len(), 8);
 }
 
-/// A cause of one item's job, with a severity and a reporter.
+/// Request with a cause of the item's job, of this severity.
 fn request_of(item: &str, cause: u128, severity: Severity) -> JobRequest {
     let placement = Placement {
         signals: Signals { severity, ..Signals::default() },
@@ -366,28 +369,28 @@ async fn severe_and_often_reported_jobs_are_claimed_first() {
 }
 
 #[tokio::test]
-async fn a_job_that_rises_is_listed_once_at_its_new_priority() {
+async fn raised_job_is_listed_once_at_its_new_priority() {
     let Fixture { store, _folder } = fixture();
     let now = Millis::now();
     let job = jobs::open_or_join(&store, &request_of("p", 1, Severity::None), now).await.unwrap();
-    // At the same instant, so that the priority alone tells its entries apart.
+    // At the same time, so that the entries differ in their priority only.
     jobs::open_or_join(&store, &request_of("p", 2, Severity::Severe), now).await.unwrap();
     let queue = QueueId::new("default");
     let waiting = queues::waiting(&store, &org(), &queue, 10, now, |_| true).await.unwrap();
     assert_eq!(waiting.iter().map(|job| (job.job_id, job.priority)).collect::<Vec<_>>(), [(job, 9)]);
-    // A decision of milder causes does not lower it.
+    // A later cause of lower severity does not lower the priority.
     jobs::open_or_join(&store, &request_of("p", 3, Severity::None), now).await.unwrap();
     assert_eq!(store.get::<Job>(&(org(), job)).await.unwrap().unwrap().priority, 9);
 }
 
 #[tokio::test]
-async fn a_job_over_the_longest_wait_comes_before_higher_priorities() {
+async fn overdue_job_precedes_higher_priorities() {
     let Fixture { store, _folder } = fixture();
     let now = Millis::now();
     let wait = order().max_wait.duration();
     let long_ago = now.minus(wait + Duration::from_secs(3_600));
     let old = jobs::open_or_join(&store, &request_of("old", 1, Severity::None), long_ago).await.unwrap();
-    // It rose to another priority since, which has an entry of a later time.
+    // The job has risen since, so its present entry has a later time.
     let old_again = request_of("old", 2, Severity::Low);
     assert_eq!(jobs::open_or_join(&store, &old_again, now).await.unwrap(), old);
     let severe = jobs::open_or_join(&store, &request_of("new", 3, Severity::Severe), now).await.unwrap();
@@ -396,7 +399,7 @@ async fn a_job_over_the_longest_wait_comes_before_higher_priorities() {
 }
 
 #[tokio::test]
-async fn an_entry_of_an_earlier_priority_is_not_passed_by_while_its_job_is_open() {
+async fn first_entry_of_a_raised_open_job_is_still_scanned() {
     let Fixture { store, _folder } = fixture();
     const HOUR: i64 = 3_600_000;
     let start = Millis(Millis::now().day() * DAY_MS);
@@ -408,17 +411,17 @@ async fn an_entry_of_an_earlier_priority_is_not_passed_by_while_its_job_is_open(
     let queue = QueueId::new("default");
     assert_eq!(queues::waiting(&store, &org(), &queue, 10, at(9), |_| true).await.unwrap().len(), 1);
     assert_eq!(queues::oldest(&store, &org(), &queue, at(9)).await.unwrap(), Some(at(1)));
-    // Three days later it is overdue, and found by the entry that it was opened with.
+    // Three days later the job is overdue, and its first entry finds it.
     assert_eq!(next(&store, "a", at(72)).await, Some(rising));
 }
 
 #[tokio::test]
-async fn an_event_of_an_attempt_that_opened_nothing_is_not_counted() {
+async fn event_without_an_opened_job_is_not_counted() {
     let Fixture { store, _folder } = fixture();
     let now = Millis::now();
     let job_id = jobs::open_or_join(&store, &request_of("p1", 1, Severity::None), now).await.unwrap();
     let queue = QueueId::new("default");
-    // As an opener that crashed, or lost the race, leaves it.
+    // The event of an opener that crashed or lost the race.
     let left = QueueEvent {
         org: org(),
         queue: queue.clone(),
@@ -434,7 +437,7 @@ async fn an_event_of_an_attempt_that_opened_nothing_is_not_counted() {
 }
 
 #[tokio::test]
-async fn a_decided_day_is_not_read_again_and_a_late_job_goes_to_the_next() {
+async fn decided_day_is_skipped_and_late_job_enters_the_next() {
     let Fixture { store, _folder } = fixture();
     const HOUR: i64 = 3_600_000;
     let today = Millis::now().day();
@@ -450,14 +453,14 @@ async fn a_decided_day_is_not_read_again_and_a_late_job_goes_to_the_next() {
     assert!(known().await < at(24), "the day is not over");
     assert_eq!(next(&store, "a", at(30)).await, None);
     assert_eq!(known().await, at(24));
-    // A clock that was set back.
+    // The clock was set back.
     let late = jobs::open_or_join(&store, &request_of("p2", 2, Severity::None), at(2)).await.unwrap();
     let row = store.get::<Job>(&(org(), late)).await.unwrap().unwrap();
     assert_eq!(row.created_at, at(24));
     assert_eq!(next(&store, "a", at(30)).await, Some(late));
 }
 
-/// Items of the jobs that a list has, page by page. Fails if a page does not advance.
+/// Lists jobs page by page and returns their items. Fails if a page does not advance.
 async fn listed(store: &Store, queues: &[&str], jobs: usize, rows: usize) -> Vec<String> {
     let (org, queues) = (org(), queues.iter().map(|queue| QueueId::new(*queue)).collect::<Vec<_>>());
     let mut request = ListRequest { org: &org, queues: &queues, from: None, jobs, rows, open_only: true };
@@ -480,7 +483,7 @@ async fn jobs_are_listed_by_priority_across_queues_then_by_age() {
     let mut expected = Vec::new();
     for (nth, queue) in (0..60_u64).zip(["a", "b", "c"].into_iter().cycle()) {
         let severity = severities[usize::try_from(nth).unwrap() / 2 % 3];
-        // Over three days, and two jobs an instant.
+        // Spread over three days, with two jobs at each instant.
         let at = now.minus(Duration::from_secs((60 - nth / 2 * 2) * 3_600));
         let item = format!("p{nth:02}");
         let request = JobRequest { queue: QueueId::new(queue), ..request_of(&item, nth.into(), severity) };
@@ -504,7 +507,7 @@ async fn jobs_are_listed_by_priority_across_queues_then_by_age() {
 }
 
 #[tokio::test]
-async fn first_page_of_open_jobs_reads_past_no_decided_ones() {
+async fn first_page_of_open_jobs_starts_after_decided_ones() {
     let Fixture { store, _folder } = fixture();
     let now = Millis::now();
     let open = async |nth: u64| {
@@ -519,7 +522,7 @@ async fn first_page_of_open_jobs_reads_past_no_decided_ones() {
     for nth in 200..203 {
         open(nth).await;
     }
-    // Claims and this move the mark of the day past jobs that are decided for good.
+    // Like a claim, this moves the scan start of the day past finally decided jobs.
     queues::waiting(&store, &org(), &QueueId::new("default"), 10, now, |_| true).await.unwrap();
     let (org, queue) = (org(), [QueueId::new("default")]);
     let request = ListRequest { org: &org, queues: &queue, from: None, jobs: 3, rows: 8, open_only: true };

@@ -33,7 +33,7 @@ fn store(folder: &tempfile::TempDir) -> Store {
     Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap()
 }
 
-/// A host of which each answer waits until it is let go.
+/// Host that delays each answer until the test adds a permit.
 async fn host_that_waits() -> (Host, Arc<Semaphore>) {
     let go = Arc::new(Semaphore::new(0));
     let open = Arc::clone(&go);
@@ -41,12 +41,12 @@ async fn host_that_waits() -> (Host, Arc<Semaphore>) {
     (host.await.unwrap(), go)
 }
 
-/// No pause is long, and no clock of a test's machine counts.
+/// Settings with short pauses, so that a slow test machine does not matter.
 fn settings() -> Settings {
     Settings { retry_ms: 1, longest_retry_ms: 60_000, host_rest_ms: 1, ..Settings::default() }
 }
 
-/// A host that fails four times rests for long.
+/// Settings with a long rest after four failures.
 fn without_patience() -> Settings {
     Settings {
         attempts: 1,
@@ -111,7 +111,7 @@ async fn a_successful_probe_wakes_all_waiting_fetches() {
         _ => Answer::Picture(picture(1)),
     };
     let host = Host::start(answer).await.unwrap();
-    // The one that tries it has an hour.
+    // The probe has an hour.
     let signals = with_total(store(&folder), &[&host], &settings(), 3_600_000);
     let ask = |nth: usize| {
         let (signals, url) = (signals.clone(), host.url(&format!("{nth}.bmp")));
@@ -171,15 +171,15 @@ async fn spellings_of_one_url_share_one_fetch_and_keep_their_text() {
     assert_eq!(host.asked("a.bmp").len(), 1, "they were joined");
     inspect(&urls[2..]).await;
     inspect(&urls).await;
-    assert_eq!(host.asked("a.bmp").len(), 1, "it is remembered");
+    assert_eq!(host.asked("a.bmp").len(), 1, "the URL is cached");
     inspect(&[other]).await;
-    assert_eq!(host.asked("a.bmp").len(), 2, "its query is another one");
+    assert_eq!(host.asked("a.bmp").len(), 2, "another query is another URL");
 }
 
 #[tokio::test]
 async fn a_fetch_without_waiters_ends_unless_left_running() {
     let (folder, (host, go)) = (tempfile::tempdir().unwrap(), host_that_waits().await);
-    // One fetch at a time: whoever is let in afterwards proves that the other one is gone.
+    // One fetch at a time: the start of the second one proves that the first has ended.
     let one = Settings { fetches: 1, fetches_per_host: 1, fetches_per_org: 1, ..settings() };
     let signals = signals(store(&folder), &host, &one);
     let wanted = |path: &str| [Wanted { url: host.url(path), depth: Depth::Picture }];
@@ -197,7 +197,7 @@ async fn a_fetch_without_waiters_ends_unless_left_running() {
     assert_eq!(left.leave_running(PATIENCE), [(host.url("left"), None)]);
     go.add_permits(2);
     assert_eq!(state(&inspect(&signals, host.url("left")).await), "ok");
-    assert_eq!(host.asked("left").len(), 1, "it was joined, or remembered");
+    assert_eq!(host.asked("left").len(), 1, "the fetch was joined or its result cached");
 }
 
 #[tokio::test]
@@ -236,7 +236,11 @@ async fn background_fetches_are_bounded_and_shared_among_orgs() {
         search.settle().await;
         assert!(search.end().iter().all(|signal| state(&signal.inspection) == "ok"));
     }
-    assert_eq!((host.asked("wild").len(), host.asked("other").len()), (16, 18), "what was left was joined");
+    assert_eq!(
+        (host.asked("wild").len(), host.asked("other").len()),
+        (16, 18),
+        "the continuing fetches were joined"
+    );
 }
 
 #[tokio::test]
@@ -270,7 +274,7 @@ async fn a_cached_url_is_revalidated_when_it_is_stale() {
         assert_eq!(host.asked(path).len(), requests, "{path}");
     }
     assert!(host.asked("always-asked")[2].to_lowercase().contains("if-none-match"));
-    // What one organisation was shown is not told to another one.
+    // The URL cache of one organisation does not answer for another.
     assert_eq!(state(&inspect_as(&signals, "other", host.url("silent"), Depth::Picture).await), "ok");
     assert_eq!(host.asked("silent").len(), 2);
 }
@@ -283,7 +287,7 @@ async fn stored_fingerprints_serve_other_processes() {
     let first = inspect(&signals(store.clone(), &host, &settings()), host.url("a")).await;
     let Inspection::Hashed(print) = &first else { panic!("{first:?}") };
     assert_eq!(print.digests, Digests::of(&picture(1)));
-    // One that decodes nothing: what it says of the picture was remembered.
+    // Decodes no pictures, so its result must be the stored one.
     let blind = Limits { pixels: 1, side: 1, ..Limits::default() };
     let egress = tidegate_egress::Settings {
         allow_cidrs: vec!["127.0.0.0/8".parse().unwrap()],
@@ -317,7 +321,7 @@ async fn a_busy_host_is_retried_and_a_missing_picture_is_not() {
     }
 }
 
-/// A pause may be longer than it should be on a busy machine, and never shorter.
+/// A busy machine can prolong a pause but not shorten it.
 #[tokio::test]
 async fn a_retry_after_is_honoured_unless_it_is_too_long() {
     let folder = tempfile::tempdir().unwrap();
@@ -376,12 +380,12 @@ async fn a_hanging_host_does_not_block_another_host() {
     }
 }
 
-/// Hosts are told apart by name.
+/// Hosts are distinguished by name.
 fn by_name(host: &Host, path: &str) -> String {
     format!("http://localhost:{}/{path}", host.address.port())
 }
 
-/// Its pictures are its own, and everything else is at the other host.
+/// Serves pictures itself and redirects all other paths to the other host.
 async fn leading_to(other: &Host) -> Host {
     let there = other.url("elsewhere");
     let answer = move |head: &str| match head.starts_with("GET /own") {
@@ -404,11 +408,11 @@ async fn a_dropped_probe_lets_the_next_fetch_probe() {
     assert_eq!(state(&inspect(&signals, host.url("bad")).await), "http_500");
     let tried = async || {
         let wanted = Wanted { url: host.url("left"), depth: Depth::Picture };
-        // It waits for an answer, or the host still rests.
+        // The fetch waits for an answer, or the host still rests.
         let _left = signals.gather(&OrgId::new("acme"), &[wanted]).settle().now_or_never();
         (state(&inspect(&signals, host.url("good")).await) == "ok").then_some(())
     };
-    // Half of the time that one who tries may take.
+    // Half of the longest duration of a probe.
     eventually("the host to be tried", PATIENCE / 2, tried).await.unwrap();
 }
 
@@ -430,11 +434,11 @@ async fn a_redirect_needs_a_permit_for_its_target_host() {
         () = stuck.settle() => unreachable!("the host hangs"),
         seen = inspect(&signals, by_name(&good, "own.bmp")) => assert_eq!(state(&seen), "ok"),
     }
-    assert_eq!(hanging.asked("").len(), 2, "no more than its turns");
+    assert_eq!(hanging.asked("").len(), 2, "bounded by the permits of the host");
 }
 
 #[tokio::test]
-async fn a_redirect_target_rests_and_the_redirecting_host_does_not() {
+async fn only_the_failing_redirect_target_rests() {
     let folder = tempfile::tempdir().unwrap();
     let broken =
         Host::start(|_| Answer::Head("500 Internal Server Error".to_owned(), Vec::new())).await.unwrap();
@@ -510,7 +514,7 @@ async fn a_digest_only_fetch_does_not_answer_for_a_picture() {
 }
 
 #[tokio::test]
-async fn digests_are_not_cached_in_place_of_hashes() {
+async fn digests_are_not_cached_instead_of_hashes() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
     let signals = signals(store(&folder), &host, &settings());
@@ -536,7 +540,7 @@ async fn blocked_addresses_differ_from_failed_fetches() {
         assert_eq!(state(&inspect(&signals, url).await), expected);
     }
     assert_eq!(host.asked("").len(), 0);
-    // A search that is ended early says so.
+    // An unfinished fetch ends with the reason `deadline`.
     let mut search =
         signals.gather(&OrgId::new("acme"), &[Wanted { url: host.url("a"), depth: Depth::Picture }]);
     let waited = tokio::time::timeout(Duration::from_millis(1), search.settle()).await;

@@ -90,7 +90,7 @@ async fn look_up_waits_for_the_next_version_of_the_same_request() {
     let began = std::time::Instant::now();
     assert_eq!(look_up(None, 50).await, submission(1), "the present state at the end of the wait");
     assert!(began.elapsed() >= Duration::from_millis(50), "the first version is not the newest one");
-    // The named submission is awaited and no other.
+    // Only the requested submission is awaited.
     assert_eq!(look_up(Some(submission(1)), 60_000).await, submission(1));
     let second = Item { position: 1, ..item(2, 1_000) };
     let (found, ()) = tokio::join!(look_up(None, 60_000), async {
@@ -99,7 +99,7 @@ async fn look_up_waits_for_the_next_version_of_the_same_request() {
     assert_eq!(found, submission(2));
 }
 
-/// As a submission that may be sent again is stored.
+/// Stores a submission as one that can be sent again: with its place.
 async fn stored_with_its_place(store: &Store, nth: u128, append_ms: i64) {
     let place = SubmissionPlace {
         org: org(),
@@ -133,21 +133,24 @@ async fn replay_state(deps: &Deps, nth: u128, append_ms: i64) -> ReplayState {
 }
 
 #[tokio::test]
-async fn a_replay_carries_its_plan_out_and_a_repetition_does_nothing() {
+async fn replay_carries_out_its_plan_and_repetition_has_no_effect() {
     let (deps, _folder) = fixture().await;
     assert!(matches!(replay_state(&deps, 1, 10).await, ReplayState::Fresh));
     let plan = Plan::empty(&org(), Uuid::from_u128(1), Kind::Item, ConfigVersion(1));
     effects::adopt(&deps.store, plan, Millis(10)).await.unwrap();
     assert!(
         matches!(replay_state(&deps, 1, 10).await, ReplayState::Planned { is_begun: false, .. }),
-        "it died before its row"
+        "crash before the row"
     );
     stored_with_its_place(&deps.store, 1, 10).await;
     assert!(
         matches!(replay_state(&deps, 1, 10).await, ReplayState::Planned { is_begun: true, .. }),
-        "it died after its row"
+        "crash after the row"
     );
-    assert!(matches!(replay_state(&deps, 1, 20).await, ReplayState::Evaluated), "it was sent again");
+    assert!(
+        matches!(replay_state(&deps, 1, 20).await, ReplayState::Evaluated),
+        "the submission was sent again"
+    );
 }
 
 #[tokio::test]
@@ -158,9 +161,10 @@ async fn a_repeated_submission_is_not_the_newest_version() {
     stored(&deps.store, 1, 30).await;
     let newest = stored::newest(&deps.store, &org(), &post()).await.unwrap().unwrap();
     assert_eq!(newest.submission_id, submission(2));
-    let latest = stored::find(&deps.store, &org(), &post(), None).await.unwrap().unwrap();
+    let latest = stored::find_version(&deps.store, &org(), &post(), None).await.unwrap().unwrap();
     assert_eq!(latest.submission_id, submission(2));
-    let first = stored::find(&deps.store, &org(), &post(), Some(submission(1))).await.unwrap().unwrap();
+    let first =
+        stored::find_version(&deps.store, &org(), &post(), Some(submission(1))).await.unwrap().unwrap();
     assert_eq!(first.append_ms, Millis(10));
 }
 
@@ -175,7 +179,8 @@ async fn old_versions_are_found_below_thousands_of_newer_ones() {
         let row = Item { variant: variant.as_str().to_owned(), ..item(nth, append_ms) };
         store.put(write_time(Millis(append_ms), Stage::Evaluated), &[row]).await.unwrap();
     }
-    let find = async |nth| stored::find(store, &org(), &post(), nth).await.unwrap().map(|row| row.append_ms);
+    let find =
+        async |nth| stored::find_version(store, &org(), &post(), nth).await.unwrap().map(|row| row.append_ms);
     assert_eq!(find(Some(submission(1))).await, Some(Millis(10)));
     assert_eq!(find(Some(submission(VERSIONS))).await, Some(Millis(25_000)));
     assert_eq!(find(Some(submission(VERSIONS + 1))).await, None);
@@ -190,11 +195,11 @@ async fn old_versions_are_found_below_thousands_of_newer_ones() {
 }
 
 #[tokio::test]
-async fn fetched_version_stands_behind_every_submitted_one() {
+async fn submitted_versions_precede_fetched_ones() {
     let (deps, _folder) = fixture().await;
     let store = &deps.store;
     let (fetched, sent) = (Source::PartialItems, Source::Report);
-    // From the last of the order to its first, each older than those before it.
+    // In ascending precedence, each older than its predecessors.
     let versions = [
         (1, 50, fetched, Variant::Partial),
         (2, 40, fetched, Variant::Original),
@@ -207,13 +212,13 @@ async fn fetched_version_stands_behind_every_submitted_one() {
         store.put(write_time(Millis(append_ms), Stage::Evaluated), &[row]).await.unwrap();
         let newest = stored::newest(store, &org(), &post()).await.unwrap().unwrap();
         assert_eq!(newest.submission_id, submission(nth));
-        let shown = stored::find(store, &org(), &post(), None).await.unwrap().unwrap();
+        let shown = stored::find_version(store, &org(), &post(), None).await.unwrap().unwrap();
         // The view shows the newest submitted version, partial or not.
         assert_eq!(shown.submission_id, submission(nth.min(3)));
     }
 }
 
-/// Well above what a test takes.
+/// Far longer than the test runs.
 const LEASE: Duration = Duration::from_secs(600);
 
 fn claimed(job_id: JobId, now: Millis) -> Job {
@@ -271,7 +276,7 @@ async fn a_released_decision_is_appended_after_its_lease() {
         ..claimed(job_id, now)
     };
     deps.store.insert_new(&job).await.unwrap();
-    // It stops between release and append, as a process that dies does.
+    // The closed log makes the append fail, as if the process died after the release.
     deps.log.close(tokio::time::Instant::now() + LEASE).await;
     assert!(decisions::release(&deps, &due, LEASE, now).await.is_err());
     let meanwhile = decisions::release(&deps, &due, LEASE, now.plus(LEASE / 2)).await.unwrap();
@@ -281,13 +286,13 @@ async fn a_released_decision_is_appended_after_its_lease() {
     let (queue, later) = (QueueId::new("default"), now.plus(LEASE));
     let counts = queue_counts::counts(&deps.store, &org(), &queue, later).await.unwrap();
     assert_eq!(counts.last_hour.closed, 1, "a repeated release closes the job once");
-    // The hour of the first attempt may have been added up already.
+    // The hour of the first attempt may be rolled up already, so its time must stay.
     let row = deps.store.get::<Job>(&(org(), job_id)).await.unwrap().unwrap();
     assert_eq!(row.closed_at, Some(now));
 }
 
 #[tokio::test]
-async fn a_due_row_waits_while_its_claim_may_still_decide() {
+async fn due_row_waits_while_its_claim_can_still_decide() {
     let (deps, _folder) = fixture().await;
     let job_id: JobId = Uuid::from_u128(7).into();
     let now = Millis::now();
@@ -304,7 +309,7 @@ async fn a_due_row_waits_while_its_claim_may_still_decide() {
     assert_eq!(
         decisions::release(&deps, &due, LEASE, now).await.unwrap(),
         Release::Settled,
-        "the claim is void"
+        "the claim has a newer epoch"
     );
     job.state = JobState::Decided;
     assert!(deps.store.replace(&job, 2).await.unwrap().is_done());
@@ -315,12 +320,12 @@ async fn a_due_row_waits_while_its_claim_may_still_decide() {
     assert_eq!(
         decisions::release(&deps, &due, LEASE, now).await.unwrap(),
         Release::Settled,
-        "decided otherwise"
+        "the job has another decision"
     );
 }
 
 #[tokio::test]
-async fn the_item_of_a_replayed_report_keeps_its_old_place() {
+async fn item_of_a_replayed_report_keeps_its_position() {
     let (deps, _folder) = fixture().await;
     orgs::create(&deps.store, &org(), "Acme", Millis::now()).await.unwrap();
     let mut report = records::Report {

@@ -1,4 +1,4 @@
-//! Which rules act on an item, and the reasons of those that do not.
+//! Rules that act on an item, and the reasons of the other rules.
 
 #![allow(clippy::unwrap_used)]
 
@@ -40,7 +40,7 @@ kind: enqueue_review
 ---
 ";
 
-/// What rules come to on one item.
+/// Outcome of rules on one item.
 struct Case {
     record: Items,
     prepared: Prepared,
@@ -137,7 +137,7 @@ fn an_alarm_is_reported_before_the_rollout() {
 }
 
 #[test]
-fn an_action_lists_only_the_rules_that_may_take_it() {
+fn action_lists_only_the_rules_that_act() {
     let rules = rule("limited", "status: live\nlimits: {actions_per_day: 1}\nactions: [hide, look]")
         + &rule("free", "status: live\nactions: [hide]");
     let plan = Case::new(&rules).plan_without(&[("limited", Suppressed::Limit)], None);
@@ -150,7 +150,7 @@ fn an_action_lists_only_the_rules_that_may_take_it() {
 }
 
 #[test]
-fn only_acting_rules_use_limits_and_all_live_ones_feed_alarms() {
+fn only_acting_rules_use_limits_but_live_rules_feed_alarms() {
     let limits = "limits: {actions_per_day: 3, per_user_cooldown: 24h}";
     let rules = rule("acts", &format!("status: live\nactions: [hide]\n{limits}"))
         + &rule("idle", &format!("status: background\nactions: [hide]\n{limits}"))
@@ -160,7 +160,7 @@ fn only_acting_rules_use_limits_and_all_live_ones_feed_alarms() {
     let claims = Case::new(&rules).claims();
     let asking: Vec<_> = claims.iter().map(|claim| (claim.rule.as_str(), claim.per_day)).collect();
     assert_eq!(asking, [("acts", Some(3)), ("free", None), ("out", None), ("says-nothing", None)]);
-    // What nobody limits is held against its last backtest, if there was one.
+    // Without a limit the alarm uses the last backtest.
     for claim in &claims[1..] {
         let watched = claim.alarm.as_ref().unwrap();
         assert_eq!((watched.expected, watched.counts, &claim.cooldown), (Expected::Measured, true, &None));
@@ -202,12 +202,12 @@ fn a_sampled_hit_is_reviewed_once_for_all_its_rules() {
     let (matched, ..) = listed(&plan);
     let sampled: Vec<_> = (0..4).map(|nth| matched[nth]["sampled"] == json!(true)).collect();
     assert_eq!(sampled, [true, true, false, false]);
-    assert_eq!(case.plan(), plan, "the same submission is drawn the same");
+    assert_eq!(case.plan(), plan, "the same submission falls into the same sample");
     assert!(case.plan_without(&[], Some("child_safety")).reviews.is_empty());
 }
 
 #[test]
-fn a_rule_that_fails_counts_as_its_author_says() {
+fn failed_rule_follows_its_on_error_setting() {
     let failing = |key: &str, rest: &str| {
         let many = "scamcoin, scamcoim, scamcoil, scamcoik, scamcoij, scamcoih";
         format!(
@@ -238,14 +238,14 @@ fn a_rule_that_fails_counts_as_its_author_says() {
             ["asks", "deadline", "review", null],
             ["idle", "deadline", "matched", "background"],
         ]),
-        "what leads to something is listed, however few failures are"
+        "failures with consequences are listed beyond the limit"
     );
     assert_eq!(actions[0]["rules"], json!(["acts"]));
     assert_eq!(plan.callbacks.len(), 1);
     assert_eq!(plan.reviews.iter().map(|it| it.rules.clone()).collect::<Vec<_>>(), [[RuleId::new("asks")]]);
 }
 
-/// Bytes of everything that is stored of an evaluation: findings, actions, hits, callbacks and reviews.
+/// Size of a stored evaluation in bytes: findings, actions, hits, callbacks and reviews.
 fn stored_bytes(plan: &Plan) -> usize {
     serde_json::to_string(plan).unwrap().len()
 }
@@ -263,7 +263,7 @@ fn ten_thousand_matching_rules_store_a_bounded_evaluation() {
         .collect();
     let case = Case::new(&rules);
     let plan = case.plan();
-    // A row, a record and a plan of 16 KiB each hold this; they were 2.5 and 7 MB.
+    // Without limits, row and plan had 2.5 and 7 MB.
     assert!(stored_bytes(&plan) < 64 << 10, "{}", stored_bytes(&plan));
 
     let (matched, _, actions) = listed(&plan);
@@ -271,14 +271,14 @@ fn ten_thousand_matching_rules_store_a_bounded_evaluation() {
     let count = matched.as_array().unwrap().len();
     assert!(findings.matched.len() <= 16 << 10 && count > 20, "{count}");
     assert_eq!(findings.left_out.matched_more, 10_000 - count);
-    // Rules that act come first, in their order.
+    // Acting rules are listed first, in order.
     assert!(matched.as_array().unwrap().iter().all(|it| it.get("suppressed").is_none()), "{matched}");
     let keys: Vec<_> = matched.as_array().unwrap().iter().map(|it| it["rule"].as_str().unwrap()).collect();
     assert!(keys.is_sorted());
     assert_eq!(actions[0]["rules"].as_array().unwrap().len(), 100);
     assert_eq!(actions[0]["rulesMore"], 9_880);
 
-    // All effects are there, and every rule is counted.
+    // All effects are planned, and every rule is counted.
     assert_eq!((plan.taken.len(), plan.callbacks.len(), plan.reviews.len()), (2, 1, 1));
     let acted = plan.counted.iter().filter(|it| it.kind == OutcomeKind::Acted).count();
     assert_eq!((acted, case.claims().len()), (9_980, 9_980));
@@ -287,7 +287,7 @@ fn ten_thousand_matching_rules_store_a_bounded_evaluation() {
 }
 
 #[test]
-fn few_matches_are_stored_with_all_that_explains_them() {
+fn few_matches_are_stored_with_full_explanations() {
     let rules: String = (0..3).map(|nth| rule(&format!("r{nth}"), "status: live\nactions: [hide]")).collect();
     let plan = Case::new(&rules).plan();
     let (matched, _, actions) = listed(&plan);

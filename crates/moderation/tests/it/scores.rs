@@ -1,4 +1,4 @@
-//! Models that take several inputs in one call: which inputs share a call, and how its end reaches each of them.
+//! Models with batches: sharing of calls, and the result of a call for each of its inputs.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::support::org;
 /// Status line and body for a list of inputs; `nth` counts the calls from 1.
 type Reply = fn(nth: usize, inputs: &[Value]) -> (&'static str, Value);
 
-/// A model that remembers the lists of inputs that it was given.
+/// Model that records the inputs of its calls.
 struct Model {
     signal: Arc<ScoreSignal>,
     calls: Arc<Mutex<Vec<Vec<Value>>>>,
 }
 
 impl Model {
-    /// Starts a model that takes `max` inputs a call.
+    /// Starts a model with at most `max` inputs per call.
     async fn start(max: usize, reply: Reply) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -58,7 +58,7 @@ async fn serve(mut socket: TcpStream, calls: Arc<Mutex<Vec<Vec<Value>>>>, reply:
     let body: Value = loop {
         let read = socket.read_buf(&mut bytes).await.unwrap();
         let text = String::from_utf8_lossy(&bytes);
-        // The body is whole once it can be read.
+        // The body is complete once it parses.
         if let Some(body) = text.split_once("\r\n\r\n").and_then(|(_, body)| serde_json::from_str(body).ok())
         {
             break body;
@@ -78,7 +78,7 @@ async fn serve(mut socket: TcpStream, calls: Arc<Mutex<Vec<Vec<Value>>>>, reply:
     socket.write_all(format!("{head}{answer}").as_bytes()).await.unwrap();
 }
 
-/// The number that an input is, as its score.
+/// Returns the input's own number as its score.
 fn scored(input: &Value) -> Value {
     json!({"score": input.as_str().unwrap().parse::<f64>().unwrap()})
 }
@@ -87,7 +87,7 @@ fn all_scored(_nth: usize, inputs: &[Value]) -> (&'static str, Value) {
     ("200 OK", json!({"results": inputs.iter().map(scored).collect::<Vec<_>>()}))
 }
 
-/// Scorer on a store of its own.
+/// Store for scorers of one test.
 struct Asker {
     folder: TempDir,
     store: Store,
@@ -114,7 +114,7 @@ impl Asker {
     }
 }
 
-/// Settings with which only a full batch goes within the time of a test.
+/// Settings under which only full batches are sent during a test.
 fn full_batches() -> Settings {
     Settings { batch_wait_ms: 3_600_000, ..Settings::default() }
 }
@@ -126,7 +126,7 @@ async fn ask_of(scorer: &Scorer, org: &OrgId, model: &Model, texts: &[&str]) -> 
     answers.into_iter().collect::<Result<_, _>>().unwrap()
 }
 
-/// Asks at once for items with a text each. Returns the score or the reason of each.
+/// Scores several items concurrently, one per text. Returns the score or the reason of each.
 async fn ask(scorer: &Scorer, model: &Model, texts: &[&str]) -> Vec<Result<f64, String>> {
     read(ask_of(scorer, &org(), model, texts).await)
 }
@@ -150,11 +150,11 @@ async fn inputs_of_several_items_share_a_call_and_get_their_own_scores() {
     let mut calls = model.calls();
     assert_eq!(calls.len(), 1);
     calls[0].sort_by_key(Value::to_string);
-    assert_eq!(calls[0], ["0.1", "0.2", "0.3", "0.4"], "equal inputs are one");
-    // Each answer is kept by itself, for another process and for a call on its own.
+    assert_eq!(calls[0], ["0.1", "0.2", "0.3", "0.4"], "equal inputs are sent once");
+    // Answers are stored separately, for other processes and for later calls.
     let again = asker.scorer(&Settings { batch_wait_ms: 0, ..Settings::default() });
     assert_eq!(ask(&again, &model, &["0.3", "0.5"]).await, [Ok(0.3), Ok(0.5)]);
-    assert_eq!(model.calls()[1..], [[json!("0.5")]], "a lone input is a list of one");
+    assert_eq!(model.calls()[1..], [[json!("0.5")]], "a single input is sent as a list");
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn two_orgs_never_share_a_call() {
     let (model, asker) = (Model::start(2, all_scored).await, Asker::new());
     let scorer = asker.scorer(&full_batches());
     let (one, other) = (OrgId::new("one"), OrgId::new("other"));
-    // Waiting inputs of both, of which each org has an even number.
+    // Both orgs have an even number of waiting inputs.
     let asked = tokio::join!(
         ask_of(&scorer, &one, &model, &["0.11"]),
         ask_of(&scorer, &other, &model, &["0.21"]),
@@ -180,7 +180,7 @@ async fn two_orgs_never_share_a_call() {
 }
 
 #[tokio::test]
-async fn an_answer_of_another_length_is_nobodys() {
+async fn answer_with_a_wrong_number_of_scores_is_discarded() {
     let short = |_: usize, inputs: &[Value]| {
         ("200 OK", json!({"results": inputs[1..].iter().map(scored).collect::<Vec<_>>()}))
     };
@@ -189,12 +189,12 @@ async fn an_answer_of_another_length_is_nobodys() {
     let texts = ["0.1", "0.2", "0.3"];
     for calls in [1, 2] {
         assert_eq!(ask(&scorer, &model, &texts).await, vec![failed("batch_length"); 3]);
-        assert_eq!(model.calls().len(), calls, "nothing is kept");
+        assert_eq!(model.calls().len(), calls, "no answer is stored");
     }
 }
 
 #[tokio::test]
-async fn an_unreadable_answer_concerns_its_own_input() {
+async fn unreadable_answer_affects_only_its_own_input() {
     let partly = |_: usize, inputs: &[Value]| {
         let one = |input: &Value| if input == "0.2" { json!({"score": "high"}) } else { scored(input) };
         ("200 OK", json!({"results": inputs.iter().map(one).collect::<Vec<_>>()}))
@@ -206,13 +206,13 @@ async fn an_unreadable_answer_concerns_its_own_input() {
 }
 
 #[tokio::test]
-async fn a_busy_model_is_given_the_whole_batch_again() {
+async fn busy_model_is_retried_with_the_whole_batch() {
     let busy = |nth: usize, inputs: &[Value]| match nth {
         1 => ("429 Too Many Requests\r\nRetry-After: 0", json!(null)),
         _ => all_scored(nth, inputs),
     };
     let (model, asker) = (Model::start(3, busy).await, Asker::new());
-    // One failure in a row may be, so a batch that counted for each input would let the model rest.
+    // A second failure in a row would make the model rest, so the batch must count as one failure.
     let scorer = asker.scorer(&Settings { failures: 2, ..full_batches() });
     assert_eq!(ask(&scorer, &model, &["0.1", "0.2", "0.3"]).await, [Ok(0.1), Ok(0.2), Ok(0.3)]);
     let calls = model.calls();
@@ -231,7 +231,7 @@ async fn a_failed_batch_is_one_failure_of_the_model() {
 }
 
 #[tokio::test]
-async fn an_input_that_the_model_refuses_takes_no_scores_from_others() {
+async fn refused_input_does_not_affect_other_scores() {
     let picky = |nth: usize, inputs: &[Value]| match inputs.contains(&json!("poison")) {
         true => ("400 Bad Request", json!(null)),
         false => all_scored(nth, inputs),
@@ -240,19 +240,19 @@ async fn an_input_that_the_model_refuses_takes_no_scores_from_others() {
     let scorer = asker.scorer(&Settings { failures: 1, ..full_batches() });
     let answers = ask(&scorer, &model, &["0.1", "0.2", "poison", "0.4"]).await;
     assert_eq!(answers, [Ok(0.1), Ok(0.2), failed("status_400"), Ok(0.4)]);
-    // All four, two halves, and two of the half with the poison.
+    // All four inputs, two halves, and two single inputs of the half with the refused one.
     assert_eq!(model.calls().len(), 5);
 }
 
 #[tokio::test]
 async fn a_batch_holds_no_more_bytes_than_a_request_may() {
     let (model, asker) = (Model::start(9, all_scored).await, Asker::new());
-    // Room for one input and its frame.
+    // Space for one input and the rest of the request.
     let scorer = asker.scorer(&Settings { request_bytes: 50, ..full_batches() });
     let texts = ["0.1000", "0.2000", "0.3000"].map(|text| format!("{text}{}", "0".repeat(10)));
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let (first, rest) = texts.split_at(1);
-    // The third never fills a batch, so only the first two are waited for.
+    // The third input never fills a batch, so only the first two are awaited.
     let asked = tokio::select! {
         biased;
         both = async { tokio::join!(ask(&scorer, &model, first), ask(&scorer, &model, &rest[..1])) } => both,

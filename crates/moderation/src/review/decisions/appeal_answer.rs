@@ -48,7 +48,7 @@ pub(super) async fn plan(
             appeal_id: appeal_id.clone(),
             appealed_by: appeal.appealed_by.clone(),
             appeal_decision: if is_accepted { "ACCEPT" } else { "REJECT" },
-            item: events::item(config, &appeal.item),
+            item: events::item_ref(config, &appeal.item),
             decision_reason: decision.reason.clone(),
             custom: decision_events::appeal_answer_values(config, endpoint.as_ref(), reversed_actions),
         };
@@ -58,13 +58,14 @@ pub(super) async fn plan(
             endpoint,
             subject: appeal.item.clone(),
             occurred_at: decision.decided_at,
-            body: events::body(&event),
+            body: events::serialize_body(&event),
             strike_user: None,
         });
     }
+    // An accepted appeal is a verdict on the rules behind the actions.
     let finding = if is_accepted { Finding::Overturned } else { Finding::Confirmed };
     let hits = findings::parse_hits(appealed_actions.iter().filter_map(|row| row.hits.as_deref()))?;
-    findings::add(plan, &appeal.item, hits, finding, written_at);
+    findings::add_findings(plan, &appeal.item, hits, finding, written_at);
     if is_accepted {
         plan.strikes = reversals(decision, &appeal, appealed_actions, written_at);
     }
@@ -80,6 +81,7 @@ fn reversals(
 ) -> Vec<PlannedStrike> {
     appealed_actions
         .into_iter()
+        // Actions without points carried no strike.
         .filter(|row| row.points != 0)
         .filter_map(|row| {
             Some(PlannedStrike {

@@ -27,7 +27,13 @@ pub(super) fn parse_hits<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec
 }
 
 /// Adds a finding for each hit to the plan.
-pub(super) fn add(plan: &mut Plan, item: &ItemKey, hits: Vec<RuleHit>, finding: Finding, at: Millis) {
+pub(super) fn add_findings(
+    plan: &mut Plan,
+    item: &ItemKey,
+    hits: Vec<RuleHit>,
+    finding: Finding,
+    at: Millis,
+) {
     let planned = |hit| PlannedFinding { hit, item: item.clone(), finding, at };
     plan.verdicts.extend(hits.into_iter().map(planned));
 }

@@ -33,9 +33,12 @@ use crate::{
 pub async fn accept(deps: &Deps, decision: &records::Decision, written_at: Millis) -> Result<(), Error> {
     let plan = match effects::load_plan(&deps.store, &decision.org, decision.decision_id.0).await? {
         Some(plan) => plan,
-        None => effects::adopt(&deps.store, plan(deps, decision, written_at).await?, Millis::now()).await?,
+        None => {
+            effects::adopt(&deps.store, build_plan(deps, decision, written_at).await?, Millis::now()).await?
+        }
     };
-    deps.store.put(WriteTime::of(decision.decided_at, 0), &[row(decision)?]).await?;
+    // Before the effects, because the clearance of their events is read from this row.
+    deps.store.put(WriteTime::of(decision.decided_at, 0), &[decision_row(decision)?]).await?;
     reporters::record_outcome(&deps.store, decision).await?;
     effects::apply(deps, &plan).await?;
     comment_escalations(deps, decision, &plan).await
@@ -47,6 +50,7 @@ async fn comment_escalations(deps: &Deps, decision: &records::Decision, plan: &P
         return Ok(());
     };
     for review in plan.reviews.iter().filter(|review| review.queue.class() == JobClass::ChildSafety) {
+        // The job exists already; the cause identifies it.
         let job = effects::open_job(deps, plan, review).await?;
         let (by, at) = (&decision.decided_by, decision.decided_at);
         comments::put_once(&deps.store, &decision.org, job, review.cause, by, reason, at).await?;
@@ -54,7 +58,7 @@ async fn comment_escalations(deps: &Deps, decision: &records::Decision, plan: &P
     Ok(())
 }
 
-fn row(decision: &records::Decision) -> Result<Decision, Error> {
+fn decision_row(decision: &records::Decision) -> Result<Decision, Error> {
     Ok(Decision {
         org: decision.org.clone(),
         day: decision.decided_at.day(),
@@ -91,7 +95,7 @@ fn related_text(decision: &records::Decision) -> Result<Option<String>, Error> {
     serde_json::to_string(&related_actions).map(Some).map_err(Error::corrupt("decision"))
 }
 
-async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> Result<Plan, Error> {
+async fn build_plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> Result<Plan, Error> {
     let config = effects::config(deps, &decision.org, decision.config_version, decision.decided_at).await?;
     let mut plan =
         Plan::empty(&decision.org, decision.decision_id.0, effects::Kind::Decision, config.version());
@@ -150,8 +154,9 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
                 };
                 context.take_actions(&mut plan, &target, &related.actions, parameter_values);
             }
+            // Only the verdict on the job's own item counts for the rules, which did not match related items.
             let finding = if acts { Finding::Confirmed } else { Finding::Rejected };
-            findings::add(&mut plan, &decision.item, hits, finding, written_at);
+            findings::add_findings(&mut plan, &decision.item, hits, finding, written_at);
         }
         Verdict::Accept | Verdict::Reject => {
             appeal_answer::plan(&mut plan, deps, &config, decision, written_at).await?;
@@ -222,7 +227,7 @@ impl Context<'_> {
         parameter_values: &Parameters,
     ) {
         for action in actions {
-            plan.take(
+            plan.add_action(
                 self.config,
                 &ActionInput {
                     action,

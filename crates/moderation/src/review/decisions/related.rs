@@ -66,7 +66,7 @@ pub(super) async fn resolve(
             }
         };
         resolved.push(StoredRelated {
-            user: author::find(&deps.store, config, &related.item, item_data).await?,
+            user: author::find_author(&deps.store, config, &related.item, item_data).await?,
             item: related.item.clone(),
             actions: distinct(&related.actions),
             parameters: related.parameters.clone(),
@@ -131,7 +131,7 @@ impl<'a> Search<'a> {
         let in_thread: Vec<ItemKey> =
             serde_json::from_str(&report.reported_in_thread).map_err(Error::corrupt("report"))?;
         for key in in_thread {
-            self.add(key, None);
+            self.add_item(key, None);
         }
         for items in [&report.thread, &report.additional] {
             let items: Vec<StoredItem> = serde_json::from_str(items).map_err(Error::corrupt("report"))?;
@@ -139,7 +139,7 @@ impl<'a> Search<'a> {
             for item in items.into_iter().filter(|item| item.as_sent.is_none()) {
                 let key = ItemKey { type_id: item.type_id, id: item.id };
                 let data = item.data.get().as_bytes().to_vec().into();
-                self.add(key, Some(ItemData { type_version: item.type_version, data }));
+                self.add_item(key, Some(ItemData { type_version: item.type_version, data }));
             }
         }
         Ok(())
@@ -150,11 +150,11 @@ impl<'a> Search<'a> {
         let Some(item_type) = self.config.item_type_at(type_id, version) else { return };
         let author = item_type.creator(self.subject, data);
         for key in partial_items::named_items(item_type, data).into_iter().chain(author) {
-            self.add(key, None);
+            self.add_item(key, None);
         }
     }
 
-    fn add(&mut self, key: ItemKey, item_data: Option<ItemData>) {
+    fn add_item(&mut self, key: ItemKey, item_data: Option<ItemData>) {
         if key == *self.subject {
             return;
         }

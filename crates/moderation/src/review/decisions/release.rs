@@ -60,7 +60,7 @@ pub async fn decide(
         return Ok(Err(refusal));
     }
     let config = deps.live.latest(org).await?;
-    if let Err(refusal) = request::check(&config, &job, request) {
+    if let Err(refusal) = request::check_request(&config, &job, request) {
         return Ok(Err(refusal));
     }
     let related = match related::resolve(deps, &config, &job, &request.related).await? {
@@ -158,13 +158,13 @@ pub async fn release(deps: &Deps, due: &DecisionDue, lease: Duration, now: Milli
             Ok(Release::Again(job.lease_until.unwrap_or(now)))
         }
         Some(DecisionState::Pending | DecisionState::Released) => {
-            append(deps, job, &decision, now.plus(lease), now).await
+            append_decision(deps, job, &decision, now.plus(lease), now).await
         }
         _ => Ok(Release::Settled),
     }
 }
 
-async fn append(
+async fn append_decision(
     deps: &Deps,
     job: Job,
     decision: &StoredDecision,
@@ -177,6 +177,7 @@ async fn append(
         queue_counts::put_event(&deps.store, &job, QueueChange::Closed, closed_at).await?;
     }
     let job = Job { closed_at: Some(closed_at), ..job };
+    // From here on the decision cannot be undone.
     let released_job =
         Job { decision_state: Some(DecisionState::Released), lease_until: Some(lease), ..job.clone() };
     if !deps.store.replace(&released_job, job.version).await?.is_done() {
@@ -185,18 +186,19 @@ async fn append(
     }
     tidegate_stream::failpoint!("after_due_release");
     let key = job.item.log_key(&job.org);
-    let record = record(&job, decision);
+    let record = decision_record(&job, decision);
     let partition = deps.log.partition(Topic::Decisions, &key);
     deps.log.append(&[(partition, Record::new(&key, record.to_datum()))]).await?;
     let appended_job =
         Job { decision_state: Some(DecisionState::Appended), lease_until: None, ..job.clone() };
+    // After a failure the record is appended again at the end of the lease, with the same ids.
     if deps.store.replace(&appended_job, job.version + 1).await?.is_done() {
         return Ok(Release::Settled);
     }
     Ok(Release::Again(lease))
 }
 
-fn record(job: &Job, decision: &StoredDecision) -> records::Decision {
+fn decision_record(job: &Job, decision: &StoredDecision) -> records::Decision {
     records::Decision {
         org: job.org.clone(),
         config_version: decision.config_version,

@@ -66,7 +66,7 @@ pub(super) fn find_claim_refusal(job: &Job, request: &DecisionRequest) -> Option
 }
 
 /// Checks the request against the configuration and the job's queue.
-pub(super) fn check(config: &Compiled, job: &Job, request: &DecisionRequest) -> Result<(), Refusal> {
+pub(super) fn check_request(config: &Compiled, job: &Job, request: &DecisionRequest) -> Result<(), Refusal> {
     let is_appeal = job.class == JobClass::Appeal;
     let is_valid_verdict = match request.verdict {
         Verdict::Accept | Verdict::Reject => is_appeal,
@@ -86,17 +86,18 @@ pub(super) fn check(config: &Compiled, job: &Job, request: &DecisionRequest) -> 
         let detail = "an answer to an appeal takes no actions on related items".to_owned();
         return invalid("/related", detail);
     }
+    // A queue that is no longer configured has no requirements.
     let checks = Checks { config, job, queue: config.queue(&job.queue).map(|queue| &queue.document) };
     if checks.required().reason && request.reason.as_deref().is_none_or(|reason| reason.trim().is_empty()) {
         return invalid("/reason", format!("decisions on jobs of the queue {} need a reason", job.queue));
     }
     if request.verdict == Verdict::Act {
-        checks.has_policy("", &request.policies)?;
+        checks.require_policy("", &request.policies)?;
     }
-    checks.actions("", &request.actions, &request.parameters)?;
-    checks.no_second_escalation(&request.actions)?;
-    checks.policies("", &request.policies)?;
-    checks.related(&request.related)
+    checks.check_actions("", &request.actions, &request.parameters)?;
+    checks.check_escalation(&request.actions)?;
+    checks.check_policies("", &request.policies)?;
+    checks.check_related(&request.related)
 }
 
 fn invalid(pointer: &str, detail: String) -> Result<(), Refusal> {
@@ -115,7 +116,7 @@ impl Checks<'_> {
         self.queue.map(|queue| queue.require).unwrap_or_default()
     }
 
-    fn has_policy(&self, at: &str, policies: &[PolicyId]) -> Result<(), Refusal> {
+    fn require_policy(&self, at: &str, policies: &[PolicyId]) -> Result<(), Refusal> {
         if !self.required().policy || !policies.is_empty() {
             return Ok(());
         }
@@ -124,8 +125,9 @@ impl Checks<'_> {
         invalid(&format!("{at}/policies"), detail)
     }
 
-    fn actions(&self, at: &str, actions: &[ActionId], parameters: &Parameters) -> Result<(), Refusal> {
+    fn check_actions(&self, at: &str, actions: &[ActionId], parameters: &Parameters) -> Result<(), Refusal> {
         for (index, action) in actions.iter().enumerate() {
+            // Review tools do not offer these actions, but a client can still send their ids.
             if self.queue.is_some_and(|queue| queue.hidden_actions.contains(action)) {
                 let detail = format!("the action {action} is not for jobs of the queue {}", self.job.queue);
                 return invalid(&format!("{at}/actions/{index}"), detail);
@@ -142,7 +144,7 @@ impl Checks<'_> {
     }
 
     /// Refuses child-safety escalation from a child-safety job, which would reopen the job.
-    fn no_second_escalation(&self, actions: &[ActionId]) -> Result<(), Refusal> {
+    fn check_escalation(&self, actions: &[ActionId]) -> Result<(), Refusal> {
         if self.job.class != JobClass::ChildSafety {
             return Ok(());
         }
@@ -159,7 +161,7 @@ impl Checks<'_> {
         }
     }
 
-    fn policies(&self, at: &str, policies: &[PolicyId]) -> Result<(), Refusal> {
+    fn check_policies(&self, at: &str, policies: &[PolicyId]) -> Result<(), Refusal> {
         match policies.iter().position(|policy| self.config.policy(policy).is_none()) {
             Some(index) => {
                 let detail = format!("there is no policy with the id or key {}", policies[index]);
@@ -169,7 +171,7 @@ impl Checks<'_> {
         }
     }
 
-    fn related(&self, related: &[RelatedRequest]) -> Result<(), Refusal> {
+    fn check_related(&self, related: &[RelatedRequest]) -> Result<(), Refusal> {
         if related.iter().map(|related| related.actions.len()).sum::<usize>() > MOST_RELATED_ACTIONS {
             let detail = format!("a decision takes at most {MOST_RELATED_ACTIONS} actions on related items");
             return invalid("/related", detail);
@@ -188,9 +190,9 @@ impl Checks<'_> {
             if one.actions.is_empty() {
                 return invalid(&format!("{at}/actions"), "name at least one action".to_owned());
             }
-            self.has_policy(&at, &one.policies)?;
-            self.actions(&at, &one.actions, &one.parameters)?;
-            self.policies(&at, &one.policies)?;
+            self.require_policy(&at, &one.policies)?;
+            self.check_actions(&at, &one.actions, &one.parameters)?;
+            self.check_policies(&at, &one.policies)?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What moderation works with, on embedded data of its own.
+//! Dependencies of moderation on an embedded store and log.
 
 #![allow(clippy::unwrap_used)]
 
@@ -33,7 +33,7 @@ pub(crate) fn post() -> ItemKey {
     ItemKey::new("post", "p1")
 }
 
-/// The post as it was sent.
+/// Entry of the post in a record.
 pub(crate) fn sent(submission_id: SubmissionId, keyed: bool) -> ItemEntry {
     ItemEntry {
         submission_id,
