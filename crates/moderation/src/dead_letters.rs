@@ -65,7 +65,7 @@ pub struct Summary {
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Page {
+pub struct DeadLetterPage {
     pub items: Vec<Summary>,
     pub next: Option<String>,
 }
@@ -134,7 +134,7 @@ pub async fn list(
     filter: &Filter,
     limit: usize,
     cursor: Option<&str>,
-) -> Result<Page, DeadLetterError> {
+) -> Result<DeadLetterPage, DeadLetterError> {
     let mut after: Option<Cursor> = cursor.map(str::parse).transpose()?;
     let mut items = Vec::new();
     loop {
@@ -151,7 +151,7 @@ pub async fn list(
         }
         after = page.next;
         if after.is_none() || items.len() >= limit {
-            return Ok(Page { items, next: after.map(|cursor| cursor.to_string()) });
+            return Ok(DeadLetterPage { items, next: after.map(|cursor| cursor.to_string()) });
         }
     }
 }
@@ -237,12 +237,14 @@ async fn retain_unrestricted<'t>(
 ) -> Result<Vec<(&'t PageRecord, DeadLetter)>, DeadLetterError> {
     let mut visible = Vec::with_capacity(letters.len());
     for (page_record, letter) in letters {
-        let subject =
-            unframe_record(log, page_record, &letter).and_then(|(topic, datum)| Subject::read(topic, &datum));
+        let subject = unframe_record(log, page_record, &letter)
+            .and_then(|(topic, datum)| LetterSubject::read(topic, &datum));
         let is_restricted = match (&letter.org, &subject) {
-            (_, Some(Subject { is_child_safety: true, .. })) => true,
+            (_, Some(LetterSubject { is_child_safety: true, .. })) => true,
             // An item can become restricted after the letter was written.
-            (Some(org), Some(Subject { items, .. })) => !restricted(store, org, items).await?.is_empty(),
+            (Some(org), Some(LetterSubject { items, .. })) => {
+                !restricted(store, org, items).await?.is_empty()
+            }
             _ => false,
         };
         if !is_restricted {
@@ -253,13 +255,13 @@ async fn retain_unrestricted<'t>(
 }
 
 /// Items of a dead letter's record.
-struct Subject {
+struct LetterSubject {
     items: Vec<ItemKey>,
     /// True if the record itself is marked as child-safety material.
     is_child_safety: bool,
 }
 
-impl Subject {
+impl LetterSubject {
     /// Returns `None` for an unreadable record. Its list entry then has no content to withhold.
     fn read(topic: Topic, datum: &Bytes) -> Option<Self> {
         let (items, is_child_safety) = match topic {

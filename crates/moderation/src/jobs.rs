@@ -30,7 +30,7 @@ use uuid::Uuid;
 
 use crate::{
     Error, metrics,
-    priority::{MOST_REPORTERS, Signals},
+    priority::{MOST_REPORTERS, PrioritySignals},
     queue_counts, user_history,
 };
 
@@ -85,7 +85,7 @@ pub struct Placement {
     /// Report for which the routing list for reports chose the queue.
     pub routed_for: Option<ReportId>,
     /// Severity and reach from the cause, for the priority.
-    pub signals: Signals,
+    pub signals: PrioritySignals,
     /// User who sent the report.
     pub reporter: Option<ItemKey>,
     /// User under whom the job is listed: the item's creator, or the item itself if it is a user.
@@ -260,7 +260,7 @@ async fn count_signals(
     request: &JobRequest,
     generation: i64,
     now: Millis,
-) -> Result<Signals, Error> {
+) -> Result<PrioritySignals, Error> {
     let mut signals = request.placement.signals.of_class(request.class);
     let Some(reporter) = &request.placement.reporter else { return Ok(signals) };
     let subject_key = subject_key(&request.org, request.class, &request.subject);
@@ -307,10 +307,10 @@ async fn raise_priority(
     store: &Store,
     request: &JobRequest,
     job: &Job,
-    signals: Signals,
+    signals: PrioritySignals,
     now: Millis,
 ) -> Result<Job, Error> {
-    let combined = Signals::parse_from(job)?.unwrap_or_default().combined_with(signals);
+    let combined = PrioritySignals::parse_from(job)?.unwrap_or_default().combined_with(signals);
     let priority = combined.priority(&request.placement.order_of(&job.queue)).max(job.priority);
     let mut raised_job = Job { priority, signals: Some(signals_to_json(combined)?), ..job.clone() };
     if priority != job.priority {
@@ -321,7 +321,7 @@ async fn raise_priority(
     Ok(raised_job)
 }
 
-pub(crate) fn signals_to_json(signals: Signals) -> Result<String, Error> {
+pub(crate) fn signals_to_json(signals: PrioritySignals) -> Result<String, Error> {
     serde_json::to_string(&signals).map_err(Error::corrupt("job"))
 }
 
@@ -344,7 +344,7 @@ async fn open_job(
     request: &JobRequest,
     job_id: JobId,
     generation: i64,
-    signals: Signals,
+    signals: PrioritySignals,
     now: Millis,
 ) -> Result<Inserted<Job>, Error> {
     let priority = signals.priority(&request.placement.order_of(&request.queue));

@@ -20,7 +20,7 @@ pub const MOST_REPORTERS: usize = 256;
 /// Inputs of a job's priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Signals {
+pub struct PrioritySignals {
     /// Highest severity of the violated policies.
     pub severity: Severity,
     /// Number of distinct reporters since the item's last decision, up to [`MOST_REPORTERS`].
@@ -30,7 +30,7 @@ pub struct Signals {
     pub reach: Option<u64>,
 }
 
-impl Signals {
+impl PrioritySignals {
     /// Parses the signals in the job's row. Jobs of earlier versions have none.
     pub(crate) fn parse_from(job: &Job) -> Result<Option<Self>, Error> {
         let stored = job.signals.as_deref().map(serde_json::from_str).transpose();
@@ -93,7 +93,7 @@ mod tests {
     fn priority_grows_with_its_signals_and_is_bounded() {
         let order =
             QueueOrder { reach: Some(Reach { field: "views".into(), weight: 1 }), ..QueueOrder::default() };
-        let of = |severity, reporters, reach| Signals { severity, reporters, reach }.priority(&order);
+        let of = |severity, reporters, reach| PrioritySignals { severity, reporters, reach }.priority(&order);
         assert_eq!(of(Severity::None, 0, None), 0);
         assert_eq!(of(Severity::None, 1, Some(9)), 0);
         assert_eq!(of(Severity::High, 1, None), 6);
@@ -101,14 +101,17 @@ mod tests {
         assert_eq!(of(Severity::Low, 2, Some(1_000)), 6);
         assert_eq!(of(Severity::Severe, 256, Some(u64::MAX)), MOST_PRIORITY);
         let flat = QueueOrder { severity: 0, reporters: 0, reach: None, ..order };
-        assert_eq!(Signals { severity: Severity::Severe, reporters: 99, reach: Some(9) }.priority(&flat), 0);
+        assert_eq!(
+            PrioritySignals { severity: Severity::Severe, reporters: 99, reach: Some(9) }.priority(&flat),
+            0
+        );
     }
 
     #[test]
     fn combined_signals_keep_the_highest_of_each() {
-        let report = Signals { severity: Severity::Low, reporters: 4, reach: None };
-        let rule = Signals { severity: Severity::High, reporters: 0, reach: Some(7) };
-        let joined = Signals { severity: Severity::High, reporters: 4, reach: Some(7) };
+        let report = PrioritySignals { severity: Severity::Low, reporters: 4, reach: None };
+        let rule = PrioritySignals { severity: Severity::High, reporters: 0, reach: Some(7) };
+        let joined = PrioritySignals { severity: Severity::High, reporters: 4, reach: Some(7) };
         assert_eq!(report.combined_with(rule), joined);
         assert_eq!(rule.combined_with(report), joined);
     }

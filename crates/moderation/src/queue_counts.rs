@@ -38,7 +38,7 @@ impl Flow {
 
 /// Counts of a queue. A job is open until its decision can no longer be undone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct QueueCounts {
     pub open: i64,
     pub last_hour: Flow,
     /// Flow since the start of the hour 24 hours ago.
@@ -80,8 +80,8 @@ fn hour_of(at: Millis) -> i64 {
     at.0.div_euclid(HOUR_MS)
 }
 
-pub async fn counts(store: &Store, org: &OrgId, queue: &QueueId, now: Millis) -> Result<Counts, Error> {
-    let mut counts = Counts::default();
+pub async fn counts(store: &Store, org: &OrgId, queue: &QueueId, now: Millis) -> Result<QueueCounts, Error> {
+    let mut counts = QueueCounts::default();
     let this_hour = hour_of(now);
     let last_rolled_up = roll_up(store, org, queue, now).await?;
     counts.open = last_rolled_up.as_ref().map_or(0, |hour| hour.open);

@@ -21,7 +21,7 @@ use tidegate_store::{
 use crate::{
     Deps, Error,
     effects::{self, events},
-    priority::Signals,
+    priority::PrioritySignals,
     standing::StrikeHistory,
 };
 
@@ -193,7 +193,7 @@ fn plan_review(
         at: strike.at,
         rules: Vec::new(),
         hits: Vec::new(),
-        signals: Signals::default(),
+        signals: PrioritySignals::default(),
         routed_by: None,
         threshold: Some(crossing.to_event_part()),
         // The threshold's action determines the queue.

@@ -13,7 +13,7 @@ use super::{
     events::{self, ActionEvent, ActionRef, Conflict, DecisionRef, NamedRef},
 };
 use crate::{
-    priority::{self, Signals},
+    priority::{self, PrioritySignals},
     rules::stats::RuleHit,
 };
 
@@ -109,9 +109,9 @@ impl Plan {
             at: input.at,
             rules: input.rules.iter().map(|rule| rule.id.clone()).collect(),
             hits: input.hits.clone(),
-            signals: Signals {
+            signals: PrioritySignals {
                 severity: priority::highest_severity(config, input.policies),
-                ..Signals::default()
+                ..PrioritySignals::default()
             },
             routed_by: None,
             threshold: None,

@@ -37,11 +37,11 @@ pub(crate) use apply::open_job;
 pub use plan::plan_item;
 pub use planned_queue::PlannedQueue;
 pub(crate) use rule_gates::derive_event_id;
-pub use rule_gates::{Again, Claim, Evaluated, Expected, Refused, Watch, limit_requests};
+pub use rule_gates::{Again, Claim, EvaluatedSubmission, Expected, Refused, Watch, limit_requests};
 
 use crate::{
     Deps, Error,
-    priority::Signals,
+    priority::PrioritySignals,
     rules::stats::{RuleHit, RuleOutcome},
     standing,
 };
@@ -186,7 +186,7 @@ pub struct PlannedReview {
     pub hits: Vec<RuleHit>,
     /// Severity and reach, for the priority.
     #[serde(default)]
-    pub signals: Signals,
+    pub signals: PrioritySignals,
     /// Routing list and entry that chose the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routed_by: Option<String>,
@@ -307,9 +307,9 @@ pub async fn adopt(store: &Store, mut plan: Plan, now: Millis) -> Result<Plan, E
     };
     let inserted = store.insert_new(&row).await?;
     tidegate_stream::failpoint!("after_plan");
+    // If a plan exists, an earlier run or another owner was first and may have carried out part of it.
     match inserted {
         Inserted::New => Ok(plan),
-        // An earlier run or another owner was first, and may have carried out part of its plan.
         Inserted::Existing(first) => serde_json::from_str(&first.plan).map_err(Error::corrupt("plan")),
     }
 }

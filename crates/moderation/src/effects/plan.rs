@@ -15,11 +15,11 @@ use super::{
     ActionInput, Findings, Kind, Plan, PlannedQueue, PlannedReview,
     bounded_list::BoundedList,
     events,
-    rule_gates::{self, Evaluated, RuleMatch, event_id},
+    rule_gates::{self, EvaluatedSubmission, RuleMatch, event_id},
 };
 use crate::{
     jobs::BuiltInQueue,
-    priority::{self, Signals},
+    priority::{self, PrioritySignals},
     rules::stats::{OutcomeKind, RuleHit, RuleOutcome, Suppressed},
 };
 
@@ -61,7 +61,7 @@ struct ListedFailure<'a> {
     suppressed: Option<Suppressed>,
 }
 
-pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
+pub fn plan_item(config: &Compiled, evaluated: &EvaluatedSubmission<'_>) -> Plan {
     let mut plan = Plan::empty(evaluated.org, evaluated.submission_id.0, Kind::Item, config.version());
     let rules = rule_gates::rule_matches(config, evaluated);
     let mut rules_by_action: BTreeMap<&ActionId, Vec<&RuleMatch<'_>>> = BTreeMap::new();
@@ -110,7 +110,11 @@ pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
 
 /// Lists matches within the limits of a stored item, acting rules first. Returns the list and the number of
 /// omitted matches.
-fn list_matches(config: &Compiled, evaluated: &Evaluated<'_>, matches: &[RuleMatch<'_>]) -> (String, usize) {
+fn list_matches(
+    config: &Compiled,
+    evaluated: &EvaluatedSubmission<'_>,
+    matches: &[RuleMatch<'_>],
+) -> (String, usize) {
     let mut list = BoundedList::new(config.plan().limits());
     // Acting rules first: a reader of the row must see the reasons for its actions.
     for acting in [true, false] {
@@ -136,7 +140,7 @@ fn list_matches(config: &Compiled, evaluated: &Evaluated<'_>, matches: &[RuleMat
 /// Lists failures in the same way, those with a consequence first.
 fn list_failures(
     config: &Compiled,
-    evaluated: &Evaluated<'_>,
+    evaluated: &EvaluatedSubmission<'_>,
     failures: &[RuleMatch<'_>],
 ) -> (String, usize) {
     let suppressed: HashMap<&RuleId, Option<Suppressed>> =
@@ -164,7 +168,7 @@ fn list_failures(
 fn list_action<'a>(
     plan: &mut Plan,
     config: &Compiled,
-    evaluated: &Evaluated<'_>,
+    evaluated: &EvaluatedSubmission<'_>,
     id: &'a ActionId,
     by: &[&RuleMatch<'a>],
 ) -> ListedAction<'a> {
@@ -198,7 +202,7 @@ fn list_action<'a>(
 fn take_action(
     plan: &mut Plan,
     config: &Compiled,
-    evaluated: &Evaluated<'_>,
+    evaluated: &EvaluatedSubmission<'_>,
     id: &ActionId,
     (causes, named_causes): (&[&RuleMatch<'_>], usize),
     policies: &[PolicyId],
@@ -265,7 +269,7 @@ fn parameters(
 }
 
 /// True if the rule acts and its hit falls into the sample for human review.
-fn is_sampled(evaluated: &Evaluated<'_>, rule: &RuleMatch<'_>) -> bool {
+fn is_sampled(evaluated: &EvaluatedSubmission<'_>, rule: &RuleMatch<'_>) -> bool {
     evaluated.no_reviews.is_none()
         && rule.acts()
         && rule.enforcement.is_some_and(|life| life.is_sampled(rule.rule, evaluated.submission_id))
@@ -275,7 +279,7 @@ fn is_sampled(evaluated: &Evaluated<'_>, rule: &RuleMatch<'_>) -> bool {
 fn add_review(
     plan: &mut Plan,
     config: &Compiled,
-    evaluated: &Evaluated<'_>,
+    evaluated: &EvaluatedSubmission<'_>,
     cause_name: &str,
     mut hits: Vec<RuleHit>,
 ) {
@@ -292,7 +296,10 @@ fn add_review(
         cause: derive(IdKind::JobCause, &[plan.cause.as_bytes(), b"rules", cause_name.as_bytes()]),
         at: evaluated.append_ms,
         rules: hits.iter().map(|hit| hit.rule.clone()).collect(),
-        signals: Signals { severity: priority::highest_severity(config, policies), ..Signals::default() },
+        signals: PrioritySignals {
+            severity: priority::highest_severity(config, policies),
+            ..PrioritySignals::default()
+        },
         hits,
         routed_by: None,
         threshold: None,
@@ -300,7 +307,7 @@ fn add_review(
     });
 }
 
-fn rule_hit(evaluated: &Evaluated<'_>, rule: &RuleId, version: &str) -> RuleHit {
+fn rule_hit(evaluated: &EvaluatedSubmission<'_>, rule: &RuleId, version: &str) -> RuleHit {
     RuleHit { rule: rule.clone(), version: version.to_owned(), at: evaluated.append_ms }
 }
 

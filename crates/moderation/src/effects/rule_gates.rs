@@ -18,7 +18,7 @@ use crate::rules::stats::Suppressed;
 
 /// An evaluated submission.
 #[derive(Debug)]
-pub struct Evaluated<'a> {
+pub struct EvaluatedSubmission<'a> {
     pub org: &'a OrgId,
     pub submission_id: SubmissionId,
     pub item: &'a ItemKey,
@@ -35,7 +35,7 @@ pub struct Evaluated<'a> {
     pub media: &'a [Media],
 }
 
-impl Evaluated<'_> {
+impl EvaluatedSubmission<'_> {
     /// True if the original submission took this action already.
     pub(super) fn is_done(&self, action: &ActionId) -> bool {
         self.repetition.is_some_and(|repetition| repetition.taken.contains(&event_id(self, action)))
@@ -94,7 +94,7 @@ pub(super) struct RuleMatch<'a> {
 }
 
 impl<'a> RuleMatch<'a> {
-    fn of_match(config: &'a Compiled, evaluated: &Evaluated<'_>, rule_match: &'a Match) -> Self {
+    fn of_match(config: &'a Compiled, evaluated: &EvaluatedSubmission<'_>, rule_match: &'a Match) -> Self {
         let enforcement = config.rule(&rule_match.rule).map(|head| &head.enforcement);
         Self {
             rule: &rule_match.rule,
@@ -107,7 +107,7 @@ impl<'a> RuleMatch<'a> {
         }
     }
 
-    fn of_head(evaluated: &Evaluated<'_>, head: &'a RuleHead) -> Self {
+    fn of_head(evaluated: &EvaluatedSubmission<'_>, head: &'a RuleHead) -> Self {
         Self {
             rule: &head.rule,
             version: &head.version,
@@ -125,7 +125,7 @@ impl<'a> RuleMatch<'a> {
 }
 
 fn suppression(
-    evaluated: &Evaluated<'_>,
+    evaluated: &EvaluatedSubmission<'_>,
     rule: &RuleId,
     status: Status,
     enforcement: Option<&Enforcement>,
@@ -142,7 +142,10 @@ fn suppression(
 }
 
 /// Returns the matched rules in order, then the failed rules with `on_error: matched`.
-pub(super) fn rule_matches<'a>(config: &'a Compiled, evaluated: &Evaluated<'a>) -> Vec<RuleMatch<'a>> {
+pub(super) fn rule_matches<'a>(
+    config: &'a Compiled,
+    evaluated: &EvaluatedSubmission<'a>,
+) -> Vec<RuleMatch<'a>> {
     let outcome = evaluated.outcome;
     let matches = outcome.matched.iter().map(|rule_match| RuleMatch::of_match(config, evaluated, rule_match));
     let failed_heads = outcome.errored.iter().filter_map(|failed| config.rule(&failed.rule));
@@ -151,7 +154,10 @@ pub(super) fn rule_matches<'a>(config: &'a Compiled, evaluated: &Evaluated<'a>) 
 }
 
 /// Returns the failed rules with `on_error: review`.
-pub(super) fn failures_for_review<'a>(config: &'a Compiled, evaluated: &Evaluated<'_>) -> Vec<&'a RuleHead> {
+pub(super) fn failures_for_review<'a>(
+    config: &'a Compiled,
+    evaluated: &EvaluatedSubmission<'_>,
+) -> Vec<&'a RuleHead> {
     let failed_heads = evaluated.outcome.errored.iter().filter_map(|failure| config.rule(&failure.rule));
     let for_review = failed_heads.filter(|head| {
         head.enforcement.on_error == OnError::Review
@@ -168,7 +174,7 @@ pub(super) fn failure_consequence(config: &Compiled, failure: &RuleFailure) -> O
 
 /// Lists the limit requests of a plan. Only rules that are about to act use up limits. Every match of a live rule
 /// counts for its alarm, because the threshold comes from a backtest, which counts all matches.
-pub fn limit_requests(config: &Compiled, evaluated: &Evaluated<'_>) -> Vec<Claim> {
+pub fn limit_requests(config: &Compiled, evaluated: &EvaluatedSubmission<'_>) -> Vec<Claim> {
     if evaluated.outcome.matched.is_empty() && evaluated.outcome.errored.is_empty() {
         return Vec::new();
     }
@@ -195,14 +201,14 @@ pub fn limit_requests(config: &Compiled, evaluated: &Evaluated<'_>) -> Vec<Claim
 }
 
 /// True if the action would be taken once a rule acts.
-fn would_be_taken(config: &Compiled, evaluated: &Evaluated<'_>, action: &ActionId) -> bool {
+fn would_be_taken(config: &Compiled, evaluated: &EvaluatedSubmission<'_>, action: &ActionId) -> bool {
     action_refusal(config, evaluated, action).is_none() && !evaluated.is_done(action)
 }
 
 /// Returns the reason why an action is not taken, independent of the rule.
 pub(super) fn action_refusal(
     config: &Compiled,
-    evaluated: &Evaluated<'_>,
+    evaluated: &EvaluatedSubmission<'_>,
     action: &ActionId,
 ) -> Option<&'static str> {
     let Some(action) = config.action(action) else { return Some("unknown_action") };
@@ -213,7 +219,7 @@ pub(super) fn action_refusal(
     }
 }
 
-pub(super) fn event_id(evaluated: &Evaluated<'_>, action: &ActionId) -> EventId {
+pub(super) fn event_id(evaluated: &EvaluatedSubmission<'_>, action: &ActionId) -> EventId {
     derive_event_id(evaluated.repetition.map_or(evaluated.submission_id, |again| again.original), action)
 }
 

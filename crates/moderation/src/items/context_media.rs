@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::{
     Deps, Error,
-    media::{self, Depth, Wanted},
+    media::{self, HashDepth, Wanted},
 };
 
 /// Header that marks a record of context items. Its value is the id of the cause.
@@ -101,7 +101,7 @@ fn images(data: &[u8]) -> Vec<Wanted> {
         images: Vec<String>,
     }
     let images = serde_json::from_slice::<Data>(data).map_or_else(|_| Vec::new(), |data| data.images);
-    images.into_iter().map(|url| Wanted { url, depth: Depth::Picture }).collect()
+    images.into_iter().map(|url| Wanted { url, depth: HashDepth::Picture }).collect()
 }
 
 /// Stores the media of a context item beside its cause.

@@ -149,7 +149,7 @@ impl FromStr for HistoryCursor {
 
 /// Page of stored items, hour by hour. A short or empty page is the last one only if `next` is `None`.
 #[derive(Debug)]
-pub struct Page {
+pub struct HistoryPage {
     pub items: Vec<Item>,
     pub next: Option<HistoryCursor>,
 }
@@ -161,7 +161,7 @@ pub async fn page(
     span: &Span,
     from: Option<HistoryCursor>,
     limit: usize,
-) -> Result<Page, Error> {
+) -> Result<HistoryPage, Error> {
     let (hours, shards) = (span.hours(), span.sample.shards());
     let from = from.unwrap_or(HistoryCursor { hour: hours.start, shard: 0, after: None });
     let first = (from.hour.max(hours.start), if from.hour < hours.start { 0 } else { from.shard });
@@ -202,7 +202,7 @@ pub async fn page(
     if next.is_none() {
         next = next_shard.map(|(hour, shard)| HistoryCursor { hour, shard, after: None });
     }
-    Ok(Page { items: load_items(store, index_rows).await?, next })
+    Ok(HistoryPage { items: load_items(store, index_rows).await?, next })
 }
 
 /// Loads the items of index rows, except those not stored yet.

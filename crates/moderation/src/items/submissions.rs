@@ -26,7 +26,9 @@ use tidegate_stream::{Record, Topic, error::AppendError};
 
 use crate::{
     Deps, Error,
-    effects::{self, Again, Claim, Evaluated, Findings, Plan, PlannedQueue, PlannedReview, Refused},
+    effects::{
+        self, Again, Claim, EvaluatedSubmission, Findings, Plan, PlannedQueue, PlannedReview, Refused,
+    },
     items::{
         evaluate::Prepared,
         history,
@@ -161,8 +163,8 @@ fn evaluated<'a>(
     no_reviews: Option<&'static str>,
     refusals: &'a Refused,
     repetition: Option<Again<'a>>,
-) -> Evaluated<'a> {
-    Evaluated {
+) -> EvaluatedSubmission<'a> {
+    EvaluatedSubmission {
         org: &submission.header.org,
         submission_id: submission.entry.submission_id,
         item: &prepared.key,

@@ -7,7 +7,7 @@ use tidegate_media::{DigestHasher, Digests};
 use tidegate_schemas::ids::OrgId;
 
 use super::{
-    Depth,
+    HashDepth,
     body_memory::{BodyMemory, Reservation},
 };
 
@@ -34,10 +34,10 @@ pub(super) struct ReceivedBody {
 
 impl Body {
     /// Keeps up to `max_kept` bytes, the decoders' limit. A larger body only has digests.
-    pub(super) fn new(depth: Depth, max_kept: u64, memory: BodyMemory, org: &OrgId) -> Self {
+    pub(super) fn new(depth: HashDepth, max_kept: u64, memory: BodyMemory, org: &OrgId) -> Self {
         Self {
             hasher: DigestHasher::new(),
-            kept: (depth == Depth::Picture).then(Vec::new),
+            kept: (depth == HashDepth::Picture).then(Vec::new),
             max_kept,
             memory,
             org: org.clone(),
@@ -106,7 +106,7 @@ mod tests {
 
     const STEP: u64 = 1 << 20;
 
-    fn body(memory: &BodyMemory, depth: Depth, max_kept: u64) -> Body {
+    fn body(memory: &BodyMemory, depth: HashDepth, max_kept: u64) -> Body {
         Body::new(depth, max_kept, memory.clone(), &OrgId::new("o"))
     }
 
@@ -117,7 +117,7 @@ mod tests {
     #[tokio::test]
     async fn a_body_holds_its_memory_until_it_is_dropped() {
         let memory = BodyMemory::new(4 * STEP, 4 * STEP, Duration::ZERO);
-        let mut body = body(&memory, Depth::Picture, 100 * STEP);
+        let mut body = body(&memory, HashDepth::Picture, 100 * STEP);
         body.begin(Some(7 * STEP / 2)).await.unwrap();
         assert!(!is_full(&memory).await, "what is announced is not there yet");
         let piece = Bytes::from(vec![7; usize::try_from(7 * STEP / 2).unwrap()]);
@@ -134,7 +134,7 @@ mod tests {
     #[tokio::test]
     async fn more_bytes_than_announced_need_more_memory() {
         let memory = BodyMemory::new(2 * STEP, 2 * STEP, Duration::ZERO);
-        let mut body = body(&memory, Depth::Picture, 100 * STEP);
+        let mut body = body(&memory, HashDepth::Picture, 100 * STEP);
         body.begin(Some(1)).await.unwrap();
         let other = memory.reserve(&OrgId::new("o"), STEP, STEP).await.unwrap();
         let piece = Bytes::from(vec![7; usize::try_from(STEP).unwrap() - 1]);
@@ -147,9 +147,11 @@ mod tests {
     #[tokio::test]
     async fn body_without_decoding_reserves_no_memory() {
         let memory = BodyMemory::new(STEP, STEP, Duration::ZERO);
-        for (depth, max_kept, length) in
-            [(Depth::Exact, 100, Some(9 * STEP)), (Depth::Picture, 100, Some(101)), (Depth::Picture, 3, None)]
-        {
+        for (depth, max_kept, length) in [
+            (HashDepth::Exact, 100, Some(9 * STEP)),
+            (HashDepth::Picture, 100, Some(101)),
+            (HashDepth::Picture, 3, None),
+        ] {
             let mut body = body(&memory, depth, max_kept);
             body.begin(length).await.unwrap();
             body.take(Bytes::from_static(b"pixels")).await.unwrap();

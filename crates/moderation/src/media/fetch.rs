@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use super::{
-    Depth, Inspection, Settings,
+    HashDepth, Inspection, Settings,
     body::{Body, ReceivedBody},
     body_memory::{BodyMemory, Reservation},
     fetch_scheduler::{FetchPermit, FetchScheduler},
@@ -50,7 +50,7 @@ struct FetchKey {
     org: OrgId,
     /// Normalised URL.
     resource: Box<str>,
-    depth: Depth,
+    depth: HashDepth,
 }
 
 /// Last answer of a URL.
@@ -122,7 +122,7 @@ impl Fetcher {
     }
 
     /// Joins the running fetch of the medium, or prepares one. It starts when polled.
-    pub(super) fn inspect(&self, org: &OrgId, url: &str, depth: Depth) -> InspectionFlight {
+    pub(super) fn inspect(&self, org: &OrgId, url: &str, depth: HashDepth) -> InspectionFlight {
         let target = match Target::parse(url) {
             Ok(target) => target,
             Err(error) => {
@@ -289,12 +289,12 @@ impl Inner {
         }
     }
 
-    async fn fingerprint(&self, depth: Depth, body: ReceivedBody) -> Arc<Fingerprint> {
+    async fn fingerprint(&self, depth: HashDepth, body: ReceivedBody) -> Arc<Fingerprint> {
         let ReceivedBody { digests, kept, reservation } = body;
         let Some(bytes) = kept else {
             return Arc::new(match depth {
-                Depth::Exact => Fingerprint::unhashed(State::Ok, None, digests),
-                Depth::Picture => Fingerprint::too_many_bytes(digests),
+                HashDepth::Exact => Fingerprint::unhashed(State::Ok, None, digests),
+                HashDepth::Picture => Fingerprint::too_many_bytes(digests),
             });
         };
         if let Some(print) = self.fingerprints.find(&digests).await {

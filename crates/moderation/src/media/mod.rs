@@ -42,7 +42,7 @@ pub use self::{
 
 /// Kinds of hashes that a medium needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Depth {
+pub enum HashDepth {
     /// Digests of the bytes only.
     Exact,
     /// Digests and perceptual hashes.
@@ -53,7 +53,7 @@ pub enum Depth {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub url: String,
-    pub depth: Depth,
+    pub depth: HashDepth,
 }
 
 /// Result of fetching and hashing a medium.
@@ -99,8 +99,8 @@ pub fn list_media(values: &Values) -> Vec<Wanted> {
         url: medium.url.to_owned(),
         depth: match medium.scalar {
             // Nothing decodes sound or moving pictures, so only their bytes are compared.
-            Scalar::Audio | Scalar::Video => Depth::Exact,
-            _ => Depth::Picture,
+            Scalar::Audio | Scalar::Video => HashDepth::Exact,
+            _ => HashDepth::Picture,
         },
     }))
 }

@@ -229,7 +229,7 @@ impl Findings {
 }
 
 /// Item with its outcomes in both configurations.
-struct Pair {
+struct ComparedItem {
     row: Item,
     live: PastOutcome,
     prepared: Prepared,
@@ -298,7 +298,7 @@ impl Trial {
             .await?;
         let finish = |(row, live, candidate): (Item, PastEvaluation, PastEvaluation)| {
             let ((_, live), (prepared, candidate)) = (live.finish(), candidate.finish());
-            Pair { row, live, prepared, candidate }
+            ComparedItem { row, live, prepared, candidate }
         };
         let pairs = compute(move || looked_up.into_iter().map(finish).collect::<Vec<_>>()).await;
         for pair in pairs {
@@ -319,8 +319,13 @@ impl Trial {
         }
     }
 
-    async fn add_pair(&self, store: &Store, pair: &Pair, findings: &mut Findings) -> Result<(), Error> {
-        let Pair { row, live, prepared, candidate } = pair;
+    async fn add_pair(
+        &self,
+        store: &Store,
+        pair: &ComparedItem,
+        findings: &mut Findings,
+    ) -> Result<(), Error> {
+        let ComparedItem { row, live, prepared, candidate } = pair;
         findings.guessed += u64::from(live.is_guessed || candidate.is_guessed);
         let has_omissions = |outcome: &Outcome| outcome.matched_more > 0 || outcome.errored_more > 0;
         findings.unlisted += u64::from(has_omissions(&live.outcome) || has_omissions(&candidate.outcome));

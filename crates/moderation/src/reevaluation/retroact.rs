@@ -413,7 +413,7 @@ fn build_record(
 
 /// Original of a repeated submission.
 #[derive(Clone, Debug)]
-pub struct Repeat {
+pub struct RepeatedSubmission {
     pub original: SubmissionId,
     at: Coordinates,
     source: Source,
@@ -421,14 +421,14 @@ pub struct Repeat {
 }
 
 /// Loads the original of a repeated submission.
-pub async fn repeat_of(deps: &Deps, submission: &Submission<'_>) -> Result<Repeat, Error> {
+pub async fn repeat_of(deps: &Deps, submission: &Submission<'_>) -> Result<RepeatedSubmission, Error> {
     let corrupt = |detail: &str| Error::Corrupt { what: "repeated item", detail: detail.to_owned() };
     let org = &submission.header.org;
     let key = (org.clone(), submission.entry.submission_id);
     let row = deps.store.get::<Repeated>(&key).await?.ok_or_else(|| corrupt("its row is missing"))?;
     let run = deps.store.get::<Retroaction>(&(org.clone(), row.run)).await?;
     let run = run.ok_or_else(|| corrupt("its run is missing"))?;
-    Ok(Repeat {
+    Ok(RepeatedSubmission {
         original: row.original,
         at: Coordinates {
             append_ms: row.append_ms,
@@ -445,7 +445,7 @@ pub async fn evaluate(
     deps: &Deps,
     config: Arc<Compiled>,
     submission: &Submission<'_>,
-    repeat: &Repeat,
+    repeat: &RepeatedSubmission,
     window_rows: usize,
 ) -> Result<(Prepared, Outcome), Error> {
     let (entry, source, now) = (submission.entry.clone(), repeat.source, repeat.at.append_ms);
@@ -463,7 +463,11 @@ pub async fn evaluate(
 }
 
 /// Loads the original submission.
-async fn load_original(store: &Store, submission: &Submission<'_>, repeat: &Repeat) -> Result<Item, Error> {
+async fn load_original(
+    store: &Store,
+    submission: &Submission<'_>,
+    repeat: &RepeatedSubmission,
+) -> Result<Item, Error> {
     let (org, entry, at) = (&submission.header.org, submission.entry, repeat.at);
     let key = (
         org.clone(),
@@ -482,7 +486,7 @@ pub async fn is_superseded(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
-    repeat: &Repeat,
+    repeat: &RepeatedSubmission,
 ) -> Result<bool, Error> {
     let newest = stored::newest_place(store, org, item).await?;
     let coordinates = (repeat.at.append_ms, repeat.at.offset, i64::from(repeat.at.position));

@@ -34,7 +34,7 @@ use crate::{
     },
     jobs::{self, Cause, JobRequest, Placement},
     partial_items,
-    priority::{self, Signals},
+    priority::{self, PrioritySignals},
     routing, user_history,
 };
 
@@ -66,7 +66,7 @@ pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -
     store_first(&deps.store, &config, appeal, written_at).await?;
     let Choice { queue, routed_by } = choose_queue(&config, appeal, written_at);
     let policies: Vec<_> = appeal.violating_policies.iter().map(|policy| PolicyId::new(&policy.id)).collect();
-    let signals = Signals {
+    let signals = PrioritySignals {
         severity: priority::highest_severity(&config, &policies),
         reach: priority::read_reach(&config, &queue, &appeal.item.data),
         reporters: 0,

@@ -35,7 +35,7 @@ const NOT_CLOSED: i64 = 409;
 
 /// Result of one pass over the queues of an org.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pass {
+pub struct ClosingPass {
     pub closed: usize,
     /// True if another pass would close more jobs.
     pub has_more: bool,
@@ -48,8 +48,13 @@ pub fn queues(config: &Compiled) -> impl Iterator<Item = (&QueueId, Period)> {
 }
 
 /// Closes up to `limit` jobs of each queue.
-pub async fn close_old(store: &Store, config: &Compiled, limit: usize, now: Millis) -> Result<Pass, Error> {
-    let mut pass = Pass::default();
+pub async fn close_old(
+    store: &Store,
+    config: &Compiled,
+    limit: usize,
+    now: Millis,
+) -> Result<ClosingPass, Error> {
+    let mut pass = ClosingPass::default();
     // A queue with a changed class may still hold child-safety jobs, which must not end unseen.
     let is_unclaimed =
         |job: &Job| job.class == JobClass::Review && job.lease_until.is_none_or(|until| until <= now);

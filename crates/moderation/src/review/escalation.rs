@@ -12,7 +12,7 @@ use crate::{
     Deps, Error,
     items::author,
     jobs::{self, BuiltInQueue, Cause, JobRequest, Placement},
-    priority::Signals,
+    priority::PrioritySignals,
 };
 
 /// Result of an escalation.
@@ -43,7 +43,7 @@ pub async fn escalate(
         return Ok(Escalation::AlreadyThere);
     }
     let cause: Uuid = derive(Kind::JobCause, &[b"escalation", job_id.as_bytes()]);
-    let signals = Signals::parse_from(&job)?.unwrap_or_default();
+    let signals = PrioritySignals::parse_from(&job)?.unwrap_or_default();
     // Child safety must not wait for a configuration, which only affects the job's priority and user.
     let config = deps.live.org(org);
     let user = match config.as_deref() {

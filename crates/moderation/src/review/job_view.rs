@@ -31,7 +31,7 @@ use crate::{
     items::{context, context_media, stored},
     job_moves,
     partial_items::views,
-    priority::Signals,
+    priority::PrioritySignals,
 };
 
 /// Job in a list.
@@ -47,7 +47,7 @@ pub struct Summary {
     pub priority: i64,
     /// Severity, reporters and reach: the inputs of the priority.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub signals: Option<Signals>,
+    pub signals: Option<PrioritySignals>,
     /// Routing list and entry that chose the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routed_by: Option<String>,
@@ -279,7 +279,7 @@ pub struct AppealView {
 pub fn summary(job: Job) -> Result<Summary, Error> {
     let decision: Option<StoredDecision> =
         job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("job"))?;
-    let signals = Signals::parse_from(&job)?;
+    let signals = PrioritySignals::parse_from(&job)?;
     let moves = job_moves::parse_moves(&job)?.into_iter();
     let skips = skips::parse_skips(&job)?.into_iter();
     Ok(Summary {

@@ -24,7 +24,7 @@ use crate::{
     job_moves::{self, JobMove},
     jobs::{self, Cause, JobRequest, Placement},
     metrics,
-    priority::Signals,
+    priority::PrioritySignals,
     queue_counts,
 };
 
@@ -147,7 +147,7 @@ async fn move_within_class(
             }
             return Ok(Ok(job.job_id));
         }
-        let signals = Signals::parse_from(&job)?.unwrap_or_default();
+        let signals = PrioritySignals::parse_from(&job)?.unwrap_or_default();
         let (moved_job, job_move) =
             prepare_move(store, config, &unrouted_job, &request.queue, signals, now).await?;
         match store.replace(&moved_job, job.version).await? {
@@ -168,7 +168,7 @@ pub(super) async fn prepare_move(
     config: &Compiled,
     job: &Job,
     to: &QueueId,
-    signals: Signals,
+    signals: PrioritySignals,
     now: Millis,
 ) -> Result<(Job, JobMove), Error> {
     let order = config.queue(to).map(|queue| queue.document.order.clone()).unwrap_or_default();
@@ -276,7 +276,7 @@ async fn hand_over_causes(
     queue: &QueueId,
     now: Millis,
 ) -> Result<Option<JobId>, Error> {
-    let signals = Signals::parse_from(job)?.unwrap_or_default();
+    let signals = PrioritySignals::parse_from(job)?.unwrap_or_default();
     let user = author::find_author(store, config, &job.item, None).await?;
     let mut review_job = None;
     let mut causes = store.scan::<JobCause>(&(job.org.clone(), job.job_id), At::all());

@@ -22,7 +22,7 @@ use crate::{
     items::{context, context_media, stored::RESENT},
     jobs::{self, BuiltInQueue, Cause, JobRequest, Placement},
     partial_items,
-    priority::{self, Signals},
+    priority::{self, PrioritySignals},
     routing, user_history,
 };
 
@@ -94,7 +94,7 @@ async fn job_request(
     let Choice { queue, routed_by } = choice;
     let policy = report.policy_id.as_ref().map(|policy| PolicyId::new(&policy.id));
     let user = config.as_deref().and_then(|config| user_history::creator_of(config, &report.item));
-    let signals = config.as_deref().map_or_else(Signals::default, |config| Signals {
+    let signals = config.as_deref().map_or_else(PrioritySignals::default, |config| PrioritySignals {
         severity: priority::highest_severity(config, policy.as_ref()),
         reach: priority::read_reach(config, &queue, &report.item.data),
         reporters: 0,

@@ -27,7 +27,7 @@ use crate::{
     Deps, Error, job_moves,
     jobs::{report_cause_id, subject_key},
     metrics,
-    priority::{self, Signals},
+    priority::{self, PrioritySignals},
 };
 
 /// Number of moves after which a job is not rerouted. Leaves room for moves by hand.
@@ -81,7 +81,7 @@ pub async fn reroute_waiting_job(
             return Ok(());
         }
         let next = if is_moved {
-            let signals = Signals {
+            let signals = PrioritySignals {
                 reach: priority::read_reach(config, &choice.queue, &report.data).or(signals_of(&job)?.reach),
                 ..signals_of(&job)?
             };
@@ -103,8 +103,8 @@ pub async fn reroute_waiting_job(
     }
 }
 
-fn signals_of(job: &Job) -> Result<Signals, Error> {
-    Ok(Signals::parse_from(job)?.unwrap_or_default())
+fn signals_of(job: &Job) -> Result<PrioritySignals, Error> {
+    Ok(PrioritySignals::parse_from(job)?.unwrap_or_default())
 }
 
 /// Returns the report behind the present queue if the job waits and can be rerouted.

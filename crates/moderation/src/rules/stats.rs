@@ -85,7 +85,7 @@ impl OutcomeKind {
 /// Numbers of items by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Counts {
+pub struct OutcomeCounts {
     pub hits: i64,
     pub acted: i64,
     pub background: i64,
@@ -96,7 +96,7 @@ pub struct Counts {
     pub errored: i64,
 }
 
-impl Counts {
+impl OutcomeCounts {
     fn count(&mut self, kind: OutcomeKind) {
         let counter = match kind {
             // An error is not a hit.
@@ -139,7 +139,7 @@ struct CounterKey {
 #[derive(Debug)]
 pub struct RuleCounters {
     writer: Uuid,
-    counters: HashMap<CounterKey, Counts>,
+    counters: HashMap<CounterKey, OutcomeCounts>,
     unwritten: HashSet<CounterKey>,
 }
 
@@ -195,7 +195,7 @@ impl RuleCounters {
         self.unwritten.extend(pending.keys.into_iter().filter(|key| self.counters.contains_key(key)));
     }
 
-    fn row(&self, key: &CounterKey, counts: &Counts) -> RuleCount {
+    fn row(&self, key: &CounterKey, counts: &OutcomeCounts) -> RuleCount {
         RuleCount {
             org: key.org.clone(),
             day: key.day,
@@ -256,7 +256,7 @@ pub(crate) async fn record_finding(store: &Store, finding: HitFinding<'_>) -> Re
 #[serde(rename_all = "camelCase")]
 pub struct Stats {
     #[serde(flatten)]
-    pub counts: Counts,
+    pub counts: OutcomeCounts,
     pub confirmed: i64,
     pub rejected: i64,
     pub overturned: i64,

@@ -8,10 +8,10 @@ use tidegate_catalog::{Change, Changes, MasterKey, Secrets, orgs};
 use tidegate_moderation::{
     Deps,
     jobs::{self, Cause, JobRequest, Placement},
-    priority::Signals,
+    priority::PrioritySignals,
     queue_counts::{self, Flow},
     review::{
-        auto_close::{self, Pass},
+        auto_close::{self, ClosingPass},
         queues::{self, Claim, Reviewer},
     },
 };
@@ -92,7 +92,7 @@ async fn claim(deps: &Deps, id: JobId) -> Claim {
     queues::claim(&deps.store, &org(), id, &ann, Millis::now()).await.unwrap()
 }
 
-async fn close_old(deps: &Deps, limit: usize) -> Pass {
+async fn close_old(deps: &Deps, limit: usize) -> ClosingPass {
     let config = deps.live.org(&org()).unwrap();
     auto_close::close_old(&deps.store, &config, limit, Millis::now()).await.unwrap()
 }
@@ -115,7 +115,7 @@ async fn only_old_unclaimed_jobs_are_closed() {
     let young = open(&deps, "young", 3, days_ago(29)).await;
     assert!(matches!(claim(&deps, claimed).await, Claim::Yours(_)));
 
-    assert_eq!(close_old(&deps, LIMIT).await, Pass { closed: 1, has_more: false });
+    assert_eq!(close_old(&deps, LIMIT).await, ClosingPass { closed: 1, has_more: false });
     let row = job(&deps, old).await;
     assert_eq!((row.state, row.decision), (JobState::Closed, None));
     assert!(row.closed_at.is_some());
@@ -128,7 +128,7 @@ async fn only_old_unclaimed_jobs_are_closed() {
     let counts = queue_counts::counts(&deps.store, &org(), &queue, Millis::now()).await.unwrap();
     assert_eq!((counts.open, counts.last_hour), (2, Flow { opened: 0, closed: 1 }));
 
-    assert_eq!(close_old(&deps, LIMIT).await, Pass::default(), "another pass closes no job");
+    assert_eq!(close_old(&deps, LIMIT).await, ClosingPass::default(), "another pass closes no job");
     assert_eq!(open(&deps, "old", 1, Millis::now()).await, old, "a replay finds its closed job");
     let next = open(&deps, "old", 4, Millis::now()).await;
     assert_eq!(
@@ -142,7 +142,7 @@ async fn only_old_unclaimed_jobs_are_closed() {
 async fn queues_without_the_setting_keep_their_jobs() {
     let (deps, _folder) = configured("queue: default\n").await;
     let old = open(&deps, "old", 1, days_ago(300)).await;
-    assert_eq!(close_old(&deps, LIMIT).await, Pass::default());
+    assert_eq!(close_old(&deps, LIMIT).await, ClosingPass::default());
     assert_eq!(job(&deps, old).await.state, JobState::Open);
 }
 
@@ -163,7 +163,7 @@ async fn age_of_a_raised_job_counts_from_its_opening() {
     let (deps, _folder) = configured(DOCUMENTS).await;
     let old = open(&deps, "p", 1, days_ago(31)).await;
     let mut severe = request("p", 2, JobClass::Review);
-    severe.placement.signals = Signals { severity: Severity::Severe, ..Signals::default() };
+    severe.placement.signals = PrioritySignals { severity: Severity::Severe, ..PrioritySignals::default() };
     assert_eq!(jobs::open_or_join(&deps.store, &severe, days_ago(1)).await.unwrap(), old);
     assert_eq!(job(&deps, old).await.priority, 8, "the present entry is a day old");
     assert_eq!(close_old(&deps, LIMIT).await.closed, 1);
@@ -227,9 +227,9 @@ async fn each_pass_closes_a_bounded_number_of_jobs() {
     for nth in 0..5 {
         open(&deps, &format!("p{nth}"), nth, days_ago(31)).await;
     }
-    assert_eq!(close_old(&deps, 2).await, Pass { closed: 2, has_more: true });
-    assert_eq!(close_old(&deps, 2).await, Pass { closed: 2, has_more: true });
-    assert_eq!(close_old(&deps, 2).await, Pass { closed: 1, has_more: false });
+    assert_eq!(close_old(&deps, 2).await, ClosingPass { closed: 2, has_more: true });
+    assert_eq!(close_old(&deps, 2).await, ClosingPass { closed: 2, has_more: true });
+    assert_eq!(close_old(&deps, 2).await, ClosingPass { closed: 1, has_more: false });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

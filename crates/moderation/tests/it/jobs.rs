@@ -5,7 +5,7 @@ use std::{collections::HashSet, time::Duration};
 
 use tidegate_moderation::{
     jobs::{self, Cause, JobRequest, Placement},
-    priority::Signals,
+    priority::PrioritySignals,
     queue_counts,
     review::{
         job_list::{self, ListRequest},
@@ -330,7 +330,7 @@ async fn concurrent_claims_of_one_reviewer_get_different_jobs() {
 /// Request with a cause of the item's job, of this severity.
 fn request_of(item: &str, cause: u128, severity: Severity) -> JobRequest {
     let placement = Placement {
-        signals: Signals { severity, ..Signals::default() },
+        signals: PrioritySignals { severity, ..PrioritySignals::default() },
         reporter: Some(ItemKey::new("user", cause.to_string().as_str())),
         ..Placement::default()
     };

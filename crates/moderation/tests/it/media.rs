@@ -14,7 +14,7 @@ use futures::{FutureExt as _, future::join_all};
 use parking_lot::Mutex;
 use tidegate_egress::{Client, settings::MediaSettings};
 use tidegate_media::{Decoders, Digests, Limits};
-use tidegate_moderation::media::{self, Depth, Inspection, Search, Settings, Signal, Signals, Wanted};
+use tidegate_moderation::media::{self, HashDepth, Inspection, Search, Settings, Signal, Signals, Wanted};
 use tidegate_schemas::{
     documents::{self, Document},
     ids::OrgId,
@@ -82,14 +82,14 @@ fn with_total(store: Store, hosts: &[&Host], settings: &Settings, total_ms: u64)
     Signals::new(Client::new(egress).unwrap(), Decoders::new(Limits::default()).unwrap(), store, settings)
 }
 
-async fn inspect_as(signals: &Signals, org: &str, url: String, depth: Depth) -> Inspection {
+async fn inspect_as(signals: &Signals, org: &str, url: String, depth: HashDepth) -> Inspection {
     let mut search = signals.gather(&OrgId::new(org), &[Wanted { url, depth }]);
     tokio::time::timeout(PATIENCE, search.settle()).await.unwrap();
     search.end().pop().unwrap().inspection
 }
 
 async fn inspect(signals: &Signals, url: String) -> Inspection {
-    inspect_as(signals, "acme", url, Depth::Picture).await
+    inspect_as(signals, "acme", url, HashDepth::Picture).await
 }
 
 fn state(inspection: &Inspection) -> String {
@@ -132,7 +132,7 @@ async fn concurrent_fetches_are_shared_within_an_org_only() {
     let signals = signals(store(&folder), &host, &settings());
     let ask = |org: &'static str| {
         let (signals, url) = (signals.clone(), host.url("a.bmp"));
-        tokio::spawn(async move { inspect_as(&signals, org, url, Depth::Picture).await })
+        tokio::spawn(async move { inspect_as(&signals, org, url, HashDepth::Picture).await })
     };
     let asking: Vec<_> = ["acme", "acme", "acme", "other"].into_iter().map(ask).collect();
     eventually("two requests", PATIENCE, async || (host.asked("a.bmp").len() == 2).then_some(()))
@@ -158,7 +158,7 @@ async fn spellings_of_one_url_share_one_fetch_and_keep_their_text() {
         format!("http:\\\\0x7F.0.0.1:{port}/./a.bmp?key=1"),
     ];
     let other = format!("http://127.0.0.1:{port}/a.bmp?key=2");
-    let wanted = |url: &String| Wanted { url: url.clone(), depth: Depth::Picture };
+    let wanted = |url: &String| Wanted { url: url.clone(), depth: HashDepth::Picture };
     let inspect = async |urls: &[String]| {
         let all: Vec<_> = urls.iter().map(wanted).collect();
         let mut search = signals.gather(&OrgId::new("acme"), &all);
@@ -182,7 +182,7 @@ async fn a_fetch_without_waiters_ends_unless_left_running() {
     // One fetch at a time: the start of the second one proves that the first has ended.
     let one = Settings { fetches: 1, fetches_per_host: 1, fetches_per_org: 1, ..settings() };
     let signals = signals(store(&folder), &host, &one);
-    let wanted = |path: &str| [Wanted { url: host.url(path), depth: Depth::Picture }];
+    let wanted = |path: &str| [Wanted { url: host.url(path), depth: HashDepth::Picture }];
     let org = OrgId::new("acme");
     let asked = async |path: &str| {
         eventually("a request", PATIENCE, async || (!host.asked(path).is_empty()).then_some(()))
@@ -212,7 +212,8 @@ async fn background_fetches_are_bounded_and_shared_among_orgs() {
     };
     let signals = signals(store(&folder), &host, &many);
     let search = |org: &str| {
-        let wanted = |nth: usize| Wanted { url: host.url(&format!("{org}-{nth}")), depth: Depth::Picture };
+        let wanted =
+            |nth: usize| Wanted { url: host.url(&format!("{org}-{nth}")), depth: HashDepth::Picture };
         signals.gather(&OrgId::new(org), &(0..10).map(wanted).collect::<Vec<_>>())
     };
     let are_asked = async |search: &mut Search, org: &str, times: usize| {
@@ -275,7 +276,7 @@ async fn a_cached_url_is_revalidated_when_it_is_stale() {
     }
     assert!(host.asked("always-asked")[2].to_lowercase().contains("if-none-match"));
     // The URL cache of one organisation does not answer for another.
-    assert_eq!(state(&inspect_as(&signals, "other", host.url("silent"), Depth::Picture).await), "ok");
+    assert_eq!(state(&inspect_as(&signals, "other", host.url("silent"), HashDepth::Picture).await), "ok");
     assert_eq!(host.asked("silent").len(), 2);
 }
 
@@ -372,7 +373,7 @@ async fn a_hanging_host_does_not_block_another_host() {
     let few = Settings { fetches: 4, fetches_per_host: 2, fetches_per_org: 4, ..settings() };
     let signals = of_hosts(store(&folder), &[&hanging, &good], &few);
     let hangs: Vec<_> =
-        (0..50).map(|nth| Wanted { url: hanging.url(&nth.to_string()), depth: Depth::Picture }).collect();
+        (0..50).map(|nth| Wanted { url: hanging.url(&nth.to_string()), depth: HashDepth::Picture }).collect();
     let mut stuck = signals.gather(&OrgId::new("acme"), &hangs);
     tokio::select! {
         () = stuck.settle() => unreachable!("the host hangs"),
@@ -407,7 +408,7 @@ async fn a_dropped_probe_lets_the_next_fetch_probe() {
     let signals = signals(store(&folder), &host, &once);
     assert_eq!(state(&inspect(&signals, host.url("bad")).await), "http_500");
     let tried = async || {
-        let wanted = Wanted { url: host.url("left"), depth: Depth::Picture };
+        let wanted = Wanted { url: host.url("left"), depth: HashDepth::Picture };
         // The fetch waits for an answer, or the host still rests.
         let _left = signals.gather(&OrgId::new("acme"), &[wanted]).settle().now_or_never();
         (state(&inspect(&signals, host.url("good")).await) == "ok").then_some(())
@@ -423,7 +424,7 @@ async fn a_redirect_needs_a_permit_for_its_target_host() {
     let good = leading_to(&hanging).await;
     let few = Settings { fetches: 8, fetches_per_host: 2, fetches_per_org: 8, ..settings() };
     let signals = of_hosts(store(&folder), &[&hanging, &good], &few);
-    let leading = |nth: u32| Wanted { url: by_name(&good, &nth.to_string()), depth: Depth::Picture };
+    let leading = |nth: u32| Wanted { url: by_name(&good, &nth.to_string()), depth: HashDepth::Picture };
     let mut stuck = signals.gather(&OrgId::new("acme"), &(0..20).map(leading).collect::<Vec<_>>());
     let all_were_asked = async {
         let all = async || (good.asked("").len() == 20 && hanging.asked("").len() == 2).then_some(());
@@ -457,13 +458,13 @@ async fn audio_has_exact_hashes_and_items_a_bounded_number_of_media() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::start(|_| Answer::Head("200 OK".to_owned(), b"sound".to_vec())).await.unwrap();
     let signals = signals(store(&folder), &host, &Settings { per_item: 2, ..settings() });
-    let heard = inspect_as(&signals, "acme", host.url("a.mp3"), Depth::Exact).await;
+    let heard = inspect_as(&signals, "acme", host.url("a.mp3"), HashDepth::Exact).await;
     let Inspection::Hashed(print) = &heard else { panic!("{heard:?}") };
     assert_eq!((print.state.as_str(), print.digests), ("ok", Digests::of(b"sound")));
     assert_eq!(state(&inspect(&signals, host.url("a.bmp")).await), "undecodable");
 
     let wanted: Vec<_> =
-        (0..4).map(|nth| Wanted { url: host.url(&nth.to_string()), depth: Depth::Exact }).collect();
+        (0..4).map(|nth| Wanted { url: host.url(&nth.to_string()), depth: HashDepth::Exact }).collect();
     let mut search = signals.gather(&OrgId::new("acme"), &wanted);
     search.settle().await;
     let states: Vec<_> = search.end().iter().map(|Signal { inspection, .. }| state(inspection)).collect();
@@ -478,7 +479,7 @@ fn a_url_in_several_fields_is_fetched_once_at_the_deepest_level() {
     let parsed = documents::parse(&[("clip.yaml", CLIPS)]).unwrap();
     let Document::ItemType(document) = &parsed[0].1 else { panic!("no item type") };
     let clip = ItemType::compile(document, "1", &["clip".into()].into());
-    let (exact, picture) = (Depth::Exact, Depth::Picture);
+    let (exact, picture) = (HashDepth::Exact, HashDepth::Picture);
     for (data, expected) in [
         (r#"{"film":"http://a/1","sound":"http://a/1"}"#, vec![("http://a/1", exact)]),
         (r#"{"film":"http://a/1","cover":"http://a/1"}"#, vec![("http://a/1", picture)]),
@@ -505,11 +506,11 @@ async fn a_digest_only_fetch_does_not_answer_for_a_picture() {
     };
     let acme = OrgId::new("acme");
     let ask = |path: &str, depth| signals.gather(&acme, &[Wanted { url: host.url(path), depth }]);
-    let (mut exact, mut deep) = (ask("at-once", Depth::Exact), ask("at-once", Depth::Picture));
+    let (mut exact, mut deep) = (ask("at-once", HashDepth::Exact), ask("at-once", HashDepth::Picture));
     go.add_permits(100);
     tokio::join!(exact.settle(), deep.settle());
     assert_eq!((frames(&exact.end()[0].inspection), frames(&deep.end()[0].inspection)), (0, 1));
-    assert_eq!(frames(&inspect_as(&signals, "acme", host.url("before"), Depth::Exact).await), 0);
+    assert_eq!(frames(&inspect_as(&signals, "acme", host.url("before"), HashDepth::Exact).await), 0);
     assert_eq!(frames(&inspect(&signals, host.url("before")).await), 1);
 }
 
@@ -518,8 +519,9 @@ async fn digests_are_not_cached_instead_of_hashes() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
     let signals = signals(store(&folder), &host, &settings());
-    inspect_as(&signals, "acme", host.url("a"), Depth::Exact).await;
-    let Inspection::Hashed(print) = inspect_as(&signals, "other", host.url("b"), Depth::Picture).await else {
+    inspect_as(&signals, "acme", host.url("a"), HashDepth::Exact).await;
+    let Inspection::Hashed(print) = inspect_as(&signals, "other", host.url("b"), HashDepth::Picture).await
+    else {
         panic!()
     };
     assert_eq!(print.frames.len(), 1);
@@ -542,7 +544,7 @@ async fn blocked_addresses_differ_from_failed_fetches() {
     assert_eq!(host.asked("").len(), 0);
     // An unfinished fetch ends with the reason `deadline`.
     let mut search =
-        signals.gather(&OrgId::new("acme"), &[Wanted { url: host.url("a"), depth: Depth::Picture }]);
+        signals.gather(&OrgId::new("acme"), &[Wanted { url: host.url("a"), depth: HashDepth::Picture }]);
     let waited = tokio::time::timeout(Duration::from_millis(1), search.settle()).await;
     assert!(waited.is_err());
     assert_eq!(state(&search.end()[0].inspection), "deadline");

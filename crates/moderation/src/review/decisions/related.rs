@@ -53,7 +53,7 @@ pub(super) async fn resolve(
     if requested.is_empty() {
         return Ok(Ok(Vec::new()));
     }
-    let mut search = Search::new(config, &job.item, requested);
+    let mut search = RelatedItemSearch::new(config, &job.item, requested);
     search_job(deps, job, &mut search).await?;
     let mut resolved = Vec::with_capacity(requested.len());
     for (index, related) in requested.iter().enumerate() {
@@ -77,7 +77,7 @@ pub(super) async fn resolve(
 }
 
 /// Adds the related items of the job to the search: those of its newest version, then those of its reports.
-async fn search_job(deps: &Deps, job: &Job, search: &mut Search<'_>) -> Result<(), Error> {
+async fn search_job(deps: &Deps, job: &Job, search: &mut RelatedItemSearch<'_>) -> Result<(), Error> {
     if let Some(row) = stored::newest(&deps.store, &job.org, &job.item).await? {
         search.add_named_items(&row.type_id, row.type_version.as_deref(), &row.data);
     }
@@ -106,7 +106,7 @@ enum SearchState {
 }
 
 /// Search for the requested items.
-struct Search<'a> {
+struct RelatedItemSearch<'a> {
     config: &'a Compiled,
     subject: &'a ItemKey,
     requested: HashMap<ItemKey, SearchState>,
@@ -115,7 +115,7 @@ struct Search<'a> {
     has_more: bool,
 }
 
-impl<'a> Search<'a> {
+impl<'a> RelatedItemSearch<'a> {
     fn new(config: &'a Compiled, subject: &'a ItemKey, requested: &[RelatedRequest]) -> Self {
         let states = requested.iter().map(|related| (related.item.clone(), SearchState::No)).collect();
         Self { config, subject, requested: states, possible: Vec::new(), has_more: false }
