@@ -4,7 +4,7 @@ use tidegate_schemas::documents::Missing;
 
 /// Reason for which a rule document is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{detail}", subject(kind, rule, pointer))]
+#[error("{}{detail}", format_subject(kind, rule, pointer))]
 pub struct RuleError {
     /// Kind of document: `rule`, `window` or `bank`.
     pub kind: &'static str,
@@ -33,9 +33,9 @@ impl RuleError {
         Self { missing: Some(missing), ..self }
     }
 
-    /// One of `shape`, `unknown_key`, `unknown_value`, `unknown_field`, `unknown_item_type`,
-    /// `unknown_window`, `unknown_bank`, `unknown_model`, `unknown_rule`, `cycle`, `type`, `regex`, `expr`, `depth`, `nodes`, `limit`, `empty`,
-    /// `duplicate`.
+    /// One of `shape`, `unknown_key`, `unknown_value`, `unknown_field`, `unknown_item_type`, `unknown_window`,
+    /// `unknown_bank`, `unknown_model`, `unknown_rule`, `cycle`, `type`, `regex`, `expr`, `depth`, `nodes`, `limit`,
+    /// `empty`, `duplicate`.
     pub fn tag(&self) -> &'static str {
         self.tag
     }
@@ -43,7 +43,7 @@ impl RuleError {
 
 /// Warning about a part of a rule document that is valid but probably a mistake.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{detail}", subject(kind, rule, pointer))]
+#[error("{}{detail}", format_subject(kind, rule, pointer))]
 pub struct Warning {
     /// Kind of document: `rule`, `window` or `bank`.
     pub kind: &'static str,
@@ -66,7 +66,7 @@ impl Warning {
     }
 
     /// Returns the warning with only the part of its path below a depth.
-    pub(crate) fn below(&self, depth: usize) -> Self {
+    pub(crate) fn with_path_below(&self, depth: usize) -> Self {
         Self { pointer: self.pointer.get(depth..).unwrap_or_default().to_owned(), ..self.clone() }
     }
 
@@ -83,7 +83,7 @@ impl Warning {
 }
 
 /// Prefix of a message such as `rule "demo", /when: `, with its known parts.
-fn subject(kind: &str, key: &str, pointer: &str) -> String {
+fn format_subject(kind: &str, key: &str, pointer: &str) -> String {
     match (key, pointer) {
         ("", "") => String::new(),
         ("", pointer) => format!("{kind}, {pointer}: "),

@@ -73,7 +73,7 @@ impl Need {
     }
 
     /// Merges a need with the same question into this one.
-    pub(crate) fn join(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         if let (Self::Count { at_least, .. }, Self::Count { at_least: other_at_least, .. }) = (self, other) {
             *at_least = (*at_least).max(*other_at_least);
         }
@@ -246,7 +246,7 @@ impl Facts {
         self.answers.insert(need.question(), answer);
     }
 
-    fn find<'f, T>(
+    fn find_answer<'f, T>(
         &'f self,
         need: &Need,
         select: impl FnOnce(&'f Answer) -> Option<T>,
@@ -262,21 +262,27 @@ impl Facts {
     }
 
     pub(crate) fn strike_points(&self, need: &Need) -> Result<i64, &str> {
-        self.find(need, |answer| if let Answer::Points(points) = answer { Some(*points) } else { None })
-            .map_err(NoAnswer::reason)
+        self.find_answer(
+            need,
+            |answer| if let Answer::Points(points) = answer { Some(*points) } else { None },
+        )
+        .map_err(NoAnswer::reason)
     }
 
     pub(crate) fn window_amount(&self, need: &Need) -> Result<Amount, &str> {
-        self.find(need, |answer| if let Answer::Counted(counted) = answer { Some(*counted) } else { None })
-            .map_err(NoAnswer::reason)
+        self.find_answer(
+            need,
+            |answer| if let Answer::Counted(counted) = answer { Some(*counted) } else { None },
+        )
+        .map_err(NoAnswer::reason)
     }
 
     pub(crate) fn medium(&self, need: &Need) -> Result<&Media, NoAnswer<'_>> {
-        self.find(need, |answer| if let Answer::Media(media) = answer { Some(media) } else { None })
+        self.find_answer(need, |answer| if let Answer::Media(media) = answer { Some(media) } else { None })
     }
 
     pub(crate) fn scores_of(&self, need: &Need) -> Result<&Scores, NoAnswer<'_>> {
-        self.find(need, |answer| if let Answer::Scores(scores) = answer { Some(scores) } else { None })
+        self.find_answer(need, |answer| if let Answer::Scores(scores) = answer { Some(scores) } else { None })
     }
 }
 

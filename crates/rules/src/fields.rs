@@ -75,7 +75,7 @@ impl ViewedText<'_, '_> {
         self.derived.map_or((start, end), |derived| derived.origin(start, end))
     }
 
-    /// True if both neighbours of the span are no word characters.
+    /// True if neither neighbour of the span is a word character.
     pub(crate) fn stands_alone(&self, start: usize, end: usize, in_word: fn(char) -> bool) -> bool {
         if !self.is_folded {
             let neighbours = [self.text[..start].chars().next_back(), self.text[end..].chars().next()];
@@ -136,7 +136,7 @@ impl<'a> FieldCache<'a> {
     pub(crate) fn slot(&self, slot: usize) -> &Slot<'a> {
         self.slots[slot].get_or_init(|| {
             Box::new(Slot {
-                values: self.paths[slot].routes.iter().find_map(|route| read(self.fields, route)),
+                values: self.paths[slot].routes.iter().find_map(|route| read_values(self.fields, route)),
                 texts: OnceCell::new(),
                 lower: OnceCell::new(),
             })
@@ -144,7 +144,7 @@ impl<'a> FieldCache<'a> {
     }
 
     /// Texts at a path in lower case, for comparisons that ignore case. The first caller is charged for all.
-    pub(crate) fn lower(&self, slot: usize, steps: &mut Steps) -> Result<&Lower<'a>, OutOfSteps> {
+    pub(crate) fn lower_texts(&self, slot: usize, steps: &mut Steps) -> Result<&Lower<'a>, OutOfSteps> {
         let slot = self.slot(slot);
         if let Some(lower) = slot.lower.get() {
             return Ok(lower);
@@ -244,7 +244,7 @@ fn find_end(text: &str, limit: usize, is_invisible: fn(char) -> bool) -> usize {
     0
 }
 
-/// Does the same for an address. Also returns the number of bytes that count: characters that a host leaves out do not.
+/// Does the same for an address. Also returns the number of bytes that count: characters that browsers remove do not.
 fn find_address_end(text: &str, limit: usize) -> (usize, usize) {
     let is_counted = |byte: &u8| !hosts::REMOVED_CHARS.contains(&char::from(*byte));
     let limit_byte = text.bytes().enumerate().filter(|(_, byte)| is_counted(byte)).nth(limit);
@@ -261,6 +261,7 @@ fn truncate_texts<'a>(
     let derived = [const { OnceCell::new() }; 3];
     let mut texts = Texts { searched: SmallVec::new(), is_truncated: false, derived, hosts: OnceCell::new() };
     let length = |(_, value): &(_, Value<'_>)| if let Value::Text(text) = value { text.len() } else { 0 };
+    // The type of the field matters only for texts that must be truncated.
     let is_address = values.iter().map(length).sum::<usize>() > limit && is_address();
     let (mut remaining_bytes, mut has_empty) = (limit, false);
     for (nth, (_, value)) in values.iter().enumerate() {
@@ -285,7 +286,7 @@ fn truncate_texts<'a>(
     texts
 }
 
-fn read<'a>(fields: &'a dyn Fields, route: &Route) -> Option<Values<'a>> {
+fn read_values<'a>(fields: &'a dyn Fields, route: &Route) -> Option<Values<'a>> {
     let value = fields.field(&route.field)?;
     let Some(inside) = &route.inside else {
         return Some(match value {

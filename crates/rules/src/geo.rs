@@ -32,7 +32,7 @@ impl Point {
     }
 
     /// Geohash of the smallest cell that contains the point.
-    pub(crate) fn hash(self) -> String {
+    pub(crate) fn geohash(self) -> String {
         let (mut low, mut high) = ([-180.0, -90.0], [180.0, 90.0]);
         let coordinates = [self.lng, self.lat];
         let mut hash = String::with_capacity(MAX_HASH_LENGTH);
@@ -109,7 +109,7 @@ impl Area {
         Self { south, north, west: centre.lng - half_width, east: centre.lng + half_width }
     }
 
-    pub(crate) fn middle(self) -> Option<Point> {
+    pub(crate) fn centre(self) -> Option<Point> {
         Point::new(f64::midpoint(self.south, self.north), f64::midpoint(self.west, self.east))
     }
 
@@ -126,14 +126,14 @@ impl Area {
     }
 
     /// Finest cells of which at most `MAX_CELLS` cover the area.
-    fn cover(self) -> Cells {
+    fn covering_cells(self) -> Cells {
         let finer = (0..=FINEST_LEVEL).rev().map(|level| self.cells(level));
         finer.into_iter().find(|cells| cells.count() <= MAX_CELLS).unwrap_or_else(|| self.cells(0))
     }
 
     /// Estimated share of the places in items that lie in the cells of the area.
-    pub(crate) fn share(self) -> f32 {
-        let cells = self.cover();
+    pub(crate) fn estimated_share(self) -> f32 {
+        let cells = self.covering_cells();
         #[expect(clippy::cast_precision_loss, reason = "a guess")]
         let part = cells.count() as f32 / (rows(cells.level) * rows(cells.level) * 2) as f32;
         // People live in few places, so a cell counts for more than its share of the surface.
@@ -194,7 +194,7 @@ pub(crate) struct Grid {
 
 impl Grid {
     pub(crate) fn add(&mut self, area: Area, number: u32) {
-        let cover = area.cover();
+        let cover = area.covering_cells();
         self.levels.insert(cover.level);
         for cell in cover.positions() {
             let numbers = self.cells.entry((cover.level, cell)).or_default();
@@ -226,8 +226,8 @@ mod tests {
 
     #[test]
     fn known_places_have_their_geohashes_and_distances() {
-        assert_eq!(point(57.649_11, 10.407_44).hash(), "u4pruydqqvj8");
-        let middle = Area::from_hash("u4pruydqqvj").unwrap().middle().unwrap();
+        assert_eq!(point(57.649_11, 10.407_44).geohash(), "u4pruydqqvj8");
+        let middle = Area::from_hash("u4pruydqqvj").unwrap().centre().unwrap();
         assert!((middle.lat - 57.649_11).abs() < 1e-5 && (middle.lng - 10.407_44).abs() < 1e-5);
         let (paris, london) = (point(48.8566, 2.3522), point(51.5074, -0.1278));
         assert!((paris.metres_to(london) - 343_556.0).abs() < 100.0, "{}", paris.metres_to(london));
@@ -252,7 +252,7 @@ mod tests {
                 unit() * 360.0 - 180.0
             };
             let (centre, metres) = (point(lat, lng), 10_f64.powf(unit() * 7.2));
-            let prefix = &centre.hash()[..1 + (unit() * 8.0) as usize];
+            let prefix = &centre.geohash()[..1 + (unit() * 8.0) as usize];
             let mut grid = Grid::default();
             grid.add(Area::around(centre, metres), 1);
             grid.add(Area::from_hash(prefix).unwrap(), 2);
@@ -267,7 +267,7 @@ mod tests {
                     inside += 1;
                     assert!(found.contains(&1), "{other:?} is near {centre:?}, {metres} m");
                 }
-                if other.hash().starts_with(prefix) {
+                if other.geohash().starts_with(prefix) {
                     assert!(found.contains(&2), "{other:?} is in {prefix}");
                 }
             }
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn area_is_covered_by_few_small_cells() {
-        let around = |metres: f64| Area::around(point(48.8566, 2.3522), metres).cover();
+        let around = |metres: f64| Area::around(point(48.8566, 2.3522), metres).covering_cells();
         for metres in [1.0, 100.0, 5_000.0, 500_000.0, 20_000_000.0] {
             assert!((1..=MAX_CELLS).contains(&around(metres).count()), "{metres}");
         }

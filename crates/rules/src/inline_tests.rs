@@ -71,6 +71,7 @@ pub fn run_tests(
                         type_id,
                         values: &*test_item.values,
                         user: test_item.user.as_ref(),
+                        // A rule for reports only is tested as if a report had triggered it.
                         on: rule.on.first().copied().unwrap_or(On::Item),
                         now,
                         submission: derive(Kind::Submission, &[rule.head.rule.as_str().as_bytes()]),

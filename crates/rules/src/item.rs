@@ -96,7 +96,7 @@ impl Number {
     }
 
     /// Nearest float. Rounding never reverses the order of two numbers.
-    pub(crate) fn coarse(self) -> f64 {
+    pub(crate) fn to_f64(self) -> f64 {
         match self {
             #[allow(
                 clippy::cast_precision_loss,

@@ -12,7 +12,7 @@ use crate::{
     error::Warning,
     leaves::{
         Leaf,
-        constraint::{Allowed, Constraint, Subject, contradict},
+        constraint::{Allowed, Constraint, Subject, are_contradictory},
     },
     logic::Node,
     syntax::Status,
@@ -20,7 +20,7 @@ use crate::{
 
 /// Returns the warnings of all rules. `unindexed` are the numbers of the unindexed rules, sorted; `everywhere` are
 /// predicates with patterns that run on every text.
-pub(crate) fn warnings<'r>(
+pub(crate) fn collect_warnings<'r>(
     rules: impl Iterator<Item = &'r Rule>,
     predicates: &[Leaf],
     unindexed: &[u32],
@@ -125,7 +125,7 @@ fn normalize(node: &Node, positive: bool, rule: &Rule) -> String {
 /// True if the condition can certainly never pass, or, with `positive` false, never fail.
 fn is_impossible(node: &Node, positive: bool, rule: &Rule, predicates: &[Leaf]) -> bool {
     let mut literals = Vec::new();
-    if !collect(node, positive, rule, predicates, &mut literals) {
+    if !collect_literals(node, positive, rule, predicates, &mut literals) {
         return true;
     }
     let literal_set: HashSet<_> = literals.iter().copied().collect();
@@ -143,12 +143,12 @@ fn contradict_in<'c>(constraints: impl Iterator<Item = &'c Constraint>) -> bool 
     for constraint in constraints {
         by_subject.entry(&constraint.subject).or_default().push(&constraint.allowed);
     }
-    by_subject.values().any(|allowed| contradict(allowed))
+    by_subject.values().any(|allowed| are_contradictory(allowed))
 }
 
 /// Collects the predicates that must all pass (`true`) or fail (`false`). Returns false if one of several alternatives must
 /// hold and none can.
-fn collect(
+fn collect_literals(
     node: &Node,
     positive: bool,
     rule: &Rule,
@@ -160,13 +160,13 @@ fn collect(
             literals.push((rule.leaves[*nth], positive));
             return true;
         }
-        Node::Not(inner) => return collect(inner, !positive, rule, predicates, literals),
+        Node::Not(inner) => return collect_literals(inner, !positive, rule, predicates, literals),
         Node::All(inner) => (inner, positive),
         // `any` fails only if each of its parts fails.
         Node::Any(inner) => (inner, !positive),
     };
     if all {
-        return inner.iter().all(|node| collect(node, positive, rule, predicates, literals));
+        return inner.iter().all(|node| collect_literals(node, positive, rule, predicates, literals));
     }
     !inner.iter().all(|node| is_impossible(node, positive, rule, predicates))
 }

@@ -81,14 +81,14 @@ struct Load {
 impl Load {
     /// All patterns of a condition.
     fn all(text: &TextLeaf) -> Self {
-        let works = || text.needles.iter().filter_map(work);
+        let works = || text.needles.iter().filter_map(pattern_work);
         let banks = text.bank().filter(|_| works().next().is_some()).cloned().into_iter().collect();
         Self { work: works().fold(0, u64::saturating_add), patterns: works().count(), banks }
     }
 
     /// The most expensive pattern of a condition.
     fn heaviest(text: &TextLeaf) -> Self {
-        let work = text.needles.iter().filter_map(work).max();
+        let work = text.needles.iter().filter_map(pattern_work).max();
         Self {
             work: work.unwrap_or_default(),
             patterns: 1,
@@ -96,14 +96,14 @@ impl Load {
         }
     }
 
-    fn add(&mut self, other: &Self) {
+    fn merge(&mut self, other: &Self) {
         self.work = self.work.saturating_add(other.work);
         self.patterns += other.patterns;
         self.banks.extend(other.banks.iter().cloned());
     }
 }
 
-fn work(needle: &Needle) -> Option<u64> {
+fn pattern_work(needle: &Needle) -> Option<u64> {
     match needle {
         Needle::Pattern { pattern, .. } => Some(pattern.work),
         Needle::Word { .. } => None,
@@ -137,7 +137,7 @@ pub(crate) fn find_overloads(
                 let has_own_steps = text.required_count == 1 && index.is_scanned(*predicate);
                 match (has_own_steps, &all[place], &heaviest[place]) {
                     (true, _, Some(heaviest)) if heaviest.work > separate.work => separate = heaviest.clone(),
-                    (false, Some(all), _) => shared.add(all),
+                    (false, Some(all), _) => shared.merge(all),
                     _ => {}
                 }
             }

@@ -89,6 +89,7 @@ impl From<&item_types::Field> for Shape {
             Scalar::Datetime => Kind::Datetime,
             Scalar::RelatedItem => Kind::Related,
             Scalar::Audio | Scalar::Image | Scalar::Video | Scalar::Media => Kind::Media,
+            // Rules compare the values of these types as plain texts.
             Scalar::Id
             | Scalar::UserId
             | Scalar::String
@@ -306,6 +307,7 @@ fn find_route(fields: &HashMap<String, Shape>, path: &str) -> Option<(Route, Sha
         let shape = match (shape.container, shape.kind) {
             // A path that ends with the dot names no key of the map.
             (Container::Map, kind) if !inside.is_empty() => Shape::one(kind),
+            // The item holds only the key of a related item, so its other data cannot be read.
             (container, Kind::Related) if matches!(inside, "id" | "typeId") => {
                 Shape { kind: Kind::Text, container }
             }

@@ -213,7 +213,7 @@ impl RunningCount<'_> {
 }
 
 /// Hash of a value for a window of distinct values.
-pub(crate) fn member(value: &Value<'_>) -> Option<i64> {
+pub(crate) fn hash_member(value: &Value<'_>) -> Option<i64> {
     let key = WindowKey::from_value(value)?;
     let id: Uuid = derive(Kind::WindowMember, &[b"value", key.0.as_bytes()]);
     let mut bytes = [0; 8];
@@ -291,13 +291,13 @@ mod tests {
     fn repeated_value_counts_once() {
         let window = window(Measure::Distinct);
         let mut tally = window.tally(window.until(Millis(100_000)));
-        let of = |text: &str| member(&Value::Text(text)).into_iter().collect::<Vec<_>>();
+        let of = |text: &str| hash_member(&Value::Text(text)).into_iter().collect::<Vec<_>>();
         for text in ["a", "b", "a"] {
             tally.add(Millis(90_000), Amount::ZERO, &of(text));
         }
         assert_eq!(tally.amount(), Amount::whole(2));
-        assert_eq!(member(&Value::Number(Number::Whole(1))), member(&Value::Text("1")));
-        assert_eq!(member(&Value::Number(Number::Fraction(1.0))), member(&Value::Text("1")));
+        assert_eq!(hash_member(&Value::Number(Number::Whole(1))), hash_member(&Value::Text("1")));
+        assert_eq!(hash_member(&Value::Number(Number::Fraction(1.0))), hash_member(&Value::Text("1")));
     }
 
     #[test]

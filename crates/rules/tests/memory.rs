@@ -1,4 +1,4 @@
-//! Memory that banks of texts take. A process of its own, because its global allocator counts.
+//! Memory of banks of texts. In a process of its own, because its global allocator counts.
 
 #![allow(unsafe_code, clippy::unwrap_used)]
 

@@ -11,7 +11,7 @@ use crate::{
     syntax::{Condition, Rule},
 };
 
-pub(super) fn check(rule: &Rule, references: &References<'_>, context: &mut Context<'_>) {
+pub(super) fn check_tests(rule: &Rule, references: &References<'_>, context: &mut Context<'_>) {
     let mut models = BTreeSet::new();
     collect_models(&rule.when, references, &mut models);
     context.at("tests", |c| {

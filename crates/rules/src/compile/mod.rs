@@ -107,7 +107,7 @@ pub(crate) fn compile(
         predicates_by_identity: HashMap::new(),
     };
     // Windows are compiled first, because conditions of rules refer to them.
-    let windows = compiler.windows();
+    let windows = compiler.compile_windows();
     let mut keys = HashSet::new();
     let mut rules = Vec::with_capacity(sources.len());
     for source in sources {
@@ -125,7 +125,9 @@ pub(crate) fn compile(
                 }
                 // Archived rules are checked too, so that a restored rule has no errors.
                 let is_archived = rule.status == Status::Archived;
-                rules.extend(compiler.rule(rule, source.version).filter(|_| !is_archived).map(Arc::new));
+                rules.extend(
+                    compiler.compile_rule(rule, source.version).filter(|_| !is_archived).map(Arc::new),
+                );
             }
             Err(errors) => {
                 // The valid parts are checked too, so that one answer lists all errors. Their compiled form is not used.
@@ -133,7 +135,7 @@ pub(crate) fn compile(
                 compiler.context.errors.extend(errors);
                 if let Some(Ok(rule)) = valid_parts.map(|document| syntax::parse(&document, limits)) {
                     compiler.context.start_document("rule", rule.key.as_str(), &rule.item_types);
-                    compiler.rule(rule, source.version);
+                    compiler.compile_rule(rule, source.version);
                 }
             }
         }
@@ -182,17 +184,17 @@ impl Compiler<'_> {
         result
     }
 
-    fn rule(&mut self, rule: syntax::Rule, version: &str) -> Option<Rule> {
-        let errors = self.references.check(&rule, self.context.limits);
+    fn compile_rule(&mut self, rule: syntax::Rule, version: &str) -> Option<Rule> {
+        let errors = self.references.check_uses(&rule, self.context.limits);
         let has_valid_uses = errors.is_empty();
         errors.into_iter().for_each(|error| self.context.push_error(error));
         self.context.check_item_types(&rule.item_types)?;
         if !has_valid_uses {
             return None;
         }
-        examples::check(&rule, self.references, &mut self.context);
+        examples::check_tests(&rule, self.references, &mut self.context);
         let mut tree = Tree::default();
-        let node = self.at("when", |c| c.node(rule.when, &mut tree));
+        let node = self.at("when", |c| c.compile_node(rule.when, &mut tree));
         Some(Rule {
             head: RuleHead {
                 info: Arc::new(RuleInfo {
@@ -215,20 +217,20 @@ impl Compiler<'_> {
         })
     }
 
-    fn node(&mut self, condition: Condition, tree: &mut Tree) -> Option<Node> {
+    fn compile_node(&mut self, condition: Condition, tree: &mut Tree) -> Option<Node> {
         // An expression or a use of a rule has no node of its own: its inner condition takes its place.
         if !matches!(condition, Condition::Expr(_) | Condition::Rule(_)) {
             tree.nodes += 1;
         }
         match condition {
-            Condition::All(inner) => self.at("all", |c| c.nodes(inner, tree)).map(Node::All),
-            Condition::Any(inner) => self.at("any", |c| c.nodes(inner, tree)).map(Node::Any),
+            Condition::All(inner) => self.at("all", |c| c.compile_nodes(inner, tree)).map(Node::All),
+            Condition::Any(inner) => self.at("any", |c| c.compile_nodes(inner, tree)).map(Node::Any),
             Condition::Not(inner) => {
-                self.at("not", |c| c.node(*inner, tree)).map(|node| Node::Not(Box::new(node)))
+                self.at("not", |c| c.compile_node(*inner, tree)).map(|node| Node::Not(Box::new(node)))
             }
             Condition::Expr(inner) => self.at("expr", |c| {
                 c.context.in_expr = true;
-                let node = c.node(*inner, tree);
+                let node = c.compile_node(*inner, tree);
                 c.context.in_expr = false;
                 node
             }),
@@ -237,7 +239,7 @@ impl Compiler<'_> {
                 None
             }
             Condition::Leaf(leaf) => {
-                tree.leaves.push(self.predicate(leaf)?);
+                tree.leaves.push(self.intern_predicate(leaf)?);
                 Some(Node::Leaf(tree.leaves.len() - 1))
             }
             Condition::Rule(_) if self.context.local => {
@@ -250,12 +252,12 @@ impl Compiler<'_> {
         }
     }
 
-    fn nodes(&mut self, conditions: Vec<Condition>, tree: &mut Tree) -> Option<Vec<Node>> {
+    fn compile_nodes(&mut self, conditions: Vec<Condition>, tree: &mut Tree) -> Option<Vec<Node>> {
         let count = conditions.len();
         let mut nodes = Vec::with_capacity(count);
         // All parts are compiled before failing, so that each reports its own errors.
         for (nth, condition) in conditions.into_iter().enumerate() {
-            nodes.extend(self.at(nth, |c| c.node(condition, tree)));
+            nodes.extend(self.at(nth, |c| c.compile_node(condition, tree)));
         }
         (nodes.len() == count).then_some(nodes)
     }
@@ -268,7 +270,7 @@ impl Compiler<'_> {
         let (errors_before, warnings_before) = (self.context.errors.len(), self.context.warnings.len());
         let rule_name = quote(key.as_str());
         tree.uses.push(RuleUse { node: tree.nodes, rule: key });
-        let node = self.node(condition, tree);
+        let node = self.compile_node(condition, tree);
         let context = &mut self.context;
         for error in &mut context.errors[errors_before..] {
             error.pointer.clone_from(&context.pointer);
@@ -280,7 +282,7 @@ impl Compiler<'_> {
     }
 
     /// Returns the number of a condition's predicate. Compiles the condition unless an equal one exists.
-    fn predicate(&mut self, spec: LeafSpec) -> Option<u32> {
+    fn intern_predicate(&mut self, spec: LeafSpec) -> Option<u32> {
         let context = &mut self.context;
         let identity = spec.identity(context);
         // An equal condition is evaluated once, but each of its uses reports the warnings at its own path.
@@ -295,8 +297,10 @@ impl Compiler<'_> {
         let leaf = Leaf::compile(spec, context)?;
         let predicate = u32::try_from(self.predicates.len()).ok()?;
         self.predicates.push(leaf);
-        let warnings =
-            context.warnings[warnings_before..].iter().map(|warning| warning.below(depth)).collect();
+        let warnings = context.warnings[warnings_before..]
+            .iter()
+            .map(|warning| warning.with_path_below(depth))
+            .collect();
         self.predicates_by_identity.insert(identity, (predicate, warnings));
         Some(predicate)
     }
@@ -311,7 +315,7 @@ fn replace_faulty_parts(document: &Json, errors: &[RuleError]) -> Option<Json> {
         match steps.as_slice() {
             [] | ["rule", ..] => return None,
             ["when", rest @ ..] => {
-                let node = innermost(document.get_mut("when")?, rest);
+                let node = find_innermost(document.get_mut("when")?, rest);
                 // A condition that is valid in every rule and adds no errors.
                 *node = json!({"strikes": {"gte": 1}});
             }
@@ -322,7 +326,7 @@ fn replace_faulty_parts(document: &Json, errors: &[RuleError]) -> Option<Json> {
 }
 
 /// Innermost condition on the path.
-fn innermost<'d>(node: &'d mut Json, steps: &[&str]) -> &'d mut Json {
+fn find_innermost<'d>(node: &'d mut Json, steps: &[&str]) -> &'d mut Json {
     let inner = match steps {
         [of @ ("all" | "any"), nth, ..]
             if nth.parse::<usize>().is_ok_and(|nth| node[*of].get(nth).is_some()) =>
@@ -337,5 +341,5 @@ fn innermost<'d>(node: &'d mut Json, steps: &[&str]) -> &'d mut Json {
         Ok(nth) => &mut node[nth],
         Err(_) => &mut node[*step],
     });
-    innermost(inner, later_steps)
+    find_innermost(inner, later_steps)
 }

@@ -19,7 +19,7 @@ use crate::{
 /// Rules that others use.
 pub(super) struct References<'s> {
     sources: &'s [RuleSource<'s>],
-    /// By key. `None` if the document has errors of its own.
+    /// Used rules by key. `None` if the document has errors of its own.
     used_rules: HashMap<&'s str, Option<UsedRule>>,
 }
 
@@ -37,7 +37,7 @@ impl<'s> References<'s> {
             collect_used_keys(when, &mut used_keys);
         }
         let read = |source: &RuleSource<'s>| {
-            let key = key(source).filter(|key| used_keys.contains(key))?;
+            let key = rule_key(source).filter(|key| used_keys.contains(key))?;
             let rule = syntax::parse(source.document, limits).ok();
             Some((key, rule.map(|rule| UsedRule { when: rule.when, nodes: rule.nodes })))
         };
@@ -50,13 +50,14 @@ impl<'s> References<'s> {
     }
 
     /// Returns an error for each use that leads back to its own rule, or to an unknown one.
-    pub(super) fn check(&self, rule: &syntax::Rule, limits: &Limits) -> Vec<RuleError> {
+    pub(super) fn check_uses(&self, rule: &syntax::Rule, limits: &Limits) -> Vec<RuleError> {
         let mut uses = Vec::new();
         collect_uses(&rule.when, "/when", 1, &mut uses);
         let (key, mut errors) = (rule.key.as_str(), Vec::new());
         let mut walk = Walk { references: self, limits, path: vec![key], nodes: rule.nodes };
         for Use { pointer, rule, depth } in uses {
-            let Err(Fault { tag, detail, missing }) = walk.rule(rule, depth) else { continue };
+            let Err(Fault { tag, detail, missing }) = walk.visit_rule(rule, depth) else { continue };
+            // A failed walk leaves its path behind, and the next use starts at the rule again.
             walk.path.truncate(1);
             let error = RuleError::new("rule", key, &pointer, tag, detail);
             errors.push(match missing {
@@ -72,7 +73,7 @@ impl<'s> References<'s> {
     }
 }
 
-fn key<'s>(source: &RuleSource<'s>) -> Option<&'s str> {
+fn rule_key<'s>(source: &RuleSource<'s>) -> Option<&'s str> {
     source.document.get("rule")?.as_str()
 }
 
@@ -124,21 +125,21 @@ struct Walk<'w> {
 }
 
 impl<'w> Walk<'w> {
-    fn condition(&mut self, condition: &'w Condition, depth: usize) -> Result<(), Fault> {
+    fn visit_condition(&mut self, condition: &'w Condition, depth: usize) -> Result<(), Fault> {
         if depth > self.limits.depth {
             return Err(self.too_large());
         }
         match condition {
             Condition::All(parts) | Condition::Any(parts) => {
-                parts.iter().try_for_each(|part| self.condition(part, depth + 1))
+                parts.iter().try_for_each(|part| self.visit_condition(part, depth + 1))
             }
-            Condition::Not(inner) => self.condition(inner, depth + 1),
-            Condition::Rule(rule) => self.rule(rule.as_str(), depth),
+            Condition::Not(inner) => self.visit_condition(inner, depth + 1),
+            Condition::Rule(rule) => self.visit_rule(rule.as_str(), depth),
             Condition::Leaf(_) | Condition::Expr(_) => Ok(()),
         }
     }
 
-    fn rule(&mut self, key: &'w str, depth: usize) -> Result<(), Fault> {
+    fn visit_rule(&mut self, key: &'w str, depth: usize) -> Result<(), Fault> {
         if self.path.contains(&key) {
             let cycle = self.path.iter().map(|key| quote(key)).collect::<Vec<_>>().join(" → ");
             let key = quote(key);
@@ -150,7 +151,7 @@ impl<'w> Walk<'w> {
             // The other document has errors of its own, which are reported there.
             Some(None) => return Ok(()),
             None if self.path.len() > 1 => return Ok(()),
-            None => return Err(self.unknown(key)),
+            None => return Err(self.unknown_rule(key)),
         };
         // Each use is compiled separately, so a chain of rules that use each other twice doubles at each step.
         self.nodes += used_rule.nodes;
@@ -159,14 +160,14 @@ impl<'w> Walk<'w> {
         }
         self.path.push(key);
         // Each use counts as a level, so that a long chain of rules cannot overflow the stack.
-        self.condition(&used_rule.when, depth + 1)?;
+        self.visit_condition(&used_rule.when, depth + 1)?;
         self.path.pop();
         Ok(())
     }
 
-    fn unknown(&self, key: &str) -> Fault {
+    fn unknown_rule(&self, key: &str) -> Fault {
         let own_key = self.path[0];
-        let other_keys = self.references.sources.iter().filter_map(self::key).filter(|key| *key != own_key);
+        let other_keys = self.references.sources.iter().filter_map(rule_key).filter(|key| *key != own_key);
         let detail = format!("unknown rule {}{}", quote(key), did_you_mean(key, other_keys));
         let missing_rule = Some(Missing::Document(DocumentKind::Rule, key.to_owned()));
         Fault { tag: "unknown_rule", detail, missing: missing_rule }

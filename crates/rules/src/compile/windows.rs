@@ -30,7 +30,7 @@ pub(crate) struct CountingWindow {
 
 impl Compiler<'_> {
     /// Compiles the windows of the vocabulary, so that conditions can use them.
-    pub(super) fn windows(&mut self) -> Vec<CountingWindow> {
+    pub(super) fn compile_windows(&mut self) -> Vec<CountingWindow> {
         let (vocabulary, limits) = (self.context.vocabulary, self.context.limits);
         let documents = vocabulary.windows();
         let mut windows = Vec::with_capacity(documents.len());
@@ -52,7 +52,7 @@ impl Compiler<'_> {
                             .error("duplicate", "another window has the same key: rename one".to_owned());
                     }
                     let key = window.key.as_str().to_owned();
-                    match self.window(window) {
+                    match self.compile_window(window) {
                         Some((declared, window)) => {
                             self.context.windows.push(declared);
                             windows.push(window);
@@ -71,7 +71,7 @@ impl Compiler<'_> {
         windows
     }
 
-    fn window(&mut self, window: syntax::Window) -> Option<(DeclaredWindow, CountingWindow)> {
+    fn compile_window(&mut self, window: syntax::Window) -> Option<(DeclaredWindow, CountingWindow)> {
         self.context.check_item_types(&window.item_types)?;
         let by = window.by.as_ref().map(|path| self.context.at("by", |c| find_single_kind(path, c)));
         let measured = window.measured.as_ref().map(|path| match window.measure {
@@ -85,7 +85,8 @@ impl Compiler<'_> {
             Measure::Distinct | Measure::Count => self.context.at("distinct", |c| find_single_kind(path, c)),
         });
         let mut tree = Tree::default();
-        let condition = window.condition.map(|condition| self.at("where", |c| c.node(condition, &mut tree)));
+        let condition =
+            window.condition.map(|condition| self.at("where", |c| c.compile_node(condition, &mut tree)));
         // Each part that is present must be valid.
         let (by, measured) = (require_valid(by)?, require_valid(measured)?);
         let condition = require_valid(condition)?.map(|node| (node, tree.leaves));
@@ -123,7 +124,7 @@ pub(super) fn warn_of_unused(context: &mut Context<'_>) {
 
 /// Slot of a path that has one kind in all item types.
 fn find_single_kind(path: &str, context: &mut Context<'_>) -> Option<(usize, Kind)> {
-    let (slot, kinds) = context.path(path)?;
+    let (slot, kinds) = context.resolve_slot(path)?;
     let (_, kind) = *kinds.first()?;
     if let Some((type_id, other)) = kinds.iter().find(|(_, other)| *other != kind) {
         let detail =

@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// Notes so many different places in turn, and returns what room they take and how many comparisons that took.
+    /// Notes this many distinct places repeatedly. Returns the memory used and the number of comparisons.
     fn noted<T: Copy + Ord, M: SeenSet<T>>(different: u32, place: fn(u32) -> T) -> (usize, usize) {
         let mut noted = DedupList { places: Vec::new(), memory: M::default() };
         let before = COMPARED.get();

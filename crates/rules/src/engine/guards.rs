@@ -83,7 +83,7 @@ impl Guard {
     }
 
     /// Key under which equal guards are grouped.
-    fn bits(&self) -> (u32, u32, u32) {
+    fn group_key(&self) -> (u32, u32, u32) {
         (self.watched, self.low.to_bits(), self.high.to_bits())
     }
 }
@@ -144,7 +144,7 @@ impl IndexedRules {
                 // A rule is nominated only after its witness has passed, so a guard on the witness would refute no item.
                 let spans = required_spans(all[*number as usize].as_ref(), Some(*witness), predicates);
                 let guards = builder.guards(&spans);
-                builder.rules.push(guarded(*number, &guards));
+                builder.rules.push(guarded_rule(*number, &guards));
             }
         }
         let mut groups: BTreeMap<_, Vec<GuardedRule>> = BTreeMap::new();
@@ -153,19 +153,19 @@ impl IndexedRules {
             let (first, rest) =
                 guards.split_first().map_or((Guard::NONE, &[][..]), |(guard, rest)| (*guard, rest));
             // Floats are no keys of a map, so groups are found by their bits.
-            groups.entry(first.bits()).or_default().push(guarded(*number, rest));
+            groups.entry(first.group_key()).or_default().push(guarded_rule(*number, rest));
         }
         // A group of few rules saves no work, so these rules form one group and keep the common guard themselves.
         let mut ungrouped = Vec::new();
         for ((watched, low, high), rules) in groups {
             let guard = Guard { low: f32::from_bits(low), high: f32::from_bits(high), watched };
             if rules.len() >= MIN_GROUP_SIZE {
-                builder.group(guard, rules);
+                builder.push_group(guard, rules);
             } else {
                 ungrouped.extend(rules.into_iter().map(|rule| rule.with_first(guard)));
             }
         }
-        builder.group(Guard::NONE, ungrouped);
+        builder.push_group(Guard::NONE, ungrouped);
         Self {
             rules: builder.rules.into(),
             unindexed: builder.groups.into(),
@@ -196,17 +196,17 @@ impl GuardBuilder {
         let guard = |span: &Span| {
             let number = *self.numbers.entry(span.watched).or_insert_with(|| {
                 self.watched.push(span.watched);
-                place(self.watched.len() - 1)
+                to_index(self.watched.len() - 1)
             });
             Guard::between(*span, number)
         };
         spans.iter().map(guard).collect()
     }
 
-    fn group(&mut self, guard: Guard, rules: Vec<GuardedRule>) {
-        let from = place(self.rules.len());
+    fn push_group(&mut self, guard: Guard, rules: Vec<GuardedRule>) {
+        let from = to_index(self.rules.len());
         self.rules.extend(rules);
-        let to = place(self.rules.len());
+        let to = to_index(self.rules.len());
         // An empty group would only cost a check.
         if from < to {
             self.groups.push(Group { guard, from, to });
@@ -214,11 +214,11 @@ impl GuardBuilder {
     }
 }
 
-fn place(count: usize) -> u32 {
+fn to_index(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-fn guarded(rule: u32, guards: &[Guard]) -> GuardedRule {
+fn guarded_rule(rule: u32, guards: &[Guard]) -> GuardedRule {
     let nth = |nth| guards.get(nth).copied().unwrap_or(Guard::NONE);
     GuardedRule { rule, guards: std::array::from_fn(nth) }
 }
@@ -228,7 +228,7 @@ fn required_spans(rule: &Rule, witness: Option<u32>, predicates: &[Leaf]) -> Vec
     let mut required = Vec::new();
     collect_required(&rule.when, true, rule, &mut required);
     required.retain(|(predicate, _)| Some(*predicate) != witness);
-    let span = |(predicate, passes): (u32, bool)| span(&predicates[predicate as usize], passes);
+    let span = |(predicate, passes): (u32, bool)| required_span(&predicates[predicate as usize], passes);
     let mut spans: Vec<Span> = required.into_iter().filter_map(span).collect();
     spans.sort_by(|a, b| a.likelihood().total_cmp(&b.likelihood()));
     spans
@@ -250,7 +250,7 @@ fn collect_required(node: &Node, positive: bool, rule: &Rule, required: &mut Vec
 }
 
 /// Returns the range in which a value must lie for the condition to pass, or to fail.
-fn span(leaf: &Leaf, passes: bool) -> Option<Span> {
+fn required_span(leaf: &Leaf, passes: bool) -> Option<Span> {
     let Leaf::Field(field) = leaf else { return None };
     let watched_value = |booleans| WatchedValue { slot: field.slot(), booleans };
     match if passes { field.searched_values() } else { field.failing_values() }? {
@@ -304,8 +304,8 @@ impl Run<'_, '_> {
         let mut value_range = ValueRange::EMPTY;
         for (_, value) in self.input.fields.slot(slot).values.iter().flatten() {
             match value {
-                Value::Number(number) if !booleans => value_range.add(number.coarse()),
-                Value::Datetime(instant) if !booleans => value_range.add(Number::from(instant.0).coarse()),
+                Value::Number(number) if !booleans => value_range.add(number.to_f64()),
+                Value::Datetime(instant) if !booleans => value_range.add(Number::from(instant.0).to_f64()),
                 Value::Boolean(boolean) if booleans => value_range.add(f64::from(u8::from(*boolean))),
                 _ => {}
             }

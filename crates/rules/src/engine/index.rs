@@ -227,13 +227,13 @@ impl Index {
         self.lookups = lookups.into_iter().collect();
         self.media = media.into_iter().collect();
         self.witnesses = witnesses;
-        let sample = sample(terms.words.values().flat_map(Words::words));
+        let sample = build_sample(terms.words.values().flat_map(Words::words));
         for (view, unindexed) in terms.patterns {
-            self.patterns.push(unindexed.scan(view, &sample));
+            self.patterns.push(unindexed.into_scan(view, &sample));
         }
         for (view, words) in terms.words {
             let first = u32::try_from(self.words()).unwrap_or(u32::MAX);
-            self.scans.push(words.scan(view, first));
+            self.scans.push(words.into_scan(view, first));
         }
     }
 }
@@ -305,7 +305,7 @@ fn add_needles(terms: &mut IndexTerms, coarsest: View, witness: Witness, text: &
 }
 
 /// Builds a sample of the texts to expect from the searched words, because real texts are not available to the compiler.
-fn sample<'w>(words: impl Iterator<Item = &'w [u8]>) -> String {
+fn build_sample<'w>(words: impl Iterator<Item = &'w [u8]>) -> String {
     const BYTES: usize = 8 << 10;
     let mut sample =
         String::from("On 12/31 at 09:45, call +1 (555) 010-9999 or mail a.b@c.example: $5.00 #1! ÄÖ ");
@@ -330,7 +330,7 @@ impl UnindexedPatterns {
         self.entries[place].push(entry);
     }
 
-    fn scan(self, view: View, sample: &str) -> PatternScan {
+    fn into_scan(self, view: View, sample: &str) -> PatternScan {
         PatternScan {
             view,
             slots: self.slots.into_iter().collect(),
@@ -366,7 +366,7 @@ impl Words {
         words
     }
 
-    fn scan(mut self, view: View, first: u32) -> Scan {
+    fn into_scan(mut self, view: View, first: u32) -> Scan {
         // A stable sort keeps the entries of each word in their order.
         self.entries.sort_by_key(|(place, _)| *place);
         let mut lengths = vec![0_usize; self.places.len()];

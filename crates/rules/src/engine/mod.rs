@@ -53,10 +53,10 @@ impl<'r, 'a> Run<'r, 'a> {
 
     /// Returns the numbers of the rules that the item could match, in order.
     pub(crate) fn candidates(&mut self) -> Vec<u32> {
-        self.is_index_searched = self.scan().is_ok()
-            && self.look_up_values().is_ok()
-            && self.look_at_media().is_ok()
-            && self.look_up_places().is_ok();
+        self.is_index_searched = self.scan_texts().is_ok()
+            && self.nominate_by_values().is_ok()
+            && self.nominate_by_media().is_ok()
+            && self.nominate_by_places().is_ok();
         if !self.is_index_searched {
             // An incomplete search excludes no rule, so every rule is evaluated, as far as the steps suffice.
             return self.index.rules.to_vec();
@@ -102,7 +102,7 @@ impl<'r, 'a> Run<'r, 'a> {
         evaluation
     }
 
-    fn scan(&mut self) -> Result<(), OutOfSteps> {
+    fn scan_texts(&mut self) -> Result<(), OutOfSteps> {
         let (index, input) = (self.index, self.input);
         for scan in &index.scans {
             let is_only_slot = scan.slots.len() == 1;
@@ -203,7 +203,7 @@ impl<'r, 'a> Run<'r, 'a> {
             }
             Proof::Evaluate => {
                 self.steps.next_rule();
-                self.settle(entry.witness);
+                self.evaluate_witness(entry.witness);
                 return true;
             }
         };
@@ -211,7 +211,7 @@ impl<'r, 'a> Run<'r, 'a> {
             Ok(true) => {
                 if self.scratch.evaluation(predicate) != Some(Evaluation::Mask(Mask::PASSED)) {
                     self.scratch.note(predicate, Evaluation::Mask(Mask::PASSED));
-                    self.unlock(entry.witness);
+                    self.nominate_rules_of(entry.witness);
                 }
                 self.scratch.found_needles.push((predicate, entry.needle));
                 true
@@ -225,7 +225,7 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    fn look_up_values(&mut self) -> Result<(), OutOfSteps> {
+    fn nominate_by_values(&mut self) -> Result<(), OutOfSteps> {
         let (index, input) = (self.index, self.input);
         for (slot, lookup) in &*index.lookups {
             let values = input.fields.slot(*slot).values.as_deref().unwrap_or_default();
@@ -242,8 +242,8 @@ impl<'r, 'a> Run<'r, 'a> {
                     Value::Number(_) | Value::Datetime(_) | Value::List(_) | Value::Map(_) => &[],
                 };
                 let number = match value {
-                    Value::Number(number) => Some(number.coarse()),
-                    Value::Datetime(instant) => Some(crate::item::Number::from(instant.0).coarse()),
+                    Value::Number(number) => Some(number.to_f64()),
+                    Value::Datetime(instant) => Some(crate::item::Number::from(instant.0).to_f64()),
                     _ => None,
                 };
                 for witness in witnesses {
@@ -251,7 +251,7 @@ impl<'r, 'a> Run<'r, 'a> {
                 }
                 if let Some(number) = number.filter(|_| !lookup.ranges.is_empty()) {
                     let mut result = Ok(());
-                    lookup.ranges.at(number, &mut |witness| {
+                    lookup.ranges.visit_containing(number, &mut |witness| {
                         if result.is_ok() {
                             result = self.nominate_witness(index.witnesses[witness as usize], may_repeat);
                         }
@@ -263,7 +263,7 @@ impl<'r, 'a> Run<'r, 'a> {
         Ok(())
     }
 
-    fn look_at_media(&mut self) -> Result<(), OutOfSteps> {
+    fn nominate_by_media(&mut self) -> Result<(), OutOfSteps> {
         let (index, input) = (self.index, self.input);
         for (slot, witnesses) in &*index.media {
             if input.fields.slot(*slot).values.as_deref().is_none_or(<[_]>::is_empty) {
@@ -281,9 +281,9 @@ impl<'r, 'a> Run<'r, 'a> {
         self.steps.take_shared(1)?;
         if !witness.proved {
             self.steps.next_rule();
-            self.settle(witness);
+            self.evaluate_witness(witness);
         } else if !may_repeat || self.scratch.evaluation(witness.predicate).is_none() {
-            let has_candidates = self.unlock(witness);
+            let has_candidates = self.nominate_rules_of(witness);
             // Without a candidate the outcome is read only by another nomination of the witness.
             if has_candidates || may_repeat {
                 self.scratch.note(witness.predicate, Evaluation::Mask(Mask::PASSED));
@@ -297,22 +297,22 @@ impl<'r, 'a> Run<'r, 'a> {
     fn give_up(&mut self, witness: Witness) {
         if self.scratch.evaluation(witness.predicate).is_none() {
             self.scratch.note(witness.predicate, Evaluation::OutOfSteps);
-            self.unlock(witness);
+            self.nominate_rules_of(witness);
         }
     }
 
     /// Evaluates a witness once, and makes candidates of its rules unless it has failed.
-    fn settle(&mut self, witness: Witness) {
+    fn evaluate_witness(&mut self, witness: Witness) {
         let predicate = witness.predicate;
         if self.scratch.evaluation(predicate).is_none()
             && self.evaluate(predicate) != Evaluation::Mask(Mask::FAILED)
         {
-            self.unlock(witness);
+            self.nominate_rules_of(witness);
         }
     }
 
     /// Makes candidates of the witness's rules that meet their guards. True if there is one.
-    fn unlock(&mut self, witness: Witness) -> bool {
+    fn nominate_rules_of(&mut self, witness: Witness) -> bool {
         self.nominate(witness.from, witness.to)
     }
 }
@@ -416,7 +416,7 @@ mod tests {
         }
     }
 
-    /// A thousand words stand at each of the places, and no more than 256 are remembered as settled.
+    /// A thousand words begin at each of the places, and at most 256 words are remembered as settled.
     #[test]
     fn item_with_millions_of_hits_leaves_no_memory() {
         let entry = |length: usize| BankEntry {

@@ -99,27 +99,27 @@ impl Patterns {
             let mut states = 0;
             for part in parts {
                 if group.len() == MAX_PATTERNS || states + part.states > MAX_STATES {
-                    all.join(std::mem::take(&mut group), sample);
+                    all.add_set(std::mem::take(&mut group), sample);
                     states = 0;
                 }
                 states += part.states;
                 group.push(part);
             }
-            all.join(group, sample);
+            all.add_set(group, sample);
         }
         all
     }
 
     /// Adds one set of the patterns, or several if they do not fit into one.
-    fn join(&mut self, mut parts: Vec<Part>, sample: &str) {
+    fn add_set(&mut self, mut parts: Vec<Part>, sample: &str) {
         // A set of one pattern would only duplicate the automaton of the pattern itself.
         if parts.len() > 1 {
             if let Some(set) = Set::new(&parts, sample) {
                 self.sets.push(set);
             } else {
-                let rest = parts.split_off(parts.len() / 2);
-                self.join(parts, sample);
-                self.join(rest, sample);
+                let second_half = parts.split_off(parts.len() / 2);
+                self.add_set(parts, sample);
+                self.add_set(second_half, sample);
             }
         } else {
             self.single_patterns.extend(parts.into_iter().map(|part| (part.number, part.pattern)));
@@ -136,7 +136,7 @@ impl Patterns {
                 visitor.check_clock()?;
             }
         }
-        one_by_one(&self.single_patterns, text, visitor)
+        scan_one_by_one(&self.single_patterns, text, visitor)
     }
 
     /// Upper bound of the bytes that one thread keeps.
@@ -155,7 +155,7 @@ impl Part {
     /// `None` if the pattern can only run alone.
     fn new(number: u32, pattern: &Arc<Pattern>) -> Option<Self> {
         let hir = ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(pattern.as_str()).ok()?;
-        let states = nfa(std::slice::from_ref(&hir))?.states().len();
+        let states = build_nfa(std::slice::from_ref(&hir))?.states().len();
         // A pattern that fills a quarter of a set would leave too few states for the others.
         (states <= MAX_STATES / 4).then(|| Self { number, pattern: Arc::clone(pattern), hir, states })
     }
@@ -165,7 +165,7 @@ impl Part {
     }
 }
 
-fn nfa(hirs: &[Hir]) -> Option<NFA> {
+fn build_nfa(hirs: &[Hir]) -> Option<NFA> {
     let config =
         thompson::Config::new().which_captures(WhichCaptures::None).nfa_size_limit(Some(4 * CACHE_BYTES));
     thompson::Compiler::new().configure(config).build_many_from_hir(hirs).ok()
@@ -181,9 +181,9 @@ impl Set {
             // Fail when the cache is full for the first time: clearing and refilling it for the rest of the text would take
             // unbounded time.
             .minimum_cache_clear_count(Some(0));
-        let automaton = DFA::builder().configure(config).build_from_nfa(nfa(&hirs)?).ok()?;
+        let automaton = DFA::builder().configure(config).build_from_nfa(build_nfa(&hirs)?).ok()?;
         // A set that overflows on the sample is too large: `None` makes the caller split it.
-        SetStates::new(&automaton).run(&automaton, sample).ok()?;
+        SetStates::new(&automaton).search(&automaton, sample).ok()?;
         let pool_automaton = automaton.clone();
         Some(Self {
             automaton,
@@ -195,10 +195,10 @@ impl Set {
     fn scan(&self, text: &str, visitor: &mut impl Visitor) -> Result<ScanControl, OutOfSteps> {
         let mut cache = self.cache_pool.get();
         let create_states = || SetStates::new(&self.automaton);
-        if cache.search(create_states, |states| states.run(&self.automaton, text)).is_err() {
-            // The states go back to the pool, because the patterns now use caches of their own.
+        if cache.search(create_states, |states| states.search(&self.automaton, text)).is_err() {
+            // The states are returned to the pool, because the patterns now use caches of their own.
             drop(cache);
-            return one_by_one(&self.patterns, text, visitor);
+            return scan_one_by_one(&self.patterns, text, visitor);
         }
         for pattern in cache.states.matches.iter() {
             let pattern = self.patterns[pattern.as_usize()].0;
@@ -216,7 +216,7 @@ impl SetStates {
         Self { cache: automaton.create_cache(), matches: PatternSet::new(automaton.pattern_len()) }
     }
 
-    fn run(&mut self, automaton: &DFA, text: &str) -> Result<(), GaveUp> {
+    fn search(&mut self, automaton: &DFA, text: &str) -> Result<(), GaveUp> {
         self.matches.clear();
         automaton
             .try_which_overlapping_matches(&mut self.cache, &Input::new(text), &mut self.matches)
@@ -225,7 +225,7 @@ impl SetStates {
 }
 
 /// Runs patterns one by one. Their automaton steps have been charged already.
-fn one_by_one(
+fn scan_one_by_one(
     patterns: &[(u32, Arc<Pattern>)],
     text: &str,
     visitor: &mut impl Visitor,
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn pattern_set_out_of_cache_still_finds_everything() {
-        // Each asks for another distance, so the automaton has to know where every `a` of the last bytes stood.
+        // Each pattern needs another distance, so the automaton must know the places of all `a` in the last bytes.
         let patterns: Vec<String> = (10..40).map(|n| format!("a[ab]{{{n}}}c|b[ab]{{{n}}}d")).collect();
         let regexes = regexes(&patterns);
         let joined = Patterns::new(&regexes, "");

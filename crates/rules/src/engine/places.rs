@@ -38,7 +38,7 @@ impl PlaceIndex {
 }
 
 impl Run<'_, '_> {
-    pub(super) fn look_up_places(&mut self) -> Result<(), OutOfSteps> {
+    pub(super) fn nominate_by_places(&mut self) -> Result<(), OutOfSteps> {
         let (index, input) = (self.index, self.input);
         for (places, grid) in &index.places.areas {
             for place in places.find_places(input) {

@@ -30,7 +30,7 @@ impl Ranges {
     }
 
     /// Calls `visit` for each range that contains `number`.
-    pub(crate) fn at(&self, number: f64, visit: &mut impl FnMut(u32)) {
+    pub(crate) fn visit_containing(&self, number: f64, visit: &mut impl FnMut(u32)) {
         stab(&self.ranges, number, visit);
     }
 }
@@ -84,7 +84,7 @@ mod tests {
             let index = Ranges::new(ranges.iter().copied());
             for at in [-3.0, -2.0, 0.5, 1.0, 3.0, 9.0] {
                 let mut found = Vec::new();
-                index.at(at, &mut |of| found.push(of));
+                index.visit_containing(at, &mut |of| found.push(of));
                 found.sort_unstable();
                 let holding = ranges.iter().filter(|(low, high, _)| *low <= at && at <= *high);
                 assert_eq!(found, holding.map(|(_, _, of)| *of).collect::<Vec<_>>());

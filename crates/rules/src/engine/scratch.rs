@@ -64,6 +64,7 @@ pub(crate) enum Evaluation {
 impl Scratch {
     /// Runs with the thread's scratch, or with a new one while an outer evaluation uses that.
     pub(crate) fn with<T>(predicates: usize, watched: usize, run: impl FnOnce(&mut Self) -> T) -> T {
+        // The cell stays empty during the evaluation, so that a nested one gets a scratch of its own.
         let mut scratch = SCRATCH.take().unwrap_or_default();
         scratch.begin(predicates, watched);
         let result = run(&mut scratch);

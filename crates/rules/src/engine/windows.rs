@@ -12,14 +12,14 @@ use crate::{
     limits::OutOfSteps,
     logic::{self, Mask},
     search::hashing::BuildFastHasher,
-    windows::{Amount, Measure, WindowEntry, WindowKey, member},
+    windows::{Amount, Measure, WindowEntry, WindowKey, hash_member},
 };
 
 /// Entries that an item adds, and the windows that lack some of its entries.
 pub(crate) type WindowAdditions = (Vec<WindowEntry>, Vec<WindowId>);
 
 /// Indices of the windows of each item type.
-pub(crate) fn by_type<'t>(
+pub(crate) fn windows_by_type<'t>(
     windows: &[CountingWindow],
     types: impl Iterator<Item = &'t TypeId>,
 ) -> HashMap<TypeId, Box<[usize]>, BuildFastHasher> {
@@ -58,6 +58,7 @@ impl CountingWindow {
         run.steps.take(1)?;
         let input = run.input;
         let (keys, more_keys) = values_of(self.by, input, WindowKey::from_value);
+        // Without a key the window does not count the item, and no entry is missing.
         if keys.is_empty() {
             return Ok(true);
         }
@@ -69,7 +70,7 @@ impl CountingWindow {
         let (mut amount, mut members, mut more_members) = (Amount::ZERO, Vec::new(), false);
         match (self.window.measure, self.measured_slot) {
             (Measure::Distinct, Some(slot)) => {
-                (members, more_members) = values_of(Some(slot), input, member);
+                (members, more_members) = values_of(Some(slot), input, hash_member);
                 if members.is_empty() {
                     return Ok(true);
                 }

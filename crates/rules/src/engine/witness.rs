@@ -17,7 +17,7 @@ pub(crate) struct Witness {
 /// Estimated costs by predicate.
 #[derive(Debug)]
 pub(crate) struct Costs {
-    /// How often an item meets the predicate; `None` if it cannot be a witness.
+    /// Estimated share of items that meet the predicate. `None` if it cannot be a witness.
     witness: Vec<Option<f32>>,
     /// Steps of one evaluation.
     evaluating: Vec<f32>,

@@ -77,8 +77,8 @@ pub(crate) fn find_hosts(text: &str) -> Vec<Host<'_>> {
         let length = text[at..].find(ends).unwrap_or(text.len() - at);
         let piece = &text[at..at + length];
         // A second pass costs as much as the first, so it is left to pieces with a symbol and a dot.
-        if hosts_in(text, at, at + length, false, &mut hosts) && may_have_dots(piece) {
-            hosts_in(text, at, at + length, true, &mut hosts);
+        if find_hosts_in(text, at, at + length, false, &mut hosts) && may_have_dots(piece) {
+            find_hosts_in(text, at, at + length, true, &mut hosts);
         }
         at += length;
         at += text[at..].chars().next().map_or(0, char::len_utf8);
@@ -100,16 +100,22 @@ enum After {
 
 /// Adds the hosts of a piece, and returns true if it contains a symbol that a host can have. With `signs`, adds only hosts
 /// with symbols.
-fn hosts_in<'a>(text: &'a str, mut at: usize, end: usize, signs: bool, hosts: &mut Vec<Host<'a>>) -> bool {
+fn find_hosts_in<'a>(
+    text: &'a str,
+    mut at: usize,
+    end: usize,
+    signs: bool,
+    hosts: &mut Vec<Host<'a>>,
+) -> bool {
     let (mut after, mut has_sign) = (After::Anything, false);
     while at < end {
-        let plain = run(text, at, end, is_part);
-        let (run, escaped) = if signs { run(text, at, end, is_part_or_sign) } else { plain };
+        let plain = find_run_end(text, at, end, is_part);
+        let (run, escaped) = if signs { find_run_end(text, at, end, is_part_or_sign) } else { plain };
         let tail = &text[run..end];
         let ends = !tail.starts_with('@');
         let may_be = after != After::Path && ends;
         let is_named = after == After::Scheme && !has_user(tail);
-        let host = if may_be { host(text, at, run, escaped, is_named) } else { None };
+        let host = if may_be { parse_host(text, at, run, escaped, is_named) } else { None };
         let is_host = host.is_some();
         hosts.extend(host.filter(|_| !signs || plain.0 < run));
         if plain.0 < run {
@@ -131,7 +137,7 @@ fn hosts_in<'a>(text: &'a str, mut at: usize, end: usize, signs: bool, hosts: &m
                 _ => After::Anything,
             };
             // `%2F` is an escaped slash, and its digits are no part of a name.
-            let (sign, length) = escape(tail).unwrap_or((sign, sign.len_utf8()));
+            let (sign, length) = decode_escape(tail).unwrap_or((sign, sign.len_utf8()));
             has_sign |= is_sign(sign);
             (next, run + length)
         };
@@ -188,11 +194,11 @@ fn is_inner(c: char) -> bool {
 }
 
 /// Returns the end of a run of parts, and true if some of its letters are escaped.
-fn run(text: &str, start: usize, end: usize, is_part: impl Fn(char) -> bool) -> (usize, bool) {
+fn find_run_end(text: &str, start: usize, end: usize, is_part: impl Fn(char) -> bool) -> (usize, bool) {
     let (mut at, mut escaped) = (start, false);
     loop {
         at += text[at..end].find(|c| !is_part(c)).unwrap_or(end - at);
-        match escape(&text[at..end]).filter(|(c, _)| is_part(*c)) {
+        match decode_escape(&text[at..end]).filter(|(c, _)| is_part(*c)) {
             Some((_, length)) => (at, escaped) = (at + length, true),
             None => return (at, escaped),
         }
@@ -200,7 +206,7 @@ fn run(text: &str, start: usize, end: usize, is_part: impl Fn(char) -> bool) -> 
 }
 
 /// Decodes the escaped character at the beginning of a text, such as `%C3%BC`, and returns the length of the escape.
-fn escape(text: &str) -> Option<(char, usize)> {
+fn decode_escape(text: &str) -> Option<(char, usize)> {
     let mut bytes = [0; 4];
     for (nth, escape_triple) in text.as_bytes().chunks(3).take(4).enumerate() {
         let [b'%', high, low] = escape_triple else { return None };
@@ -219,7 +225,7 @@ fn may_have_dots(text: &str) -> bool {
 }
 
 /// Host of a run, if it has a dot or needs none.
-fn host(text: &str, start: usize, end: usize, escaped: bool, needs_none: bool) -> Option<Host<'_>> {
+fn parse_host(text: &str, start: usize, end: usize, escaped: bool, needs_none: bool) -> Option<Host<'_>> {
     let run = &text[start..end];
     // Most hosts are plain ASCII and need no conversion.
     if escaped || !run.is_ascii() {
@@ -246,7 +252,7 @@ fn decode_host(run: &str, start: usize, needs_none: bool) -> Option<Host<'static
     if !needs_none && !may_have_dots(run) {
         return None;
     }
-    name(&letters(run), start, needs_none)
+    build_host(&decode_letters(run), start, needs_none)
 }
 
 /// Letter of a name, with its place.
@@ -258,11 +264,11 @@ struct Letter {
 }
 
 /// Letters of a run under IDNA, without those that it removes.
-fn letters(run: &str) -> Vec<Letter> {
+fn decode_letters(run: &str) -> Vec<Letter> {
     let mut letters = Vec::new();
     let mut from = 0;
     while let Some(first) = run[from..].chars().next() {
-        let (character, length) = escape(&run[from..]).unwrap_or((first, first.len_utf8()));
+        let (character, length) = decode_escape(&run[from..]).unwrap_or((first, first.len_utf8()));
         let to = from + length;
         if !is_letter(character) {
             letters.extend(map_by_idna(character).map(|letter| Letter { letter, from, to }));
@@ -275,7 +281,7 @@ fn letters(run: &str) -> Vec<Letter> {
 }
 
 /// Host of these letters in a run that begins at `start`.
-fn name(letters: &[Letter], start: usize, needs_none: bool) -> Option<Host<'static>> {
+fn build_host(letters: &[Letter], start: usize, needs_none: bool) -> Option<Host<'static>> {
     let first = letters.iter().position(|letter| !is_inner(letter.letter))?;
     let name_end = letters.iter().rposition(|letter| !is_inner(letter.letter))? + 1;
     let source: String = letters[first..name_end].iter().map(|letter| letter.letter).collect();

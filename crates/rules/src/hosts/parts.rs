@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use super::{DOTS, Host, Letter, escape, is_inner, is_letter, is_part, letters, may_have_dots, name};
+use super::{
+    DOTS, Host, Letter, build_host, decode_escape, decode_letters, is_inner, is_letter, is_part,
+    may_have_dots,
+};
 
 /// Maximum number of symbols in a name next to other symbols.
 const MAX_SIGNS: usize = 8;
@@ -13,22 +16,23 @@ pub(super) fn add_parts(run: &str, start: usize, begins: bool, ends: bool, hosts
     if !may_have_dots(run) {
         return;
     }
-    let letters = letters(run);
-    for part in parts(run, &letters) {
+    let letters = decode_letters(run);
+    for part in find_parts(run, &letters) {
         let is_whole = part.start == 0 && part.end == letters.len();
         if !is_whole && (begins || part.start > 0) && (ends || part.end < letters.len()) {
-            hosts.extend(name(&letters[part], start, false));
+            hosts.extend(build_host(&letters[part], start, false));
         }
     }
 }
 
 /// Ranges that begin with the run or after a symbol, and end with the run or before a symbol. No top-level domain has a
 /// symbol, so the last label of a range has none.
-fn parts(run: &str, letters: &[Letter]) -> Vec<Range<usize>> {
+fn find_parts(run: &str, letters: &[Letter]) -> Vec<Range<usize>> {
     let (mut parts, mut begins) = (Vec::new(), vec![0]);
     // `fresh`: a label begins. `plain`: the last label has no symbol.
     let (mut fresh, mut plain) = (true, false);
     let add_ranges_to = |end: usize, begins: &[usize], parts: &mut Vec<_>| {
+        // The number of begins is bounded. Otherwise the ranges would grow with the square of the symbols.
         let recent_begins = begins.len().saturating_sub(MAX_SIGNS + 1)..begins.len() - 1;
         parts.extend(begins[recent_begins].iter().map(|begin| *begin..end));
     };
@@ -57,6 +61,6 @@ fn parts(run: &str, letters: &[Letter]) -> Vec<Range<usize>> {
 
 fn is_sign(run: &str, letter: &Letter) -> bool {
     let source = &run[letter.from..letter.to];
-    let c = escape(source).map(|(c, _)| c).or_else(|| source.chars().next());
+    let c = decode_escape(source).map(|(c, _)| c).or_else(|| source.chars().next());
     c.is_some_and(|c| !is_letter(c) && !is_part(c))
 }

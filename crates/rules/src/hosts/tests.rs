@@ -70,7 +70,7 @@ fn symbols_next_to_a_host_do_not_hide_it() {
         ("bad－site.example －bad﹣site.example＿", &["bad-site.example"; 2]),
         ("㊊.example", &["xn--7ov.example"]),
     ] {
-        // Signs make hosts of their own with what they part.
+        // Symbols form hosts of their own with the parts between them.
         let mut found = hosts(text);
         found.retain(|host| expected.contains(&&**host) || !host.contains("xn--"));
         assert_eq!(found, expected, "{text}");
@@ -110,7 +110,7 @@ fn host_with_a_symbol_is_found_beside_more_symbols() {
         ("👉☃.☃.example", &["xn--n3h.xn--n3h.example"], "example"),
         ("→i❤%2Ews", &[heart], "ws"),
         ("👉x.☃ 👉x.☃.-👈", &[], "x.xn--n3h"),
-        // A part begins behind a sign, and ends before one.
+        // A part begins after a symbol, and ends before one.
         ("https://ok.example/i❤.ws→", &["ok.example"], heart),
         ("→i❤.ws@x", &[], heart),
         ("ai❤.ws→", &[], heart),
@@ -219,7 +219,7 @@ fn host_characters_are_read_as_idna_reads_them() {
                         signs += 1;
                         assert!(found.contains(&name), "{c:?}");
                     }
-                    // Some make another host of it, which nobody can own.
+                    // Some form another host with it, which cannot be registered.
                     _ => {}
                 }
             }

@@ -88,7 +88,7 @@ const MAX_LISTED_VALUES: usize = 1_000;
 type End = (Number, bool);
 
 /// True if no value meets all of these constraints of one subject.
-pub(crate) fn contradict(constraints: &[&Allowed]) -> bool {
+pub(crate) fn are_contradictory(constraints: &[&Allowed]) -> bool {
     let lists = || {
         constraints.iter().filter_map(|allowed| match allowed {
             Allowed::OneOf(list) | Allowed::NoneOf(list) => Some(list.len()),
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     fn contradicts(allowed: &[Allowed]) -> bool {
-        contradict(&allowed.iter().collect::<Vec<_>>())
+        are_contradictory(&allowed.iter().collect::<Vec<_>>())
     }
 
     fn order(op: Op, end: i64) -> Allowed {

@@ -218,7 +218,7 @@ impl<'a> Context<'a> {
     }
 
     /// Bank of one of these kinds.
-    pub(crate) fn bank(&mut self, key: &BankId, kinds: &[BankKind]) -> Option<&'a Bank> {
+    pub(crate) fn resolve_bank(&mut self, key: &BankId, kinds: &[BankKind]) -> Option<&'a Bank> {
         let banks = self.vocabulary.banks();
         self.at("bank", |c| {
             let Some(bank) = banks.iter().find(|bank| bank.key == *key) else {
@@ -249,7 +249,7 @@ impl<'a> Context<'a> {
     }
 
     /// Container at a path. Adds an error if it differs between the item types of the rule.
-    pub(crate) fn container(&mut self, path: &str) -> Option<Container> {
+    pub(crate) fn resolve_container(&mut self, path: &str) -> Option<Container> {
         let vocabulary = self.vocabulary;
         let types = self.item_types.clone();
         let mut containers = vocabulary.containers(&types, path);
@@ -271,18 +271,18 @@ impl<'a> Context<'a> {
     }
 
     /// Slot of a path, and its kinds in the item types of the rule.
-    pub(crate) fn path(&mut self, path: &str) -> Option<(usize, Vec<(&'a TypeId, Kind)>)> {
-        let (slot, kinds) = self.path_as_declared(path)?;
+    pub(crate) fn resolve_slot(&mut self, path: &str) -> Option<(usize, Vec<(&'a TypeId, Kind)>)> {
+        let (slot, kinds) = self.resolve_declared_slot(path)?;
         Some((slot, kinds.into_iter().map(|(type_id, kind)| (type_id, kind.plain())).collect()))
     }
 
     /// Slots of the paths below `in`, each a text in all item types of the rule. `expected_kind` is for the error message.
-    pub(crate) fn texts(&mut self, paths: &[String], expected_kind: &str) -> Option<Vec<usize>> {
+    pub(crate) fn resolve_text_slots(&mut self, paths: &[String], expected_kind: &str) -> Option<Vec<usize>> {
         let mut slots = Vec::with_capacity(paths.len());
         self.at("in", |c| {
             for (nth, path) in paths.iter().enumerate() {
                 slots.extend(c.at(nth, |c| {
-                    let (slot, kinds) = c.path(path)?;
+                    let (slot, kinds) = c.resolve_slot(path)?;
                     if let Some((type_id, kind)) = kinds.iter().find(|(_, kind)| *kind != Kind::Text) {
                         let (path, kind) = (quote(path), kind.name());
                         c.error(
@@ -299,8 +299,8 @@ impl<'a> Context<'a> {
     }
 
     /// Slot of a path that has the kind `expected` in all item types of the rule.
-    pub(crate) fn path_of(&mut self, path: &str, expected: Kind, name: &str) -> Option<usize> {
-        let (slot, kinds) = self.path_as_declared(path)?;
+    pub(crate) fn resolve_slot_of_kind(&mut self, path: &str, expected: Kind, name: &str) -> Option<usize> {
+        let (slot, kinds) = self.resolve_declared_slot(path)?;
         if let Some((type_id, kind)) = kinds.iter().find(|(_, kind)| *kind != expected) {
             let (path, kind) = (quote(path), kind.name());
             self.error(
@@ -313,7 +313,7 @@ impl<'a> Context<'a> {
     }
 
     /// Slot of a path with its declared kinds, which distinguish a geohash from a text.
-    pub(crate) fn path_as_declared(&mut self, path: &str) -> Option<(usize, Vec<(&'a TypeId, Kind)>)> {
+    pub(crate) fn resolve_declared_slot(&mut self, path: &str) -> Option<(usize, Vec<(&'a TypeId, Kind)>)> {
         let vocabulary = self.vocabulary;
         let resolved = vocabulary.resolve(&self.item_types, path);
         if resolved.is_empty() {

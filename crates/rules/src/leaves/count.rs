@@ -76,7 +76,7 @@ impl LeafKind for CountLeaf {
         let by = match &path {
             None => None,
             Some(path) => Some(context.at("window", |c| {
-                let (slot, kinds) = c.path(path)?;
+                let (slot, kinds) = c.resolve_slot(path)?;
                 if let Some((type_id, other)) = kinds.iter().find(|(_, other)| Some(*other) != kind) {
                     let (path, other) = (quote(path), other.name());
                     let counts = kind.map_or("another kind", Kind::name);
@@ -102,6 +102,7 @@ impl LeafKind for CountLeaf {
                 !values.is_empty()
             }
         };
+        // Without a key the window has no count for the item.
         Ok(if has_key { Mask::PENDING } else { Mask::INAPPLICABLE })
     }
 

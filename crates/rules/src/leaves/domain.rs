@@ -45,18 +45,18 @@ impl LeafKind for DomainLeaf {
     }
 
     fn compile(test: DomainTest, context: &mut Context<'_>) -> Option<Self> {
-        let slots = context.texts(&test.fields, "text");
+        let slots = context.resolve_text_slots(&test.fields, "text");
         let mut domains = HashMap::new();
         let mut add = |domain: String, entry: Option<EntryName>| {
             let next = domains.len();
-            // The rule's own domains come first, so the same domain in the bank does not replace them.
+            // The rule's own domains are added first, so the same domain in the bank does not replace them.
             domains.entry(domain).or_insert((next, entry));
         };
         for domain in test.domains {
             add(domain, None);
         }
         if let Some(bank) = &test.bank {
-            let bank = context.bank(bank, &[BankKind::Domain])?;
+            let bank = context.resolve_bank(bank, &[BankKind::Domain])?;
             for entry in &*bank.entries {
                 match BankKind::Domain.canonical(&entry.value) {
                     Ok(domain) => add(domain, Some(bank.name(entry))),

@@ -129,7 +129,7 @@ pub(crate) struct GeoPlace<'a> {
 impl GeoPlace<'_> {
     fn hash(&self) -> std::borrow::Cow<'_, str> {
         // Coordinates get the longest geohash, because a cell contains a place if its hash is a prefix.
-        self.hash.map_or_else(|| self.point.hash().into(), Into::into)
+        self.hash.map_or_else(|| self.point.geohash().into(), Into::into)
     }
 
     fn to_text(&self, length: usize) -> String {
@@ -149,7 +149,7 @@ impl GeoPlaces {
                 for slot in slots {
                     for (_, value) in input.fields.slot(*slot).values.iter().flatten() {
                         let Value::Text(hash) = value else { continue };
-                        let point = Area::from_hash(hash).and_then(Area::middle);
+                        let point = Area::from_hash(hash).and_then(Area::centre);
                         places.extend(point.map(|point| GeoPlace { slot: *slot, point, hash: Some(hash) }));
                     }
                 }
@@ -160,7 +160,7 @@ impl GeoPlaces {
                 // In lists, a latitude and a longitude belong together by their position.
                 for pair in values(*lat).zip(values(*lng)) {
                     let ((_, Value::Number(north)), (_, Value::Number(east))) = pair else { continue };
-                    let point = Point::new(north.coarse(), east.coarse());
+                    let point = Point::new(north.to_f64(), east.to_f64());
                     places.extend(point.map(|point| GeoPlace { slot: *lat, point, hash: None }));
                 }
             }
@@ -185,15 +185,15 @@ impl LeafKind for GeoLeaf {
             GeoSource::Hashes(fields) => {
                 let slots: Vec<_> = context.at("in", |c| {
                     let slot = |(nth, field): (usize, &String)| {
-                        c.at(nth, |c| c.path_of(field, Kind::Geohash, "GEOHASH"))
+                        c.at(nth, |c| c.resolve_slot_of_kind(field, Kind::Geohash, "GEOHASH"))
                     };
                     fields.iter().enumerate().map(slot).collect()
                 });
                 GeoPlaces::Hashes(slots.into_iter().collect::<Option<_>>()?)
             }
             GeoSource::Pair { lat, lng } => {
-                let lat = context.at("lat", |c| c.path_of(lat, Kind::Number, "NUMBER"));
-                let lng = context.at("lng", |c| c.path_of(lng, Kind::Number, "NUMBER"));
+                let lat = context.at("lat", |c| c.resolve_slot_of_kind(lat, Kind::Number, "NUMBER"));
+                let lng = context.at("lng", |c| c.resolve_slot_of_kind(lng, Kind::Number, "NUMBER"));
                 GeoPlaces::Pairs(lat?, lng?)
             }
         };
@@ -204,7 +204,7 @@ impl LeafKind for GeoLeaf {
         let cells = geo.cells.into_iter().map(|cell| NamedArea { shape: Shape::Cell(cell), entry: None });
         let mut areas: Vec<_> = circles.chain(cells).collect();
         if let Some(bank) = &geo.bank {
-            let bank = context.bank(bank, &[BankKind::Geo])?;
+            let bank = context.resolve_bank(bank, &[BankKind::Geo])?;
             for entry in &*bank.entries {
                 match Shape::parse_entry(&entry.value) {
                     Some(shape) => areas.push(NamedArea { shape, entry: Some(bank.name(entry)) }),
@@ -227,7 +227,7 @@ impl LeafKind for GeoLeaf {
 
     fn witness(&self) -> Option<f32> {
         // Areas may overlap, so the sum of their shares may exceed 1.
-        Some(self.boxes().map(Area::share).sum::<f32>().min(1.0))
+        Some(self.boxes().map(Area::estimated_share).sum::<f32>().min(1.0))
     }
 
     fn cost(&self) -> f32 {

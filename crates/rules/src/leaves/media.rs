@@ -93,12 +93,12 @@ impl LeafKind for MediaLeaf {
     fn compile(test: MediaTest, context: &mut Context<'_>) -> Option<Self> {
         let slots: Vec<_> = context.at("in", |c| {
             let slot = |(nth, field): (usize, &String)| {
-                c.at(nth, |c| c.path_of(field, Kind::Media, "IMAGE, VIDEO, AUDIO or MEDIA"))
+                c.at(nth, |c| c.resolve_slot_of_kind(field, Kind::Media, "IMAGE, VIDEO, AUDIO or MEDIA"))
             };
             test.fields.iter().enumerate().map(slot).collect()
         });
         let slots: Option<Vec<_>> = slots.into_iter().collect();
-        let banks: Vec<_> = test.banks.iter().filter_map(|key| context.bank(key, &HASHES)).collect();
+        let banks: Vec<_> = test.banks.iter().filter_map(|key| context.resolve_bank(key, &HASHES)).collect();
         let is_made = |kind: &&String| HashKind::named(kind).is_some_and(HashKind::is_made);
         let unknown: Vec<_> = test.kinds.iter().filter(|kind| !is_made(kind)).collect();
         for kind in &unknown {

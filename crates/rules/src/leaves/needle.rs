@@ -176,20 +176,20 @@ impl Needle {
 
 /// True if the pattern certainly matches no text.
 fn is_unmatchable(pattern: &str) -> bool {
-    regex_syntax::Parser::new().parse(pattern).is_ok_and(|hir| fails(&hir))
+    regex_syntax::Parser::new().parse(pattern).is_ok_and(|hir| cannot_match(&hir))
 }
 
-fn fails(hir: &Hir) -> bool {
+fn cannot_match(hir: &Hir) -> bool {
     match hir.kind() {
         // A class without members has no shortest match.
         HirKind::Class(_) => hir.properties().minimum_len().is_none(),
-        HirKind::Capture(capture) => fails(&capture.sub),
-        HirKind::Repetition(repetition) => repetition.min > 0 && fails(&repetition.sub),
-        HirKind::Alternation(parts) => parts.iter().all(fails),
+        HirKind::Capture(capture) => cannot_match(&capture.sub),
+        HirKind::Repetition(repetition) => repetition.min > 0 && cannot_match(&repetition.sub),
+        HirKind::Alternation(parts) => parts.iter().all(cannot_match),
         HirKind::Concat(parts) => {
             let length = |part: &Hir| part.properties().minimum_len().unwrap_or_default();
             let letters = |parts: &[Hir]| parts.iter().any(|part| length(part) > 0);
-            parts.iter().any(fails)
+            parts.iter().any(cannot_match)
                 || parts.iter().enumerate().any(|(nth, part)| {
                     let properties = part.properties();
                     properties.look_set_prefix().contains(Look::Start) && letters(&parts[..nth])

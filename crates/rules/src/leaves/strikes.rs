@@ -44,6 +44,7 @@ impl LeafKind for StrikesLeaf {
     }
 
     fn evaluate(&self, input: &EvalInput<'_>, _steps: &mut Steps) -> Result<Mask, OutOfSteps> {
+        // An item without a user has no strike points to compare.
         Ok(if input.user.is_some() { Mask::PENDING } else { Mask::INAPPLICABLE })
     }
 

@@ -45,13 +45,13 @@ pub struct Text {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Search {
     /// `any_of`, or `words` for whole words.
-    AnyOf { words: Vec<String>, whole: bool },
+    AnyOf { words: Vec<String>, whole_word: bool },
     /// Requires all words: `min_distinct` is their number.
-    AllOf { words: Vec<String>, whole: bool },
+    AllOf { words: Vec<String>, whole_word: bool },
     /// Regular expressions.
     Regex(Vec<String>),
     /// Words or patterns of a bank.
-    Bank { bank: BankId, whole: bool },
+    Bank { bank: BankId, whole_word: bool },
 }
 
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl LeafKind for TextLeaf {
     }
 
     fn compile(text: Text, context: &mut Context<'_>) -> Option<Self> {
-        let slots = context.texts(&text.fields, "text");
+        let slots = context.resolve_text_slots(&text.fields, "text");
         Self::compile_for_slots(slots, text, context)
     }
 
@@ -139,7 +139,7 @@ impl LeafKind for TextLeaf {
         }
         let mut missing_count = self.required_count;
         for (nth, needle) in self.needles.iter().enumerate() {
-            missing_count -= usize::from(self.has(needle, input, steps)?);
+            missing_count -= usize::from(self.item_contains(needle, input, steps)?);
             let remaining_needles = self.needles.len() - nth - 1;
             // The remaining needles are too few, or none of them is needed any more.
             if missing_count == 0 || missing_count > remaining_needles {
@@ -160,13 +160,15 @@ impl LeafKind for TextLeaf {
         let (hits, more) = match (found_needles, &self.bulk) {
             // A skipped condition was not searched, and its explanation must not search it either.
             _ if mask.is_empty() => (Vec::new(), false),
-            (Some(needles), _) => self.hits(needles.iter().map(|(_, nth)| *nth as usize), input, steps),
+            (Some(needles), _) => {
+                self.collect_hits(needles.iter().map(|(_, nth)| *nth as usize), input, steps)
+            }
             // Out of steps, the explanation lists no hits instead of failing.
             (None, Some(bulk)) => {
                 let needles = self.find_in_bulk(bulk, usize::MAX, input, steps).unwrap_or_default();
-                self.hits(needles, input, steps)
+                self.collect_hits(needles, input, steps)
             }
-            (None, None) => self.hits(0..self.needles.len(), input, steps),
+            (None, None) => self.collect_hits(0..self.needles.len(), input, steps),
         };
         let fields = self.slots.iter().map(|slot| input.fields.path(*slot).to_owned()).collect();
         TextExplained { outcome: mask.result(), fields, view: self.view, hits, more }
@@ -256,9 +258,9 @@ impl Reader<'_> {
         let whole_word = word.unwrap_or(kind == "words");
         self.required(text, kind, |r, v| match kind {
             "regex" => r.regexes(v).map(Search::Regex),
-            "bank" => r.text(v).map(|bank| Search::Bank { bank: BankId::new(bank), whole: whole_word }),
-            "all_of" => r.words(v).map(|words| Search::AllOf { words, whole: whole_word }),
-            _ => r.words(v).map(|words| Search::AnyOf { words, whole: whole_word }),
+            "bank" => r.text(v).map(|bank| Search::Bank { bank: BankId::new(bank), whole_word }),
+            "all_of" => r.words(v).map(|words| Search::AllOf { words, whole_word }),
+            _ => r.words(v).map(|words| Search::AnyOf { words, whole_word }),
         })
     }
 
@@ -299,13 +301,13 @@ impl TextLeaf {
         let all = matches!(text.search, Search::AllOf { .. });
         let mut entries = None;
         let mut needles = match text.search {
-            Search::Bank { bank, whole } => {
-                let (needles, used_entries) = bank_needles(&bank, whole, text.view, context)?;
+            Search::Bank { bank, whole_word } => {
+                let (needles, used_entries) = bank_needles(&bank, whole_word, text.view, context)?;
                 entries = Some(used_entries);
                 needles
             }
-            Search::AnyOf { words, whole } | Search::AllOf { words, whole } => {
-                word_needles(words, whole, text.view, context)?
+            Search::AnyOf { words, whole_word } | Search::AllOf { words, whole_word } => {
+                word_needles(words, whole_word, text.view, context)?
             }
             Search::Regex(patterns) => {
                 let mut regexes = Vec::with_capacity(patterns.len());
@@ -451,7 +453,12 @@ impl TextLeaf {
         self.needles[nth].is_in(viewed, steps)
     }
 
-    fn has(&self, needle: &Needle, input: &EvalInput<'_>, steps: &mut Steps) -> Result<bool, OutOfSteps> {
+    fn item_contains(
+        &self,
+        needle: &Needle,
+        input: &EvalInput<'_>,
+        steps: &mut Steps,
+    ) -> Result<bool, OutOfSteps> {
         for slot in &self.slots {
             for viewed in input.fields.texts(*slot, self.view) {
                 if needle.is_in(&viewed, steps)? {
@@ -462,7 +469,7 @@ impl TextLeaf {
         Ok(false)
     }
 
-    fn find<'s, 'a>(
+    fn find_in_item<'s, 'a>(
         &self,
         needle: &Needle,
         input: &'s EvalInput<'a>,
@@ -479,7 +486,7 @@ impl TextLeaf {
     }
 
     /// Returns the first place of each of these needles, and true if more were found than the limit shows.
-    fn hits(
+    fn collect_hits(
         &self,
         needles: impl IntoIterator<Item = usize>,
         input: &EvalInput<'_>,
@@ -488,7 +495,7 @@ impl TextLeaf {
         let mut hits = Vec::new();
         for (nth, needle) in needles.into_iter().map(|nth| (nth, &self.needles[nth])) {
             // Out of steps: the hits so far are shown.
-            let Ok(place) = self.find(needle, input, steps) else { break };
+            let Ok(place) = self.find_in_item(needle, input, steps) else { break };
             let Some((slot, viewed, start, end)) = place else { continue };
             if hits.len() >= input.limits.hits {
                 return (hits, true);
@@ -511,7 +518,7 @@ impl TextLeaf {
 
 fn word_needles(
     words: Vec<String>,
-    whole: bool,
+    whole_word: bool,
     view: View,
     context: &mut Context<'_>,
 ) -> Option<Vec<Needle>> {
@@ -529,7 +536,7 @@ fn word_needles(
             );
             return None;
         }
-        needles.push(word_needle(written.into(), view_form, runs, whole));
+        needles.push(word_needle(written.into(), view_form, runs, whole_word));
     }
     if let Some(word) = needles.iter().find(|needle| needle.is_short()) {
         let word = quote(word.source());
@@ -542,13 +549,13 @@ fn word_needles(
 /// Needles of the usable entries of a bank.
 fn bank_needles(
     bank: &BankId,
-    whole: bool,
+    whole_word: bool,
     view: View,
     context: &mut Context<'_>,
 ) -> Option<(Vec<Needle>, SelectedEntries)> {
-    let bank = context.bank(bank, &[BankKind::Text, BankKind::Regex])?;
-    if bank.kind == BankKind::Regex && (whole || view > View::Lower) {
-        let key = if whole { "word" } else { "view" };
+    let bank = context.resolve_bank(bank, &[BankKind::Text, BankKind::Regex])?;
+    if bank.kind == BankKind::Regex && (whole_word || view > View::Lower) {
+        let key = if whole_word { "word" } else { "view" };
         let detail =
             "patterns search the views raw and lower only, without `word`: mark the end of a word with `\\b`";
         context.at(key, |c| c.error("shape", detail.to_owned()));
@@ -562,7 +569,7 @@ fn bank_needles(
             compile_pattern(&entry.value, context.limits.regex_bytes)
         } else {
             let (view_form, runs) = Derived::word_with_runs(&entry.value, view);
-            let word = word_needle(Arc::clone(&entry.value), view_form, runs, whole);
+            let word = word_needle(Arc::clone(&entry.value), view_form, runs, whole_word);
             if word.length() > 0 { Ok(word) } else { Err("it has no letters in this view".to_owned()) }
         };
         match needle {

@@ -59,7 +59,8 @@ impl Plan {
     ) -> (Option<(EvaluatedRule, Omissions)>, bool) {
         let (mut evaluated_rule, mut ran_out) = (None, false);
         let empty_index = Index::default();
-        let scan = self.run(item, joint.unwrap_or(&empty_index), text_paths, None, |run| {
+        let scan = self.run_evaluation(item, joint.unwrap_or(&empty_index), text_paths, None, |run| {
+            // Only the search is of interest here, because it decides predicates below. The candidates are not used.
             if joint.is_some() {
                 let candidates = run.candidates();
                 run.scratch.candidates.give_back(candidates);
@@ -101,7 +102,7 @@ impl Plan {
     /// without an answer counts as failed.
     pub fn finish_explanation(&self, pending: PendingExplanation, facts: &Facts) -> Explained {
         let mut rule = pending.rule;
-        rule.settle(self, facts, &mut Steps::new(&self.limits));
+        rule.decide(self, facts, &mut Steps::new(&self.limits));
         leaves::tree(&rule.rule.when, &rule.rule.uses, rule.explained)
     }
 

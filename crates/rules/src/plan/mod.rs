@@ -111,7 +111,7 @@ struct Candidate {
 impl Candidate {
     fn new(rule: &Arc<Rule>, costs: &Costs) -> Self {
         Self {
-            on: rule.on.iter().fold(0, |on, event| on | bit(*event)),
+            on: rule.on.iter().fold(0, |on, event| on | event_bit(*event)),
             expires_at: rule.expires_at.unwrap_or(Millis(i64::MAX)),
             precheck: Precheck::new(rule, costs),
             rule: Arc::clone(rule),
@@ -119,7 +119,7 @@ impl Candidate {
     }
 }
 
-fn bit(on: On) -> u8 {
+fn event_bit(on: On) -> u8 {
     match on {
         On::Item => 1,
         On::Report => 2,
@@ -228,7 +228,7 @@ impl Plan {
             watched_values: indexes.iter().map(|index| index.indexed.watched()).max().unwrap_or_default(),
             rules,
             predicates,
-            windows_by_type: windows::by_type(&compiled.windows, vocabulary.types()),
+            windows_by_type: windows::windows_by_type(&compiled.windows, vocabulary.types()),
             windows: compiled.windows,
             paths: compiled.paths,
             addresses: vocabulary.addresses(),
@@ -264,7 +264,7 @@ impl Plan {
         unindexed.sort_unstable();
         let mut warnings = self.compile_warnings.clone();
         let (rules, costs) = (self.rules.iter().map(|rule| &**rule), Costs::new(&self.predicates));
-        warnings.extend(lint::warnings(rules, &self.predicates, &unindexed, &on_all_texts, &costs));
+        warnings.extend(lint::collect_warnings(rules, &self.predicates, &unindexed, &on_all_texts, &costs));
         let overloads = self.overloads();
         // The compiler has warned of a single pattern of the document already, at its place.
         let is_unreported = |overload: &&Overload| overload.patterns > 1 || !overload.banks.is_empty();
@@ -344,19 +344,25 @@ impl Plan {
     }
 
     fn scan_with_interrupt(&self, item: &Item<'_>, interrupt: Option<&Interrupt>) -> Option<Scan> {
-        let scan = self.run(item, self.index_of(item), &self.type_index(item).text_paths, interrupt, |run| {
-            let candidates = run.candidates();
-            let mut added = WindowAdditions::default();
-            for place in self.windows_by_type.get(item.type_id).into_iter().flatten() {
-                self.windows[*place].add(item, run, &mut added);
-            }
-            let mut scan =
-                self.evaluate(run, candidates.iter().filter(|rule| self.is_triggered(**rule, item)));
-            scan.evaluated_rules += run.scratch.refuted;
-            run.scratch.candidates.give_back(candidates);
-            scan.added = added;
-            scan
-        });
+        let scan = self.run_evaluation(
+            item,
+            self.index_of(item),
+            &self.type_index(item).text_paths,
+            interrupt,
+            |run| {
+                let candidates = run.candidates();
+                let mut added = WindowAdditions::default();
+                for place in self.windows_by_type.get(item.type_id).into_iter().flatten() {
+                    self.windows[*place].add(item, run, &mut added);
+                }
+                let mut scan = self
+                    .evaluate_rules(run, candidates.iter().filter(|rule| self.is_triggered(**rule, item)));
+                scan.evaluated_rules += run.scratch.refuted;
+                run.scratch.candidates.give_back(candidates);
+                scan.added = added;
+                scan
+            },
+        );
         // An interrupted scan is incomplete and must not be used.
         (!scan.was_interrupted).then_some(scan)
     }
@@ -365,7 +371,7 @@ impl Plan {
     pub(crate) fn scan_rule(&self, item: &Item<'_>, rule: &Arc<Rule>) -> Scan {
         let number = self.rules.iter().position(|compiled_rule| Arc::ptr_eq(compiled_rule, rule));
         let number = number.and_then(|number| u32::try_from(number).ok());
-        self.run(item, &Index::default(), &[], None, |run| self.evaluate(run, number.iter()))
+        self.run_evaluation(item, &Index::default(), &[], None, |run| self.evaluate_rules(run, number.iter()))
     }
 
     fn type_index(&self, item: &Item<'_>) -> &TypeIndex {
@@ -380,10 +386,10 @@ impl Plan {
         let candidate = &self.candidates[rule as usize];
         // A separate index holds rules of its own item types only.
         let has_type = !self.type_indexes.is_shared || candidate.rule.applies_to_type(item.type_id);
-        candidate.on & bit(item.on) != 0 && item.now < candidate.expires_at && has_type
+        candidate.on & event_bit(item.on) != 0 && item.now < candidate.expires_at && has_type
     }
 
-    fn run(
+    fn run_evaluation(
         &self,
         item: &Item<'_>,
         index: &Index,
@@ -417,7 +423,7 @@ impl Plan {
         scan
     }
 
-    fn evaluate<'n>(&self, run: &mut Run<'_, '_>, numbers: impl Iterator<Item = &'n u32>) -> Scan {
+    fn evaluate_rules<'n>(&self, run: &mut Run<'_, '_>, numbers: impl Iterator<Item = &'n u32>) -> Scan {
         let mut scan = Scan::default();
         let mut need_places: HashMap<Need, usize> = HashMap::new();
         for number in numbers.map(|number| *number as usize) {
@@ -436,7 +442,7 @@ impl Plan {
                         // Rules that compare one window with different numbers share a look-up, which must reach the largest
                         // number.
                         match scan.needs.get_mut(place) {
-                            Some(existing_need) => existing_need.join(need),
+                            Some(existing_need) => existing_need.merge(need),
                             None => scan.needs.push(need.clone()),
                         }
                     }
@@ -505,7 +511,7 @@ impl Plan {
                 Entry::Errored(rule) => Some((rule, "deadline".to_owned())),
                 Entry::Evaluated(mut evaluated) => {
                     evaluated.add_truncated_texts(self, facts, &mut outcome.truncated);
-                    match evaluated.settle(self, facts, &mut steps) {
+                    match evaluated.decide(self, facts, &mut steps) {
                         (Mask::PASSED, _) => {
                             let head = &evaluated.rule.head;
                             // Live rules have effects, so the limit drops matches of other rules only.
@@ -582,7 +588,7 @@ impl EvaluatedRule {
     }
 
     /// Returns the outcome of the rule, and the first reason of a missing fact.
-    fn settle(&mut self, plan: &Plan, facts: &Facts, steps: &mut Steps) -> (Mask, Option<String>) {
+    fn decide(&mut self, plan: &Plan, facts: &Facts, steps: &mut Steps) -> (Mask, Option<String>) {
         steps.next_rule();
         let mut first_reason = None;
         for PendingLeaf { leaf, needs } in &self.pending_leaves {

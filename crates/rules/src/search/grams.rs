@@ -91,7 +91,7 @@ impl Span {
 
 /// Eight bytes from a place on, with zeros beyond the end of the text.
 #[inline]
-fn eight_at(text: &[u8], place: usize) -> u64 {
+fn eight_bytes_at(text: &[u8], place: usize) -> u64 {
     match text.get(place..place + 8) {
         Some(eight) => u64::from_le_bytes(eight.try_into().unwrap_or_default()),
         None => text.get(place..).map_or(0, |rest| at(rest, 0, rest.len())),
@@ -101,7 +101,7 @@ fn eight_at(text: &[u8], place: usize) -> u64 {
 /// Bytes of a word that its entry holds.
 const ENTRY_BYTES: usize = 16;
 
-fn first_of(word: &[u8]) -> u128 {
+fn leading_bytes(word: &[u8]) -> u128 {
     let mut bytes = [0; ENTRY_BYTES];
     let length = word.len().min(ENTRY_BYTES);
     bytes[..length].copy_from_slice(&word[..length]);
@@ -122,7 +122,7 @@ impl Grams {
         let classes = |class: &Class| class.stride == 1 || class.width > 4 || short <= MAX_SHORT_WORDS;
         for nth in order {
             let word = words[nth as usize];
-            let choice = choose(word, &sharing, classes);
+            let choice = choose_key(word, &sharing, classes);
             let (length, from) = (u16::try_from(word.len()), u32::try_from(bytes.len()));
             let (Some((class, first)), Ok(length), Ok(from)) = (choice, length, from) else {
                 unsuitable_words.push(nth);
@@ -131,7 +131,7 @@ impl Grams {
             let key = at(word, first, CLASSES[class].key());
             *sharing.entry(key).or_default() += 1;
             let offset = u16::try_from(first).unwrap_or(length);
-            let entry = Entry { first: first_of(word), from, word: nth, length, offset };
+            let entry = Entry { first: leading_bytes(word), from, word: nth, length, offset };
             entries.push(KeyedWord { key, class, entry });
             bytes.extend_from_slice(word);
         }
@@ -194,7 +194,7 @@ impl Grams {
         let mut span = Span::at(0);
         for window in text.windows(WINDOW).step_by(BLOCK) {
             let Ok(window) = window.try_into() else { continue };
-            if span.add::<STRIDE>(answers::<N, STRIDE>(bits, probe.mask, window)) {
+            if span.add::<STRIDE>(probe_block::<N, STRIDE>(bits, probe.mask, window)) {
                 if self.check_marks::<STRIDE>(probe, &span, text, visit) == ScanControl::Stop {
                     return ScanControl::Stop;
                 }
@@ -202,7 +202,7 @@ impl Grams {
             }
         }
         for window in tail.windows() {
-            if span.add::<STRIDE>(answers::<N, STRIDE>(bits, probe.mask, window)) {
+            if span.add::<STRIDE>(probe_block::<N, STRIDE>(bits, probe.mask, window)) {
                 if self.check_marks::<STRIDE>(probe, &span, text, visit) == ScanControl::Stop {
                     return ScanControl::Stop;
                 }
@@ -235,7 +235,7 @@ impl Grams {
             while answers != 0 {
                 let place = span.from + (64 * nth + answers.trailing_zeros() as usize) * STRIDE;
                 answers &= answers - 1;
-                let mut remaining_marks = probe.marks.at(hash(eight_at(text, place) & probe.mask));
+                let mut remaining_marks = probe.marks.at(hash(eight_bytes_at(text, place) & probe.mask));
                 let mut push_lowest = |marks: &mut u32| {
                     candidates[count % BATCH] = (place as u64) << 8 | u64::from(marks.trailing_zeros());
                     count += usize::from(*marks != 0);
@@ -274,14 +274,14 @@ impl Grams {
             let (class, part) = Marks::class_and_part(*candidate & 0xff);
             let Some(Keys { mask, fine }) = probe.keys.get(class) else { continue };
             let start = usize::try_from(*candidate >> 8).unwrap_or_default().saturating_sub(part);
-            let hash = hash(eight_at(text, start) & mask);
+            let hash = hash(eight_bytes_at(text, start) & mask);
             keys[count % BATCH] = (start as u64) << 32 | hash >> self.shift;
             count += usize::from(fine.may_contain(hash));
         }
-        self.look_up(&keys[..count.min(BATCH)], text, visit)
+        self.compare_entries(&keys[..count.min(BATCH)], text, visit)
     }
 
-    fn look_up(
+    fn compare_entries(
         &self,
         keys: &[u64],
         text: &[u8],
@@ -307,7 +307,7 @@ impl Grams {
         let text_bytes = match text.get(start..).and_then(|text| text.first_chunk()) {
             // Bytes after the word are masked out of the comparison.
             Some(chunk) => u128::from_le_bytes(*chunk) & u128::MAX >> (8 * (ENTRY_BYTES - compared_bytes)),
-            None => text.get(start..start + compared_bytes).map_or(!entry.first, first_of),
+            None => text.get(start..start + compared_bytes).map_or(!entry.first, leading_bytes),
         };
         if text_bytes != entry.first || length <= ENTRY_BYTES {
             return text_bytes == entry.first;
@@ -319,22 +319,26 @@ impl Grams {
 }
 
 #[inline]
-fn eight(window: &[u8; WINDOW], nth: usize) -> u64 {
+fn eight_bytes(window: &[u8; WINDOW], nth: usize) -> u64 {
     u64::from_le_bytes(window[nth..nth + 8].try_into().unwrap_or_default())
 }
 
 /// Places of a block that pass the map: one bit for each probed place.
 #[inline]
-fn answers<const N: usize, const STRIDE: usize>(bits: &[u64; N], mask: u64, window: &[u8; WINDOW]) -> u64 {
+fn probe_block<const N: usize, const STRIDE: usize>(
+    bits: &[u64; N],
+    mask: u64,
+    window: &[u8; WINDOW],
+) -> u64 {
     let mut answers = 0;
     for nth in (0..BLOCK).step_by(STRIDE) {
-        answers |= bit(bits, hash(eight(window, nth) & mask)) << (nth / STRIDE);
+        answers |= bit(bits, hash(eight_bytes(window, nth) & mask)) << (nth / STRIDE);
     }
     answers
 }
 
 /// Chooses the class, as an index in `CLASSES`, by which a word is found, and the start of its key in the word.
-fn choose(
+fn choose_key(
     word: &[u8],
     key_counts: &HashMap<u64, u32, BuildFastHasher>,
     suits: impl Fn(&Class) -> bool,
@@ -343,13 +347,13 @@ fn choose(
     let width = CLASSES[nth].key();
     let key = |first: usize| at(word, first, width);
     let words_with_key = |first: usize| key_counts.get(&key(first)).copied().unwrap_or_default();
-    let first =
-        (0..=word.len() - width).min_by_key(|first| (words_with_key(*first), common(key(*first), width)))?;
+    let first = (0..=word.len() - width)
+        .min_by_key(|first| (words_with_key(*first), key_commonness(key(*first), width)))?;
     (words_with_key(first) < MAX_SHARED_KEY).then_some((nth, first))
 }
 
 /// Estimates how common a key is in texts from its bytes.
-fn common(key: u64, width: usize) -> u32 {
+fn key_commonness(key: u64, width: usize) -> u32 {
     key.to_le_bytes()[..width].iter().map(|byte| super::commonness(*byte)).sum()
 }
 

@@ -25,7 +25,7 @@ pub(crate) const MAX_NESTING: u32 = 64;
 pub(crate) fn find_literals(pattern: &str, view: View) -> Option<Vec<String>> {
     let hir = ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(pattern).ok()?;
     let literals = find_in_part(&hir, view);
-    best([literals.required, literals.exact].into_iter().flatten())
+    choose_best([literals.required, literals.exact].into_iter().flatten())
 }
 
 /// Literals of a part of a pattern.
@@ -44,7 +44,7 @@ impl LiteralSet {
 
     /// Chooses the better of the two lists.
     fn best(self) -> Option<Vec<String>> {
-        best([self.required, self.exact].into_iter().flatten())
+        choose_best([self.required, self.exact].into_iter().flatten())
     }
 }
 
@@ -58,8 +58,8 @@ fn find_in_part(hir: &Hir, view: View) -> LiteralSet {
         HirKind::Class(class) => class_texts(class, view).map_or_else(LiteralSet::default, LiteralSet::exact),
         HirKind::Capture(capture) => find_in_part(&capture.sub, view),
         HirKind::Repetition(repetition) => walk_repetition(repetition, view),
-        HirKind::Concat(parts) => concat(parts.iter().map(|part| find_in_part(part, view))),
-        HirKind::Alternation(parts) => alternation(parts.iter().map(|part| find_in_part(part, view))),
+        HirKind::Concat(parts) => join_parts(parts.iter().map(|part| find_in_part(part, view))),
+        HirKind::Alternation(parts) => join_branches(parts.iter().map(|part| find_in_part(part, view))),
     }
 }
 
@@ -109,19 +109,19 @@ fn walk_repetition(repetition: &Repetition, view: View) -> LiteralSet {
         (min, max) if max == Some(min) && min <= 8 => {
             let parts = (0..min)
                 .map(|_| LiteralSet { exact: single.exact.clone(), required: single.required.clone() });
-            concat(parts)
+            join_parts(parts)
         }
         // The part occurs at least once, so each match contains its literals.
         _ => LiteralSet { exact: None, required: single.best() },
     }
 }
 
-fn concat(parts: impl Iterator<Item = LiteralSet>) -> LiteralSet {
+fn join_parts(parts: impl Iterator<Item = LiteralSet>) -> LiteralSet {
     let mut is_exact = true;
     let mut running = vec![String::new()];
     let mut candidates = Vec::new();
     for part in parts {
-        match part.exact.as_ref().and_then(|texts| product(&running, texts)) {
+        match part.exact.as_ref().and_then(|texts| combine(&running, texts)) {
             Some(longer) => running = longer,
             None => {
                 // The product is too large: the texts so far are a candidate, and a new list begins here.
@@ -137,10 +137,10 @@ fn concat(parts: impl Iterator<Item = LiteralSet>) -> LiteralSet {
     }
     let exact = is_exact.then(|| running.clone());
     candidates.push(running);
-    LiteralSet { exact, required: best(candidates) }
+    LiteralSet { exact, required: choose_best(candidates) }
 }
 
-fn product(heads: &[String], tails: &[String]) -> Option<Vec<String>> {
+fn combine(heads: &[String], tails: &[String]) -> Option<Vec<String>> {
     let long = heads.iter().chain(tails).any(|text| text.len() > MAX_LITERAL_BYTES);
     if long || heads.len().saturating_mul(tails.len()) > MAX_LITERALS {
         return None;
@@ -150,7 +150,7 @@ fn product(heads: &[String], tails: &[String]) -> Option<Vec<String>> {
     ))
 }
 
-fn alternation(parts: impl Iterator<Item = LiteralSet>) -> LiteralSet {
+fn join_branches(parts: impl Iterator<Item = LiteralSet>) -> LiteralSet {
     let (mut exact, mut required) = (Some(Vec::new()), Some(Vec::new()));
     for part in parts {
         // An alternation has literals only if each of its branches has some.
@@ -169,7 +169,7 @@ fn alternation(parts: impl Iterator<Item = LiteralSet>) -> LiteralSet {
 }
 
 /// Chooses the list with the least likely texts, among those with texts that are long enough and few enough.
-fn best(choices: impl IntoIterator<Item = Vec<String>>) -> Option<Vec<String>> {
+fn choose_best(choices: impl IntoIterator<Item = Vec<String>>) -> Option<Vec<String>> {
     let is_usable = |texts: &Vec<String>| {
         !texts.is_empty()
             && texts.len() <= MAX_LITERALS

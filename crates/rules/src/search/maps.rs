@@ -84,6 +84,7 @@ fn fill_map<const N: usize>(beginnings: &[u64]) -> Box<[u64; N]> {
 impl Marks {
     /// `owners`: class and part of each beginning.
     pub(super) fn new(beginnings: &[u64], owners: &[(usize, usize)]) -> Self {
+        // With a single class there is no class to distinguish, so all beginnings share one cell.
         let has_one_class = owners.iter().all(|(class, _)| *class == 0);
         let cells =
             if has_one_class { 1 } else { beginnings.len().next_power_of_two().clamp(1 << 9, 1 << 20) };

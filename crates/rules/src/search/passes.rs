@@ -31,7 +31,7 @@ pub(super) fn group_into_probes(words: &[&[u8]], entries: &[KeyedWord]) -> Vec<P
             .filter(|(_, count)| *count > 0)
             .collect();
         let likeness_by_class: Vec<f64> =
-            class_sizes.iter().map(|(width, _)| likeness(words, *width)).collect();
+            class_sizes.iter().map(|(width, _)| estimate_likeness(words, *width)).collect();
         let count_parts =
             |range: &Range<usize>| class_sizes[range.clone()].iter().map(|(_, count)| count).sum::<usize>();
         // If there are few parts that are one byte too short, they are entered with every possible next byte, which costs
@@ -96,7 +96,7 @@ pub(super) fn group_into_probes(words: &[&[u8]], entries: &[KeyedWord]) -> Vec<P
 }
 
 /// Estimated likelihood that two pieces of this length are equal. Based on the words, because the texts are unknown.
-fn likeness(words: &[&[u8]], width: usize) -> f64 {
+fn estimate_likeness(words: &[&[u8]], width: usize) -> f64 {
     const SAMPLE: usize = 4_096;
     let long: Vec<&&[u8]> = words.iter().filter(|word| word.len() >= width).collect();
     let step = long.len().div_ceil(SAMPLE).max(1);

@@ -1,4 +1,4 @@
-//! Finds all occurrences of many words in a text in one go. The number and the lengths of the words determine the method.
+//! Finds all occurrences of many words in a text at once. The number and the lengths of the words determine the method.
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 use memchr::memmem::Finder;

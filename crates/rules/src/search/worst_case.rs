@@ -197,7 +197,7 @@ mod tests {
             "[^a]*b",
             "x*",
             "",
-            // Large, and yet the last bytes say which states are alive.
+            // Large, but the last bytes determine the live states.
             "(?:.*a){12}z",
             r"\b[a-z]{3,60}\d\b",
             "x(?:x?a?){50}b!",

@@ -11,7 +11,7 @@ use crate::{
     item::Number,
     leaves::{
         LeafSpec,
-        field::{Comparison, Of},
+        field::{Comparison, Quantifier},
         formula::{
             Formula,
             ast::{Arithmetic, Ast},
@@ -43,7 +43,7 @@ fn continues_number(c: char) -> bool {
 const MAX_DEPTH: usize = 24;
 
 /// Parses an expression. Returns its condition and the number of its parts.
-pub(super) fn read(source: &str) -> Result<(Condition, usize), ExprError> {
+pub(super) fn parse_expression(source: &str) -> Result<(Condition, usize), ExprError> {
     let mut reader = Reader { source, at: 0, element_name: None, nodes: 0, depth: 0 };
     let part = reader.parse_or()?;
     reader.skip_whitespace();
@@ -51,7 +51,7 @@ pub(super) fn read(source: &str) -> Result<(Condition, usize), ExprError> {
         return Err(reader.error("expected an operator or the end"));
     }
     let nodes = reader.nodes;
-    Ok((reader.condition(part), nodes))
+    Ok((reader.to_condition(part), nodes))
 }
 
 /// Part of an expression, with its range in the source.
@@ -103,7 +103,7 @@ impl Reader<'_> {
     }
 
     /// Reads the word at this place, if there is one.
-    fn word(&mut self) -> Option<String> {
+    fn take_word(&mut self) -> Option<String> {
         let rest = self.remaining();
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
         let word = rest[..end].to_owned();
@@ -114,7 +114,7 @@ impl Reader<'_> {
         Some(word)
     }
 
-    fn part(&mut self, start: usize, body: Ast) -> Result<Part, ExprError> {
+    fn finish_part(&mut self, start: usize, body: Ast) -> Result<Part, ExprError> {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
             return Err(self.error(format!("the expression has more than {MAX_NODES} parts")));
@@ -140,8 +140,8 @@ impl Reader<'_> {
     fn parse_or(&mut self) -> Result<Part, ExprError> {
         let start = self.start();
         let operand = self.parse_and()?;
-        let part =
-            self.chain(start, operand, "||", Self::parse_and, |a, b| Ast::Or(Box::new(a), Box::new(b)))?;
+        let part = self
+            .parse_chain(start, operand, "||", Self::parse_and, |a, b| Ast::Or(Box::new(a), Box::new(b)))?;
         // The conditional operator of CEL is outside of the subset.
         if self.remaining().starts_with('?') {
             return Err(self.error("the conditional operator `?` is not supported: use || and &&"));
@@ -152,10 +152,12 @@ impl Reader<'_> {
     fn parse_and(&mut self) -> Result<Part, ExprError> {
         let start = self.start();
         let operand = self.parse_relation()?;
-        self.chain(start, operand, "&&", Self::parse_relation, |a, b| Ast::And(Box::new(a), Box::new(b)))
+        self.parse_chain(start, operand, "&&", Self::parse_relation, |a, b| {
+            Ast::And(Box::new(a), Box::new(b))
+        })
     }
 
-    fn chain(
+    fn parse_chain(
         &mut self,
         start: usize,
         first: Part,
@@ -174,13 +176,13 @@ impl Reader<'_> {
         let mut bodies = inner.iter().map(|part| part.body.clone());
         let first = bodies.next().unwrap_or(Ast::Boolean(true));
         let body = bodies.fold(first, join);
-        let part = self.part(start, body)?;
+        let part = self.finish_part(start, body)?;
         Ok(Part { inner, ..part })
     }
 
     fn parse_relation(&mut self) -> Result<Part, ExprError> {
         let start = self.start();
-        let left = self.parse_sum()?;
+        let first_operand = self.parse_sum()?;
         let order = ORDERS.into_iter().find(|(sign, _)| self.take(sign));
         if let Some((_, op)) = order {
             let right = self.parse_sum()?;
@@ -188,20 +190,21 @@ impl Reader<'_> {
             if ORDERS.iter().any(|(sign, _)| self.remaining().starts_with(sign)) {
                 return Err(self.error("comparisons cannot be chained: join them with &&"));
             }
-            return self.part(start, Ast::Compare(op, Box::new(left.body), Box::new(right.body)));
+            return self
+                .finish_part(start, Ast::Compare(op, Box::new(first_operand.body), Box::new(right.body)));
         }
         // The next word is consumed only if it is `in`.
         let before = self.at;
-        if self.word().as_deref() != Some("in") {
+        if self.take_word().as_deref() != Some("in") {
             self.at = before;
-            return Ok(left);
+            return Ok(first_operand);
         }
         if self.take("[") {
             let choices = self.parse_constants()?;
-            return self.part(start, Ast::Among(Box::new(left.body), choices));
+            return self.finish_part(start, Ast::Among(Box::new(first_operand.body), choices));
         }
         match self.parse_sum()?.body {
-            Ast::Path(path) => self.part(start, Ast::In(Box::new(left.body), path)),
+            Ast::Path(path) => self.finish_part(start, Ast::In(Box::new(first_operand.body), path)),
             _ => Err(self.error("`in` takes a list of constants or a field")),
         }
     }
@@ -245,7 +248,8 @@ impl Reader<'_> {
         // Operators of one level associate to the left: `a - b - c` is `(a - b) - c`.
         while let Some((_, sign)) = signs.iter().find(|(sign, _)| self.take(sign)) {
             let right = read(self)?;
-            left = self.part(start, Ast::Arithmetic(*sign, Box::new(left.body), Box::new(right.body)))?;
+            left =
+                self.finish_part(start, Ast::Arithmetic(*sign, Box::new(left.body), Box::new(right.body)))?;
         }
         Ok(left)
     }
@@ -255,7 +259,7 @@ impl Reader<'_> {
         // `!=` is a comparison and no negation.
         if !self.remaining().starts_with("!=") && self.take("!") {
             let inner = self.nested(Self::parse_signed)?;
-            let part = self.part(start, Ast::Not(Box::new(inner.body.clone())))?;
+            let part = self.finish_part(start, Ast::Not(Box::new(inner.body.clone())))?;
             return Ok(Part { inner: vec![inner], ..part });
         }
         if self.take("-") {
@@ -266,7 +270,7 @@ impl Reader<'_> {
                 .is_some_and(|rest| !rest.starts_with(continues_number))
             {
                 self.at += MIN_DIGITS.len();
-                return self.part(start, Ast::Number(Number::from(i64::MIN)));
+                return self.finish_part(start, Ast::Number(Number::from(i64::MIN)));
             }
             let inner = self.nested(Self::parse_signed)?.body;
             let body = match inner {
@@ -278,7 +282,7 @@ impl Reader<'_> {
                 Ast::Number(Number::Fraction(fraction)) => Ast::Number(Number::Fraction(-fraction)),
                 inner => Ast::Negative(Box::new(inner)),
             };
-            return self.part(start, body);
+            return self.finish_part(start, body);
         }
         let primary = self.parse_primary()?;
         self.parse_calls(start, primary)
@@ -287,7 +291,7 @@ impl Reader<'_> {
     /// Parses the calls after a value: `.contains("x")`, `.exists(x, ...)`.
     fn parse_calls(&mut self, start: usize, mut part: Part) -> Result<Part, ExprError> {
         while self.take(".") {
-            let Some(name) = self.word() else { return Err(self.error("expected a name")) };
+            let Some(name) = self.take_word() else { return Err(self.error("expected a name")) };
             self.expect("(")?;
             let body = match name.as_str() {
                 "contains" | "startsWith" | "endsWith" => {
@@ -308,7 +312,7 @@ impl Reader<'_> {
                 other => return Err(self.error(format!("unknown function `{other}`"))),
             };
             self.expect(")")?;
-            part = self.part(start, body)?;
+            part = self.finish_part(start, body)?;
         }
         Ok(part)
     }
@@ -319,7 +323,7 @@ impl Reader<'_> {
             return Err(self.error("`exists` and `all` cannot be nested"));
         }
         // An element named `item` would hide the fields of the item.
-        let Some(name) = self.word().filter(|name| name != "item") else {
+        let Some(name) = self.take_word().filter(|name| name != "item") else {
             return Err(self.error("expected a name for the values"));
         };
         self.expect(",")?;
@@ -342,16 +346,16 @@ impl Reader<'_> {
             }
             Some('"' | '\'') => {
                 let text = self.parse_text()?;
-                self.part(start, Ast::Text(text))
+                self.finish_part(start, Ast::Text(text))
             }
             Some(digit) if digit.is_ascii_digit() => {
                 let number = self.parse_number()?;
-                self.part(start, Ast::Number(number))
+                self.finish_part(start, Ast::Number(number))
             }
             Some(_) => {
-                let Some(word) = self.word() else { return Err(self.error("expected a value")) };
+                let Some(word) = self.take_word() else { return Err(self.error("expected a value")) };
                 let body = self.parse_name(&word)?;
-                self.part(start, body)
+                self.finish_part(start, body)
             }
             None => Err(self.error("expected a value, found the end")),
         }
@@ -364,7 +368,7 @@ impl Reader<'_> {
             "item" => self.parse_path().map(Ast::Path),
             "has" => {
                 self.expect("(")?;
-                if self.word().as_deref() != Some("item") {
+                if self.take_word().as_deref() != Some("item") {
                     return Err(self.error("`has` takes a field, such as item.data.title"));
                 }
                 let path = self.parse_path()?;
@@ -396,7 +400,7 @@ impl Reader<'_> {
     /// Parses `.data`, then names and keys, up to a call.
     fn parse_path(&mut self) -> Result<String, ExprError> {
         const EXPECTED: &str = "expected a field, such as item.data.title";
-        if !self.take(".") || self.word().as_deref() != Some("data") {
+        if !self.take(".") || self.take_word().as_deref() != Some("data") {
             return Err(self.error(EXPECTED));
         }
         let mut path = String::new();
@@ -408,7 +412,9 @@ impl Reader<'_> {
                 self.expect("]")?;
                 key
             } else if self.take(".") {
-                let Some(name) = self.word() else { return Err(self.error("expected the name of a field")) };
+                let Some(name) = self.take_word() else {
+                    return Err(self.error("expected the name of a field"));
+                };
                 // A name before a parenthesis is a call and no step of the path.
                 if self.source[self.at..].starts_with('(') {
                     self.at = before;
@@ -488,20 +494,18 @@ impl Reader<'_> {
     }
 
     /// Converts a part to a condition.
-    fn condition(&self, part: Part) -> Condition {
+    fn to_condition(&self, part: Part) -> Condition {
         match (&part.body, part.inner.len()) {
             (Ast::And(..), 1..) => {
-                Condition::All(part.inner.into_iter().map(|part| self.condition(part)).collect())
+                Condition::All(part.inner.into_iter().map(|part| self.to_condition(part)).collect())
             }
             (Ast::Or(..), 1..) => {
-                Condition::Any(part.inner.into_iter().map(|part| self.condition(part)).collect())
+                Condition::Any(part.inner.into_iter().map(|part| self.to_condition(part)).collect())
             }
-            (Ast::Not(_), 1) => {
-                part.inner.into_iter().next().map_or(Condition::All(Vec::new()), |inner| {
-                    Condition::Not(Box::new(self.condition(inner)))
-                })
-            }
-            _ => comparison(&part.body).unwrap_or_else(|| {
+            (Ast::Not(_), 1) => part.inner.into_iter().next().map_or(Condition::All(Vec::new()), |inner| {
+                Condition::Not(Box::new(self.to_condition(inner)))
+            }),
+            _ => to_comparison(&part.body).unwrap_or_else(|| {
                 let source = self.source[part.start..part.end].trim().to_owned();
                 Condition::Leaf(LeafSpec::Formula(Formula { source, body: part.body }))
             }),
@@ -513,7 +517,7 @@ fn is_constant(part: &Ast) -> bool {
     matches!(part, Ast::Number(_) | Ast::Text(_) | Ast::Boolean(_) | Ast::Instant(_))
 }
 
-fn constant(part: &Ast) -> Option<Json> {
+fn to_constant(part: &Ast) -> Option<Json> {
     match part {
         Ast::Number(number) => Some(number.to_json()),
         Ast::Text(text) | Ast::Instant(text) => Some(Json::from(text.as_str())),
@@ -523,8 +527,8 @@ fn constant(part: &Ast) -> Option<Json> {
 }
 
 /// Converts a part to a plain comparison, if it is one.
-fn comparison(part: &Ast) -> Option<Condition> {
-    let compare_field = |path: &str, of: Option<Of>, container: Container, op: Op, operand: Json| {
+fn to_comparison(part: &Ast) -> Option<Condition> {
+    let compare_field = |path: &str, of: Option<Quantifier>, container: Container, op: Op, operand: Json| {
         let (path, container) = (path.to_owned(), Some(container));
         Some(Condition::Leaf(LeafSpec::Field(Comparison {
             path,
@@ -544,33 +548,35 @@ fn comparison(part: &Ast) -> Option<Condition> {
             container: None,
         }))),
         Ast::Compare(op, left, right) => match (&**left, &**right) {
-            (Ast::Path(path), right) => compare_field(path, None, Container::One, *op, constant(right)?),
+            (Ast::Path(path), right) => compare_field(path, None, Container::One, *op, to_constant(right)?),
             (left, Ast::Path(path)) => {
-                compare_field(path, None, Container::One, mirror(*op), constant(left)?)
+                compare_field(path, None, Container::One, mirror(*op), to_constant(left)?)
             }
             _ => None,
         },
         Ast::Among(of, among) => {
             let Ast::Path(path) = &**of else { return None };
-            compare_field(path, None, Container::One, Op::In, among.iter().filter_map(constant).collect())
+            compare_field(path, None, Container::One, Op::In, among.iter().filter_map(to_constant).collect())
         }
-        Ast::In(value, path) => compare_field(path, Some(Of::Any), Container::List, Op::Eq, constant(value)?),
+        Ast::In(value, path) => {
+            compare_field(path, Some(Quantifier::Any), Container::List, Op::Eq, to_constant(value)?)
+        }
         Ast::Part(op, of, part) => {
             let (Ast::Path(path), Ast::Text(text)) = (&**of, &**part) else { return None };
             compare_field(path, None, Container::One, *op, Json::from(text.as_str()))
         }
         Ast::Quantified { every, path, body, .. } => {
-            let of = Some(if *every { Of::All } else { Of::Any });
+            let of = Some(if *every { Quantifier::All } else { Quantifier::Any });
             let (op, operand) = match &**body {
                 Ast::Compare(op, left, right) => match (&**left, &**right) {
-                    (Ast::Each, right) => (*op, constant(right)?),
-                    (left, Ast::Each) => (mirror(*op), constant(left)?),
+                    (Ast::Each, right) => (*op, to_constant(right)?),
+                    (left, Ast::Each) => (mirror(*op), to_constant(left)?),
                     _ => return None,
                 },
                 Ast::Among(each, among) if **each == Ast::Each => {
-                    (Op::In, among.iter().filter_map(constant).collect())
+                    (Op::In, among.iter().filter_map(to_constant).collect())
                 }
-                Ast::Part(op, each, part) if **each == Ast::Each => (*op, constant(part)?),
+                Ast::Part(op, each, part) if **each == Ast::Each => (*op, to_constant(part)?),
                 _ => return None,
             };
             compare_field(path, of, Container::List, op, operand)

@@ -213,7 +213,7 @@ impl Reader<'_> {
             Some(source) => source,
             None => return self.error("shape", "expected a text"),
         };
-        match expr::read(source) {
+        match expr::parse_expression(source) {
             Ok((condition, nodes)) => {
                 self.nodes += nodes;
                 Some(Condition::Expr(Box::new(condition)))

@@ -124,7 +124,7 @@ fn map_text(original: &str, push: impl Fn(&mut String, char)) -> (String, Notes)
     for (at, character) in original.char_indices() {
         let (from, length) = (text.len(), character.len_utf8());
         push(&mut text, character);
-        notes.note(&text, from, (at, at + length), false);
+        notes.record(&text, from, (at, at + length), false);
     }
     (text, notes)
 }
@@ -193,14 +193,14 @@ fn collapse(original: &str) -> (String, Notes) {
                 last = Some(letter);
             }
         }
-        notes.note(&text, from, (at, at + length), repeats);
+        notes.record(&text, from, (at, at + length), repeats);
     }
     (text, notes)
 }
 
 impl Notes {
     /// Records how a character of the original was mapped to the text from `from` on, unless offsets stay the same.
-    fn note(&mut self, text: &str, from: usize, (at, original_to): (usize, usize), repeats: bool) {
+    fn record(&mut self, text: &str, from: usize, (at, original_to): (usize, usize), repeats: bool) {
         let to = text.len();
         // The character has no output and repeats no letter, so a reader does not see it.
         if from == to && !repeats {
@@ -312,7 +312,7 @@ mod tests {
                             original.get(from..to).is_some(),
                             "{original:?} {view:?} {start}..{end}: {from}..{to}"
                         );
-                        // What is found again in the part alone is what was found in the whole.
+                        // A search in the part alone finds the same as in the complete text.
                         let part = word_in_view(&original[from..to], view);
                         assert!(
                             part.contains(&derived.text[*start..*end]),

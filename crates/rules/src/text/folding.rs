@@ -269,15 +269,15 @@ mod tests {
             let mut once = String::new();
             push_folded(&mut once, character);
             assert_eq!(folded(&once), once, "{character} {:x}", u32::from(character));
-            // The scan looks for words in the folded text, and finds them by what their lower case folds to.
+            // The scan searches words in the folded text by the folding of their lower case.
             let mut lower = String::new();
             push_lower(&mut lower, character);
             assert_eq!(folded(&lower), once, "{character} {:x}", u32::from(character));
         }
     }
 
-    /// Rows of the list of confusables whose source and target are one character each, the target an ASCII letter,
-    /// without sources of ASCII. The library has the list of Unicode 18.
+    /// Rows of the list of confusables with one character as source, not in ASCII, and one ASCII letter as target. The
+    /// library has the list of Unicode 18.
     fn single_letter_rows() -> impl Iterator<Item = (char, char)> {
         ('\u{80}'..=char::MAX).filter_map(|character| {
             let mut skeleton = skeleton(character.encode_utf8(&mut [0; 4])).collect::<Vec<_>>().into_iter();
@@ -296,8 +296,8 @@ mod tests {
             }
         }
         assert!(rows > 1_400, "{rows}");
-        // Decomposed or after their capitals: a long s, the Greek nu and upsilon with their mathematical forms, an upright
-        // dash, and letters of Warang Citi of which capital and small letter are taken for different ones.
+        // The others, decomposed or by their capitals: a long s, the Greek nu and upsilon with their mathematical forms, an
+        // upright dash, and letters of Warang Citi with different confusables for capital and small letter.
         assert_eq!(other, "ſνυ︱𑢦𑢵𑢼𝛎𝛖𝜈𝜐𝝂𝝊𝝼𝞄𝞶𝞾");
         for (disguised, plain) in [("ᏚᏟᎪᎷ", "scam"), ("ꓢꓚꓮꓟ", "scam"), ("ϳꭎѕ", "jus")] {
             assert_eq!(folded(disguised), folded(plain));

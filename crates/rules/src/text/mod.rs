@@ -20,6 +20,7 @@ tidegate_schemas::string_enum! {
 /// True for the characters of `\w` in regular expressions, so that `words` and `\b` agree. Marks and joiners belong to a
 /// word.
 pub(crate) fn in_word(character: char) -> bool {
+    // Most characters are ASCII, which needs no table.
     if character.is_ascii() {
         return character.is_ascii_alphanumeric() || character == '_';
     }

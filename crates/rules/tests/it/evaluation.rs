@@ -393,7 +393,7 @@ fn explanation_shows_conditions_without_influence_too() {
             {"not": {"outcome": "failed", "of":
                 {"field": {"outcome": "passed", "path": "likes", "compared": {"gt": 5}, "value": 9}}}},
             {"field": {"outcome": "inapplicable", "path": "scores", "compared": {"lt": 2}}},
-            // Nobody looks up a standing only to show it.
+            // Strike points are not looked up for an explanation alone.
             {"strikes": {"outcome": "skipped", "at_least": 3}},
         ]}})
     );

@@ -1,6 +1,6 @@
-//! What the fuzz targets hold, run from seeds: documents that were right once, cut, joined and garbled.
+//! Runs the properties of the fuzz targets from seeds: valid documents that are cut, joined and garbled.
 //!
-//! `TIDEGATE_FUZZ_CASES` sets how many are tried for each target, `TIDEGATE_FUZZ_SEED` where to begin.
+//! `TIDEGATE_FUZZ_CASES` sets the number of cases for each target, `TIDEGATE_FUZZ_SEED` the first seed.
 
 #[path = "../../../../fuzz/src/rules.rs"]
 #[allow(unreachable_pub, reason = "a crate of its own elsewhere")]
@@ -58,7 +58,7 @@ impl Dice {
         usize::try_from((z ^ (z >> 31)) % sides as u64).unwrap()
     }
 
-    /// One of the seeds with a few parts taken out, put in, doubled, or replaced by parts of another.
+    /// One of the seeds with a few parts removed, inserted, doubled, or replaced by parts of another.
     fn garbled(&mut self, seeds: &[&str]) -> String {
         const PIECES: [&str; 40] = [
             "(",

@@ -21,7 +21,7 @@ fn vocabulary() -> Vocabulary {
     vocabulary
 }
 
-/// The kinds of warnings of each rule, apart from those that is not indexed.
+/// Kinds of warnings of each rule, without the warning of unindexed rules.
 fn warnings(conditions: &[Json]) -> Vec<(usize, &'static str)> {
     let rules: Vec<Json> = conditions.iter().map(|when| json!({"when": when})).collect();
     warnings_of(&rules)

@@ -1,4 +1,4 @@
-//! Texts that models return are searched as texts of the item are, and only if the model gave one.
+//! Texts of models are searched like texts of the item, and only if the model returned one.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tidegate_rules::{
 use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
 use uuid::Uuid;
 
-/// An item of which only the texts matter.
+/// An item with texts only.
 struct Texts(Vec<String>);
 
 impl Fields for Texts {

@@ -210,7 +210,7 @@ fn item_outside_a_window_is_compared_with_its_count() {
         let told = (matches(window, data, 9), matches(window, data, 10));
         assert_eq!(told, (1, 0), "{window} {data}");
     }
-    // Nothing to count by.
+    // No key to count by.
     let rules = [rule("r", &json!({"any": [not("received"), not("many")]}))];
     let plan = compile_all(&rules, &windows).unwrap();
     assert!(scan(&plan, &json!({"text": "x", "amount": 1}), On::Item).needs().is_empty());
@@ -430,7 +430,7 @@ fn tabs_and_line_ends_do_not_hide_hosts() {
         let outcome = alone(&plan, &json!({ "links": links }));
         assert_eq!((outcome.matched.len(), outcome.truncated.len()), (1, 0));
     }
-    // What is cut off may be the end of the name.
+    // The removed part may be the end of the name.
     let long = format!("https://ok.example/{},bad.example", "x".repeat((64 << 10) - 31));
     for (behind, matched) in [("\t/x", 1), ("\t.org", 0), ("\t", 1)] {
         let outcome = alone(&plan, &json!({"site": format!("{long}{behind}")}));
@@ -442,7 +442,7 @@ fn tabs_and_line_ends_do_not_hide_hosts() {
     for parted in [format!("{long}{tabs}.org"), format!("{within}.org")] {
         assert!(alone(&plan, &json!({ "site": parted })).matched.is_empty());
     }
-    // One type's address is another one's text.
+    // An address in one type is a text in another.
     let mut vocabulary = vocabulary(&[]);
     vocabulary.add(TypeId::new("note"), [("site", Shape::one(Kind::Text))]);
     let document = json!({"rule": "r", "when": {"domain": {"in": ["site"], "any_of": ["bad.example"]}}});

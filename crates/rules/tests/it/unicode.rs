@@ -1,4 +1,4 @@
-//! Words in other scripts and in disguise: whether they are found, and which whole characters of the original they are.
+//! Words in other scripts and in disguise: whether they are found, and the whole characters of the original at their place.
 
 use serde_json::json;
 use tidegate_rules::{
@@ -45,7 +45,7 @@ fn word_hits_map_to_whole_characters_of_the_original() {
         ("un café noir", "cafe\u{301}", COARSE, "café"),
         ("z\u{323}\u{307}\u{334}a\u{301}lgo", "zalgo", COARSE, "z\u{323}\u{307}\u{334}a\u{301}lgo"),
         ("un caf\u{e9}", "cafe\u{301}", COARSE, "café"),
-        // What is not seen.
+        // Invisible characters.
         ("a sc\u{200b}a\u{200d}m!", "scam", COARSE, "sc\u{200b}a\u{200d}m"),
         ("\u{feff}s\u{ad}c\u{2060}am", "scam", COARSE, "s\u{ad}c\u{2060}am"),
         // From right to left, with points, and with marks that turn the direction.

@@ -54,7 +54,7 @@ fn matched(outcome: &Outcome) -> Vec<&str> {
 #[test]
 fn ends_of_denied_ranges_are_exact() {
     let denied = |field: Json| json!({"not": {"field": field}});
-    // Each of them often enough to be refuted with others.
+    // Each range occurs often enough to be refuted in a group.
     let conditions: Vec<Json> = (0..6)
         .flat_map(|_| {
             [
@@ -73,7 +73,7 @@ fn ends_of_denied_ranges_are_exact() {
         (json!({"verified": false}), vec![3]),
         (json!({"verified": true}), vec![]),
         (json!({}), vec![]),
-        // Nothing in an empty list is so large.
+        // An empty list has no value in any range.
         (json!({"scores": []}), vec![4]),
         (json!({"scores": [1, 2]}), vec![4]),
         (json!({"scores": [1, 3]}), vec![]),

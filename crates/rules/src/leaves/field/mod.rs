@@ -32,7 +32,7 @@ pub struct Comparison {
     pub path: String,
     /// Quantifier over the values of a list or map. Without it, one value must meet the positive tests, and all values must
     /// meet the negated ones.
-    pub of: Option<Of>,
+    pub of: Option<Quantifier>,
     /// Compares texts in lower case.
     pub ignore_case: bool,
     pub tests: Vec<(Op, Json)>,
@@ -43,7 +43,7 @@ pub struct Comparison {
 /// Quantifier over several values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Of {
+pub enum Quantifier {
     Any,
     All,
     None,
@@ -54,7 +54,7 @@ pub(crate) struct FieldLeaf {
     slot: usize,
     /// True if the field holds one value in all item types of the rule.
     single: bool,
-    of: Option<Of>,
+    of: Option<Quantifier>,
     ignore_case: bool,
     tests: Vec<Test>,
     /// Form in explanations: shortened, and with a list of one value written as the value.
@@ -91,10 +91,10 @@ impl LeafKind for FieldLeaf {
     }
 
     fn compile(comparison: Comparison, context: &mut Context<'_>) -> Option<Self> {
-        let (slot, kinds) = context.at("path", |c| c.path(&comparison.path))?;
+        let (slot, kinds) = context.at("path", |c| c.resolve_slot(&comparison.path))?;
         let (first, kind) = *kinds.first()?;
         if let Some(required_container) = comparison.container
-            && context.container(&comparison.path)? != required_container
+            && context.resolve_container(&comparison.path)? != required_container
         {
             let (path, detail) = (
                 quote(&comparison.path),
@@ -165,10 +165,10 @@ impl LeafKind for FieldLeaf {
             constraints.push(Constraint::presence(slot, true));
         }
         let constrains_one_value = match self.of {
-            None | Some(Of::Any | Of::All) if self.single => passes || self.tests.len() == 1,
+            None | Some(Quantifier::Any | Quantifier::All) if self.single => passes || self.tests.len() == 1,
             None => passes && self.tests.iter().any(|test| !test.is_negated() && test.op != Op::Exists),
-            Some(Of::Any) => passes,
-            Some(Of::All | Of::None) => false,
+            Some(Quantifier::Any) => passes,
+            Some(Quantifier::All | Quantifier::None) => false,
         };
         if constrains_one_value {
             let value_constraints = self.tests.iter().filter_map(|test| {
@@ -195,7 +195,7 @@ impl LeafKind for FieldLeaf {
 
     #[allow(clippy::cast_precision_loss, reason = "a guess")]
     fn cost(&self) -> f32 {
-        2.0 + self.work(TYPICAL_TEXT_BYTES) as f32
+        2.0 + self.steps_for(TYPICAL_TEXT_BYTES) as f32
     }
 
     fn memory(&self) -> usize {
@@ -211,8 +211,9 @@ impl LeafKind for FieldLeaf {
             };
             return Ok(self.tests.iter().map(absent).fold(Mask::PASSED, Mask::and));
         };
-        let lower = self.lower(input, steps)?;
-        steps.take(values.iter().map(|(_, value)| self.work_on(value)).fold(0, u64::saturating_add))?;
+        let lower = self.lower_texts(input, steps)?;
+        steps
+            .take(values.iter().map(|(_, value)| self.steps_for_value(value)).fold(0, u64::saturating_add))?;
         Ok(self.compare_values(values, lower, input.now))
     }
 
@@ -227,10 +228,11 @@ impl LeafKind for FieldLeaf {
         let length = input.limits.excerpt_bytes;
         let values = input.fields.slot(self.slot).values.as_deref().filter(|_| !mask.is_empty());
         let value = values.map(|values| match values {
-            [(_, value)] => json(value, length),
-            values => {
-                self.deciding_values(values, mask, input, steps).map(|value| json(value, length)).collect()
-            }
+            [(_, value)] => value_to_json(value, length),
+            values => self
+                .deciding_values(values, mask, input, steps)
+                .map(|value| value_to_json(value, length))
+                .collect(),
         });
         FieldExplained {
             outcome: mask.result(),
@@ -277,7 +279,7 @@ impl Reader<'_> {
             tests.push((op, operand.clone()));
         }
         let of = self.optional(object, "of", |r, v| {
-            r.name(v, &[("any", Of::Any), ("all", Of::All), ("none", Of::None)])
+            r.name(v, &[("any", Quantifier::Any), ("all", Quantifier::All), ("none", Quantifier::None)])
         });
         let ignore_case = self.optional(object, "ignore_case", Self::boolean).unwrap_or_default();
         if let Some(name) = Op::ALL.iter().map(|op| op.as_str()).find(|name| object.contains_key(*name))
@@ -349,14 +351,14 @@ impl FieldLeaf {
     }
 
     /// Steps for one value, or for a text of this length in bytes.
-    pub(crate) fn work(&self, length: usize) -> u64 {
+    pub(crate) fn steps_for(&self, length: usize) -> u64 {
         let text = |test: &Test| test.operands.first().is_some_and(|operand| operand.text().is_some());
-        self.tests.iter().map(|test| test.work(text(test).then_some(length))).sum()
+        self.tests.iter().map(|test| test.steps_for(text(test).then_some(length))).sum()
     }
 
     /// Values by which the comparison can be indexed. `None` if it may also pass without a particular value.
     pub(crate) fn searched_values(&self) -> Option<SearchedValues<'_>> {
-        if self.ignore_case || matches!(self.of, Some(Of::All | Of::None)) {
+        if self.ignore_case || matches!(self.of, Some(Quantifier::All | Quantifier::None)) {
             return None;
         }
         let equal = self.tests.iter().filter(|test| matches!(test.op, Op::Eq | Op::In));
@@ -375,14 +377,14 @@ impl FieldLeaf {
                 // A relative instant differs from item to item, so it cannot be indexed.
                 _ if test.operands.iter().any(|operand| matches!(operand, Operand::Relative(_))) => None,
                 Operand::Number(_) | Operand::Datetime(_) | Operand::Relative(_) => {
-                    let points = test.operands.iter().filter_map(Operand::coarse);
+                    let points = test.operands.iter().filter_map(Operand::to_f64);
                     Some(SearchedValues::Ranges(points.map(|point| (point, point)).collect()))
                 }
             };
         }
         let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
         for test in &self.tests {
-            let end = test.operands.first().and_then(Operand::coarse);
+            let end = test.operands.first().and_then(Operand::to_f64);
             match (test.op, end) {
                 (Op::Gt | Op::Gte, Some(end)) => low = low.max(end),
                 (Op::Lt | Op::Lte, Some(end)) => high = high.min(end),
@@ -397,15 +399,15 @@ impl FieldLeaf {
     pub(crate) fn failing_values(&self) -> Option<SearchedValues<'_>> {
         let [Test { op, operands, .. }] = &*self.tests else { return None };
         let [operand] = &**operands else { return None };
-        if !self.single || self.ignore_case || matches!(self.of, Some(Of::All | Of::None)) {
+        if !self.single || self.ignore_case || matches!(self.of, Some(Quantifier::All | Quantifier::None)) {
             return None;
         }
         let range = |low, high| Some(SearchedValues::Ranges(vec![(low, high)]));
         match (op, operand) {
             (Op::Eq | Op::In, Operand::Boolean(boolean)) => Some(SearchedValues::Boolean(!boolean)),
             (Op::Ne | Op::NotIn, Operand::Boolean(boolean)) => Some(SearchedValues::Boolean(*boolean)),
-            (Op::Gt | Op::Gte, _) => range(f64::NEG_INFINITY, operand.coarse()?),
-            (Op::Lt | Op::Lte, _) => range(operand.coarse()?, f64::INFINITY),
+            (Op::Gt | Op::Gte, _) => range(f64::NEG_INFINITY, operand.to_f64()?),
+            (Op::Lt | Op::Lte, _) => range(operand.to_f64()?, f64::INFINITY),
             _ => None,
         }
     }
@@ -417,24 +419,24 @@ impl FieldLeaf {
         };
         let is_exact_test =
             |test: &Test| matches!(test.op, Op::Eq | Op::In) && test.operands.iter().all(exact);
-        matches!(self.of, None | Some(Of::Any))
+        matches!(self.of, None | Some(Quantifier::Any))
             && !self.ignore_case
             // Further tests are not in the index, and would still have to be evaluated.
             && matches!(&*self.tests, [test] if is_exact_test(test))
     }
 
     /// Texts in lower case, if the comparison ignores case.
-    fn lower<'s>(
+    fn lower_texts<'s>(
         &self,
         input: &'s EvalInput<'_>,
         steps: &mut Steps,
     ) -> Result<Option<&'s Lower<'s>>, OutOfSteps> {
-        self.ignore_case.then(|| input.fields.lower(self.slot, steps)).transpose()
+        self.ignore_case.then(|| input.fields.lower_texts(self.slot, steps)).transpose()
     }
 
-    fn work_on(&self, value: &Value<'_>) -> u64 {
+    fn steps_for_value(&self, value: &Value<'_>) -> u64 {
         let length = if let Value::Text(text) = value { Some(text.len()) } else { None };
-        self.tests.iter().map(|test| test.work(length)).fold(0, u64::saturating_add)
+        self.tests.iter().map(|test| test.steps_for(length)).fold(0, u64::saturating_add)
     }
 
     /// Positive tests must hold for one value, and negated tests for all values, unless `of` asks for another number.
@@ -463,9 +465,9 @@ impl FieldLeaf {
         }
         Mask::from_bool(match self.of {
             None => (any_positive || !compares(false)) && all_negated,
-            Some(Of::Any) => any_passes,
-            Some(Of::All) => all_pass,
-            Some(Of::None) => !any_passes,
+            Some(Quantifier::Any) => any_passes,
+            Some(Quantifier::All) => all_pass,
+            Some(Quantifier::None) => !any_passes,
         })
     }
 
@@ -493,12 +495,12 @@ impl FieldLeaf {
         steps: &mut Steps,
     ) -> impl Iterator<Item = &'s Value<'a>> {
         // With `of: none` a value that meets the tests makes the condition fail, so the result is inverted.
-        let deciding_result = (mask == Mask::PASSED) != (self.of == Some(Of::None));
+        let deciding_result = (mask == Mask::PASSED) != (self.of == Some(Quantifier::None));
         let mut shown_values = SmallVec::<[_; MAX_SHOWN_VALUES]>::new();
-        let lower = self.lower(input, steps);
+        let lower = self.lower_texts(input, steps);
         for (nth, (_, value)) in values.iter().enumerate() {
             let Ok(lower) = &lower else { break };
-            if shown_values.len() == MAX_SHOWN_VALUES || steps.take(self.work_on(value)).is_err() {
+            if shown_values.len() == MAX_SHOWN_VALUES || steps.take(self.steps_for_value(value)).is_err() {
                 break;
             }
             let result = self.test_value(value, lower.map(|lower| &*lower[nth]), input.now);
@@ -511,7 +513,7 @@ impl FieldLeaf {
     }
 }
 
-pub(super) fn json(value: &Value<'_>, length: usize) -> Json {
+pub(super) fn value_to_json(value: &Value<'_>, length: usize) -> Json {
     match value {
         Value::Text(text) => Json::from(excerpt(text, length)),
         Value::Number(number) => number.to_json(),

@@ -153,7 +153,7 @@ impl Test {
     }
 
     /// Steps for one value, or for a text of this length in bytes.
-    pub(super) fn work(&self, length: Option<usize>) -> u64 {
+    pub(super) fn steps_for(&self, length: Option<usize>) -> u64 {
         let count = to_u64(self.operands.len());
         let Some(length) = length.map(to_u64) else { return 1 + count / 4 };
         match self.op {
@@ -198,7 +198,7 @@ impl Test {
                     return None;
                 }
                 let equal = match value {
-                    Value::Text(text) => self.has(text),
+                    Value::Text(text) => self.contains_text(text),
                     _ => self.operands.iter().any(|operand| operand.equals(value, now)),
                 };
                 Some(equal != self.is_negated())
@@ -206,7 +206,7 @@ impl Test {
         }
     }
 
-    fn has(&self, text: &str) -> bool {
+    fn contains_text(&self, text: &str) -> bool {
         let to = |operand: &Operand| operand.text().unwrap_or_default().cmp(text);
         self.operands.binary_search_by(to).is_ok()
     }
@@ -268,10 +268,10 @@ impl Operand {
         if let Self::Related(key) = self { Some(key) } else { None }
     }
 
-    pub(super) fn coarse(&self) -> Option<f64> {
+    pub(super) fn to_f64(&self) -> Option<f64> {
         match self {
-            Self::Number(number) => Some(number.coarse()),
-            Self::Datetime(instant) => Some(Number::from(instant.0).coarse()),
+            Self::Number(number) => Some(number.to_f64()),
+            Self::Datetime(instant) => Some(Number::from(instant.0).to_f64()),
             _ => None,
         }
     }

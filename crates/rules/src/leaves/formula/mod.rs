@@ -13,7 +13,7 @@ use tidegate_schemas::{ids::Millis, item_types::datetime};
 use self::ast::{Arithmetic, Ast};
 use super::{
     context::Context,
-    field::{MAX_SHOWN_VALUES, json},
+    field::{MAX_SHOWN_VALUES, value_to_json},
     input::EvalInput,
     kind::{LeafKind, guess},
     needle::{Needle, compile_pattern},
@@ -122,7 +122,7 @@ impl LeafKind for FormulaLeaf {
 
     fn compile(formula: Formula, context: &mut Context<'_>) -> Option<Self> {
         let mut compiler = Compiler { context, element_type: None, size: 0 };
-        let (code, kind) = compiler.code(&formula.body)?;
+        let (code, kind) = compiler.compile_part(&formula.body)?;
         if kind != BOOLEAN {
             compiler.error(&format!(
                 "the expression {} is {}: expected a condition",
@@ -133,7 +133,8 @@ impl LeafKind for FormulaLeaf {
         }
         let size = compiler.size;
         let paths = formula.body.paths();
-        let slots: Option<Vec<_>> = paths.into_iter().map(|path| Some(context.path(path)?.0)).collect();
+        let slots: Option<Vec<_>> =
+            paths.into_iter().map(|path| Some(context.resolve_slot(path)?.0)).collect();
         Some(Self { source: formula.source, code, slots: slots?, size })
     }
 
@@ -160,9 +161,13 @@ impl LeafKind for FormulaLeaf {
         for slot in self.slots.iter().filter(|_| !mask.is_empty()) {
             let shown_value = match input.fields.slot(*slot).values.as_deref() {
                 None => continue,
-                Some([(Element::Only, value)]) => json(value, length),
+                Some([(Element::Only, value)]) => value_to_json(value, length),
                 Some(values) => Json::Array(
-                    values.iter().take(MAX_SHOWN_VALUES).map(|(_, value)| json(value, length)).collect(),
+                    values
+                        .iter()
+                        .take(MAX_SHOWN_VALUES)
+                        .map(|(_, value)| value_to_json(value, length))
+                        .collect(),
                 ),
             };
             values.insert(input.fields.path(*slot).to_owned(), shown_value);
@@ -182,8 +187,8 @@ impl Compiler<'_, '_> {
         self.context.error("type", detail.to_owned());
     }
 
-    fn boxed(&mut self, part: &Ast, expected: Type, operator: &str) -> Option<Box<Code>> {
-        let (code, kind) = self.code(part)?;
+    fn compile_boxed(&mut self, part: &Ast, expected: Type, operator: &str) -> Option<Box<Code>> {
+        let (code, kind) = self.compile_part(part)?;
         if kind != expected {
             self.error(&format!("{operator} takes {}, not {}", expected.name(), kind.name()));
             return None;
@@ -191,8 +196,8 @@ impl Compiler<'_, '_> {
         Some(Box::new(code))
     }
 
-    fn path(&mut self, path: &str) -> Option<(usize, Type)> {
-        let (slot, kinds) = self.context.path(path)?;
+    fn resolve_path(&mut self, path: &str) -> Option<(usize, Type)> {
+        let (slot, kinds) = self.context.resolve_slot(path)?;
         let (first, kind) = *kinds.first()?;
         // An expression has one type for each path, so the item types of the rule must agree.
         if let Some((other, different)) = kinds.iter().find(|(_, other)| *other != kind) {
@@ -202,13 +207,13 @@ impl Compiler<'_, '_> {
             ));
             return None;
         }
-        let container = self.context.container(path)?;
+        let container = self.context.resolve_container(path)?;
         Some((slot, if container == Container::One { Type::One(kind) } else { Type::Several(kind) }))
     }
 
-    fn list_path(&mut self, path: &str, operator: &str) -> Option<(usize, Kind)> {
-        match self.path(path)? {
-            (_, Type::Several(_)) if self.context.container(path)? == Container::Map => {
+    fn resolve_list(&mut self, path: &str, operator: &str) -> Option<(usize, Kind)> {
+        match self.resolve_path(path)? {
+            (_, Type::Several(_)) if self.context.resolve_container(path)? == Container::Map => {
                 // CEL iterates over the keys of a map here, so a map would have another meaning.
                 self.error(&format!("{operator} takes a list, and {} is no list", quote(path)));
                 None
@@ -221,7 +226,7 @@ impl Compiler<'_, '_> {
         }
     }
 
-    fn constant(part: &Ast) -> Option<(Constant, Type)> {
+    fn compile_constant(part: &Ast) -> Option<(Constant, Type)> {
         Some(match part {
             Ast::Number(number) => (Constant::Number(*number), NUMBER),
             Ast::Text(text) => (Constant::Text(text.clone()), TEXT),
@@ -231,14 +236,14 @@ impl Compiler<'_, '_> {
         })
     }
 
-    fn code(&mut self, part: &Ast) -> Option<(Code, Type)> {
+    fn compile_part(&mut self, part: &Ast) -> Option<(Code, Type)> {
         self.size += 1;
         Some(match part {
             Ast::Number(_) | Ast::Text(_) | Ast::Boolean(_) | Ast::Instant(_) => {
-                let (constant, kind) = Self::constant(part)?;
+                let (constant, kind) = Self::compile_constant(part)?;
                 (Code::Constant(constant), kind)
             }
-            Ast::Path(path) => match self.path(path)? {
+            Ast::Path(path) => match self.resolve_path(path)? {
                 (slot, kind @ Type::One(Kind::Text | Kind::Number | Kind::Boolean | Kind::Datetime)) => {
                     (Code::One(slot), kind)
                 }
@@ -252,32 +257,37 @@ impl Compiler<'_, '_> {
                 }
             },
             Ast::Each => (Code::Each, self.element_type?),
-            Ast::Has(path) => (Code::Has(self.context.path(path)?.0), BOOLEAN),
+            Ast::Has(path) => (Code::Has(self.context.resolve_slot(path)?.0), BOOLEAN),
             Ast::Size(of) => {
                 // `size` of a list counts its values, `size` of a text its characters.
                 if let Ast::Path(path) = &**of
-                    && let (slot, Type::Several(_)) = self.path(path)?
+                    && let (slot, Type::Several(_)) = self.resolve_path(path)?
                 {
                     (Code::Count(slot), NUMBER)
                 } else {
-                    (Code::Length(self.boxed(of, TEXT, "`size`")?), NUMBER)
+                    (Code::Length(self.compile_boxed(of, TEXT, "`size`")?), NUMBER)
                 }
             }
-            Ast::Negative(of) => (Code::Negative(self.boxed(of, NUMBER, "`-`")?), NUMBER),
-            Ast::Not(of) => (Code::Not(self.boxed(of, BOOLEAN, "`!`")?), BOOLEAN),
-            Ast::And(a, b) => {
-                (Code::Both(self.boxed(a, BOOLEAN, "`&&`")?, self.boxed(b, BOOLEAN, "`&&`")?), BOOLEAN)
-            }
-            Ast::Or(a, b) => {
-                (Code::Either(self.boxed(a, BOOLEAN, "`||`")?, self.boxed(b, BOOLEAN, "`||`")?), BOOLEAN)
-            }
+            Ast::Negative(of) => (Code::Negative(self.compile_boxed(of, NUMBER, "`-`")?), NUMBER),
+            Ast::Not(of) => (Code::Not(self.compile_boxed(of, BOOLEAN, "`!`")?), BOOLEAN),
+            Ast::And(a, b) => (
+                Code::Both(self.compile_boxed(a, BOOLEAN, "`&&`")?, self.compile_boxed(b, BOOLEAN, "`&&`")?),
+                BOOLEAN,
+            ),
+            Ast::Or(a, b) => (
+                Code::Either(
+                    self.compile_boxed(a, BOOLEAN, "`||`")?,
+                    self.compile_boxed(b, BOOLEAN, "`||`")?,
+                ),
+                BOOLEAN,
+            ),
             Ast::Arithmetic(sign, a, b) => {
-                let a = self.boxed(a, NUMBER, "arithmetic")?;
-                (Code::Arithmetic(*sign, a, self.boxed(b, NUMBER, "arithmetic")?), NUMBER)
+                let a = self.compile_boxed(a, NUMBER, "arithmetic")?;
+                (Code::Arithmetic(*sign, a, self.compile_boxed(b, NUMBER, "arithmetic")?), NUMBER)
             }
             Ast::Compare(op, a, b) => {
-                let (a, kind) = self.code(a)?;
-                let (b, other) = self.code(b)?;
+                let (a, kind) = self.compile_part(a)?;
+                let (b, other) = self.compile_part(b)?;
                 if kind != other {
                     self.error(&format!("{} cannot be compared with {}", kind.name(), other.name()));
                     return None;
@@ -289,10 +299,10 @@ impl Compiler<'_, '_> {
                 (Code::Compare(*op, Box::new(a), Box::new(b)), BOOLEAN)
             }
             Ast::Among(of, among) => {
-                let (code, kind) = self.code(of)?;
+                let (code, kind) = self.compile_part(of)?;
                 let mut constants = Vec::with_capacity(among.len());
                 for part in among {
-                    let (constant, other) = Self::constant(part)?;
+                    let (constant, other) = Self::compile_constant(part)?;
                     if other != kind {
                         self.error(&format!("{} cannot be equal to {}", kind.name(), other.name()));
                         return None;
@@ -303,15 +313,15 @@ impl Compiler<'_, '_> {
                 (Code::Among(Box::new(code), constants), BOOLEAN)
             }
             Ast::In(of, path) => {
-                let (slot, kind) = self.list_path(path, "`in`")?;
-                (Code::In(self.boxed(of, Type::One(kind), "`in` with this list")?, slot), BOOLEAN)
+                let (slot, kind) = self.resolve_list(path, "`in`")?;
+                (Code::In(self.compile_boxed(of, Type::One(kind), "`in` with this list")?, slot), BOOLEAN)
             }
             Ast::Part(op, of, part) => {
-                let of = self.boxed(of, TEXT, "it")?;
-                (Code::Part(*op, of, self.boxed(part, TEXT, "it")?), BOOLEAN)
+                let of = self.compile_boxed(of, TEXT, "it")?;
+                (Code::Part(*op, of, self.compile_boxed(part, TEXT, "it")?), BOOLEAN)
             }
             Ast::Matches(of, pattern) => {
-                let of = self.boxed(of, TEXT, "`matches`")?;
+                let of = self.compile_boxed(of, TEXT, "`matches`")?;
                 self.context.count_regex()?;
                 match compile_pattern(pattern, self.context.limits.regex_bytes) {
                     Ok(Needle::Pattern { pattern, .. }) => (Code::Matches(of, pattern), BOOLEAN),
@@ -324,10 +334,10 @@ impl Compiler<'_, '_> {
                 }
             }
             Ast::Quantified { every, path, body, .. } => {
-                let (slot, kind) = self.list_path(path, "`exists` or `all`")?;
+                let (slot, kind) = self.resolve_list(path, "`exists` or `all`")?;
                 // The name of the element is valid inside of the body only.
                 self.element_type = Some(Type::One(kind));
-                let body = self.boxed(body, BOOLEAN, "`exists` or `all`");
+                let body = self.compile_boxed(body, BOOLEAN, "`exists` or `all`");
                 self.element_type = None;
                 (Code::Quantified { every: *every, slot, body: body? }, BOOLEAN)
             }
@@ -413,7 +423,7 @@ impl Code {
                 _ => None,
             },
             Self::Negative(of) => match of.compute(input, each, steps)? {
-                Some(FormulaValue::Number(Number::Whole(whole))) => bounded(whole.checked_neg()),
+                Some(FormulaValue::Number(Number::Whole(whole))) => to_bounded(whole.checked_neg()),
                 Some(FormulaValue::Number(Number::Fraction(fraction))) => {
                     Some(FormulaValue::Number(Number::Fraction(-fraction)))
                 }
@@ -423,11 +433,13 @@ impl Code {
                 Some(FormulaValue::Boolean(boolean)) => Some(FormulaValue::Boolean(!boolean)),
                 _ => None,
             },
-            Self::Both(a, b) => junction(false, [a, b], input, each, steps)?,
-            Self::Either(a, b) => junction(true, [a, b], input, each, steps)?,
+            Self::Both(a, b) => evaluate_junction(false, [a, b], input, each, steps)?,
+            Self::Either(a, b) => evaluate_junction(true, [a, b], input, each, steps)?,
             Self::Arithmetic(sign, a, b) => {
                 match (a.compute(input, each, steps)?, b.compute(input, each, steps)?) {
-                    (Some(FormulaValue::Number(a)), Some(FormulaValue::Number(b))) => arithmetic(*sign, a, b),
+                    (Some(FormulaValue::Number(a)), Some(FormulaValue::Number(b))) => {
+                        compute_arithmetic(*sign, a, b)
+                    }
                     _ => None,
                 }
             }
@@ -520,7 +532,7 @@ fn is_among<'w>(
 }
 
 /// Evaluates `&&` or `||`. A side with the value `deciding` decides the result, even if the other side fails.
-fn junction<'v>(
+fn evaluate_junction<'v>(
     deciding: bool,
     sides: [&'v Code; 2],
     input: &'v EvalInput<'_>,
@@ -541,15 +553,15 @@ fn junction<'v>(
 }
 
 /// Returns a whole number, or `None` beyond 64 bits.
-fn bounded<'v>(whole: Option<i128>) -> Option<FormulaValue<'v>> {
+fn to_bounded<'v>(whole: Option<i128>) -> Option<FormulaValue<'v>> {
     let number = i64::try_from(whole?).ok()?;
     Some(FormulaValue::Number(Number::from(number)))
 }
 
-fn arithmetic<'v>(sign: Arithmetic, a: Number, b: Number) -> Option<FormulaValue<'v>> {
+fn compute_arithmetic<'v>(sign: Arithmetic, a: Number, b: Number) -> Option<FormulaValue<'v>> {
     // Whole numbers are computed exactly. An overflow or a division by zero fails.
     if let (Number::Whole(a), Number::Whole(b)) = (a, b) {
-        return bounded(match sign {
+        return to_bounded(match sign {
             Arithmetic::Plus => a.checked_add(b),
             Arithmetic::Minus => a.checked_sub(b),
             Arithmetic::Times => a.checked_mul(b),
@@ -557,7 +569,7 @@ fn arithmetic<'v>(sign: Arithmetic, a: Number, b: Number) -> Option<FormulaValue
             Arithmetic::Remainder => a.checked_rem(b),
         });
     }
-    let (a, b) = (a.coarse(), b.coarse());
+    let (a, b) = (a.to_f64(), b.to_f64());
     let fraction = match sign {
         Arithmetic::Plus => a + b,
         Arithmetic::Minus => a - b,

@@ -1,4 +1,4 @@
-//! Sets of rules that are sound and would cost too much: refused, or inside the budget.
+//! Sets of rules that are valid and too expensive: they are refused, or stay within the budget.
 
 use std::collections::HashSet;
 

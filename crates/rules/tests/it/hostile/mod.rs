@@ -1,4 +1,4 @@
-//! Rule documents that are wrong, or written to do harm.
+//! Rule documents that are invalid or hostile.
 
 mod budgets;
 mod comparisons;
@@ -148,7 +148,7 @@ fn schema_has_exactly_the_keys_of_the_reader() {
     }
 }
 
-/// An item of which only the text matters.
+/// An item with a text only.
 struct Data(String);
 
 impl Fields for Data {

@@ -1,4 +1,4 @@
-//! Documents, expressions and patterns as dice have them.
+//! Random documents, expressions and patterns.
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{Facts, Item, Kind, Limits, On, Plan, RuleSource, Shape, Vocabulary};
@@ -213,7 +213,7 @@ fn random_documents_never_panic() {
     assert!(taken > 0 && refused > 0, "{taken} taken, {refused} refused");
 }
 
-/// A pattern out of parts that are hard to bear: classes, borders, repetitions of repetitions, and sometimes no pattern.
+/// A pattern of expensive parts: classes, word boundaries, nested repetitions, and sometimes an invalid one.
 fn pattern(dice: &mut Dice, depth: usize) -> String {
     const PARTS: [&str; 26] = [
         "a",
@@ -243,7 +243,7 @@ fn pattern(dice: &mut Dice, depth: usize) -> String {
         r"\",
         "scam",
     ];
-    // The last ones are no patterns by themselves.
+    // The last ones are no valid patterns alone.
     let most = PARTS.len() - if dice.roll(9) == 0 { 0 } else { 6 };
     match dice.roll(if depth == 0 { 3 } else { 8 }) {
         0..=2 => PARTS[dice.roll(most)].to_owned(),

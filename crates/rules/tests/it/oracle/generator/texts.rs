@@ -1,6 +1,4 @@
-//! Random words and patterns, conditions that look for them, and prose in which some of them stand, also in disguise.
-//!
-//! It draws no other conditions.
+//! Generates random words and patterns, conditions that search them, and prose that contains some of them, also in disguise.
 
 use std::collections::BTreeMap;
 
@@ -116,7 +114,7 @@ impl World {
         json!({"text": leaf})
     }
 
-    /// Mostly one of the world's words, sometimes one that hardly any text holds.
+    /// Mostly one of the world's words, sometimes one that hardly any text contains.
     pub(super) fn word(&self, dice: &mut Dice) -> String {
         let word = if dice.chance(15) { word(dice) } else { dice.one(&self.words) };
         match word.trim() {
@@ -127,7 +125,7 @@ impl World {
     }
 
     pub(super) fn pattern(&self, dice: &mut Dice) -> String {
-        // Longer patterns are none.
+        // A longer pattern exceeds the limit.
         let mut word = || regex::escape(&self.word(dice).chars().take(300).collect::<String>());
         let (a, b) = (word(), word());
         match dice.roll(12) {
@@ -163,7 +161,7 @@ impl World {
     }
 }
 
-/// A word as somebody writes it who does not want it to be found.
+/// A word in disguise, as an author writes it to avoid being found.
 fn disguised(dice: &mut Dice, word: &str) -> String {
     let mut disguised = String::new();
     for character in word.chars() {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 use tidegate_rules::{
     ConditionResult, Explained, FieldExplained, Kind, Limits, Value, Within,
     leaves::{
-        field::{Comparison, Of},
+        field::{Comparison, Quantifier},
         op::Op,
     },
 };
@@ -47,9 +47,9 @@ impl Interpreter<'_> {
             return Inapplicable;
         }
         match field.of {
-            Some(Of::Any) => return if known.iter().copied().any(meets) { Passed } else { Failed },
-            Some(Of::All) => return if known.iter().copied().all(meets) { Passed } else { Failed },
-            Some(Of::None) => return if known.iter().copied().any(meets) { Failed } else { Passed },
+            Some(Quantifier::Any) => return if known.iter().copied().any(meets) { Passed } else { Failed },
+            Some(Quantifier::All) => return if known.iter().copied().all(meets) { Passed } else { Failed },
+            Some(Quantifier::None) => return if known.iter().copied().any(meets) { Failed } else { Passed },
             None => {}
         }
         let asks = compared.iter().any(|(op, _)| !negative(*op));
@@ -142,7 +142,7 @@ impl Interpreter<'_> {
             many => {
                 let decided = |value: &&Value<'_>| {
                     self.holds(field, value).is_some_and(|(asked, denied)| asked && denied)
-                        == ((alone == Passed) != (field.of == Some(Of::None)))
+                        == ((alone == Passed) != (field.of == Some(Quantifier::None)))
                 };
                 let decided = many.iter().map(|(_, value)| value).filter(decided).take(8);
                 Json::Array(decided.map(|value| shown(value, self.limits)).collect())

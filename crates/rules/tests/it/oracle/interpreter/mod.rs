@@ -237,8 +237,8 @@ impl Interpreter<'_> {
             }
             Condition::Leaf(LeafSpec::Text(text)) => {
                 let kind = match &text.search {
-                    Search::AnyOf { whole: false, .. } => "any_of",
-                    Search::AnyOf { whole: true, .. } => "words",
+                    Search::AnyOf { whole_word: false, .. } => "any_of",
+                    Search::AnyOf { whole_word: true, .. } => "words",
                     Search::AllOf { .. } => "all_of",
                     Search::Regex(_) => "regex",
                     Search::Bank { bank, .. } => match self.bank(bank).kind {

@@ -93,9 +93,11 @@ impl Interpreter<'_> {
     fn found(&self, text: &Text) -> Vec<Option<Hit>> {
         let own = |needles: &[String]| needles.iter().map(|needle| (needle.clone(), None)).collect();
         let (needles, whole): (Vec<(String, Option<EntryName>)>, _) = match &text.search {
-            Search::AnyOf { words, whole } | Search::AllOf { words, whole } => (own(words), Some(*whole)),
+            Search::AnyOf { words, whole_word: whole } | Search::AllOf { words, whole_word: whole } => {
+                (own(words), Some(*whole))
+            }
             Search::Regex(patterns) => (own(patterns), None),
-            Search::Bank { bank, whole } => {
+            Search::Bank { bank, whole_word: whole } => {
                 let bank = self.bank(bank);
                 let words = bank.kind == BankKind::Text;
                 let usable = |value: &str| {
