@@ -47,6 +47,7 @@ impl Meter {
 
     pub(crate) fn stopped(&self) -> bool {
         let threshold = self.stop_threshold.load(Ordering::Relaxed);
+        // The stored value is offset by one, so that 0 means no limit.
         threshold > 0 && self.rows.load(Ordering::Relaxed) + 1 >= threshold
     }
 

@@ -177,6 +177,7 @@ impl ItemIndex {
                 }
                 std::mem::replace(&mut self.direct[index], at) == NO_ITEM
             }
+            // Larger numbers would make the vector too long.
             Some(key) => self.by_number.insert(key, at).is_none(),
             None => self.by_text.insert(key.to_vec(), at).is_none(),
         }

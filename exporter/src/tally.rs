@@ -43,9 +43,9 @@ pub(crate) struct CountTable {
 /// Answers of an item or pair with unknown counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnknownCounts {
-    pub(crate) hidden: HiddenCells,
+    pub(crate) hidden_answers: HiddenCells,
     /// True for answers that, as far as the source says, were not offered.
-    pub(crate) absent: HiddenCells,
+    pub(crate) absent_answers: HiddenCells,
 }
 
 impl CountTable {

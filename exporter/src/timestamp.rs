@@ -49,6 +49,7 @@ impl Timestamp {
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let fine = text.contains('.');
+        // The parser expects an offset instead of the zone name.
         let text = text.strip_suffix(" UTC").map_or_else(|| text.to_owned(), |bare| format!("{bare}Z"));
         let millis = millis_of(&text)?;
         (FIRST..=LAST).contains(&millis).then_some(Self { millis, fine })

@@ -1,7 +1,7 @@
-//! Memory that does not grow with the input: each job runs in a process of its own, which reports the most bytes that it
-//! had allocated at once. Resident memory would also measure code pages and the machine.
+//! Tests that memory does not grow with the input. Each job runs in a process of its own, which reports the peak of
+//! allocated bytes: resident memory would include code pages and depend on the machine.
 //!
-//! A binary of its own, because its global allocator counts.
+//! A separate binary, because it replaces the global allocator.
 
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, clippy::unwrap_used)]
@@ -38,7 +38,7 @@ use tidegate_exporter::{
 const CHILD: &str = "JOB_TO_MEASURE";
 const MIB: u64 = 1 << 20;
 
-/// Counts the bytes that are allocated, and the most that were at once.
+/// Counts the allocated bytes and their peak.
 struct Counting;
 
 static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
@@ -76,7 +76,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The process that is measured: this test in a process of its own.
+/// Measured process: the jobs of the tests below run in a process of their own.
 #[test]
 fn a_job_for_the_tests_below() {
     let Ok(told) = env::var(CHILD) else { return };
@@ -85,7 +85,7 @@ fn a_job_for_the_tests_below() {
     let said = match kind {
         "convert" => {
             let mut job = streaming(&folder, &input);
-            // What is packed well is meant to be read here.
+            // The generated input compresses better than the limit allows.
             job.limits.expansion = 1 << 20;
             run(&job)
                 .map_or_else(|error| error.to_string(), |report| format!("{} responses", report.responses))
@@ -131,7 +131,7 @@ fn streaming(folder: &Folder, input: &Path) -> Job {
     job
 }
 
-/// The peak in bytes, and what came of it.
+/// Peak in bytes, and the result of the job.
 fn measured(kind: &str, input: &Path) -> (u64, String) {
     let child = Command::new(env::current_exe().unwrap())
         .args(["--exact", "a_job_for_the_tests_below", "--nocapture"])
@@ -146,7 +146,7 @@ fn measured(kind: &str, input: &Path) -> (u64, String) {
     (peak.parse().unwrap(), said.to_owned())
 }
 
-/// Votes on so many comments, each by the same people.
+/// Votes on the given number of comments, each by the same people.
 fn votes(into: &Path, comments: u32, in_order: bool) -> u64 {
     const PEOPLE: u32 = 4_000;
     let mut file = BufWriter::new(File::create(into).unwrap());
@@ -231,7 +231,7 @@ fn peak_memory_is_independent_of_findings_and_items() {
     }
 }
 
-/// A file of hundreds of megabytes without the end of a line, packed to next to nothing.
+/// File of hundreds of megabytes without a line end, compressed to a few kilobytes.
 fn endless(path: &Path, start: &str, fill: u8, end: &str) {
     let mut packed = zstd::Encoder::new(File::create(path).unwrap(), 1).unwrap();
     packed.write_all(start.as_bytes()).unwrap();
@@ -271,7 +271,7 @@ fn huge_line_is_refused_before_it_fills_memory() {
         ("participants-votes.csv", "participant,group-id,n-votes,1\n7,0,1,1\n"),
         ("summary.csv", "topic,Trees\nurl,https://pol.is/3trees\n"),
     ];
-    // A text with a comma tells that none has quotes.
+    // A text with a comma shows that texts are unquoted.
     let unquoted =
         "timestamp,comment-id,comment-body\n1600000000,1,one, and\n1600000000,2,two\n1600000000,3,";
     for (name, start, fill, says) in [

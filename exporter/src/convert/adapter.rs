@@ -70,7 +70,7 @@ impl Adapter {
         }
     }
 
-    pub(super) fn by_item(&self) -> bool {
+    pub(super) fn is_sorted_by_item(&self) -> bool {
         match self {
             Self::Polis(polis) => polis.is_sorted_by_item(),
             Self::Ideas(_) | Self::Pocket(_) | Self::Sensemaking(_) => false,

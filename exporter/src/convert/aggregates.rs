@@ -86,9 +86,9 @@ pub(super) fn select_public_counts(
     for table in tables {
         // A comparison has one more possible answer, which raises the smallest total to disclose.
         let answers = if table.object == NO_OBJECT { SINGLE.len() } else { COMPARED.len() } as u64;
-        let disclosure = suppress_with(&table.counts, table.unknown.hidden, k, answers);
+        let disclosure = suppress_with(&table.counts, table.unknown.hidden_answers, k, answers);
         if let Disclosure::Table { hidden: hidden_cells } = disclosure {
-            cells_hidden += hidden_cells.iter().filter(|hidden| **hidden).count() as u64;
+            cells_hidden += hidden_cells.iter().filter(|is_hidden| **is_hidden).count() as u64;
             kept_tables.push((*table, hidden_cells));
         } else if table.counts.iter().any(|count| *count > 0) {
             // Items without answers, such as rejected ones, may be recognisable, so they add to no bound.
@@ -120,14 +120,15 @@ impl PublicCounts {
     /// Number of participants; `None` if it would disclose a property of fewer than `k` of them.
     pub(super) fn participants(&self, all: u64) -> Option<u64> {
         let Some(k) = self.k else { return Some(all) };
-        let totals = self.tables.iter().map(|(table, hidden)| {
-            let cells = || table.counts.iter().zip(hidden);
-            let shown_sum = cells().filter(|(_, hidden)| !**hidden).map(|(count, _)| count).sum::<u64>();
+        let totals = self.tables.iter().map(|(table, hidden_cells)| {
+            let cells = || table.counts.iter().zip(hidden_cells);
+            let shown_sum =
+                cells().filter(|(_, is_hidden)| !**is_hidden).map(|(count, _)| count).sum::<u64>();
             (table.counts.iter().sum(), shown_sum)
         });
         let totals: Vec<_> = totals.collect();
         // If all answers are hidden, the bundle must not confirm that anyone answered.
-        let has_visible_answers = totals.iter().any(|(_, shown)| *shown > 0);
+        let has_visible_answers = totals.iter().any(|(_, shown_sum)| *shown_sum > 0);
         suppress_participants(all, &totals, self.max_unseen_answers, k)
             .map(|all| if has_visible_answers { all } else { 0 })
     }
@@ -153,10 +154,10 @@ impl PublicCounts {
     }
 
     fn cells(&self) -> impl Iterator<Item = (&CountTable, Answer, u64)> {
-        self.tables.iter().flat_map(|(table, hidden)| {
+        self.tables.iter().flat_map(|(table, hidden_cells)| {
             Answer::ALL.into_iter().filter_map(move |answer| {
-                let (count, hidden) = (table.counts[answer as usize], hidden[answer as usize]);
-                (count > 0 && !hidden).then_some((table, answer, count))
+                let (count, is_hidden) = (table.counts[answer as usize], hidden_cells[answer as usize]);
+                (count > 0 && !is_hidden).then_some((table, answer, count))
             })
         })
     }
@@ -174,14 +175,18 @@ impl PublicCounts {
     /// Outcomes of the disclosed counts; with `published`, also those of the source.
     pub(super) fn outcomes<'h>(&self, head: &'h BundleHeader, published: bool) -> Outcomes<'h> {
         let mut outcomes = Outcomes::new(head.phase.id);
-        for (table, hidden) in self.tables.iter().filter(|(table, _)| table.object == NO_OBJECT) {
+        for (table, hidden_cells) in self.tables.iter().filter(|(table, _)| table.object == NO_OBJECT) {
             let item = &head.items[table.subject as usize];
-            let is_unknown = &table.unknown;
-            let answers = SINGLE.into_iter().filter(|answer| !is_unknown.absent[*answer as usize]);
+            let unknown_counts = &table.unknown;
+            let answers =
+                SINGLE.into_iter().filter(|answer| !unknown_counts.absent_answers[*answer as usize]);
             let answers: Vec<_> = answers.collect();
             // Counts hidden by the source are listed as suppressed as well.
-            let hidden_cells: Vec<_> =
-                hidden.iter().zip(is_unknown.hidden).map(|(hidden, unknown)| *hidden || unknown).collect();
+            let hidden_cells: Vec<_> = hidden_cells
+                .iter()
+                .zip(unknown_counts.hidden_answers)
+                .map(|(is_hidden, is_unknown)| *is_hidden || is_unknown)
+                .collect();
             outcomes.counted(&item.key, &item.id, &table.counts, &answers, &hidden_cells);
         }
         if published {

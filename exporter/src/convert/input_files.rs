@@ -13,25 +13,25 @@ use crate::{
 };
 
 pub(super) fn assign_roles(input: &mut Input, job: &Job) -> Result<Vec<(Member, Role)>, ConvertError> {
-    let (mut files, mut broken) = (Vec::new(), std::mem::take(&mut input.broken));
+    let (mut files, mut broken_members) = (Vec::new(), std::mem::take(&mut input.broken));
     for member in &input.members {
         match detect_role(member, &job.limits) {
-            Err(error) if error.is_damage() => broken.push((member.clone(), error)),
+            Err(error) if error.is_damage() => broken_members.push((member.clone(), error)),
             role => files.push((member.clone(), role?)),
         }
     }
     let is_asked_for = |format: Format| job.from.is_none_or(|from| from == format);
     // If no file is recognised, the damaged one is the likely cause, and its error the best message.
     let is_export = files.iter().any(|(_, role)| format_of(*role).is_some_and(is_asked_for));
-    for at in 0..broken.len() {
-        let (member, error) = &broken[at];
+    for at in 0..broken_members.len() {
+        let (member, error) = &broken_members[at];
         if !is_export || has_known_name(member) || begins_like_input(member, error, job, is_asked_for)? {
             // A damaged file that may be part of the export must fail the conversion: without it the bundle would be
             // incomplete.
-            return Err(broken.swap_remove(at).1);
+            return Err(broken_members.swap_remove(at).1);
         }
     }
-    files.extend(broken.into_iter().map(|(member, _)| (member.without_unpacking(), Role::Broken)));
+    files.extend(broken_members.into_iter().map(|(member, _)| (member.without_unpacking(), Role::Broken)));
     // File names end up in provenance and notes of the bundle.
     for (member, role) in files.iter_mut().filter(|_| job.profile == Profile::Public) {
         *member = member.with_name(public_name(&member.name, role.name()));

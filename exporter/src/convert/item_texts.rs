@@ -60,6 +60,7 @@ pub(super) fn replace_identifying_ids(
     meter: &Meter,
 ) -> Result<Option<String>, ConvertError> {
     let existing_keys: HashSet<_> = items.iter().map(|item| item.key.clone()).collect();
+    // A replacement must not collide with a key of the source.
     let mut free_keys =
         (1_u64..).map(|number| format!("hidden-{number}")).filter(|key| !existing_keys.contains(key));
     let mut replaced_ids = 0_u64;

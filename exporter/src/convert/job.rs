@@ -178,6 +178,7 @@ impl Job {
             ("--text-reviewed-by", self.text_reviewed_by.is_some()),
             (
                 "--participants",
+                // `external-ids` is among the options of its tool.
                 !matches!(self.participants, Participants::Pseudonyms | Participants::ExternalIds),
             ),
             ("--linkage-key-file", self.key.is_some()),

@@ -41,7 +41,7 @@ use crate::{
         },
     },
     error::ConvertError,
-    form::{K_DEFAULT, K_FLOOR, LONGEST_ID},
+    form::{K_DEFAULT, K_FLOOR, MAX_ID_CHARS},
     input::{Input, Member, Role, note_dropped_columns},
     json::write::hex_of,
     meter::Meter,
@@ -59,7 +59,7 @@ use crate::{
 pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, ConvertError> {
     // All checks precede the workspace, which creates files.
     check_options(job)?;
-    overlap::refuse(job)?;
+    overlap::refuse_overlap(job)?;
     let workspace = Workspace::open(job)?;
     let mut input =
         Input::open(&job.inputs, &workspace.folder, &workspace::working_files(job), &job.limits, meter)?;
@@ -190,9 +190,9 @@ fn check_options(job: &Job) -> Result<(), ConvertError> {
         }
     }
     if let Some(id) = &job.bundle_id
-        && !(1..=LONGEST_ID).contains(&id.chars().count())
+        && !(1..=MAX_ID_CHARS).contains(&id.chars().count())
     {
-        return Err(ConvertError::Refused(format!("--bundle-id must have 1 to {LONGEST_ID} characters")));
+        return Err(ConvertError::Refused(format!("--bundle-id must have 1 to {MAX_ID_CHARS} characters")));
     }
     Ok(())
 }
@@ -247,7 +247,7 @@ impl Conversion<'_> {
     /// Writes a bundle of individual answers.
     fn write_individual(&mut self) -> Result<Report, ConvertError> {
         let mut tally = self.new_tally();
-        let mut needs_sorting = !self.adapter.by_item();
+        let mut needs_sorting = !self.adapter.is_sorted_by_item();
         let formatter = self.row_formatter();
         let beginning = self.format_beginning();
         if self.is_preview() {
@@ -307,7 +307,7 @@ impl Conversion<'_> {
         let (tables, rows_read) = match self.adapter.tallies() {
             Some(tallies) => (tallies.to_vec(), None),
             None => {
-                let needs_sorting = !self.adapter.by_item();
+                let needs_sorting = !self.adapter.is_sorted_by_item();
                 let mut sink = Counting::new(&mut tally, self.meter);
                 let rows_read = read_rows(
                     &self.adapter,
@@ -521,6 +521,6 @@ const DIGEST_DIGITS: usize = 32;
 fn make_bundle_id(source: &crate::model::Source, digest: &str) -> String {
     let start = format!("{}:{}", source.tool, source.id);
     // Leaves space for the colon and the digest.
-    let start: String = start.chars().take(LONGEST_ID - DIGEST_DIGITS - 1).collect();
+    let start: String = start.chars().take(MAX_ID_CHARS - DIGEST_DIGITS - 1).collect();
     format!("{start}:{digest}")
 }

@@ -15,6 +15,7 @@ pub(super) fn output_paths(job: &Job, out: &Path) -> Vec<PathBuf> {
 
 /// Returns an existing file that a sidecar or the package would replace.
 pub(super) fn existing_sidecar(job: &Job, out: &Path) -> Option<PathBuf> {
+    // Tables have no sidecars, and a stream has no folder for them.
     if job.to.is_some() || job.target.is_stream() {
         return None;
     }

@@ -20,11 +20,11 @@ fn identity(metadata: &Metadata) -> Identity {
 }
 
 /// Fails if an output file is one of the input files or the key file.
-pub(super) fn refuse(job: &Job) -> Result<(), ConvertError> {
+pub(super) fn refuse_overlap(job: &Job) -> Result<(), ConvertError> {
     let input_files = list_input_files(job);
     let find_input =
         |identity: Identity| input_files.iter().find(|(_, entry)| *entry == identity).map(|(name, _)| name);
-    let (written, read) = match &job.target {
+    let (output_name, input_name) = match &job.target {
         Target::Stream(stream) => {
             // Standard output may be redirected to an input file.
             let file = stream.metadata().ok().filter(Metadata::is_file);
@@ -42,7 +42,7 @@ pub(super) fn refuse(job: &Job) -> Result<(), ConvertError> {
             }
         }
     };
-    Err(ConvertError::Refused(format!("the output {written} is the same file as the input {read}")))
+    Err(ConvertError::Refused(format!("the output {output_name} is the same file as the input {input_name}")))
 }
 
 /// All input files by name. Files without metadata are skipped here; opening them reports the error.

@@ -235,7 +235,7 @@ const DATE_TIME: Text = Text { format: Some(Format::DateTime), ..UNBOUNDED };
 const URI: Text = Text { format: Some(Format::Uri), most: 2000, hand: Some(Hand::Tool), ..UNBOUNDED };
 
 /// Maximum number of characters of a bundle id.
-pub const LONGEST_ID: usize = 240;
+pub const MAX_ID_CHARS: usize = 240;
 
 const fn text(least: u64, most: u64, hand: Option<Hand>) -> Value {
     Value::Text(Text { least, most, format: None, hand })
@@ -388,7 +388,7 @@ const fn bundle(kind: &'static str, data_card: &'static Object) -> [Field; 12] {
     [
         required("schema", Value::Schema),
         required("kind", Value::Constant(kind)),
-        required("bundleId", text(1, LONGEST_ID as u64, Some(Hand::Tool))),
+        required("bundleId", text(1, MAX_ID_CHARS as u64, Some(Hand::Tool))),
         required("exportedAt", Value::Text(DATE_TIME)),
         required("source", Value::Object(&SOURCE)),
         required("phases", list(&PHASE, 1)),

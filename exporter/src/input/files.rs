@@ -66,7 +66,7 @@ struct OpenContext<'o> {
 
 impl OpenContext<'_> {
     /// Compares inodes too: the output folder may be given under another name as input.
-    fn is_own(&self, path: &Path) -> bool {
+    fn is_working_file(&self, path: &Path) -> bool {
         let mut same_named = self.working_files.iter().filter(|file| file.file_name() == path.file_name());
         let inode_of = |path: &Path| fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino())).ok();
         same_named.any(|file| inode_of(file).is_some() && inode_of(file) == inode_of(path))
@@ -113,7 +113,7 @@ impl Input {
             let path = entry.map_err(io_error)?.path();
             let is_hidden = name_of(&path).starts_with('.');
             // Hidden files belong to the desktop system, and the output may be written to the input folder.
-            if is_hidden || context.is_own(&path) {
+            if is_hidden || context.is_working_file(&path) {
                 continue;
             }
             if fs::metadata(&path).map_err(|error| ConvertError::io("opening", &path, error))?.is_file() {

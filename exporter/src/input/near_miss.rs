@@ -66,8 +66,8 @@ pub(crate) fn list_files(files: &[(Member, Role)], is_listed: impl Fn(Role) -> b
     let names: Vec<_> =
         files.iter().filter(|(_, role)| is_listed(*role)).map(|(member, _)| member.name.as_str()).collect();
     let ellipsis = if names.len() > MAX_LISTED_FILES { ", ..." } else { "" };
-    let listed = names.iter().take(MAX_LISTED_FILES).copied().collect::<Vec<_>>().join(", ");
-    (listed + ellipsis, names.len() as u64)
+    let listing = names.iter().take(MAX_LISTED_FILES).copied().collect::<Vec<_>>().join(", ");
+    (listing + ellipsis, names.len() as u64)
 }
 
 /// Explains the file that is most similar to a table of any tool.
@@ -130,7 +130,7 @@ fn is_named_like(member: &Member, header: &KnownHeader) -> bool {
     let is_ending = |ending: &&str| name.ends_with(ending);
     let ending_lengths = KNOWN_HEADERS
         .iter()
-        .flat_map(|known| known.names)
+        .flat_map(|header| header.names)
         .filter(|name| is_ending(name))
         .map(|name| name.len());
     ending_lengths
@@ -145,8 +145,9 @@ pub(crate) fn tool_file_name(name: &str) -> Option<String> {
         return Some("format.json".to_owned());
     }
     let (name, extension) = file_name.split_once(".csv")?;
-    let names = KNOWN_HEADERS.iter().flat_map(|known| known.names).copied().chain(["summary"]);
-    let ending = names.filter(|candidate| name.ends_with(candidate)).max_by_key(|known| known.len())?;
+    let names = KNOWN_HEADERS.iter().flat_map(|header| header.names).copied().chain(["summary"]);
+    let ending =
+        names.filter(|candidate| name.ends_with(candidate)).max_by_key(|candidate| candidate.len())?;
     let packed_extension =
         [".gz", ".zst"].into_iter().find(|ending| *ending == extension).unwrap_or_default();
     Some(format!("{ending}.csv{packed_extension}"))
@@ -169,6 +170,7 @@ fn mismatch_error(member: &Member, header: &KnownHeader, header_row: &HeaderRow)
     }
     let columns = header_row.columns();
     let missing_columns = header.missing_columns(&columns);
+    // Some columns match, so the others were probably renamed.
     if missing_columns.len() < header.columns.len() {
         return missing_column(&member.name, &missing_columns.join(", "), &columns);
     }

@@ -56,7 +56,7 @@ pub(crate) struct FileDigest {
 }
 
 /// Message of the reader thread, with the number of stored bytes read so far.
-enum Piece {
+enum ReaderMessage {
     Bytes(Vec<u8>, u64),
     End(FileDigest, u64),
     Failed(ConvertError),
@@ -65,7 +65,7 @@ enum Piece {
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) name: String,
-    pieces: Receiver<Piece>,
+    messages: Receiver<ReaderMessage>,
     recycled_blocks: Sender<Vec<u8>>,
     current: Vec<u8>,
     position: usize,
@@ -105,7 +105,7 @@ impl Stream {
             (name.to_owned(), Arc::clone(meter), options.is_metered.then_some(0));
         Ok(Self {
             name,
-            pieces,
+            messages: pieces,
             recycled_blocks,
             current: Vec::new(),
             position: 0,
@@ -126,17 +126,17 @@ impl Stream {
             // The reader thread may have ended already.
             let _reader_gone = self.recycled_blocks.send(recycled);
         }
-        match self.pieces.recv() {
-            Ok(Piece::Bytes(bytes, stored)) => {
+        match self.messages.recv() {
+            Ok(ReaderMessage::Bytes(bytes, stored)) => {
                 self.count_bytes(stored);
                 Ok(Some(bytes))
             }
-            Ok(Piece::End(digest, stored)) => {
+            Ok(ReaderMessage::End(digest, stored)) => {
                 self.count_bytes(stored);
                 self.digest = Some(digest);
                 Ok(None)
             }
-            Ok(Piece::Failed(error)) => Err(error),
+            Ok(ReaderMessage::Failed(error)) => Err(error),
             Err(_) => Err(ConvertError::Io {
                 doing: format!("reading {}", self.name),
                 error: io::Error::other("the reading thread ended early"),
@@ -147,6 +147,7 @@ impl Stream {
     /// Adds the bytes of blocks that were received. Blocks still in the channel may never be used.
     fn count_bytes(&mut self, stored: u64) {
         if let Some(metered_bytes) = &mut self.metered_bytes {
+            // `stored` is cumulative, the meter adds differences.
             self.meter.add_read(stored.saturating_sub(*metered_bytes));
             *metered_bytes = stored;
         }
@@ -200,16 +201,16 @@ struct ReaderThread {
     archive_name: Option<Arc<str>>,
     limits: Limits,
     options: ReadOptions,
-    sender: SyncSender<Piece>,
+    sender: SyncSender<ReaderMessage>,
     recycled: Receiver<Vec<u8>>,
 }
 
 impl ReaderThread {
     fn run(self, source: ByteSource) {
         let message = match self.send_content(source) {
-            Ok(Some((digest, stored))) => Piece::End(digest, stored),
+            Ok(Some((digest, stored))) => ReaderMessage::End(digest, stored),
             Ok(None) => return,
-            Err(error) => Piece::Failed(error),
+            Err(error) => ReaderMessage::Failed(error),
         };
         // The receiver is closed if the conversion has failed elsewhere.
         let _receiver_gone = self.sender.send(message);
@@ -285,7 +286,7 @@ impl ReaderThread {
             let result = content.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut block);
             if let Err(error) = result {
                 if self.options.allows_damage && !block.is_empty() {
-                    let _receiver_gone = self.sender.send(Piece::Bytes(block, stored()));
+                    let _receiver_gone = self.sender.send(ReaderMessage::Bytes(block, stored()));
                 }
                 return Err(self.unreadable_error(packed_bytes().is_some(), error));
             }
@@ -299,7 +300,7 @@ impl ReaderThread {
             {
                 return Err(self.limits.bomb_error(&self.name));
             }
-            if self.sender.send(Piece::Bytes(block, stored())).is_err() {
+            if self.sender.send(ReaderMessage::Bytes(block, stored())).is_err() {
                 return Ok(false);
             }
         }

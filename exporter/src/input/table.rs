@@ -154,7 +154,7 @@ impl Table {
         matches.next().transpose()
     }
 
-    pub(crate) fn need(&self, names: &[&str]) -> Result<usize, ConvertError> {
+    pub(crate) fn require(&self, names: &[&str]) -> Result<usize, ConvertError> {
         self.find(names)?.ok_or_else(|| missing_column(&self.name, &names.join(" or "), &self.columns))
     }
 

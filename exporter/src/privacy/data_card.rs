@@ -64,6 +64,7 @@ pub(crate) fn compute_card(content: Content, withheld: bool, limitations: &[Stri
         participant_data: content.responses || content.participant_text,
         direct_identifiers: has_direct_identifiers,
         participant_text: content.participant_text,
+        // A reference in a text links answers as a response does.
         linkage: content.linked || content.refers,
         aggregation: match content {
             Content { linked: true, events: true, .. } => aggregation::EVENTS,

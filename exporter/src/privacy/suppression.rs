@@ -53,8 +53,8 @@ pub(crate) fn suppress_with(counts: &Counts, unknown: HiddenCells, k: u64, answe
         return disclosure;
     }
     let mut hidden_cells = unknown;
-    hidden_cells.iter_mut().zip(counts).for_each(|(hidden, count)| *hidden |= *count > 0);
-    if hidden_cells.iter().filter(|hidden| **hidden).count() < 2 {
+    hidden_cells.iter_mut().zip(counts).for_each(|(is_hidden, count)| *is_hidden |= *count > 0);
+    if hidden_cells.iter().filter(|is_hidden| **is_hidden).count() < 2 {
         Disclosure::Withheld
     } else {
         Disclosure::Table { hidden: hidden_cells }
@@ -76,7 +76,7 @@ pub(crate) fn suppress_participants(
     let sums = tables.iter().fold((0, 0), |sums, table| (sums.0 + table.0, sums.1 + table.1));
     let leaves_few = |part: u64| (1..k).contains(&participants.saturating_sub(part));
     let reveals_few =
-        tables.iter().chain([&sums]).any(|(total, shown)| leaves_few(*total) || leaves_few(*shown));
+        tables.iter().chain([&sums]).any(|(total, shown_sum)| leaves_few(*total) || leaves_few(*shown_sum));
     let outside_people = participants.saturating_sub(sums.0);
     // Each outside person needs at least one unseen answer, which bounds the omitted totals from below.
     let bounds_unseen_answers = outside_people > 0 && outside_people + 1 >= unseen;
@@ -100,12 +100,12 @@ fn choose_hidden_cells(counts: &Counts, k: u64) -> Option<HiddenCells> {
 /// True if every hidden count, and every sum of hidden counts below k, has several possible values for a reader who
 /// knows the total and this procedure. Depends on the disclosed cells only, so that tables with equal disclosed cells
 /// are treated equally.
-fn is_ambiguous(counts: &Counts, hidden: HiddenCells, k: u64) -> bool {
-    let cells: Vec<_> = (0..counts.len()).filter(|at| hidden[*at]).collect();
+fn is_ambiguous(counts: &Counts, hidden_cells: HiddenCells, k: u64) -> bool {
+    let cells: Vec<_> = (0..counts.len()).filter(|at| hidden_cells[*at]).collect();
     let sum = cells.iter().map(|at| counts[*at]).sum();
     let mut search = ReconstructionSearch {
         k,
-        hidden,
+        hidden_cells,
         cells: &cells,
         table: *counts,
         sums: [None; SUMS],
@@ -117,7 +117,7 @@ fn is_ambiguous(counts: &Counts, hidden: HiddenCells, k: u64) -> bool {
 
 struct ReconstructionSearch<'s> {
     k: u64,
-    hidden: HiddenCells,
+    hidden_cells: HiddenCells,
     cells: &'s [usize],
     table: Counts,
     /// Sum of each subset of hidden cells (bit set), as long as all solutions agree on it.
@@ -133,7 +133,7 @@ impl ReconstructionSearch<'_> {
     fn try_cells(&mut self, at: usize, large_index: usize, remaining: u64) -> bool {
         if at == self.cells.len() {
             // The reader knows the procedure, so only tables with the same hidden cells are possible.
-            if remaining == 0 && choose_hidden_cells(&self.table, self.k) == Some(self.hidden) {
+            if remaining == 0 && choose_hidden_cells(&self.table, self.k) == Some(self.hidden_cells) {
                 self.record_solution();
             }
             return !self.is_certain;
@@ -180,9 +180,10 @@ const AMBIGUOUS_SUM: u64 = 0;
 
 /// True if the hidden cells follow from the total: a single hidden count is the rest of the total, and counts that
 /// sum to their own number are all ones. Also true if fewer than k people are behind them.
-fn is_deducible(counts: &Counts, hidden: HiddenCells, k: u64) -> bool {
-    let cells = hidden.iter().filter(|hidden| **hidden).count() as u64;
-    let sum: u64 = counts.iter().zip(hidden).filter(|(_, hidden)| *hidden).map(|(count, _)| count).sum();
+fn is_deducible(counts: &Counts, hidden_cells: HiddenCells, k: u64) -> bool {
+    let cells = hidden_cells.iter().filter(|is_hidden| **is_hidden).count() as u64;
+    let sum: u64 =
+        counts.iter().zip(hidden_cells).filter(|(_, is_hidden)| *is_hidden).map(|(count, _)| count).sum();
     cells == 1 || sum == cells || sum < k
 }
 

@@ -67,8 +67,8 @@ impl PocketPolis {
         mut on_row: impl FnMut(Row) -> Result<Flow, ConvertError>,
     ) -> Result<Read, ConvertError> {
         let mut table = Table::open(self.votes.open(limits, Some(meter))?, limits, true)?;
-        let (participant, statement) = (table.need(&["participant"])?, table.need(&["statement_id"])?);
-        let (vote, updated_at) = (table.need(&["vote"])?, table.find(&["updated_at"])?);
+        let (participant, statement) = (table.require(&["participant"])?, table.require(&["statement_id"])?);
+        let (vote, updated_at) = (table.require(&["vote"])?, table.find(&["updated_at"])?);
         while let Some(row) = table.next()? {
             let item = self.keys.find(row.text(statement)?.as_bytes());
             let item = item.ok_or_else(|| {
@@ -105,7 +105,7 @@ impl PocketPolis {
 fn refuse_repeated_answers(votes: &Member, limits: &Limits, keys: &ItemIndex) -> Result<(), ConvertError> {
     let io_error = |error| ConvertError::from_io(&votes.name, error);
     let mut table = Table::open(votes.without_digest().open(limits, None)?, limits, true)?;
-    let (participant, statement) = (table.need(&["participant"])?, table.need(&["statement_id"])?);
+    let (participant, statement) = (table.require(&["participant"])?, table.require(&["statement_id"])?);
     let mut answers = Spill::new(SpillOptions { memory: limits.memory, folder: std::env::temp_dir() });
     let mut key = Vec::new();
     while let Some(row) = table.next()? {
@@ -136,7 +136,7 @@ fn refuse_repeated_answers(votes: &Member, limits: &Limits, keys: &ItemIndex) ->
 
 fn read_items(member: &Member, limits: &Limits) -> Result<Vec<Item>, ConvertError> {
     let mut table = Table::open(member.open(limits, None)?, limits, true)?;
-    let (id, text) = (table.need(&["statement_id"])?, table.need(&["text"])?);
+    let (id, text) = (table.require(&["statement_id"])?, table.require(&["text"])?);
     let (status, is_seed) = (table.find(&["status"])?, table.find(&["is_seed"])?);
     let created_at = table.find(&["created_at"])?;
     let tallies = [

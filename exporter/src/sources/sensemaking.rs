@@ -47,6 +47,7 @@ impl Sensemaking {
         let ReadTable { mut rows, notes: table_notes } = read_table(member, limits)?;
         rows.sort_by(|left, right| by_key(&left.0, &right.0));
         let (items, counts): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+        // Refuses repeated ids.
         ItemIndex::from_sorted(&items, &member.name)?;
         let tallies = (0..).zip(counts);
         let tallies = tallies
@@ -85,7 +86,7 @@ struct ReadTable {
 
 fn read_table(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertError> {
     let mut table = Table::open(member.open(limits, None)?, limits, true)?;
-    let (id, text) = (table.need(&["comment-id"])?, table.need(&["comment_text"])?);
+    let (id, text) = (table.require(&["comment-id"])?, table.require(&["comment_text"])?);
     let total_columns: Columns =
         [table.find(&["agrees"])?, table.find(&["disagrees"])?, table.find(&["passes"])?];
     let groups = find_group_columns(&table)?;
@@ -105,8 +106,8 @@ fn read_table(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertErro
     let group_count = if groups.is_empty() { 1 } else { groups.len() };
     let mut unknown = UnknownCounts::default();
     for (place, answer) in ANSWERS.into_iter().enumerate() {
-        unknown.absent[answer as usize] = columns_with(place) == 0;
-        unknown.hidden[answer as usize] = (1..group_count).contains(&columns_with(place));
+        unknown.absent_answers[answer as usize] = columns_with(place) == 0;
+        unknown.hidden_answers[answer as usize] = (1..group_count).contains(&columns_with(place));
     }
     let mut notes = Vec::new();
     for (place, name) in ["agrees", "disagrees", "passes"].into_iter().enumerate() {
@@ -143,6 +144,7 @@ fn read_table(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertErro
         let mut outcomes = Vec::new();
         let mut by_group = Map::new();
         let count_columns =
+            // Group and total columns exclude each other, so each answer is counted once.
             groups.iter().map(|(name, columns)| (Some(name), columns)).chain([(None, &total_columns)]);
         for (name, columns) in count_columns {
             let mut cells = Map::new();
@@ -150,7 +152,7 @@ fn read_table(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertErro
                 let Some(column) = *column else { continue };
                 let Some(value) = count(column)? else {
                     empty_cells += 1;
-                    unknown.hidden[answer as usize] = true;
+                    unknown.hidden_answers[answer as usize] = true;
                     continue;
                 };
                 let sum = counts[answer as usize].checked_add(value);

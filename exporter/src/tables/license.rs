@@ -14,6 +14,7 @@ const CUSTOM_PREFIX: &str = "LicenseRef-";
 /// Returns the license as a package describes it, or an error message.
 pub(crate) fn license_value(license: &str) -> Result<Value, String> {
     let printable = license.escape_debug();
+    // Neither SPDX ids nor custom ids contain a colon.
     if license.contains(':') {
         let path = uri(license.as_bytes()).then(|| json!({ "path": license }));
         return path.ok_or_else(|| format!("--license {printable} is not a URI"));

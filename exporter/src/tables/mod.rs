@@ -198,6 +198,7 @@ pub(crate) fn csv_row(file: &mut PartialFile, row: &[&str], cells: Cells) -> Res
         }
         let is_guarded = cells == Cells::Guarded && is_formula(cell);
         file.guarded_cells += u64::from(is_guarded);
+        // Within the quotes: spreadsheets remove the quotes before they look at the cell.
         let guard = if is_guarded { "'" } else { "" };
         // Some spreadsheets also separate cells at semicolons or tabs.
         if cell.bytes().any(|byte| matches!(byte, b',' | b';' | b'\t' | b'"' | b'\n' | b'\r')) {

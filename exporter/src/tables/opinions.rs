@@ -113,6 +113,7 @@ impl Opinions {
         let is_positive = |count: &Value| count.as_f64().is_some_and(|count| count > 0.0);
         let has_answers = ANSWERS.iter().any(|answer| is_positive(&outcome["counts"][answer]))
             || outcome["suppressed"].as_array().is_some_and(|hidden| !hidden.is_empty());
+        // An outcome without answers does not conflict with another phase.
         if has_columns
             && has_answers
             && let (Some(item), Some(phase)) = (outcome["itemRef"].as_str(), outcome["phaseId"].as_str())
@@ -141,6 +142,7 @@ impl Opinions {
         };
         match self.item_uses.get_mut(item) {
             Some(item_use) => {
+                // The first response is reported if the item does not exist.
                 item_use.response = item_use.response.or(response);
                 item_use.phase != phase
             }

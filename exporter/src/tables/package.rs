@@ -28,12 +28,13 @@ pub(crate) fn write(
     let folder = out.parent().unwrap_or(Path::new(""));
     let mut resources = Vec::new();
     let mut manifest = String::new();
-    let files = sidecars.iter().map(|whole| (&*whole.partial, whole.path.as_path()));
+    let files = sidecars.iter().map(|sidecar| (&*sidecar.partial, sidecar.path.as_path()));
     for (current_path, path) in [(partial, out)].into_iter().chain(files) {
         let (bytes, digest, first) = digest_file(current_path, meter)?;
         let name = name_of(path);
         manifest.push_str(&format!("{digest}  {name}\n"));
         let format = name.rsplit('.').next().unwrap_or_default();
+        // Resource names of the format are restricted to lowercase letters, digits and hyphens.
         let slug: String = name
             .to_lowercase()
             .chars()

@@ -72,6 +72,7 @@ impl Column {
     fn push_text(&mut self, row: &Row, field: usize) -> bool {
         let Self::Texts { bytes, ends, levels } = self else { return false };
         let text = row.text(field);
+        // Present but not a string: the bundle is invalid.
         if text.is_none() && row.has(field) && !row.is_null(field) {
             return false;
         }

@@ -152,6 +152,7 @@ pub(crate) fn write(
         ..
     } = tables;
     if mixed {
+        // Leaves the group column empty.
         groups.clear();
     }
     opinions.check_items(&items)?;
@@ -196,6 +197,7 @@ pub(crate) fn write(
     for (name, member) in [("topic", "title"), ("url", "url"), ("conversation-description", "description")] {
         csv_row(&mut file, &[name, card["source"][member].as_str().unwrap_or_default()], cells)?;
     }
+    // Declares the sign, so that a later conversion need not assume it.
     let convention = ["vote-convention", "agree=+1;disagree=-1;pass=0;format=polis-export/1"];
     csv_row(&mut file, &convention, cells)?;
     let mut notes = Vec::new();
@@ -242,13 +244,13 @@ pub(crate) fn write(
 
 /// Formats a time as milliseconds (or seconds, if the fraction is unknown) and as text. A number that would be read
 /// back as another time is omitted and counted.
-fn format_times<'t>(at: Option<&'t str>, untold: &mut u64) -> (String, &'t str) {
-    let Some(text) = at else { return Default::default() };
+fn format_times<'t>(time: Option<&'t str>, times_without_number: &mut u64) -> (String, &'t str) {
+    let Some(text) = time else { return Default::default() };
     let epoch_count = |at: Timestamp| if at.fine { at.millis } else { at.millis.div_euclid(1000) };
     let is_read_back =
         |at: &Timestamp| at.millis >= 0 && Timestamp::from_epoch(epoch_count(*at)) == Some(*at);
     let Some(at) = Timestamp::parse(text).filter(is_read_back) else {
-        *untold += 1;
+        *times_without_number += 1;
         return (String::new(), text);
     };
     (epoch_count(at).to_string(), text)
@@ -261,10 +263,11 @@ fn counts_of(item: &Item, counts: &HashMap<String, Vec<ItemCounts>>, opinions: &
         .into_iter()
         .flatten()
         .filter(|candidate| opinions.belongs_to_answers(&item.id, &candidate.phase));
+    // Reversed, because `max_by_key` returns the last maximum: the first outcome takes precedence.
     candidates
         .rev()
         .max_by_key(|candidate| candidate.is_published)
-        .map_or(Counts::default(), |said| said.counts)
+        .map_or(Counts::default(), |candidate| candidate.counts)
 }
 
 fn comments(

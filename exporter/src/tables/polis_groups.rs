@@ -20,7 +20,7 @@ type Counts = [u64; 3];
 
 #[derive(Default)]
 pub(super) struct GroupCountCheck {
-    stated: Vec<GroupCounts>,
+    published: Vec<GroupCounts>,
     /// Votes of each item, by group.
     votes_by_item: HashMap<String, HashMap<String, Counts>>,
 }
@@ -32,7 +32,7 @@ impl GroupCountCheck {
         // Only items with published counts are counted.
         self.votes_by_item.entry(item.clone()).or_default();
         let has_suppressed = is_nonzero(&outcome["suppressed"]);
-        self.stated.push(GroupCounts { item, phase, groups: outcome["groups"].clone(), has_suppressed });
+        self.published.push(GroupCounts { item, phase, groups: outcome["groups"].clone(), has_suppressed });
     }
 
     pub(super) fn count_vote(&mut self, item: &str, group: &str, answer: usize) {
@@ -44,17 +44,17 @@ impl GroupCountCheck {
     }
 
     pub(super) fn count_all(&self) -> u64 {
-        self.stated.len() as u64
+        self.published.len() as u64
     }
 
     /// Number of outcomes that differ from the votes.
     pub(super) fn count_differing(&self, opinions: &Opinions) -> u64 {
-        self.stated.iter().filter(|stated| !self.follows_from_votes(stated, opinions)).count() as u64
+        self.published.iter().filter(|outcome| !self.follows_from_votes(outcome, opinions)).count() as u64
     }
 
-    fn follows_from_votes(&self, stated: &GroupCounts, opinions: &Opinions) -> bool {
+    fn follows_from_votes(&self, outcome: &GroupCounts, opinions: &Opinions) -> bool {
         let votes_of = |group: &str| -> Counts {
-            let counts = self.votes_by_item.get(&stated.item).and_then(|by_group| by_group.get(group));
+            let counts = self.votes_by_item.get(&outcome.item).and_then(|by_group| by_group.get(group));
             counts.copied().unwrap_or_default()
         };
         let matches_votes = |(group, cells): (&String, &Value)| {
@@ -64,8 +64,8 @@ impl GroupCountCheck {
                     cells.get(answer).is_none_or(|stated_count| stated_count.as_u64() == Some(count))
                 })
         };
-        !stated.has_suppressed
-            && opinions.belongs_to_answers(&stated.item, &stated.phase)
-            && stated.groups.as_object().is_some_and(|groups| groups.iter().all(matches_votes))
+        !outcome.has_suppressed
+            && opinions.belongs_to_answers(&outcome.item, &outcome.phase)
+            && outcome.groups.as_object().is_some_and(|groups| groups.iter().all(matches_votes))
     }
 }

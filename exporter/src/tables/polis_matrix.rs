@@ -75,6 +75,7 @@ impl Matrix {
         };
         let mut last_participant = None;
         self.votes.finish(|row| {
+            // The previous participant is complete once another one begins.
             if let Some(previous) = last_participant.replace(row.subject)
                 && previous != row.subject
             {

@@ -112,6 +112,7 @@ pub(crate) fn write(
             if is_unknown { String::new() } else { counts[at].to_string() }
         };
         let [agrees, disagrees, passes] = [0, 1, 2].map(cell);
+        // Responses behind an empty cell are not in the table.
         partial_responses += (0..3).filter(|at| hidden_columns[*at]).map(|at| counts[at]).sum::<u128>();
         let moderated = moderation_code(&item.status);
         without_code += u64::from(moderated.is_none());

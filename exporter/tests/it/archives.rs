@@ -1,4 +1,4 @@
-//! What is said of zip archives that are broken: by themselves, and beside what can be read.
+//! Tests of damaged zip archives, alone and beside a readable export.
 
 use std::{
     fs,
@@ -12,10 +12,10 @@ use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
 const FILES: [&str; 3] = ["in/comments.csv", "in/votes.csv", "readme.txt"];
 
-/// With the length of each file before its data, or behind it as streams have it; and where each file lies.
+/// Builds an archive with sizes in headers or in data descriptors. Also returns the offset of each file.
 fn archive(method: CompressionMethod, streamed: bool) -> (Vec<u8>, Vec<Range<usize>>) {
     let options = SimpleFileOptions::default().compression_method(method);
-    // Within the data stands what would begin another file.
+    // The data contains the signature of a file header.
     let text = |name: &str| format!("{name}\n").repeat(300) + "PK\u{3}\u{4}PK\u{7}\u{8}";
     let bytes = if streamed {
         let mut zipped = ZipWriter::new_stream(Vec::new());
@@ -45,22 +45,22 @@ fn truncated_archive_is_reported_with_the_truncated_file() {
     for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
         for streamed in [false, true] {
             let (bytes, places) = archive(method, streamed);
-            let said = |length: usize| {
+            let error_of = |length: usize| {
                 let path = folder.write("export.zip", &bytes[..length]);
                 let error = run(&folder.job(&path)).unwrap_err();
                 assert!(matches!(error, ConvertError::Content { .. }), "{error}");
                 error.to_string()
             };
-            let told =
+            let expected_message =
                 |within: &str| format!("export.zip: not a complete zip archive: it ends within {within}");
             for (name, place) in FILES.iter().zip(&places) {
                 for length in [place.start + 31 + name.len(), place.start + 60, place.end - 1] {
-                    assert_eq!(said(length), told(name), "{method}, {streamed}, {place:?}");
+                    assert_eq!(error_of(length), expected_message(name), "{method}, {streamed}, {place:?}");
                 }
             }
             let list = places[2].end;
             for length in [list + 46, bytes.len() - 30] {
-                assert_eq!(said(length), told("its list of files"), "{method}, {streamed}");
+                assert_eq!(error_of(length), expected_message("its list of files"), "{method}, {streamed}");
             }
         }
     }
@@ -71,9 +71,9 @@ fn damaged_file_is_reported_with_its_archive() {
     let folder = Folder::new();
     let (mut bytes, places) = archive(CompressionMethod::Stored, false);
     bytes[places[1].start + 100] ^= 1;
-    let said = run(&folder.job(&folder.write("export.zip", bytes))).unwrap_err().to_string();
-    assert!(said.starts_with("in/votes.csv: its packed data is damaged"), "{said}");
-    assert!(said.ends_with(" (in export.zip)"), "{said}");
+    let message = run(&folder.job(&folder.write("export.zip", bytes))).unwrap_err().to_string();
+    assert!(message.starts_with("in/votes.csv: its packed data is damaged"), "{message}");
+    assert!(message.ends_with(" (in export.zip)"), "{message}");
 }
 
 #[test]
@@ -85,22 +85,22 @@ fn truncated_archive_beside_an_export_is_a_note() {
     let notes = bundle(&folder.job(&path)).0.notes;
     let passed_over = "1 file that cannot be unpacked was skipped: backup.zip.";
     assert!(notes.iter().any(|note| note == passed_over), "{notes:?}");
-    // What is missing may have been in it.
+    // The missing file may be in the damaged archive.
     fs::remove_file(path.join("votes.csv")).unwrap();
     let notes = bundle(&folder.fresh(&path)).0.notes;
-    let unless = "There was no list of votes (votes.csv), unless it is one of the damaged files \
+    let expected_note = "There was no list of votes (votes.csv), unless it is one of the damaged files \
         (backup.zip); the participant table has no times.";
-    assert!(notes.iter().any(|note| note == unless), "{notes:?}");
+    assert!(notes.iter().any(|note| note == expected_note), "{notes:?}");
     fs::remove_file(path.join("participants-votes.csv")).unwrap();
-    let said = run(&folder.fresh(&path)).unwrap_err().to_string();
-    assert!(said.ends_with("; it may be one of the damaged files: backup.zip"), "{said}");
-    // Nothing else is an export.
+    let message = run(&folder.fresh(&path)).unwrap_err().to_string();
+    assert!(message.ends_with("; it may be one of the damaged files: backup.zip"), "{message}");
+    // Without an export the error of the archive is reported.
     for table in fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()) {
         if table.extension().is_some_and(|ending| ending == "csv") {
             fs::remove_file(table).unwrap();
         }
     }
     folder.write("a/readme.txt", "Unpack it.");
-    let said = run(&folder.fresh(&path)).unwrap_err().to_string();
-    assert_eq!(said, "backup.zip: not a complete zip archive: it ends within in/votes.csv");
+    let message = run(&folder.fresh(&path)).unwrap_err().to_string();
+    assert_eq!(message, "backup.zip: not a complete zip archive: it ends within in/votes.csv");
 }

@@ -1,13 +1,13 @@
-//! Tables whose rows do not fit their header, and headers that name a column twice: told with file and row.
+//! Tests of rows that do not fit their header, and of headers with repeated columns: errors name file and row.
 
 use std::{fs, path::PathBuf};
 
 use crate::support::{Conversation, Folder, bundle, run};
 
-/// A table with each record changed; the header is record 0.
+/// Applies a change to each record of a table; record 0 is the header.
 fn edited(text: &str, edit: impl Fn(usize, &mut Vec<String>)) -> String {
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text.as_bytes());
-    // Texts without any quotes are another variant, which may have commas in them.
+    // Texts without quotes belong to another variant, which allows commas in them.
     let texts = text.contains("comment-body");
     let style = if texts { csv::QuoteStyle::NonNumeric } else { csv::QuoteStyle::Necessary };
     let mut writer = csv::WriterBuilder::new().flexible(true).quote_style(style).from_writer(Vec::new());
@@ -19,7 +19,7 @@ fn edited(text: &str, edit: impl Fn(usize, &mut Vec<String>)) -> String {
     String::from_utf8(writer.into_inner().unwrap()).unwrap()
 }
 
-/// Exports of all tools, by what their folders hold; the tables of participants among them stand for votes once.
+/// Exports of all tools by folder name. In one of them the participant table replaces the list of votes.
 fn exports() -> Vec<Vec<(&'static str, String)>> {
     let conversation = Conversation::new(71, 6, 30);
     let (comments, votes) = (conversation.comments_csv(1000), conversation.votes_csv(1000));
@@ -34,7 +34,7 @@ fn exports() -> Vec<Vec<(&'static str, String)>> {
         }
     });
     let small = conversation.comments_csv(1);
-    let said = |text: &str| text.to_owned();
+    let owned = |text: &str| text.to_owned();
     vec![
         vec![
             ("comments.csv", comments.clone()),
@@ -48,39 +48,39 @@ fn exports() -> Vec<Vec<(&'static str, String)>> {
         vec![
             (
                 "statements.csv",
-                said(
+                owned(
                     "statement_id,text,status,is_seed,created_at,agrees,disagrees,passes\ns1,one,active,true,,1,0,0\ns2,two,active,true,,0,0,0\n",
                 ),
             ),
-            ("votes.csv", said("participant,statement_id,vote,updated_at\np1,s1,1,\np2,s1,1,\n")),
+            ("votes.csv", owned("participant,statement_id,vote,updated_at\np1,s1,1,\np2,s1,1,\n")),
         ],
         vec![
             (
                 "ideas.csv",
-                said("Wikisurvey ID,Idea ID,Idea Text,Wins,Losses,Score\n7,1,one,1,0,60\n7,2,two,0,1,40\n"),
+                owned("Wikisurvey ID,Idea ID,Idea Text,Wins,Losses,Score\n7,1,one,1,0,60\n7,2,two,0,1,40\n"),
             ),
             (
                 "votes.csv",
-                said(
+                owned(
                     "Vote ID,Session ID,Winner ID,Loser ID,Left Choice ID,Right Choice ID,Created at\n1,9,1,2,1,2,NA\n2,8,1,2,1,2,NA\n",
                 ),
             ),
             (
                 "non_votes.csv",
-                said(
+                owned(
                     "Record Type,Session ID,Left Choice ID,Right Choice ID,Reason\nSkip,9,1,2,same\nSkip,8,1,2,NA\n",
                 ),
             ),
         ],
-        vec![("t.csv", said("comment-id,comment_text,agrees,disagrees\n1,one,1,2\n2,two,1,2\n"))],
+        vec![("t.csv", owned("comment-id,comment_text,agrees,disagrees\n1,one,1,2\n2,two,1,2\n"))],
         vec![(
             "t.csv",
-            said("comment-id,comment_text,a-agree-count,a-disagree-count\n1,one,1,2\n2,two,1,2\n"),
+            owned("comment-id,comment_text,a-agree-count,a-disagree-count\n1,one,1,2\n2,two,1,2\n"),
         )],
     ]
 }
 
-fn written(folder: &Folder, files: &[(&'static str, String)], changed: Option<(&str, &str)>) -> PathBuf {
+fn write_export(folder: &Folder, files: &[(&'static str, String)], changed: Option<(&str, &str)>) -> PathBuf {
     drop(fs::remove_dir_all(folder.path("a")));
     for (name, text) in files {
         let changed = changed.filter(|(file, _)| file == name);
@@ -89,25 +89,25 @@ fn written(folder: &Folder, files: &[(&'static str, String)], changed: Option<(&
     folder.path("a")
 }
 
-/// What is said of each change of each table, for those that are changed.
-fn told(change: impl Fn(&str, &str) -> Vec<(String, String)>) -> Vec<(String, String, String)> {
+/// Errors of the changed tables.
+fn errors_of_changes(change: impl Fn(&str, &str) -> Vec<(String, String)>) -> Vec<(String, String, String)> {
     let folder = Folder::new();
-    let mut told = Vec::new();
+    let mut errors = Vec::new();
     for (export, files) in exports().into_iter().enumerate() {
-        let input = written(&folder, &files, None);
+        let input = write_export(&folder, &files, None);
         bundle(&folder.fresh(&input));
         for (name, text) in &files {
             for (changed, wanted) in change(name, text) {
-                let input = written(&folder, &files, Some((name, &changed)));
-                let said = match run(&folder.fresh(&input)) {
+                let input = write_export(&folder, &files, Some((name, &changed)));
+                let message = match run(&folder.fresh(&input)) {
                     Ok(_) => "nothing".to_owned(),
                     Err(error) => format!("{} {error}", error.tag()),
                 };
-                told.push((format!("export {export}, {name}"), said, wanted));
+                errors.push((format!("export {export}, {name}"), message, wanted));
             }
         }
     }
-    told
+    errors
 }
 
 #[track_caller]
@@ -119,7 +119,7 @@ fn assert_told(told: Vec<(String, String, String)>, least: usize) {
 
 #[test]
 fn cells_beyond_the_header_are_refused() {
-    let told = told(|name, text| {
+    let errors = errors_of_changes(|name, text| {
         let longer = |cell: &str| {
             edited(text, |at, cells| {
                 if at == 2 {
@@ -127,10 +127,10 @@ fn cells_beyond_the_header_are_refused() {
                 }
             })
         };
-        let wanted = format!("columns {name}, row 3: the row has more cells than the header");
-        vec![(longer("more"), wanted.clone()), (longer(""), wanted)]
+        let expected = format!("columns {name}, row 3: the row has more cells than the header");
+        vec![(longer("more"), expected.clone()), (longer(""), expected)]
     });
-    assert_told(told, 32);
+    assert_told(errors, 32);
 }
 
 #[test]
@@ -164,34 +164,34 @@ fn only_converted_columns_must_be_unique() {
         "disagrees",
         "a-agree-count",
     ];
-    let told = told(|name, text| {
+    let errors = errors_of_changes(|name, text| {
         let header: Vec<_> =
             text.lines().next().unwrap().split(',').map(|name| name.trim_matches('"').to_owned()).collect();
-        let again = |column: &str| {
+        let repeated = |column: &str| {
             edited(text, |at, cells| cells.push(if at == 0 { column.to_owned() } else { String::new() }))
         };
         let mut cases = Vec::new();
         for (at, column) in header.iter().enumerate() {
             let is_read = read.contains(&column.as_str())
                 && (column != "3" || text.contains("xid-of"))
-                // Where there is a list of votes.
+                // Only if the export has a list of votes.
                 && (name != "comments.csv" || column != "passes");
-            let said = format!(
+            let message = format!(
                 "duplicate {name}, row 1: the columns {} and {} are both called {column}",
                 at + 1,
                 header.len() + 1
             );
             if is_read && column != "3" {
-                cases.push((again(column), said));
+                cases.push((repeated(column), message));
             }
         }
         let unread = ["datetime", "n-agree", "Vote ID", "Times"];
         for column in unread.into_iter().filter(|column| header.iter().any(|name| name == column)) {
-            cases.push((again(column), "nothing".to_owned()));
+            cases.push((repeated(column), "nothing".to_owned()));
         }
         cases
     });
-    assert_told(told, 45);
+    assert_told(errors, 45);
 }
 
 #[test]
@@ -199,11 +199,12 @@ fn repeated_comment_column_of_a_matrix_is_refused() {
     let (folder, conversation) = (Folder::new(), Conversation::new(72, 6, 30));
     let comments = || ("comments.csv", conversation.comments_csv(1000));
     let matrix = conversation.matrix_csv();
-    let again = edited(&matrix, |at, cells| cells.push(if at == 0 { "3".to_owned() } else { String::new() }));
-    let input = written(&folder, &[comments(), ("participants-votes.csv", again)], None);
+    let repeated =
+        edited(&matrix, |at, cells| cells.push(if at == 0 { "3".to_owned() } else { String::new() }));
+    let input = write_export(&folder, &[comments(), ("participants-votes.csv", repeated)], None);
     let error = run(&folder.fresh(&input)).unwrap_err();
-    let said = "participants-votes.csv, row 1: the columns 11 and 14 are both called 3";
-    assert_eq!((error.tag(), error.to_string().as_str()), ("duplicate", said));
+    let message = "participants-votes.csv, row 1: the columns 11 and 14 are both called 3";
+    assert_eq!((error.tag(), error.to_string().as_str()), ("duplicate", message));
 }
 
 #[test]
@@ -233,7 +234,7 @@ fn repeated_participant_is_refused() {
                 "row 5: participant is empty",
             ),
         ] {
-            let input = written(&folder, files, Some(("participants-votes.csv", &changed)));
+            let input = write_export(&folder, files, Some(("participants-votes.csv", &changed)));
             let error = run(&folder.fresh(&input)).unwrap_err();
             assert_eq!((error.tag(), error.to_string()), (tag, format!("participants-votes.csv, {said}")));
         }

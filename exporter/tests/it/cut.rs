@@ -1,4 +1,4 @@
-//! What is said of a list of votes that lacks answers which the tables beside it have.
+//! Tests of lists of votes that lack answers present in the other tables.
 
 use std::{collections::BTreeSet, fs};
 
@@ -12,32 +12,32 @@ fn truncated_votes_are_distinguished_from_silent_people() {
     let matrix = conversation.matrix_csv();
     let nobody = "1,,0,1,0,0,0\n2,,,1,0,0,0\n";
     folder.write("a/participants-votes.csv", format!("{matrix}{nobody}"));
-    let told = |job: &Job| {
+    let notes_of = |job: &Job| {
         let notes = bundle(job).0.notes;
         let is_told = |note: &String| note.contains("without an answer") || note.contains("cut off");
         notes.into_iter().filter(is_told).collect::<Vec<_>>()
     };
     let silent = "2 participants without an answer were left out.";
-    assert_eq!(told(&job), [silent]);
-    // Those of the first comment, but for the last of them.
+    assert_eq!(notes_of(&job), [silent]);
+    // The votes on the first comment, except for the last one.
     let list = conversation.votes_csv(1000);
     let first = conversation.votes.iter().filter(|vote| vote.0 == 0).count();
-    let kept = &conversation.votes[..first - 1];
-    let cut: Vec<_> = list.lines().take(first).collect();
-    folder.write("a/votes.csv", cut.join("\n") + "\n");
-    let is_lost = |vote: &&Vote| !kept.iter().any(|other| other.1 == vote.1);
+    let kept_votes = &conversation.votes[..first - 1];
+    let truncated: Vec<_> = list.lines().take(first).collect();
+    folder.write("a/votes.csv", truncated.join("\n") + "\n");
+    let is_lost = |vote: &&Vote| !kept_votes.iter().any(|other| other.1 == vote.1);
     let latest: Vec<_> = conversation.latest().into_values().collect();
     let votes = latest.iter().filter(is_lost).count();
     let people: BTreeSet<_> = latest.iter().filter(is_lost).map(|vote| vote.1).collect();
     assert!(people.len() > 4);
     let (people, file) = (people.len(), "participants-votes.csv");
-    let beside = "5 statements with agrees or disagrees in comments.csv have none in it.";
+    let statements_note = "5 statements with agrees or disagrees in comments.csv have none in it.";
     let note = format!(
         "votes.csv may have been cut off: {people} participants with {votes} votes in {file} have none in it and were \
-         left out; {beside}"
+         left out; {statements_note}"
     );
-    assert_eq!(told(&job), [silent, &note]);
-    // Cells and the table's own counts do as well alone.
+    assert_eq!(notes_of(&job), [silent, &note]);
+    // Cells and stated counts are each sufficient.
     let (header, rows) = matrix.split_once('\n').unwrap();
     let cells = rows.lines().map(|row| {
         let mut cells: Vec<_> = row.split(',').collect();
@@ -47,13 +47,13 @@ fn truncated_votes_are_distinguished_from_silent_people() {
     let counts = rows.lines().map(|row| row.split(',').take(7).collect::<Vec<_>>().join(","));
     for rows in [cells.collect::<Vec<_>>(), counts.collect()] {
         folder.write("a/participants-votes.csv", format!("{header}\n{}\n{nobody}", rows.join("\n")));
-        assert_eq!(told(&job), [silent, &note]);
+        assert_eq!(notes_of(&job), [silent, &note]);
     }
     job.profile = Profile::Public;
     let note = note.replace(&format!("with {votes} votes"), "with votes");
-    assert_eq!(told(&job), ["Fewer than 5 participants without an answer were left out.", &note]);
+    assert_eq!(notes_of(&job), ["Fewer than 5 participants without an answer were left out.", &note]);
     fs::remove_file(folder.path("a/participants-votes.csv")).unwrap();
-    assert_eq!(told(&job), [format!("votes.csv may have been cut off: {beside}")]);
+    assert_eq!(notes_of(&job), [format!("votes.csv may have been cut off: {statements_note}")]);
 }
 
 #[test]
@@ -79,8 +79,8 @@ fn empty_votes_are_refused_if_other_tables_have_some() {
                 }
             };
             let error = run(&job).unwrap_err().to_string();
-            let said = "it holds no answers, and";
-            assert_eq!(error, format!("votes.csv: {said} {have} some: it may have been cut off"));
+            let detail = "it holds no answers, and";
+            assert_eq!(error, format!("votes.csv: {detail} {have} some: it may have been cut off"));
             assert!(!folder.path("bundle.json").exists());
         }
     }

@@ -1,4 +1,4 @@
-//! What is written beside a bundle, or instead of it, says the same.
+//! Tests of sidecars and of tables instead of a bundle: their content equals that of the bundle.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -23,47 +23,47 @@ fn polis_tables_convert_back_to_the_same_bundle() {
     let (folder, conversation) = (Folder::new(), Conversation::new(41, 10, 30));
     conversation.variant_a(&folder, "a");
     let first = bundle(&folder.job(&folder.path("a"))).1;
-    let mut back = folder.job(&folder.path("bundle.json"));
-    back.key = None;
-    back.target = Target::File(folder.path("tables"));
-    back.to = Some(TableFormat::PolisCsv);
-    back.voter_ids = VoterIds::References;
-    back.cells = Cells::Exact;
-    let report = run(&back).unwrap();
+    let mut tables_job = folder.job(&folder.path("bundle.json"));
+    tables_job.key = None;
+    tables_job.target = Target::File(folder.path("tables"));
+    tables_job.to = Some(TableFormat::PolisCsv);
+    tables_job.voter_ids = VoterIds::References;
+    tables_job.cells = Cells::Exact;
+    let report = run(&tables_job).unwrap();
     assert_eq!(report.files, ["votes.csv", "comments.csv", "participant-votes.csv", "summary.csv"]);
-    let mut again = folder.job(&folder.path("tables"));
-    again.target = Target::File(folder.path("again.json"));
-    again.participants = Participants::KeepPseudonyms;
-    let second = bundle(&again).1;
+    let mut bundle_job = folder.job(&folder.path("tables"));
+    bundle_job.target = Target::File(folder.path("again.json"));
+    bundle_job.participants = Participants::KeepPseudonyms;
+    let second = bundle(&bundle_job).1;
     let members = |bundle: &Value| {
         bundle["outcomes"].as_array().unwrap().iter().filter(|it| it["type"] == "group-members").count()
     };
     assert_eq!(members(&second), 2);
     assert_eq!(content(second), content(first.clone()));
-    // The table of participants alone says the same but for the times.
+    // The participant table alone has the same votes without times.
     fs::remove_file(folder.path("tables/votes.csv")).unwrap();
-    let mut alone = content(bundle(&again).1);
+    let mut matrix_bundle = content(bundle(&bundle_job).1);
     let mut first = content(first);
     for response in first["responses"].as_array_mut().unwrap() {
         response["occurredAt"] = Value::Null;
     }
-    assert_eq!(alone["responses"].take(), first["responses"].take());
-    assert_eq!(alone["outcomes"], first["outcomes"]);
+    assert_eq!(matrix_bundle["responses"].take(), first["responses"].take());
+    assert_eq!(matrix_bundle["outcomes"], first["outcomes"]);
 }
 
 #[test]
 fn numbered_participants_stay_in_their_groups() {
     let (folder, conversation) = (Folder::new(), Conversation::new(45, 12, 40));
     let first = bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1;
-    let mut back = folder.job(&folder.path("bundle.json"));
-    back.key = None;
-    back.target = Target::File(folder.path("tables"));
-    back.to = Some(TableFormat::PolisCsv);
-    back.limits.memory = 1;
-    run(&back).unwrap();
-    let mut again = folder.job(&folder.path("tables"));
-    again.target = Target::File(folder.path("again.json"));
-    let second = bundle(&again).1;
+    let mut tables_job = folder.job(&folder.path("bundle.json"));
+    tables_job.key = None;
+    tables_job.target = Target::File(folder.path("tables"));
+    tables_job.to = Some(TableFormat::PolisCsv);
+    tables_job.limits.memory = 1;
+    run(&tables_job).unwrap();
+    let mut bundle_job = folder.job(&folder.path("tables"));
+    bundle_job.target = Target::File(folder.path("again.json"));
+    let second = bundle(&bundle_job).1;
     let counts = |bundle: &Value| -> Vec<Value> {
         let outcomes = bundle["outcomes"].as_array().unwrap().iter();
         outcomes.filter(|it| it["type"] == "group-response-counts").map(|it| it["groups"].clone()).collect()
@@ -105,7 +105,7 @@ fn hidden_counts_are_blank_in_tables() {
     table.target = Target::File(folder.path("table"));
     run(&table).unwrap();
     let table = fs::read_to_string(folder.path("table/comments.csv")).unwrap();
-    let mut hidden = 0;
+    let mut hidden_cells = 0;
     for outcome in shared["outcomes"].as_array().unwrap() {
         let key = outcome["itemRef"].as_str().unwrap().strip_prefix("statement:").unwrap();
         let line = table.lines().find(|line| line.split(',').next() == Some(key)).unwrap();
@@ -113,10 +113,10 @@ fn hidden_counts_are_blank_in_tables() {
         for (answer, cell) in ["pass", "disagree", "agree"].into_iter().zip(cells) {
             let count = &outcome["counts"][answer];
             assert_eq!(cell, if count.is_null() { String::new() } else { count.to_string() }, "{line}");
-            hidden += u32::from(count.is_null());
+            hidden_cells += u32::from(count.is_null());
         }
     }
-    assert!(hidden > 0);
+    assert!(hidden_cells > 0);
 }
 
 #[test]
@@ -127,12 +127,13 @@ fn options_for_exports_are_refused_for_bundles() {
     (plain.to, plain.target, plain.key) = (Some(TableFormat::Ndjson), Target::File(folder.path("out")), None);
     let mut public = plain.clone();
     (public.profile, public.k, public.texts) = (Profile::Public, 7, Some(Texts::Omit));
-    let mut named = plain.clone();
-    (named.withheld, named.overrides.title) = (true, Some("Ours".to_owned()));
-    for (job, says) in [(public, "--profile, --k, --text would"), (named, "--not-for-sharing, --title would")]
+    let mut private_job = plain.clone();
+    (private_job.withheld, private_job.overrides.title) = (true, Some("Ours".to_owned()));
+    for (job, says) in
+        [(public, "--profile, --k, --text cannot"), (private_job, "--not-for-sharing, --title cannot")]
     {
-        let refused = run(&job).unwrap_err();
-        assert!(refused.tag() == "refused" && refused.to_string().starts_with(says), "{refused}");
+        let error = run(&job).unwrap_err();
+        assert!(error.tag() == "refused" && error.to_string().starts_with(says), "{error}");
         assert!(!folder.path("out").exists());
     }
     assert_eq!(run(&plain).unwrap().files.len(), 4);
@@ -144,8 +145,8 @@ fn package_has_the_given_license_only() {
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     let mut licenses = |license: Option<&str>, package: bool| {
         (job.license, job.package) = (license.map(str::to_owned), package);
-        let written = run(&job).map_err(|error| error.to_string())?;
-        assert_eq!(written.files.is_empty(), !package);
+        let report = run(&job).map_err(|error| error.to_string())?;
+        assert_eq!(report.files.is_empty(), !package);
         let package = fs::read(folder.path("datapackage.json")).unwrap();
         Ok(serde_json::from_slice::<Value>(&package).unwrap()["licenses"].clone())
     };
@@ -165,8 +166,8 @@ fn package_has_the_given_license_only() {
         ("LicenseRef-a/b", "--license LicenseRef-a/b is neither an SPDX id"),
         ("ht tp://x", "--license ht tp://x is not a URI"),
     ] {
-        let refused: Result<Value, String> = licenses(Some(wrong), true);
-        assert!(refused.as_ref().is_err_and(|error| error.starts_with(said)), "{wrong}: {refused:?}");
+        let outcome: Result<Value, String> = licenses(Some(wrong), true);
+        assert!(outcome.as_ref().is_err_and(|error| error.starts_with(said)), "{wrong}: {outcome:?}");
     }
     for (wrong, package) in [
         ("CC BY 4.0", true),
@@ -176,8 +177,8 @@ fn package_has_the_given_license_only() {
         ("a:b c", true),
         ("CC-BY-4.0", false),
     ] {
-        let refused: Result<Value, String> = licenses(Some(wrong), package);
-        assert!(refused.is_err_and(|said| said.starts_with("--license")), "{wrong}");
+        let outcome: Result<Value, String> = licenses(Some(wrong), package);
+        assert!(outcome.is_err_and(|said| said.starts_with("--license")), "{wrong}");
     }
 }
 
@@ -256,9 +257,10 @@ fn databases_read_the_parquet_file() {
     let expected: Vec<_> = ["agree", "disagree", "pass"]
         .iter()
         .map(|word| {
-            let those = || responses.iter().filter(|response| response["response"] == *word);
-            let who: BTreeSet<_> = those().map(|response| response["participantRef"].as_str()).collect();
-            format!("{word},{},{}", those().count(), who.len())
+            let matching = || responses.iter().filter(|response| response["response"] == *word);
+            let participants: BTreeSet<_> =
+                matching().map(|response| response["participantRef"].as_str()).collect();
+            format!("{word},{},{}", matching().count(), participants.len())
         })
         .collect();
     assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), expected.join(";"));
@@ -275,21 +277,21 @@ fn package_schema_keeps_empty_texts() {
     let mut empty = 0;
     for resource in package["resources"].as_array().unwrap() {
         let is_parquet = resource["format"] == "parquet";
-        // Its validator takes no length of such a file for right.
+        // The Frictionless validator rejects any length of a Parquet file.
         assert_eq!(resource.get("bytes").is_none(), is_parquet, "{resource}");
         let Some(fields) = resource["schema"]["fields"].as_array().filter(|_| !is_parquet) else { continue };
-        // As Table Schema has it: nothing else is missing, unless the schema says so.
-        let missing = resource["schema"]["missingValues"].as_array().cloned();
-        let missing = missing.unwrap_or_else(|| vec![json!("")]);
+        // According to Table Schema, only values listed by the schema are missing.
+        let missing_values = resource["schema"]["missingValues"].as_array().cloned();
+        let missing_values = missing_values.unwrap_or_else(|| vec![json!("")]);
         let text = fs::read_to_string(folder.path(resource["path"].as_str().unwrap())).unwrap();
         for line in text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
-            // Its validator takes the members of the first line for the header.
+            // The validator takes the members of the first line as the header.
             let names: BTreeSet<_> = fields.iter().filter_map(|field| field["name"].as_str()).collect();
             assert!(names.into_iter().eq(line.as_object().unwrap().keys()));
             for field in fields.iter().filter(|field| field["constraints"]["required"] == true) {
                 let value = &line[field["name"].as_str().unwrap()];
                 empty += u32::from(value == "");
-                assert!(!value.is_null() && !missing.contains(value), "{field}: {value}");
+                assert!(!value.is_null() && !missing_values.contains(value), "{field}: {value}");
             }
         }
     }
@@ -339,12 +341,12 @@ fn parquet_notes_the_number_of_missing_outcomes() {
     }
 }
 
-/// What is noted when the bundle, changed so, is turned into tables.
+/// Notes of converting the changed bundle to tables.
 fn noted(folder: &Folder, shape: TableFormat, change: impl FnOnce(&mut Value)) -> Vec<String> {
     let conversation = Conversation::new(41, 3, 30);
-    let mut changed = bundle(&folder.job(&conversation.variant_a(folder, "a"))).1;
-    change(&mut changed);
-    let mut job = folder.job(&folder.write("changed.json", changed.to_string()));
+    let mut bundle = bundle(&folder.job(&conversation.variant_a(folder, "a"))).1;
+    change(&mut bundle);
+    let mut job = folder.job(&folder.write("changed.json", bundle.to_string()));
     (job.key, job.to) = (None, Some(shape));
     job.target = Target::File(folder.path("tables"));
     run(&job).unwrap().notes
@@ -384,17 +386,17 @@ fn generated_source_id_survives_the_round_trip() {
     fs::rename(input.join("participants-votes.csv"), input.join("two words & more.csv")).unwrap();
     let first = bundle(&folder.fresh(&input)).1;
     assert_eq!(first["source"]["sourceId"], "two words & more");
-    let mut back = folder.job(&folder.path("bundle.json"));
-    (back.key, back.to) = (None, Some(TableFormat::PolisCsv));
-    (back.target, back.voter_ids, back.cells) =
+    let mut tables_job = folder.job(&folder.path("bundle.json"));
+    (tables_job.key, tables_job.to) = (None, Some(TableFormat::PolisCsv));
+    (tables_job.target, tables_job.voter_ids, tables_job.cells) =
         (Target::File(folder.path("tables")), VoterIds::References, Cells::Exact);
-    run(&back).unwrap();
-    // What stands for an address says no more than the name of the file did.
-    let kept = run(&folder.job(&folder.path("tables"))).unwrap_err();
-    assert!(kept.to_string().contains("--source-id"), "{kept}");
-    let mut again = folder.fresh(&folder.path("tables"));
-    again.participants = Participants::KeepPseudonyms;
-    assert_eq!(bundle(&again).1["source"], first["source"]);
+    run(&tables_job).unwrap();
+    // The generated name contains only the file name.
+    let error = run(&folder.job(&folder.path("tables"))).unwrap_err();
+    assert!(error.to_string().contains("--source-id"), "{error}");
+    let mut bundle_job = folder.fresh(&folder.path("tables"));
+    bundle_job.participants = Participants::KeepPseudonyms;
+    assert_eq!(bundle(&bundle_job).1["source"], first["source"]);
 }
 
 #[test]
@@ -404,15 +406,15 @@ fn dry_run_notes_what_other_formats_leave_out() {
     let counts = "comment-id,comment_text,a-agree-count,a-disagree-count\n1,one,9,\n2,two,5,6\n";
     let counts = folder.write("t.csv", counts);
     let before = folder.names();
-    let mut said = BTreeSet::new();
+    let mut notes = BTreeSet::new();
     let mut compare = |job: &Job, what: &str| {
         let preview = run(&Job { dry_run: true, ..job.clone() }).unwrap();
         assert_eq!(folder.names(), before, "{what}");
         assert_eq!((preview.dry_run, &preview.bundle_id, preview.bytes), (true, &None, 0));
-        let done = run(job).unwrap();
-        assert_eq!((&preview.notes, &preview.files), (&done.notes, &done.files), "{what}");
-        assert_eq!((preview.participants, preview.responses), (done.participants, done.responses));
-        said.extend(done.notes);
+        let report = run(job).unwrap();
+        assert_eq!((&preview.notes, &preview.files), (&report.notes, &report.files), "{what}");
+        assert_eq!((preview.participants, preview.responses), (report.participants, report.responses));
+        notes.extend(report.notes);
         for name in folder.names().iter().filter(|name| !before.contains(name)) {
             let path = folder.path(name);
             if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
@@ -424,8 +426,8 @@ fn dry_run_notes_what_other_formats_leave_out() {
         let mut job = folder.fresh(input);
         (job.profile, job.texts) = (profile, Some(Texts::Omit));
         for sidecars in [None, Some(vec![Sidecar::Parquet]), Some(vec![Sidecar::Ndjson])] {
-            let what = format!("{profile:?} {sidecars:?}");
-            compare(&Job { sidecars, ..job.clone() }, &what);
+            let options = format!("{profile:?} {sidecars:?}");
+            compare(&Job { sidecars, ..job.clone() }, &options);
         }
         job.target = Target::File(folder.path("tables"));
         let votes = (profile == Profile::Private && *input != counts).then_some(TableFormat::PolisCsv);
@@ -435,11 +437,11 @@ fn dry_run_notes_what_other_formats_leave_out() {
             compare(&Job { to: Some(shape), ..job.clone() }, &format!("{profile:?} {shape:?}"));
         }
     }
-    // Its Parquet files come by themselves.
+    // A bundle of this size has Parquet sidecars by default.
     let large = Conversation::new(48, 60, 2_200).variant_a(&folder, "a");
     compare(&folder.fresh(&large), "large");
     for note in ["Parquet files hold items and responses: 182 outcomes are", "The table has no column for"] {
-        assert!(said.iter().any(|told| told.starts_with(note)), "{note}: {said:?}");
+        assert!(notes.iter().any(|told| told.starts_with(note)), "{note}: {notes:?}");
     }
 }
 
@@ -448,16 +450,16 @@ fn counts_are_exact_or_refused_in_every_format() {
     let (folder, conversation) = (Folder::new(), Conversation::new(41, 3, 30));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     (job.profile, job.k, job.texts) = (Profile::Public, 3, Some(Texts::Omit));
-    let whole = bundle(&job).1;
+    let original = bundle(&job).1;
     let with = |counts: [&str; 2]| {
-        let mut changed = whole.clone();
+        let mut changed_bundle = original.clone();
         let row = |id: &str, count: &str| {
-            let mut row = whole["responses"][0].clone();
+            let mut row = original["responses"][0].clone();
             (row["id"], row["count"]) = (json!(id), serde_json::from_str(count).unwrap());
             row
         };
-        changed["responses"] = json!([row("a", counts[0]), row("b", counts[1])]);
-        changed
+        changed_bundle["responses"] = json!([row("a", counts[0]), row("b", counts[1])]);
+        changed_bundle
     };
     let outcome = |shape, bundle: &Value| {
         let mut job = folder.job(&folder.write("changed.json", bundle.to_string()));
@@ -466,7 +468,7 @@ fn counts_are_exact_or_refused_in_every_format() {
         run(&job).map_err(|error| error.to_string())
     };
     let read = |name: &str| fs::read_to_string(folder.path("tables").join(name)).unwrap();
-    let answer = whole["responses"][0]["response"].as_str().unwrap();
+    let answer = original["responses"][0]["response"].as_str().unwrap();
     let wide = with(["18446744073709551615", "1.0"]);
     outcome(TableFormat::SensemakingCsv, &wide).unwrap();
     assert!(read("comments.csv").contains(",18446744073709551616,"), "{}", read("comments.csv"));
@@ -474,7 +476,7 @@ fn counts_are_exact_or_refused_in_every_format() {
     assert!(read("responses.ndjson").contains("\"count\":18446744073709551617,"));
     assert!(read("responses.ndjson").contains("\"count\":1,"));
     let nines = "9".repeat(38);
-    let refused = [
+    let results = [
         (
             TableFormat::SensemakingCsv,
             [nines.as_str(), "1"],
@@ -493,7 +495,7 @@ fn counts_are_exact_or_refused_in_every_format() {
                 .to_owned(),
         ),
     ];
-    for (shape, counts, says) in refused {
+    for (shape, counts, says) in results {
         assert_eq!(outcome(shape, &with(counts)).unwrap_err(), format!("changed.json: {says}"));
     }
     outcome(TableFormat::Parquet, &with(["9223372036854775807", "1"])).unwrap();
@@ -505,10 +507,11 @@ fn counts_are_exact_or_refused_in_every_format() {
     let text = with(["1e30", "2"]).to_string();
     let room = SpillOptions { memory: 1 << 20, folder: folder.path("") };
     let items = ItemOptions { most: 10, texts: false };
-    let seen = inspect(&mut text.as_bytes(), Naming::Service, None, items, Limits::default(), &room).unwrap();
-    let most = 10_u128.pow(30);
-    assert_eq!((seen.responses, seen.unlinked), (most + 2, most + 2));
-    assert!(seen.to_json("a").to_string().contains(&format!("\"responses\":{},", most + 2)));
+    let overview =
+        inspect(&mut text.as_bytes(), Naming::Service, None, items, Limits::default(), &room).unwrap();
+    let max = 10_u128.pow(30);
+    assert_eq!((overview.responses, overview.unlinked), (max + 2, max + 2));
+    assert!(overview.to_json("a").to_string().contains(&format!("\"responses\":{},", max + 2)));
 }
 
 #[test]
@@ -530,26 +533,27 @@ fn times_without_exact_number_are_written_as_text_only() {
     }
     changed["items"][0]["createdAt"] = json!("1969-12-31T23:59:59Z");
     let file = folder.write("changed.json", changed.to_string());
-    let mut back = folder.job(&file);
-    (back.key, back.to, back.voter_ids) = (None, Some(TableFormat::PolisCsv), VoterIds::References);
-    back.target = Target::File(folder.path("tables"));
-    let untold = times.iter().filter(|(_, told)| !told).count() + 1;
-    let report = run(&back).unwrap();
-    let note = format!("{untold} times were written as text only (datetime): ");
+    let mut tables_job = folder.job(&file);
+    (tables_job.key, tables_job.to, tables_job.voter_ids) =
+        (None, Some(TableFormat::PolisCsv), VoterIds::References);
+    tables_job.target = Target::File(folder.path("tables"));
+    let without_number = times.iter().filter(|(_, told)| !told).count() + 1;
+    let report = run(&tables_job).unwrap();
+    let note = format!("{without_number} times were written as text only (datetime): ");
     assert!(report.notes.iter().any(|said| said.starts_with(&note)), "{:?}", report.notes);
-    let mut again = folder.job(&folder.path("tables"));
-    again.target = Target::File(folder.path("again.json"));
-    again.participants = Participants::KeepPseudonyms;
-    let again = bundle(&again).1;
-    assert_eq!(again["items"][0]["createdAt"], Value::Null);
+    let mut bundle_job = folder.job(&folder.path("tables"));
+    bundle_job.target = Target::File(folder.path("again.json"));
+    bundle_job.participants = Participants::KeepPseudonyms;
+    let reconverted = bundle(&bundle_job).1;
+    assert_eq!(reconverted["items"][0]["createdAt"], Value::Null);
     for (at, (time, told)) in times.iter().enumerate() {
-        let read = again["responses"][at]["occurredAt"].as_str().and_then(Timestamp::parse);
+        let read = reconverted["responses"][at]["occurredAt"].as_str().and_then(Timestamp::parse);
         assert_eq!(read, Timestamp::parse(time).filter(|_| *told), "{time}");
     }
-    back.to = Some(TableFormat::Parquet);
-    run(&back).unwrap();
+    tables_job.to = Some(TableFormat::Parquet);
+    run(&tables_job).unwrap();
     changed["responses"][1]["occurredAt"] = json!("0000-01-01T00:00:00+00:01");
     fs::write(&file, changed.to_string()).unwrap();
-    let refused = run(&back).unwrap_err().to_string();
-    assert_eq!(refused, "changed.json: /responses/1: occurredAt is not a time of the years 0000 to 9999");
+    let message = run(&tables_job).unwrap_err().to_string();
+    assert_eq!(message, "changed.json: /responses/1: occurredAt is not a time of the years 0000 to 9999");
 }

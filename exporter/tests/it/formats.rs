@@ -1,6 +1,6 @@
-//! Exports of the other tools become bundles.
+//! Tests of the adapters other than Polis.
 //!
-//! The samples are invented; their headers are those of the tools.
+//! The data is made up; the headers are those of the tools.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use tidegate_exporter::{
     tables::TableFormat,
 };
 
-/// The same survey in three generations of headers: what the survey is called, whether texts are quoted.
+/// The same survey in three generations of headers, with the name of the survey column and the quoting of texts.
 fn survey(folder: &Folder, name: &str, called: &str, quoted: bool, newest: bool) {
     let quote = |text: &str| if quoted { format!("'{text}'") } else { text.to_owned() };
     let (session, valid) = if newest { (",Session Identifier,Valid", ",hash-of-s1,TRUE") } else { ("", "") };
@@ -46,7 +46,7 @@ fn survey(folder: &Folder, name: &str, called: &str, quoted: bool, newest: bool)
             "77,{id},{text},{wins},{losses},1,{score},{user},s,2010-10-01 10:00:00 UTC,NA,TRUE,1,1\n"
         );
     }
-    // The words of the page, and those of exports.
+    // Reasons as on the page and as in exports.
     let both = match name {
         "old" => "I like both ideas",
         "middle" => "like both",
@@ -125,9 +125,9 @@ fn session_column_common_to_all_files_identifies_people() {
     folder.write("a/votes.csv", votes.replace("Session ID,", "Other,"));
     skips("Session ID", ["9", "8"]);
     let error = run(&folder.job(&folder.path("a"))).unwrap_err();
-    let said = "non_votes.csv, row 1: it lacks the column Session Identifier, and another file lacks \
+    let message = "non_votes.csv, row 1: it lacks the column Session Identifier, and another file lacks \
         Session ID: participants cannot be matched between them";
-    assert_eq!((error.tag(), error.to_string().as_str()), ("missing_column", said));
+    assert_eq!((error.tag(), error.to_string().as_str()), ("missing_column", message));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn identifiers_of_omitted_rows_are_in_no_output() {
     folder.write("a/ideas.csv", ideas);
     let header = "Session ID,Session Identifier,Left Choice ID,Right Choice ID,Valid";
     let row = |id: &str, identifier: &str, valid: &str| format!("secret-{id},{identifier},1,2,{valid}");
-    // Not valid, of nobody but for an id, and of people.
+    // Rows that are not valid, rows without a session, and rows of people.
     let mut rows = vec![row("a", "secret-b", "FALSE"), row("c", "NA", "TRUE"), row("d", "", "TRUE")];
     rows.extend((0..9).map(|at| row("e", &format!("secret-of-{at}"), "TRUE")));
     let table = |first: &str, each: &dyn Fn(&String) -> String| {
@@ -171,10 +171,10 @@ fn identifiers_of_omitted_rows_are_in_no_output() {
         let (report, made) = bundle(&job);
         assert_eq!(report.participants, 9, "{profile:?}");
         assert_eq!(made["dataCard"]["containsDirectIdentifiers"], false);
-        let told = serde_json::to_vec(&report).unwrap();
+        let report_json = serde_json::to_vec(&report).unwrap();
         let files = fs::read_dir(folder.path("")).unwrap().map(|file| file.unwrap().path());
         let files = files.filter(|path| path.is_file()).map(|path| fs::read(path).unwrap());
-        for bytes in files.chain([told]) {
+        for bytes in files.chain([report_json]) {
             assert_eq!(memchr::memmem::find(&bytes, b"secret-"), None, "{profile:?}");
         }
     }
@@ -270,9 +270,9 @@ fn repeated_answer_in_pocket_polis_is_refused() {
     folder.write("p/votes.csv", format!("{head}{rows}p2,2,-1,\np1,1,1,\n"));
     for events in [false, true] {
         job.events = events;
-        let said = run(&job).unwrap_err().to_string();
-        let wanted = "votes.csv, row 6: the participant has already answered the statement in row 5";
-        assert_eq!(said, wanted);
+        let message = run(&job).unwrap_err().to_string();
+        let expected = "votes.csv, row 6: the participant has already answered the statement in row 5";
+        assert_eq!(message, expected);
     }
 }
 
@@ -340,7 +340,7 @@ fn archives_and_packed_files_are_read_like_folders() {
     folder.write("t.zip", zipped.finish().unwrap().into_inner());
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     std::io::Write::write_all(&mut gzip, text.as_bytes()).unwrap();
-    // The name says nothing.
+    // The name has no known extension.
     folder.write("t.data", gzip.finish().unwrap());
     folder.write("t.zst", zstd::encode_all(text.as_bytes(), 1).unwrap());
     for name in ["t.zip", "t.data", "t.zst"] {
@@ -370,13 +370,13 @@ fn missing_count_is_unknown_not_zero() {
     assert_eq!(outcomes[2]["counts"], json!({ "agree": 0, "disagree": 9, "pass": 0 }));
     assert_eq!((&outcomes[2]["suppressed"], report.responses), (&json!(null), 24));
     assert!(report.notes.iter().any(|note| note.starts_with("4 empty cells")), "{:?}", report.notes);
-    assert_eq!(again(&folder, &path), text);
+    assert_eq!(convert_and_back(&folder, &path), text);
     let public = |text: &str| {
         let mut job = folder.job(&folder.write("p.csv", text));
         job.profile = Profile::Public;
         bundle(&job).1
     };
-    // Whoever knows the total would know what the one hidden count is: the others hide it.
+    // With the total known, a single hidden count could be computed, so the others hide it.
     let read =
         public("comment-id,comment_text,agrees,disagrees,passes\n1,one,12,,30\n2,two,,0,0\n3,x,9,7,0\n");
     assert_eq!(read["items"].as_array().unwrap().len(), 2);
@@ -398,9 +398,9 @@ fn missing_count_column_adds_no_counts() {
         assert_eq!(read["outcomes"][0].get("suppressed"), None);
         assert!(report.notes.iter().any(|note| note.contains("passes")), "{:?}", report.notes);
         let cells = if counts == json!({}) { "1,one,,,,1\n" } else { "1,one,1,2,,1\n" };
-        assert!(again(&folder, &path).ends_with(cells), "{}", again(&folder, &path));
+        assert!(convert_and_back(&folder, &path).ends_with(cells), "{}", convert_and_back(&folder, &path));
     }
-    // Of one group only it is known who has passed.
+    // Only one group has a column of passes.
     let path = folder.write(
         "g.csv",
         "comment-id,comment_text,a-agree-count,a-pass-count,b-agree-count\n1,one,3,4,5\n2,two,3,,5\n",
@@ -411,16 +411,23 @@ fn missing_count_column_adds_no_counts() {
         outcomes.clone().nth(at).unwrap().clone()
     };
     for at in [0, 1] {
-        let counted = of("response-counts", at);
-        assert_eq!((&counted["counts"], &counted["suppressed"]), (&json!({ "agree": 8 }), &json!(["pass"])));
+        let response_counts = of("response-counts", at);
+        assert_eq!(
+            (&response_counts["counts"], &response_counts["suppressed"]),
+            (&json!({ "agree": 8 }), &json!(["pass"]))
+        );
     }
     assert_eq!(of("group-response-counts", 0)["groups"]["a"], json!({ "agree": 3, "pass": 4 }));
     assert_eq!(of("group-response-counts", 1)["groups"]["a"], json!({ "agree": 3 }));
-    assert!(again(&folder, &path).contains("1,one,8,,,1\n"), "{}", again(&folder, &path));
+    assert!(
+        convert_and_back(&folder, &path).contains("1,one,8,,,1\n"),
+        "{}",
+        convert_and_back(&folder, &path)
+    );
 }
 
-/// The table that a table becomes by way of a bundle.
-fn again(folder: &Folder, path: &std::path::Path) -> String {
+/// Converts a table to a bundle and back.
+fn convert_and_back(folder: &Folder, path: &std::path::Path) -> String {
     let mut job = folder.job(path);
     (job.to, job.target) = (Some(TableFormat::SensemakingCsv), Target::File(folder.path("again")));
     run(&job).unwrap();
@@ -483,7 +490,7 @@ fn unconverted_columns_are_noted_by_name() {
         let more = [("is-meta,", "0,"), ("importance,jo@home.example,", "0,0,")];
         let private = [start(first, "is-meta"), start(second, "importance, jo@home.example")];
         assert_eq!(told(more, export, Profile::Private), private[..tables]);
-        // Of a name that no tool gives the part is told.
+        // An unknown file name is replaced by its role.
         let shared = if *first == "a.csv" { "tallies" } else { first };
         let public = [start(shared, "is-meta"), start(second, "importance, 1 more")];
         assert_eq!(told(more, export, Profile::Public), public[..tables]);
@@ -491,9 +498,9 @@ fn unconverted_columns_are_noted_by_name() {
         let public = [start(shared, "2 columns"), start(second, "1 column")];
         assert_eq!(told(others, export, Profile::Public), public[..tables]);
     }
-    let many: Vec<_> = (0..25).map(|at| format!("more-{at}")).collect();
-    let (columns, cells) = (many.join(",") + ",", ",".repeat(25));
-    let private = start("comments.csv", &format!("{}, 5 more", many[..20].join(", ")));
+    let names: Vec<_> = (0..25).map(|at| format!("more-{at}")).collect();
+    let (columns, cells) = (names.join(",") + ",", ",".repeat(25));
+    let private = start("comments.csv", &format!("{}, 5 more", names[..20].join(", ")));
     assert_eq!(told([(&columns, &cells), ("", "")], &exports[0], Profile::Private), [private]);
 }
 

@@ -1,4 +1,4 @@
-//! Broken and hostile input: said with file and row, and nothing under the final name.
+//! Tests of damaged and hostile input: errors name file and row, and no output is created.
 
 use std::{
     fs::{self, File},
@@ -15,7 +15,7 @@ use tidegate_exporter::{
 };
 
 #[track_caller]
-fn refused(folder: &Folder, input: &Path, tag: &str, says: &str) {
+fn assert_refused(folder: &Folder, input: &Path, tag: &str, says: &str) {
     let mut job = folder.fresh(input);
     job.limits.record = 1 << 20;
     let error = run(&job).unwrap_err();
@@ -45,7 +45,7 @@ fn invalid_rows_are_reported_by_file_and_row() {
         let votes = conversation.votes_csv(1000);
         let old = line(&votes, 7);
         folder.write("a/votes.csv", votes.replacen(&old, &change(&old), 1));
-        refused(&folder, &input, tag, says);
+        assert_refused(&folder, &input, tag, says);
     }
 }
 
@@ -56,32 +56,32 @@ fn invalid_files_are_reported_by_name() {
     let input = conversation.variant_a(&folder, "a");
     let comments = conversation.comments_csv(1000);
     folder.write("a/comments.csv", comments.replace("comment-body", "body"));
-    let says = "comments.csv, row 1: the column comment-body is missing; there are timestamp, datetime, comment-id, \
+    let message = "comments.csv, row 1: the column comment-body is missing; there are timestamp, datetime, comment-id, \
                 author-id, agrees, disagrees, moderated, body";
-    refused(&folder, &input, "missing_column", says);
+    assert_refused(&folder, &input, "missing_column", message);
     folder.write("a/comments.csv", comments.replace(',', ";"));
-    refused(
+    assert_refused(
         &folder,
         &input,
         "missing_column",
         "comments.csv, row 1: its columns are separated by semicolons",
     );
     folder.write("a/comments.csv", "");
-    refused(&folder, &input, "missing_column", "comments.csv, row 1: the file is empty");
-    // What may be data is not repeated.
+    assert_refused(&folder, &input, "missing_column", "comments.csv, row 1: the file is empty");
+    // The message must not repeat cells, which may be data.
     folder.write("a/comments.csv", comments.split_once('\n').unwrap().1);
-    refused(&folder, &input, "missing_column", "has none of the columns comment-id, comment-body");
+    assert_refused(&folder, &input, "missing_column", "has none of the columns comment-id, comment-body");
     fs::remove_file(folder.path("a/comments.csv")).unwrap();
-    refused(&folder, &input, "missing_file", "comments");
-    // Though the table of participants has the same votes, but for the times.
+    assert_refused(&folder, &input, "missing_file", "comments");
+    // The participant table has the same votes, but without times.
     folder.write("a/comments.csv", &comments);
     folder.write("a/votes.csv", conversation.votes_csv(1000).replace("voter-id", "voter"));
-    refused(&folder, &input, "missing_column", "votes.csv, row 1: the column voter-id is missing");
+    assert_refused(&folder, &input, "missing_column", "votes.csv, row 1: the column voter-id is missing");
     folder.write("a/votes.csv", conversation.votes_csv(1000));
-    // The row after the quote that is missing would be part of its text.
+    // The following row would become part of the text.
     let open = comments.replacen("\"\n", "\n", 1);
     folder.write("a/comments.csv", open);
-    refused(
+    assert_refused(
         &folder,
         &input,
         "quote",
@@ -89,28 +89,33 @@ fn invalid_files_are_reported_by_name() {
     );
     let open = comments.trim_end().strip_suffix('"').unwrap();
     folder.write("a/comments.csv", open);
-    refused(&folder, &input, "quote", "comments.csv, row 6: column 8: a quote is never closed");
+    assert_refused(&folder, &input, "quote", "comments.csv, row 6: column 8: a quote is never closed");
     folder.write("a/comments.csv", comments.replacen("1600000004000", "-1", 1));
-    refused(&folder, &input, "value", "comments.csv, row 2: timestamp is no time from 1970 to 9999");
+    assert_refused(
+        &folder,
+        &input,
+        "value",
+        "comments.csv, row 2: timestamp is not a time from 1970 to 9999",
+    );
     folder.write("a/comments.csv", comments.replacen("Statement 4", "State\u{0}ment", 1));
-    refused(&folder, &input, "nul", "comments.csv, row 2");
+    assert_refused(&folder, &input, "nul", "comments.csv, row 2");
     let mut latin = comments.clone().into_bytes();
     let at = comments.find("Statement 4").unwrap();
     latin[at] = 0xe9;
     folder.write("a/comments.csv", latin);
-    refused(&folder, &input, "encoding", "row 2");
+    assert_refused(&folder, &input, "encoding", "row 2");
     folder
         .write("a/comments.csv", comments.replacen('"', "", 1).replace("Statement 4", &"x".repeat(3 << 20)));
-    refused(&folder, &input, "long_record", "comments.csv");
+    assert_refused(&folder, &input, "long_record", "comments.csv");
     folder.write("a/comments.csv", format!("{comments}{}", comments.lines().nth(1).unwrap()));
-    refused(&folder, &input, "duplicate", "comments.csv, row 7: the item id 4 occurs twice");
+    assert_refused(&folder, &input, "duplicate", "comments.csv, row 7: the item id 4 occurs twice");
     folder.write("a/comments.csv", &comments);
     folder.write("a/more.csv", conversation.votes_csv(1000));
-    refused(&folder, &input, "duplicate", "votes");
+    assert_refused(&folder, &input, "duplicate", "votes");
     fs::remove_file(folder.path("a/more.csv")).unwrap();
-    // Other ends of lines make one line of all data, which is not repeated.
+    // Unsupported line ends make one line of all data, which the message must not repeat.
     folder.write("a/votes.csv", conversation.votes_csv(1000).replace('\n', "\r"));
-    refused(
+    assert_refused(
         &folder,
         &input,
         "missing_column",
@@ -123,7 +128,7 @@ fn invalid_files_are_reported_by_name() {
     for wide in [[&[0xff, 0xfe][..], &little].concat(), [&[0xfe, 0xff][..], &big].concat(), little, big] {
         let path = folder.write("a/comments.csv", wide);
         for input in [&input, &path] {
-            refused(&folder, input, "encoding", "comments.csv, row 1: it is UTF-16: save it as UTF-8");
+            assert_refused(&folder, input, "encoding", "comments.csv, row 1: it is UTF-16: save it as UTF-8");
         }
     }
     let signs = || comments.chars().map(u32::from);
@@ -133,7 +138,7 @@ fn invalid_files_are_reported_by_name() {
     for wide in marked.into_iter().chain([little, big]) {
         let path = folder.write("a/comments.csv", wide);
         for input in [&input, &path] {
-            refused(&folder, input, "encoding", "comments.csv, row 1: it is UTF-32: save it as UTF-8");
+            assert_refused(&folder, input, "encoding", "comments.csv, row 1: it is UTF-32: save it as UTF-8");
         }
     }
 }
@@ -153,17 +158,17 @@ fn ids_that_are_not_utf_8_are_refused() {
     let votes = conversation.votes_csv(1000);
     for column in [0, 2, 3, 4] {
         folder.write("a/votes.csv", spoiled(&votes, 8, column));
-        refused(&folder, &input, "encoding", "votes.csv, row 9: it is not UTF-8");
+        assert_refused(&folder, &input, "encoding", "votes.csv, row 9: it is not UTF-8");
     }
     folder.write("a/votes.csv", &votes);
     for column in [0, 1, 2] {
         folder.write("a/participants-votes.csv", spoiled(&conversation.matrix_csv(), 3, column));
-        refused(&folder, &input, "encoding", "participants-votes.csv, row 4: it is not UTF-8");
+        assert_refused(&folder, &input, "encoding", "participants-votes.csv, row 4: it is not UTF-8");
     }
     fs::remove_file(folder.path("a/votes.csv")).unwrap();
     for column in [0, 7] {
         folder.write("a/participants-votes.csv", spoiled(&conversation.matrix_csv(), 3, column));
-        refused(&folder, &input, "encoding", "participants-votes.csv, row 4: it is not UTF-8");
+        assert_refused(&folder, &input, "encoding", "participants-votes.csv, row 4: it is not UTF-8");
     }
     let statements =
         "statement_id,text,status,is_seed,created_at,agrees,disagrees,passes\ns1,one,active,true,,1,0,0\n";
@@ -171,7 +176,7 @@ fn ids_that_are_not_utf_8_are_refused() {
     let votes = "participant,statement_id,vote,updated_at\np1,s1,1,\n";
     for column in [0, 1, 2] {
         folder.write("p/votes.csv", spoiled(votes, 1, column));
-        refused(&folder, &folder.path("p"), "encoding", "votes.csv, row 2: it is not UTF-8");
+        assert_refused(&folder, &folder.path("p"), "encoding", "votes.csv, row 2: it is not UTF-8");
     }
 }
 
@@ -189,16 +194,16 @@ fn broken_and_exploding_archives_are_refused() {
     }
     let bytes = zipped.finish().unwrap().into_inner();
     let path = folder.write("cut.zip", &bytes[..bytes.len() / 2]);
-    refused(&folder, &path, "archive", "cut.zip");
+    assert_refused(&folder, &path, "archive", "cut.zip");
     let path = folder.write("bomb.zip", &bytes);
-    refused(&folder, &path, "bomb", "--max-expansion");
+    assert_refused(&folder, &path, "bomb", "--max-expansion");
     let gzip = {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         std::io::Write::write_all(&mut gzip, b"comment-id,comment_text,agrees\n1,one,1\n").unwrap();
         gzip.finish().unwrap()
     };
     let path = folder.write("cut.gz", &gzip[..gzip.len() - 6]);
-    refused(&folder, &path, "compressed", "cut.gz");
+    assert_refused(&folder, &path, "compressed", "cut.gz");
 }
 
 fn zipped(files: &[(&str, &str)]) -> Vec<u8> {
@@ -216,7 +221,7 @@ fn archive_with_repeated_names_is_refused() {
     let mut bytes = zipped(&[("t.csv", text), ("u.csv", text)]);
     let places: Vec<_> = memchr::memmem::find_iter(&bytes, b"u.csv").collect();
     places.into_iter().for_each(|at| bytes[at] = b't');
-    refused(
+    assert_refused(
         &folder,
         &folder.write("t.zip", bytes),
         "duplicate",
@@ -260,16 +265,20 @@ fn impossible_outputs_are_refused_before_reading() {
 fn inapplicable_option_is_refused_with_its_reason() {
     let (folder, conversation) = (Folder::new(), Conversation::new(22, 5, 20));
     let job = folder.job(&conversation.variant_a(&folder, "a"));
-    let told = |job: &Job| {
+    let message_of = |job: &Job| {
         let error = run(job).unwrap_err();
         assert_eq!(error.tag(), "refused");
         error.to_string()
     };
     let (mut private, mut foreign) = (job.clone(), job);
     private.k = 12;
-    assert!(told(&private).starts_with("--k applies to --profile public only"), "{}", told(&private));
+    assert!(
+        message_of(&private).starts_with("--k applies to --profile public only"),
+        "{}",
+        message_of(&private)
+    );
     foreign.aoi.equal_reasons.pop();
-    assert_eq!(told(&foreign), "--equal-reason applies to --from aoi only, and the input is polis");
+    assert_eq!(message_of(&foreign), "--equal-reason applies to --from aoi only, and the input is polis");
     assert_eq!(folder.names(), ["a"]);
 }
 
@@ -281,7 +290,7 @@ fn counts_beyond_the_limit_are_refused() {
     run(&folder.job(&folder.write("t.csv", table("1099511627776")))).unwrap();
     fs::remove_file(folder.path("bundle.json")).unwrap();
     let path = folder.write("t.csv", table("1099511627777"));
-    refused(&folder, &path, "value", "t.csv, row 3: a count exceeds the largest possible one");
+    assert_refused(&folder, &path, "value", "t.csv, row 3: a count exceeds the largest possible one");
 }
 
 #[test]
@@ -302,13 +311,18 @@ fn existing_output_needs_the_force_option() {
 fn unknown_and_empty_files_are_reported_by_name() {
     let folder = Folder::new();
     let words = folder.write("in/words.txt", "Nothing of this is a table.");
-    refused(&folder, &words, "format", "words.txt: its format is unknown");
+    assert_refused(&folder, &words, "format", "words.txt: its format is unknown");
     let empty = folder.write("in/export.csv", "");
-    refused(&folder, &empty, "format", "export.csv: the file is empty");
-    let says = "the input: no file has a known format: export.csv, words.txt";
-    refused(&folder, &folder.path("in"), "format", says);
+    assert_refused(&folder, &empty, "format", "export.csv: the file is empty");
+    let message = "the input: no file has a known format: export.csv, words.txt";
+    assert_refused(&folder, &folder.path("in"), "format", message);
     folder.write("in/words.txt", "");
-    refused(&folder, &folder.path("in"), "format", "the input: all files are empty: export.csv, words.txt");
+    assert_refused(
+        &folder,
+        &folder.path("in"),
+        "format",
+        "the input: all files are empty: export.csv, words.txt",
+    );
 }
 
 #[test]
@@ -320,8 +334,8 @@ fn file_in_place_of_the_output_folder_is_reported() {
         (job.target, job.to) = (Target::File(folder.path("t.csv/bundle.json")), shape);
         let error = run(&job).unwrap_err();
         assert_eq!(error.tag(), "refused");
-        let says = "bundle.json cannot be written: a part of its path is a file, not a folder";
-        assert_eq!(error.to_string(), says);
+        let message = "bundle.json cannot be written: a part of its path is a file, not a folder";
+        assert_eq!(error.to_string(), message);
     }
     assert_eq!(folder.names(), ["t.csv"]);
 }
@@ -412,24 +426,24 @@ fn failed_export_leaves_existing_files_only() {
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     run(&job).unwrap();
     let text = fs::read_to_string(folder.path("bundle.json")).unwrap();
-    let cut = text.find("\"provenance\"").unwrap();
-    let broken = folder.write("broken.json", &text[..cut]);
+    let offset = text.find("\"provenance\"").unwrap();
+    let broken_bundle = folder.write("broken.json", &text[..offset]);
     let last = text.rfind("\"subjectRef\":\"statement:5\"").unwrap();
     let lost =
         folder.write("lost.json", format!("{}{}", &text[..last], text[last..].replacen(":5", ":none", 1)));
     let tables = folder.path("tables");
     job.target = Target::File(tables.clone());
-    let there = folder.names();
+    let names_before = folder.names();
     for (shape, from) in [
         (TableFormat::PolisCsv, &lost),
-        (TableFormat::PolisCsv, &broken),
-        (TableFormat::SensemakingCsv, &broken),
-        (TableFormat::Ndjson, &broken),
-        (TableFormat::Parquet, &broken),
+        (TableFormat::PolisCsv, &broken_bundle),
+        (TableFormat::SensemakingCsv, &broken_bundle),
+        (TableFormat::Ndjson, &broken_bundle),
+        (TableFormat::Parquet, &broken_bundle),
     ] {
         (job.to, job.inputs) = (Some(shape), vec![from.clone()]);
         run(&job).unwrap_err();
-        assert_eq!(folder.names(), there, "{shape:?}");
+        assert_eq!(folder.names(), names_before, "{shape:?}");
     }
     job.to = Some(TableFormat::Ndjson);
     folder.write("tables/items.ndjson", "mine");
@@ -469,12 +483,12 @@ fn outputs_that_are_not_files_are_never_replaced() {
             job.target = Target::File(folder.path(out));
             let error = run(&job).unwrap_err();
             assert_eq!(error.tag(), "refused", "{error}");
-            let said = error.to_string();
-            assert_eq!(said, format!("{says}: only files are replaced"), "{out}");
+            let message = error.to_string();
+            assert_eq!(message, format!("{says}: only files are replaced"), "{out}");
             assert_eq!(folder.names(), names);
         }
     }
-    // A link to a file is replaced, and the file stays.
+    // The link is replaced, its target is kept.
     folder.write("mine", "mine");
     symlink(folder.path("mine"), folder.path("link.json")).unwrap();
     let mut job = folder.job(&path);
@@ -490,20 +504,21 @@ fn dry_run_refuses_and_reports_like_a_run() {
     let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
     folder.write("bundle.json", "mine");
     folder.write("tables/comments.csv", "mine");
-    let mut own = folder.job(&path);
-    own.dry_run = true;
-    own.target = Target::File(path.clone());
-    let mut taken = folder.job(&path);
-    (taken.dry_run, taken.force) = (true, false);
-    let mut filled = taken.clone();
-    (filled.to, filled.target) = (Some(TableFormat::SensemakingCsv), Target::File(folder.path("tables")));
+    let mut own_input = folder.job(&path);
+    own_input.dry_run = true;
+    own_input.target = Target::File(path.clone());
+    let mut existing_output = folder.job(&path);
+    (existing_output.dry_run, existing_output.force) = (true, false);
+    let mut existing_folder = existing_output.clone();
+    (existing_folder.to, existing_folder.target) =
+        (Some(TableFormat::SensemakingCsv), Target::File(folder.path("tables")));
     let mut votes = folder.job(&path);
     (votes.to, votes.target) = (Some(TableFormat::PolisCsv), Target::File(folder.path("out")));
     let names = folder.names();
     for (job, says) in [
-        (own, "same file"),
-        (taken, "exists already"),
-        (filled, "exists already"),
+        (own_input, "same file"),
+        (existing_output, "exists already"),
+        (existing_folder, "exists already"),
         (votes, "it holds counts, not votes: --to sensemaking-csv fits"),
     ] {
         for dry_run in [true, false] {
@@ -515,18 +530,18 @@ fn dry_run_refuses_and_reports_like_a_run() {
     }
     let mut job = folder.job(&path);
     (job.dry_run, job.sidecars) = (true, Some(vec![Sidecar::Ndjson]));
-    let told = run(&job).unwrap().files;
+    let job_files = run(&job).unwrap().files;
     assert_eq!(fs::read_to_string(folder.path("bundle.json")).unwrap(), "mine");
     job.dry_run = false;
-    assert_eq!(told, run(&job).unwrap().files);
+    assert_eq!(job_files, run(&job).unwrap().files);
     (job.key, job.sidecars, job.inputs) = (None, None, vec![folder.path("bundle.json")]);
     (job.to, job.target, job.dry_run) = (Some(TableFormat::Ndjson), Target::File(folder.path("lines")), true);
-    let told = serde_json::to_value(run(&job).unwrap()).unwrap();
-    assert_eq!(told["dryRun"], true);
+    let preview = serde_json::to_value(run(&job).unwrap()).unwrap();
+    assert_eq!(preview["dryRun"], true);
     assert!(!folder.path("lines").exists());
     job.dry_run = false;
-    let done = serde_json::to_value(run(&job).unwrap()).unwrap();
-    assert_eq!((&done["dryRun"], &done["files"]), (&false.into(), &told["files"]));
+    let report = serde_json::to_value(run(&job).unwrap()).unwrap();
+    assert_eq!((&report["dryRun"], &report["files"]), (&false.into(), &preview["files"]));
 }
 
 #[test]
@@ -575,7 +590,7 @@ fn first_group_beyond_the_limit_is_refused() {
     let input = conversation.variant_a(&folder, "a");
     let matrix = |groups: u32, ending: &str| {
         let mut text = "participant,group-id,n-votes\n".to_owned();
-        // Each twice.
+        // Two participants per group.
         (0..groups * 2).for_each(|at| text += &format!("{at},g{},0\n", at % groups));
         folder.write("a/participants-votes.csv", text + ending);
     };
@@ -583,5 +598,10 @@ fn first_group_beyond_the_limit_is_refused() {
     run(&folder.job(&input)).unwrap();
     fs::remove_file(folder.path("bundle.json")).unwrap();
     matrix(2048, "\u{0}");
-    refused(&folder, &input, "value", "participants-votes.csv, row 2049: there are more than 2047 groups");
+    assert_refused(
+        &folder,
+        &input,
+        "value",
+        "participants-votes.csv, row 2049: there are more than 2047 groups",
+    );
 }

@@ -1,4 +1,4 @@
-//! What is read of what is given, and that nothing of it is written over.
+//! Tests of input files: archives, compression, damaged files, and protection against overwriting.
 
 use std::{
     fs::{self, File},
@@ -47,13 +47,13 @@ fn nested_folders_are_noted_and_not_read() {
     folder.write("a/older/votes.csv", "not looked at");
     folder.write("a/me@home.example/votes.csv", "not looked at");
     let mut job = folder.job(&path);
-    let said = |job: &Job| {
+    let note_of = |job: &Job| {
         let notes = bundle(job).0.notes;
         notes.into_iter().find(|note| note.contains("not read")).unwrap()
     };
-    assert_eq!(said(&job), "2 folders within the input were not read: me@home.example, older.");
+    assert_eq!(note_of(&job), "2 folders within the input were not read: me@home.example, older.");
     job.profile = Profile::Public;
-    assert_eq!(said(&job), "2 folders within the input were not read.");
+    assert_eq!(note_of(&job), "2 folders within the input were not read.");
     fs::create_dir_all(folder.path("b/inner")).unwrap();
     let error = run(&folder.job(&folder.path("b"))).unwrap_err();
     assert!(error.to_string().contains("inner"), "{error}");
@@ -69,21 +69,21 @@ fn input_is_never_overwritten_under_another_name() {
     symlink(folder.path("link.json"), folder.path("b.responses.parquet")).unwrap();
     let before = fs::read(&votes).unwrap();
     let files = ["votes.csv", "comments.csv"].map(|name| folder.path(&format!("a/{name}"))).to_vec();
-    let refused = |change: &dyn Fn(&mut Job), written: &str, read: &str| {
+    let assert_refused = |change: &dyn Fn(&mut Job), written: &str, read: &str| {
         let mut job = folder.job(&export);
         change(&mut job);
         let names = folder.names();
         let error = run(&job).unwrap_err();
         assert_eq!(error.tag(), "refused");
-        let said = format!("the output {written} is the same file as the input {read}");
-        assert_eq!(error.to_string(), said);
+        let message = format!("the output {written} is the same file as the input {read}");
+        assert_eq!(error.to_string(), message);
         assert_eq!((folder.names(), fs::read(&votes).unwrap() == before), (names, true));
     };
     let to = |path: PathBuf| move |job: &mut Job| job.target = Target::File(path.clone());
-    refused(&to(folder.path("a/votes.csv")), "votes.csv", "votes.csv");
-    refused(&to(folder.path("link.json")), "link.json", "votes.csv");
-    refused(&to(folder.path("hard.json")), "hard.json", "votes.csv");
-    refused(
+    assert_refused(&to(folder.path("a/votes.csv")), "votes.csv", "votes.csv");
+    assert_refused(&to(folder.path("link.json")), "link.json", "votes.csv");
+    assert_refused(&to(folder.path("hard.json")), "hard.json", "votes.csv");
+    assert_refused(
         &|job| {
             job.inputs.clone_from(&files);
             job.target = Target::File(folder.path("hard.json"));
@@ -91,7 +91,7 @@ fn input_is_never_overwritten_under_another_name() {
         "hard.json",
         "votes.csv",
     );
-    refused(
+    assert_refused(
         &|job| {
             job.target = Target::File(folder.path("b.json"));
             job.sidecars = Some(vec![Sidecar::Parquet]);
@@ -99,7 +99,7 @@ fn input_is_never_overwritten_under_another_name() {
         "b.responses.parquet",
         "votes.csv",
     );
-    refused(
+    assert_refused(
         &|job| {
             job.target = Target::File(folder.path("a"));
             job.to = Some(TableFormat::PolisCsv);
@@ -108,10 +108,10 @@ fn input_is_never_overwritten_under_another_name() {
         "votes.csv",
     );
     let stream = Arc::new(File::options().append(true).open(folder.path("hard.json")).unwrap());
-    refused(&|job| job.target = Target::Stream(Arc::clone(&stream)), "standard output", "votes.csv");
+    assert_refused(&|job| job.target = Target::Stream(Arc::clone(&stream)), "standard output", "votes.csv");
     fs::hard_link(folder.write("key", [7; 32]), folder.path("c.items.parquet")).unwrap();
     let key = |job: &mut Job| job.key_file = Some(folder.path("key"));
-    refused(
+    assert_refused(
         &|job| {
             key(job);
             job.target = Target::File(folder.path("key"));
@@ -119,7 +119,7 @@ fn input_is_never_overwritten_under_another_name() {
         "key",
         "key",
     );
-    refused(
+    assert_refused(
         &|job| {
             key(job);
             job.target = Target::File(folder.path("c.json"));
@@ -128,7 +128,7 @@ fn input_is_never_overwritten_under_another_name() {
         "key",
     );
     assert_eq!(fs::read(folder.path("key")).unwrap(), [7; 32]);
-    // What only lies beside it is let alone.
+    // A file that is only beside the input may be overwritten.
     let mut job = folder.job(&export);
     key(&mut job);
     job.target = Target::File(folder.path("a/bundle.json"));
@@ -139,17 +139,17 @@ fn input_is_never_overwritten_under_another_name() {
 fn compressed_archive_is_read() {
     let (folder, conversation) = (Folder::new(), Conversation::new(53, 4, 30));
     let plain = zipped(&conversation.variant_a(&folder, "a"));
-    let wanted = bundle(&folder.job(&folder.write("a.zip", &plain))).1;
+    let expected = bundle(&folder.job(&folder.write("a.zip", &plain))).1;
     for (name, bytes) in [("a.zip.gz", gzip(&plain)), ("a.zip.zst", zstd::encode_all(&*plain, 1).unwrap())] {
         let (_, found) = bundle(&folder.job(&folder.write(name, &bytes)));
-        assert_eq!(content(found.clone()), content(wanted.clone()));
+        assert_eq!(content(found.clone()), content(expected.clone()));
         let artifacts = found["provenance"]["sourceArtifacts"].as_array().unwrap();
         assert_eq!((&artifacts[0]["role"], &artifacts[0]["name"]), (&"archive".into(), &name.into()));
         assert_eq!(artifacts[0]["size"], bytes.len());
         assert!(artifacts[1..].iter().all(|artifact| artifact["within"] == name));
     }
-    let cut = gzip(&plain);
-    let error = run(&folder.job(&folder.write("cut.zip.gz", &cut[..cut.len() / 2]))).unwrap_err();
+    let truncated = gzip(&plain);
+    let error = run(&folder.job(&folder.write("cut.zip.gz", &truncated[..truncated.len() / 2]))).unwrap_err();
     assert_eq!((error.tag(), error.to_string().contains("cut.zip.gz")), ("compressed", true), "{error}");
 }
 
@@ -157,7 +157,7 @@ fn compressed_archive_is_read() {
 fn expansion_limit_applies_to_compressed_archives() {
     let folder = Folder::new();
     let mut zipped = zip::ZipWriter::new(Cursor::new(Vec::new()));
-    // The archive itself is harmless, and it is not large for what it holds, but for what was given.
+    // The archive is within the limit of its own size, but not within that of the compressed input.
     for (name, method) in
         [("a.csv", zip::CompressionMethod::Stored), ("b.csv", zip::CompressionMethod::Deflated)]
     {
@@ -172,7 +172,7 @@ fn expansion_limit_applies_to_compressed_archives() {
     assert_eq!(run(&folder.job(&path)).unwrap_err().tag(), "bomb");
 }
 
-/// A packed bundle, whole and with what may befall it; the rules that are found then, and whether all of it was read.
+/// Compressed bundle, intact or damaged, with the expected rules and whether all of it is read.
 type Befallen = (&'static str, Vec<u8>, &'static [&'static str], bool);
 
 fn befallen(whole: &[u8], packed: impl Fn(&[u8]) -> Vec<u8>) -> Vec<Befallen> {
@@ -206,7 +206,7 @@ fn befallen(whole: &[u8], packed: impl Fn(&[u8]) -> Vec<u8>) -> Vec<Befallen> {
 fn damage_of_compressed_bundles_is_reported() {
     let (folder, conversation) = (Folder::new(), Conversation::new(55, 4, 30));
     run(&folder.job(&conversation.variant_a(&folder, "a"))).unwrap();
-    let whole = fs::read(folder.path("bundle.json")).unwrap();
+    let original = fs::read(folder.path("bundle.json")).unwrap();
     let zstd = |bytes: &[u8]| {
         let mut packed = zstd::stream::write::Encoder::new(Vec::new(), 3).unwrap();
         packed.include_checksum(true).unwrap();
@@ -215,23 +215,23 @@ fn damage_of_compressed_bundles_is_reported() {
     };
     let options = Options::new(SpillOptions { memory: 1 << 20, folder: std::env::temp_dir() });
     let mut wrong = Vec::new();
-    for (kind, cases) in [("gzip", befallen(&whole, gzip)), ("zstd", befallen(&whole, zstd))] {
+    for (kind, cases) in [("gzip", befallen(&original, gzip)), ("zstd", befallen(&original, zstd))] {
         for (what, bytes, rules, complete) in cases {
-            // The last bytes of zstd's sum are the sum.
+            // The last bytes are the checksum of zstd.
             let bytes = match (kind, what) {
                 ("zstd", "with another sum") => [&bytes[..bytes.len() - 6], &[0; 6]].concat(),
                 _ => bytes,
             };
             let path = folder.write("packed", bytes);
-            let found = match validate(&mut tidegate_exporter::unpack::File::new(&path), &options) {
+            let found_rules = match validate(&mut tidegate_exporter::unpack::File::new(&path), &options) {
                 Ok(report) => {
                     let rules: Vec<_> = report.totals.iter().map(|(rule, _)| rule.id()).collect();
                     (format!("{rules:?}"), report.complete)
                 }
                 Err(error) => (error.to_string(), false),
             };
-            if found != (format!("{rules:?}"), complete) {
-                wrong.push(format!("{kind} {what}: {found:?}"));
+            if found_rules != (format!("{rules:?}"), complete) {
+                wrong.push(format!("{kind} {what}: {found_rules:?}"));
             }
         }
     }
@@ -250,11 +250,11 @@ fn damaged_compressed_bundle_has_no_digest() {
         (digest::of_bytes(&mut file()).is_ok(), content.map_err(|unfit| unfit.to_string()))
     };
     assert!(matches!(digests(&packed), (true, Ok(_))));
-    let cut = digests(&packed[..packed.len() - 3]);
-    assert_eq!(cut, (false, Err("line 1, byte 9: BND-LEX-02 the text ends too early".to_owned())));
-    let more = digests(&[&packed[..], b"more"].concat());
-    let said = "line 1, byte 9: BND-LEX-03 data after the end of the document; they were not read";
-    assert_eq!(more, (false, Err(said.to_owned())));
+    let truncated = digests(&packed[..packed.len() - 3]);
+    assert_eq!(truncated, (false, Err("line 1, byte 9: BND-LEX-02 the text ends too early".to_owned())));
+    let with_trailing_data = digests(&[&packed[..], b"more"].concat());
+    let finding = "line 1, byte 9: BND-LEX-03 data after the end of the document; they were not read";
+    assert_eq!(with_trailing_data, (false, Err(finding.to_owned())));
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn bytes_read_never_exceed_the_total_and_reach_it() {
         let watching = std::thread::spawn(move || {
             let (mut before, mut above) = (0, 0_u64);
             while Arc::strong_count(&watched) > 1 {
-                // In this order: both only grow.
+                // Read in this order, since both counters only grow.
                 let read = watched.read.load(Ordering::Acquire);
                 above += u64::from(read < before || read > watched.total.load(Ordering::Relaxed));
                 before = read;
@@ -301,7 +301,7 @@ fn bytes_read_never_exceed_the_total_and_reach_it() {
         let case = format!("{times} {packed} {stream}: {read} of {total}, {length} in the file");
         assert_eq!(watching.join().unwrap(), 0, "{case}");
         assert_eq!(read, total, "{case}");
-        // The first reading of what is not in order ends early.
+        // The first reading of unsorted input ends early.
         assert!(
             total > length * (times - 1) && total <= length * times && (times > 1 || total == length),
             "{case}"
@@ -312,13 +312,13 @@ fn bytes_read_never_exceed_the_total_and_reach_it() {
 #[test]
 fn nested_archive_is_refused_by_name() {
     let (folder, conversation) = (Folder::new(), Conversation::new(3, 4, 10));
-    let within = zipped(&conversation.variant_a(&folder, "a"));
+    let inner_archive = zipped(&conversation.variant_a(&folder, "a"));
     let mut outer = zip::ZipWriter::new(Cursor::new(Vec::new()));
     outer.start_file("export.zip", zip::write::SimpleFileOptions::default()).unwrap();
-    outer.write_all(&within).unwrap();
+    outer.write_all(&inner_archive).unwrap();
     let path = folder.write("outer.zip", outer.finish().unwrap().into_inner());
-    let said = run(&folder.job(&path)).unwrap_err().to_string();
-    assert!(said.starts_with("export.zip: it is an archive within an archive"), "{said}");
+    let message = run(&folder.job(&path)).unwrap_err().to_string();
+    assert!(message.starts_with("export.zip: it is an archive within an archive"), "{message}");
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn too_large_window_is_reported_with_the_file() {
     let mut packer = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
     packer.write_all(&fs::read(input.join("votes.csv")).unwrap()).unwrap();
     let mut frame = packer.finish().unwrap();
-    // What the first frame asks for, without its length: more than it needs.
+    // A larger window than needed, in a frame without its content size.
     frame[5] = (28 - 10) << 3;
     fs::remove_file(input.join("votes.csv")).unwrap();
     for behind in [false, true] {
@@ -356,18 +356,18 @@ fn compressed_files_in_an_archive_are_read() {
     let mut in_a_folder = bundle(&folder.job(&path)).1;
     let mut in_an_archive = bundle(&folder.job(&folder.write("a.zip", zipped(&path)))).1;
     let digests = |bundle: &mut serde_json::Value| {
-        let mut listed = bundle["provenance"]["sourceArtifacts"].take();
-        let listed = listed.as_array_mut().unwrap();
-        let digests = listed.iter().map(|it| it["sha256"].to_string());
+        let mut artifacts = bundle["provenance"]["sourceArtifacts"].take();
+        let artifacts = artifacts.as_array_mut().unwrap();
+        let digests = artifacts.iter().map(|it| it["sha256"].to_string());
         digests.collect::<std::collections::BTreeSet<_>>()
     };
-    // Both are told by what lies there, packed.
+    // Digests refer to the compressed files.
     assert!(digests(&mut in_a_folder).is_subset(&digests(&mut in_an_archive)));
     assert_eq!(content(in_an_archive), content(in_a_folder));
     let votes = path.join("votes.csv.packed");
-    let mut cut = fs::read(&votes).unwrap();
-    cut.truncate(cut.len() - 3);
-    fs::write(&votes, cut).unwrap();
+    let mut truncated = fs::read(&votes).unwrap();
+    truncated.truncate(truncated.len() - 3);
+    fs::write(&votes, truncated).unwrap();
     let error = run(&folder.job(&folder.write("a.zip", zipped(&path)))).unwrap_err();
     assert_eq!(error.to_string(), "votes.csv.packed: its packed data ends too early (in a.zip)");
 }
@@ -380,8 +380,8 @@ fn self_extracting_archive_is_read() {
     let plain = bundle(&folder.job(&folder.write("a.zip", &archive))).1;
     for name in ["a.zip", "a.EXE"] {
         let unpacks_itself = [b"#!/bin/sh\nexit\n", &*archive].concat();
-        let behind = bundle(&folder.job(&folder.write(name, unpacks_itself))).1;
-        assert_eq!(content(behind), content(plain.clone()));
+        let bundle = bundle(&folder.job(&folder.write(name, unpacks_itself))).1;
+        assert_eq!(content(bundle), content(plain.clone()));
     }
     assert!(run(&folder.job(&folder.write("b.zip", "no archive"))).is_err());
 }
@@ -406,33 +406,33 @@ fn broken_file_is_noted_beside_an_export_and_refused_alone() {
     let path = conversation.variant_a(&folder, "a");
     let plain = content(bundle(&folder.job(&path)).1);
     let archive = zipped(&path);
-    let cut = &archive[..archive.len() / 2];
+    let truncated = &archive[..archive.len() / 2];
     let mut spoiled = zipped_file("readme.txt", b"something to read");
     let at = memchr::memmem::find(&spoiled, b"to read").unwrap();
     spoiled[at] = b'T';
     for (name, bytes, told) in [
-        ("setup.zip", cut.to_owned(), "setup.zip"),
-        ("setup.zip.gz", gzip(cut), "setup.zip.gz"),
+        ("setup.zip", truncated.to_owned(), "setup.zip"),
+        ("setup.zip.gz", gzip(truncated), "setup.zip.gz"),
         ("notes.gz", b"\x1f\x8bno".to_vec(), "notes.gz"),
         ("notes.zst", b"\x28\xb5\x2f\xfdno".to_vec(), "notes.zst"),
         ("spoiled.zip", spoiled, "readme.txt"),
     ] {
-        let broken = folder.write(&format!("a/{name}"), &bytes);
+        let broken_file = folder.write(&format!("a/{name}"), &bytes);
         let (report, with) = bundle(&folder.job(&path));
         assert!(report.notes.contains(&format!("{PASSED_OVER}{told}.")), "{name}: {:?}", report.notes);
         let artifacts = with["provenance"]["sourceArtifacts"].as_array().unwrap();
-        let listed = artifacts.iter().find(|artifact| artifact["name"] == name).unwrap();
-        assert_eq!(listed["size"], bytes.len(), "{name}");
+        let artifact = artifacts.iter().find(|artifact| artifact["name"] == name).unwrap();
+        assert_eq!(artifact["size"], bytes.len(), "{name}");
         assert_eq!(content(with), plain, "{name}");
-        let alone = run(&folder.job(&broken)).unwrap_err();
+        let error = run(&folder.job(&broken_file)).unwrap_err();
         assert!(
-            matches!(alone, ConvertError::Content { .. })
-                && alone.to_string().starts_with(&format!("{told}: ")),
-            "{name}: {alone}"
+            matches!(error, ConvertError::Content { .. })
+                && error.to_string().starts_with(&format!("{told}: ")),
+            "{name}: {error}"
         );
-        let other = Job { from: Some(Format::Sensemaking), ..folder.job(&path) };
-        assert_eq!(run(&other).unwrap_err().to_string(), alone.to_string());
-        fs::remove_file(broken).unwrap();
+        let other_format = Job { from: Some(Format::Sensemaking), ..folder.job(&path) };
+        assert_eq!(run(&other_format).unwrap_err().to_string(), error.to_string());
+        fs::remove_file(broken_file).unwrap();
     }
     let mut job = folder.job(&path);
     job.profile = Profile::Public;
@@ -440,10 +440,10 @@ fn broken_file_is_noted_beside_an_export_and_refused_alone() {
     assert!(bundle(&job).0.notes.contains(&format!("{PASSED_OVER}unused.")));
     fs::remove_file(folder.path("a/me@home.example.gz")).unwrap();
     for table in ["comments.csv", "summary.csv", "participants-votes.csv", "format.json"] {
-        let broken = folder.write(&format!("a/{table}.gz"), b"\x1f\x8bno");
-        let said = run(&folder.job(&path)).unwrap_err().to_string();
-        assert!(said.starts_with(&format!("{table}.gz: its packed data")), "{said}");
-        fs::remove_file(broken).unwrap();
+        let broken_file = folder.write(&format!("a/{table}.gz"), b"\x1f\x8bno");
+        let message = run(&folder.job(&path)).unwrap_err().to_string();
+        assert!(message.starts_with(&format!("{table}.gz: its packed data")), "{message}");
+        fs::remove_file(broken_file).unwrap();
     }
 }
 
@@ -461,7 +461,7 @@ fn unused_compressed_file_is_not_unpacked() {
     let path = conversation.variant_a(&folder, "a");
     let long: String = (0..600_000_u64).map(|line| format!("{line},{}\n", line * 7919 % 65_521)).collect();
     let packed = gzip(long.as_bytes());
-    // Its beginning is sound.
+    // The beginning of the file is intact.
     folder.write("a/others.gz", &packed[..packed.len() - 9]);
     let notes = bundle(&folder.job(&path)).0.notes;
     assert!(notes.contains(&"1 file was not used: others.gz.".to_owned()), "{notes:?}");
@@ -478,13 +478,13 @@ fn damaged_input_file_is_refused_whatever_its_name() {
     for table in ["votes.csv", "comments.csv", "summary.csv"] {
         let text = fs::read(path.join(table)).unwrap();
         let packed = gzip(&text);
-        // With the matrix the rest would be an export without votes.
+        // With a matrix the remaining files would be an export without votes.
         fs::remove_file(path.join(table)).unwrap();
         folder.write("a/2024-05-06.bin", &packed[..packed.len() - 9]);
-        let said = "2024-05-06.bin: its packed data ends too early";
-        assert_eq!(run(&folder.job(&path)).unwrap_err().to_string(), said, "{table}");
+        let message = "2024-05-06.bin: its packed data ends too early";
+        assert_eq!(run(&folder.job(&path)).unwrap_err().to_string(), message, "{table}");
         folder.write(&format!("a/{table}"), &text);
-        assert_eq!(run(&folder.job(&path)).unwrap_err().to_string(), said, "{table}, twice");
+        assert_eq!(run(&folder.job(&path)).unwrap_err().to_string(), message, "{table}, twice");
         fs::remove_file(path.join("2024-05-06.bin")).unwrap();
     }
     let groups = gzip(b"comment-id,comment,total-votes\n1,one,2\n");
@@ -497,20 +497,20 @@ fn damaged_input_file_is_refused_whatever_its_name() {
 fn broken_file_is_named_where_a_table_is_missing() {
     let (folder, conversation) = (Folder::new(), Conversation::new(59, 5, 30));
     let path = conversation.variant_a(&folder, "a");
-    // Of it nothing can be unpacked at all.
+    // No part of the file can be decompressed.
     folder.write("a/2024-05-06.bin", b"\x1f\x8bno");
     fs::remove_file(path.join("votes.csv")).unwrap();
     let notes = bundle(&folder.fresh(&path)).0.notes;
-    let said = "There was no list of votes (votes.csv), unless it is one of the damaged files \
+    let expected_note = "There was no list of votes (votes.csv), unless it is one of the damaged files \
         (2024-05-06.bin); the participant table has no times.";
-    assert!(notes.iter().any(|note| note == said), "{notes:?}");
+    assert!(notes.iter().any(|note| note == expected_note), "{notes:?}");
     fs::remove_file(path.join("participants-votes.csv")).unwrap();
-    let said = "the input: a file of votes (votes.csv) or of participants (participants-votes.csv) is \
+    let message = "the input: a file of votes (votes.csv) or of participants (participants-votes.csv) is \
         missing; it may be one of the damaged files: 2024-05-06.bin";
-    assert_eq!(run(&folder.fresh(&path)).unwrap_err().to_string(), said);
-    // Another file comes close to one.
+    assert_eq!(run(&folder.fresh(&path)).unwrap_err().to_string(), message);
+    // Another file is similar to the missing one.
     folder.write("a/ballots.csv", "voter-id,vote\n1,1\n");
-    let said = run(&folder.fresh(&path)).unwrap_err().to_string();
+    let message = run(&folder.fresh(&path)).unwrap_err().to_string();
     let ends = "; it may be one of the damaged files: 2024-05-06.bin";
-    assert!(said.starts_with("ballots.csv, row 1: ") && said.ends_with(ends), "{said}");
+    assert!(message.starts_with("ballots.csv, row 1: ") && message.ends_with(ends), "{message}");
 }

@@ -1,6 +1,6 @@
-//! Exports of Polis become bundles: totals, variants, signs, order.
+//! Tests of the Polis adapter: totals, variants, signs and order.
 //!
-//! The real sets lie beside the checkout; where they do not, that is said.
+//! Real data sets are expected beside the checkout; tests without them report that they were skipped.
 
 use std::{fs, path::Path};
 
@@ -107,11 +107,11 @@ fn bundle_has_the_content_of_the_conversation() {
 fn every_variant_of_the_same_data_gives_the_same_bundle() {
     let (folder, conversation) = (Folder::new(), Conversation::new(2, 15, 30));
     let first = content(bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1);
-    // Seconds stay seconds.
+    // Times in whole seconds.
     let mut first: Value = serde_json::from_str(&first.to_string().replace(".000Z", "Z")).unwrap();
     let comments = conversation.comments_csv(1);
 
-    // The second server: seconds, another name, no views.
+    // Second server: times in seconds, another file name, no views.
     let summary = Conversation::SUMMARY.replace("views,9\n", "");
     folder.write("d/votes.csv", conversation.votes_csv(1));
     folder.write("d/comments.csv", &comments);
@@ -121,7 +121,7 @@ fn every_variant_of_the_same_data_gives_the_same_bundle() {
     assert_eq!(report.variant, Some("D"));
     assert_eq!(content(second), first);
 
-    // With its convention declared.
+    // With a declared convention.
     folder.write("e/votes.csv", conversation.votes_csv(1));
     folder.write("e/comments.csv", &comments);
     folder.write("e/participant-votes.csv", conversation.matrix_csv());
@@ -131,7 +131,8 @@ fn every_variant_of_the_same_data_gives_the_same_bundle() {
     assert_eq!(report.variant, Some("E"));
     assert_eq!(content(third), first);
 
-    // Other tools: line ends of Windows, texts in three quotes, line ends in words.
+    // Other tools: Windows line ends, texts in three quotes, line ends written as `
+    // `.
     let mut lines =
         csv::ReaderBuilder::new().has_headers(false).from_reader(comments.as_bytes()).into_records();
     let mut wrapped = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
@@ -172,16 +173,16 @@ fn texts_without_quotes_are_joined_and_need_a_sign() {
     folder.write("c/comments.csv", comments);
     folder.write("c/summary.csv", Conversation::SUMMARY);
     let mut job = folder.job(&folder.path("c"));
-    let refused = run(&job).unwrap_err();
-    assert_eq!(refused.tag(), "sign");
-    assert!(refused.to_string().contains("--vote-sign"), "{refused}");
+    let error = run(&job).unwrap_err();
+    assert_eq!(error.tag(), "sign");
+    assert!(error.to_string().contains("--vote-sign"), "{error}");
     job.polis.vote_sign = Some(VoteSign::AgreeIsMinus);
     let (report, turned) = bundle(&job);
     assert_eq!(report.variant, Some("C"));
-    let turned = content(turned);
+    let inverted = content(turned);
     for list in ["items", "responses"] {
         let plain = first[list].to_string().replace(".000Z", "Z");
-        assert_eq!(turned[list].to_string(), plain, "{list}");
+        assert_eq!(inverted[list].to_string(), plain, "{list}");
     }
 }
 
@@ -189,8 +190,8 @@ fn texts_without_quotes_are_joined_and_need_a_sign() {
 fn contradicting_sign_needs_the_option() {
     let (folder, conversation) = (Folder::new(), Conversation::new(4, 4, 10));
     conversation.variant_a(&folder, "a");
-    let other = format!("{}vote-convention,agree=-1;disagree=+1;pass=0\n", Conversation::SUMMARY);
-    folder.write("a/summary.csv", other);
+    let contradicting = format!("{}vote-convention,agree=-1;disagree=+1;pass=0\n", Conversation::SUMMARY);
+    folder.write("a/summary.csv", contradicting);
     let mut job = folder.job(&folder.path("a"));
     assert_eq!(tag(run(&job)), "sign");
     job.polis.vote_sign = Some(VoteSign::AgreeIsPlus);
@@ -304,7 +305,7 @@ fn invalid_summary_is_refused_by_name() {
         |plus| format!("vote-convention,agree={plus}1;disagree={}1\n", if plus == "+" { "-" } else { "+" });
     folder.write("a/summary.csv", convention("+") + &convention("-"));
     assert_eq!(tag(run(&job)), "sign");
-    // Of a table of another kind nobody would say so.
+    // Another kind of table is not mistaken for a summary.
     folder.write("a/summary.csv", Conversation::SUMMARY);
     folder.write("a/links.csv", "comments,url,n\n1,a,2\n");
     let report = run(&job).unwrap();
@@ -319,8 +320,8 @@ fn sign_against_the_authors_votes_is_refused_unless_given() {
     let declared = format!("{}vote-convention,agree=+1;disagree=-1;pass=0\n", Conversation::SUMMARY);
     folder.write("a/summary.csv", declared);
     let mut job = folder.job(&folder.path("a"));
-    let refused = run(&job).unwrap_err();
-    assert!(refused.tag() == "sign" && refused.to_string().contains("confirm with agree=+1"), "{refused}");
+    let error = run(&job).unwrap_err();
+    assert!(error.tag() == "sign" && error.to_string().contains("confirm with agree=+1"), "{error}");
     job.polis.vote_sign = Some(VoteSign::AgreeIsPlus);
     let report = run(&job).unwrap();
     let note = report.notes.iter().find(|note| note.contains("although"));
@@ -385,14 +386,14 @@ fn variant_is_detected_when_files_are_missing() {
     let lacks = |report: &Report| -> Vec<String> {
         report.notes.iter().filter(|note| note.contains("There was no")).cloned().collect()
     };
-    let wanted = [
+    let expected = [
         "There was no table of participants (participants-votes.csv): groups are unknown.",
         "There was no summary (summary.csv): title, description and address are unknown.",
     ];
-    assert_eq!(lacks(&report), wanted);
+    assert_eq!(lacks(&report), expected);
     let (report, _) = bundle(&folder.job(&conversation.variant_a(&folder, "b")));
     assert_eq!(lacks(&report), [""; 0]);
-    // The second server's names of zones, with the first one's milliseconds.
+    // Time zone names of the second server with milliseconds of the first.
     let comments = conversation.comments_csv(1000);
     let zoned = comments.replace("Jul 27 WIB", "Jul 27 2026 12:00:00 GMT+0000 (Coordinated Universal Time)");
     folder.write("a/comments.csv", zoned);
@@ -406,18 +407,18 @@ fn dropped_authors_are_noted() {
     let comments = conversation.comments_csv(1000);
     let note =
         "Authors of statements (author-id of comments.csv) were left out: a bundle has no field for them.";
-    let told = |job: &Job| bundle(job).0.notes.iter().filter(|told| *told == note).count();
+    let count_notes = |job: &Job| bundle(job).0.notes.iter().filter(|told| *told == note).count();
     for profile in [Profile::Private, Profile::Public] {
         job.profile = profile;
         folder.write("a/comments.csv", &comments);
-        assert_eq!(told(&job), 1, "{profile:?}");
+        assert_eq!(count_notes(&job), 1, "{profile:?}");
         let mut nobody = comments.clone();
         for voter in &conversation.voters {
             nobody = nobody.replace(&format!(",{voter},"), ",,");
         }
         assert_ne!(nobody, comments);
         folder.write("a/comments.csv", nobody);
-        assert_eq!(told(&job), 0, "{profile:?}");
+        assert_eq!(count_notes(&job), 0, "{profile:?}");
     }
 }
 
@@ -436,8 +437,8 @@ fn organizer_without_statements_is_noted_without_the_id() {
     ] {
         job.polis.organizers = organizers.iter().map(|id| (*id).to_owned()).collect();
         let (report, made) = bundle(&job);
-        let told = report.notes.iter().find(|note| note.contains("--organizer"));
-        assert_eq!(told.map(String::as_str), wanted);
+        let note = report.notes.iter().find(|note| note.contains("--organizer"));
+        assert_eq!(note.map(String::as_str), wanted);
         assert!(!made["provenance"].to_string().contains("999"));
         let items = made["items"].as_array().unwrap();
         let theirs = items.iter().filter(|item| item["origin"] == "organizer").count();
@@ -449,7 +450,7 @@ fn organizer_without_statements_is_noted_without_the_id() {
 fn missing_columns_and_omitted_rows_are_noted() {
     let (folder, conversation) = (Folder::new(), Conversation::new(9, 6, 20));
     let job = folder.job(&conversation.variant_a(&folder, "a"));
-    // Without the columns timestamp and moderated, and with a row of nothing.
+    // Without the columns timestamp and moderated, and with an empty row.
     let quoted = conversation.comments_csv(1000);
     let mut fewer = csv::Writer::from_writer(Vec::new());
     for record in csv::ReaderBuilder::new().has_headers(false).from_reader(quoted.as_bytes()).records() {
@@ -459,7 +460,7 @@ fn missing_columns_and_omitted_rows_are_noted() {
     }
     let fewer = String::from_utf8(fewer.into_inner().unwrap()).unwrap();
     folder.write("a/comments.csv", format!("{fewer}\"\"\n"));
-    // Somebody in the table who has answered nothing, in a group and in none.
+    // Participants without answers, one in a group and one in none.
     let matrix = conversation.matrix_csv();
     folder.write("a/participants-votes.csv", format!("{matrix}1,,0,1,0,0,0\n2,,,1,0,0,0\n"));
     folder.write("a/stats-history.csv", "n-votes,n-comments,n-visitors\n1,1,1\n");
@@ -483,10 +484,10 @@ fn missing_columns_and_omitted_rows_are_noted() {
     };
     assert_eq!([rows("comments.csv"), rows("participants-votes.csv")], [7, 22]);
     assert_eq!(rows("votes.csv"), conversation.votes.len());
-    // Of the table alone, its rows are told, not the votes in them.
+    // For the participant table the number of rows is reported, not that of votes.
     fs::remove_file(folder.path("a/votes.csv")).unwrap();
-    let made = bundle(&job).1;
-    let artifacts = made["provenance"]["sourceArtifacts"].as_array().unwrap();
+    let bundle = bundle(&job).1;
+    let artifacts = bundle["provenance"]["sourceArtifacts"].as_array().unwrap();
     assert!(
         artifacts
             .iter()
@@ -497,9 +498,9 @@ fn missing_columns_and_omitted_rows_are_noted() {
 #[test]
 fn matrix_without_votes_gives_answers_without_times() {
     let (folder, conversation) = (Folder::new(), Conversation::new(5, 9, 25));
-    let whole = bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1;
+    let full_bundle = bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1;
     fs::remove_file(folder.path("a/votes.csv")).unwrap();
-    let alone = bundle(&folder.job(&folder.path("a"))).1;
+    let matrix_bundle = bundle(&folder.job(&folder.path("a"))).1;
     let strip = |bundle: &Value| {
         let mut responses = bundle["responses"].clone();
         for response in responses.as_array_mut().unwrap() {
@@ -507,8 +508,8 @@ fn matrix_without_votes_gives_answers_without_times() {
         }
         responses
     };
-    assert_eq!(strip(&whole), alone["responses"]);
-    assert_eq!(whole["summary"], alone["summary"]);
+    assert_eq!(strip(&full_bundle), matrix_bundle["responses"]);
+    assert_eq!(full_bundle["summary"], matrix_bundle["summary"]);
 }
 
 #[test]
@@ -526,8 +527,8 @@ fn ids_and_urls_beyond_the_limits_are_refused() {
     assert_eq!(tag(run(&job)), "refused");
     job.overrides.url = None;
     folder.write("a/summary.csv", format!("{}url,https://a.example/ü x\n", Conversation::SUMMARY));
-    let made = bundle(&job).1;
-    assert!(made["source"]["url"].as_str().unwrap().starts_with("urn:tidegate:source:"), "{made}");
+    let bundle = bundle(&job).1;
+    assert!(bundle["source"]["url"].as_str().unwrap().starts_with("urn:tidegate:source:"), "{bundle}");
 }
 
 #[test]
@@ -535,7 +536,7 @@ fn matrix_with_inverted_votes_is_refused() {
     let (folder, conversation) = (Folder::new(), Conversation::new(5, 9, 25));
     conversation.variant_a(&folder, "a");
     fs::remove_file(folder.path("a/votes.csv")).unwrap();
-    let turned = |cell: &str| match cell {
+    let invert = |cell: &str| match cell {
         "1" => "-1".to_owned(),
         "-1" => "1".to_owned(),
         other => other.to_owned(),
@@ -543,13 +544,13 @@ fn matrix_with_inverted_votes_is_refused() {
     let matrix = fs::read_to_string(folder.path("a/participants-votes.csv")).unwrap();
     let (header, rows) = matrix.split_once('\n').unwrap();
     let first = header.split(',').position(|name| name.parse::<u64>().is_ok()).unwrap();
-    let turned = rows.lines().map(|row| {
+    let inverted_rows = rows.lines().map(|row| {
         let cells = row.split(',').enumerate();
         let cells: Vec<_> =
-            cells.map(|(at, cell)| if at < first { cell.to_owned() } else { turned(cell) }).collect();
+            cells.map(|(at, cell)| if at < first { cell.to_owned() } else { invert(cell) }).collect();
         cells.join(",") + "\n"
     });
-    folder.write("a/participants-votes.csv", format!("{header}\n{}", turned.collect::<String>()));
+    folder.write("a/participants-votes.csv", format!("{header}\n{}", inverted_rows.collect::<String>()));
     let mut job = folder.job(&folder.path("a"));
     assert_eq!(tag(run(&job)), "sign");
     job.polis.vote_sign = Some(VoteSign::AgreeIsPlus);
@@ -578,9 +579,9 @@ fn input_order_memory_and_threads_do_not_change_bytes() {
         job.threads = threads;
         job.limits.memory = memory;
         bundle(&job);
-        let other = fs::read(folder.path("bundle.json")).unwrap();
-        assert!(rest(&other) == first_rest, "seed {seed}");
-        assert!(other != first, "the digests of the files differ");
+        let other_bytes = fs::read(folder.path("bundle.json")).unwrap();
+        assert!(rest(&other_bytes) == first_rest, "seed {seed}");
+        assert!(other_bytes != first, "the digests of the files differ");
     }
     conversation.variant_a(&folder, "a");
     // Too little memory even for the rows of one comment.
@@ -589,7 +590,7 @@ fn input_order_memory_and_threads_do_not_change_bytes() {
     assert!(fs::read(folder.path("bundle.json")).unwrap() == first);
 }
 
-/// Everything but the id, which is made of all the rest, and the list of the files that were read, with their digests.
+/// Bundle without its id and the list of input files, which depend on the digests of the files.
 fn rest(bundle: &[u8]) -> String {
     let text = std::str::from_utf8(bundle).unwrap();
     let (before, behind) = text.split_once("\"bundleId\":\"").unwrap();
@@ -613,7 +614,7 @@ fn shuffle<T>(of: &mut [T], seed: u64) {
 fn last_line_without_line_end_is_read() {
     let folder = Folder::new();
     let mut conversation = Conversation::new(7, 1, 3);
-    // The one before the last ends its block, and is not read at a glance either.
+    // The last but one row ends its block and is not read by the fast path either.
     conversation.votes = vec![(0, 2, 9, 1), (0, 1, 9, -1), (0, 3, 9, 1), (0, 1, 9, 1)];
     let input = conversation.variant_a(&folder, "a");
     let votes = fs::read_to_string(input.join("votes.csv")).unwrap();
@@ -702,13 +703,13 @@ fn times_are_kept_up_to_the_year_9999() {
     for memory in [1, 1 << 20] {
         job.limits.memory = memory;
         let (_, bundle) = bundle(&job);
-        let told: Vec<_> = bundle["responses"]
+        let answer_times: Vec<_> = bundle["responses"]
             .as_array()
             .unwrap()
             .iter()
             .map(|it| it["occurredAt"].as_str().unwrap())
             .collect();
-        assert_eq!(told, times.map(|(_, text)| text));
+        assert_eq!(answer_times, times.map(|(_, text)| text));
         for late in ["253402300800000", "140737488355328000"] {
             folder.write("a/votes.csv", format!("{votes}{late},3,7700001,1\n"));
             let error = run(&job).unwrap_err().to_string();

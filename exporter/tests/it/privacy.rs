@@ -1,4 +1,4 @@
-//! What a bundle gives away, and what it says of that.
+//! Tests of privacy: disclosed content, and its description in the data card.
 
 use std::{collections::BTreeSet, fs};
 
@@ -22,7 +22,7 @@ fn public(folder: &Folder, conversation: &Conversation) -> Job {
 #[test]
 fn public_bundle_has_no_ids_and_no_small_counts() {
     let (folder, mut conversation) = (Folder::new(), Conversation::new(11, 20, 60));
-    // One item that hardly anybody has answered.
+    // One item with very few answers.
     conversation.votes.retain(|vote| vote.0 != 3 || vote.1 < VOTERS_FROM + 3);
     let job = public(&folder, &conversation);
     let (report, shared) = bundle(&job);
@@ -47,10 +47,10 @@ fn public_bundle_has_no_ids_and_no_small_counts() {
     assert!(
         shared["outcomes"].as_array().unwrap().iter().all(|outcome| outcome["type"] == "response-counts")
     );
-    // A guess at what is hidden cannot be held against the source.
+    // The bundle has no digest of the source to test guesses with.
     for artifact in shared["provenance"]["sourceArtifacts"].as_array().unwrap() {
-        let known: Vec<_> = artifact.as_object().unwrap().keys().collect();
-        assert_eq!(known, ["name", "role"]);
+        let members: Vec<_> = artifact.as_object().unwrap().keys().collect();
+        assert_eq!(members, ["name", "role"]);
     }
     let card = &shared["dataCard"];
     assert_eq!(
@@ -72,10 +72,10 @@ fn address_in_title_or_description_is_identifying() {
         let card = &shared["dataCard"];
         (card["containsDirectIdentifiers"] == true, card["suitableForPublicSharing"] == true)
     };
-    let said = |text: &str| Some(text.to_owned());
-    assert_eq!(flags(&|head| head.description = said("about a town")), (false, true));
-    assert_eq!(flags(&|head| head.description = said("mail jo@town.example")), (true, false));
-    assert_eq!(flags(&|head| head.title = said("call +44 20 7946 0958")), (true, false));
+    let owned = |text: &str| Some(text.to_owned());
+    assert_eq!(flags(&|head| head.description = owned("about a town")), (false, true));
+    assert_eq!(flags(&|head| head.description = owned("mail jo@town.example")), (true, false));
+    assert_eq!(flags(&|head| head.title = owned("call +44 20 7946 0958")), (true, false));
 }
 
 #[test]
@@ -148,9 +148,9 @@ fn same_key_links_bundles_and_random_keys_do_not() {
     job.key = None;
     assert_ne!(refs(&job), refs(&job));
     job.key = Key::kept(vec![9; 32]);
-    let other = refs(&job);
+    let other_key = refs(&job);
     job.overrides.id = Some("another conversation".to_owned());
-    assert_ne!(refs(&job), other);
+    assert_ne!(refs(&job), other_key);
 }
 
 #[test]
@@ -185,9 +185,9 @@ fn given_key_needs_a_conversation_id() {
                 "{error}"
             );
         }
-        let kept = job.key.take();
+        let key = job.key.take();
         let fresh = refs(bundle(&job).1);
-        job.key = kept;
+        job.key = key;
         job.profile = Profile::Public;
         run(&job).unwrap();
         job.profile = Profile::Private;
@@ -198,7 +198,7 @@ fn given_key_needs_a_conversation_id() {
         let there = refs(bundle(&job).1);
         assert!(here.is_disjoint(&there) && here.is_disjoint(&fresh), "{name}");
     }
-    // Each alone refers to the same people as both together do.
+    // Votes or matrix alone give the same pseudonyms as both together.
     let of = |name: &str| {
         let mut job = folder.job(&folder.path(name));
         job.overrides.id = Some("pol.is/3invented".to_owned());
@@ -213,10 +213,10 @@ fn equal_ids_of_two_sources_are_two_people() {
     let (folder, conversation) = (Folder::new(), Conversation::new(15, 3, 20));
     conversation.variant_a(&folder, "a");
     let refs = |job: &Job| {
-        let found = bundle(job).1;
+        let bundle = bundle(job).1;
         let of = |it: &Value| it["participantRef"].as_str().unwrap().to_owned();
-        let refs: BTreeSet<_> = found["responses"].as_array().unwrap().iter().map(of).collect();
-        (found["source"]["sourceId"].clone(), refs)
+        let refs: BTreeSet<_> = bundle["responses"].as_array().unwrap().iter().map(of).collect();
+        (bundle["source"]["sourceId"].clone(), refs)
     };
     let at = |url: &str| {
         folder.write("a/summary.csv", Conversation::SUMMARY.replace("https://pol.is/3invented", url));
@@ -226,9 +226,9 @@ fn equal_ids_of_two_sources_are_two_people() {
     for same in ["https://pol.is/77/", "http://POL.is:80/77?x=1"] {
         assert_eq!(at(same), plain, "{same}");
     }
-    let mut others = vec![plain];
+    let mut scopes = vec![plain];
     for other in ["https://polis.example.org/77", "https://pol.is/m/77", "https://pol.is:8443/77"] {
-        others.push(at(other));
+        scopes.push(at(other));
     }
     let session = VOTERS_FROM;
     folder.write("i/ideas.csv", "Wikisurvey ID,Idea ID,Idea Text\n77,1,one\n77,2,two\n");
@@ -236,16 +236,16 @@ fn equal_ids_of_two_sources_are_two_people() {
     let rows: String = (0..20).map(|at| format!("{at},{},1,2,1,2\n", session + at)).collect();
     folder.write("i/votes.csv", header.to_owned() + &rows);
     let ideas = folder.job(&folder.path("i"));
-    others.push(refs(&ideas));
-    let told = |mut job: Job| {
+    scopes.push(refs(&ideas));
+    let notes_of = |mut job: Job| {
         job.overrides.id = Some("77".to_owned());
         refs(&job)
     };
-    assert_eq!(told(ideas), others[4]);
-    others.push(told(folder.job(&folder.path("a"))));
-    assert!(others.iter().all(|(id, refs)| id == "77" && !refs.is_empty()));
-    for (at, (_, refs)) in others.iter().enumerate() {
-        assert!(others[..at].iter().all(|(_, before)| before.is_disjoint(refs)), "{at}");
+    assert_eq!(notes_of(ideas), scopes[4]);
+    scopes.push(notes_of(folder.job(&folder.path("a"))));
+    assert!(scopes.iter().all(|(id, refs)| id == "77" && !refs.is_empty()));
+    for (at, (_, refs)) in scopes.iter().enumerate() {
+        assert!(scopes[..at].iter().all(|(_, before)| before.is_disjoint(refs)), "{at}");
     }
 }
 
@@ -273,13 +273,16 @@ fn missing_and_repeated_external_ids_are_refused() {
     write(&table.replace("xid-of-7700003,", "xid-of-7700001 ,"));
     run(&job).unwrap();
     job.participants = Participants::ExternalIds;
-    let said = run(&job).unwrap_err().to_string();
-    assert!(said.starts_with("participants-votes.csv, row 5: its xid occurs in row 3 already"), "{said}");
-    assert!(!said.contains("7700001"));
+    let message = run(&job).unwrap_err().to_string();
+    assert!(
+        message.starts_with("participants-votes.csv, row 5: its xid occurs in row 3 already"),
+        "{message}"
+    );
+    assert!(!message.contains("7700001"));
     write(&table.replacen(",xid,", ",other,", 1));
-    let said = run(&job).unwrap_err().to_string();
-    assert!(said.starts_with("participants-votes.csv, row 1: the column xid is missing"), "{said}");
-    // Those who have none are told.
+    let message = run(&job).unwrap_err().to_string();
+    assert!(message.starts_with("participants-votes.csv, row 1: the column xid is missing"), "{message}");
+    // Participants without external ids are noted.
     write(&table.replace("xid-of-7700003,", ",").replace("xid-of-7700004,", ","));
     let (report, named) = bundle(&job);
     let note = "2 participants were without an id of the embedding site (xid): a pseudonym is used instead.";
@@ -290,8 +293,8 @@ fn missing_and_repeated_external_ids_are_refused() {
     assert_eq!(run(&job).unwrap_err().tag(), "refused");
     let counts = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
     job.inputs = vec![counts];
-    let said = run(&job).unwrap_err().to_string();
-    assert!(said.starts_with("--participants external-ids applies to --from polis only"), "{said}");
+    let message = run(&job).unwrap_err().to_string();
+    assert!(message.starts_with("--participants external-ids applies to --from polis only"), "{message}");
 }
 
 #[test]
@@ -316,11 +319,14 @@ fn dry_run_writes_no_files() {
     let preview = run(&job).unwrap();
     assert_eq!(folder.names(), ["a"]);
     job.dry_run = false;
-    let done = run(&job).unwrap();
-    assert_eq!((preview.items, preview.responses, preview.notes), (done.items, done.responses, done.notes));
+    let report = run(&job).unwrap();
+    assert_eq!(
+        (preview.items, preview.responses, preview.notes),
+        (report.items, report.responses, report.notes)
+    );
 }
 
-/// A conversation in which each voter has answered these comments.
+/// Conversation with the given answers of each voter.
 fn answered(comments: u32, answered: &dyn Fn(u32) -> Vec<u32>, voters: u32) -> Conversation {
     let mut conversation = Conversation::new(23, comments, voters);
     conversation.comments.iter_mut().for_each(|comment| comment.2 = 1);
@@ -335,9 +341,9 @@ fn answered(comments: u32, answered: &dyn Fn(u32) -> Vec<u32>, voters: u32) -> C
 #[test]
 fn participant_total_hides_few_missing_answers() {
     let folder = Folder::new();
-    let own = |voter| if voter < 10 { vec![0] } else { vec![1] };
+    let answers_of = |voter| if voter < 10 { vec![0] } else { vec![1] };
     for (voters, told) in [(14, 0), (15, 15), (10, 10)] {
-        let job = public(&folder, &answered(2, &own, voters));
+        let job = public(&folder, &answered(2, &answers_of, voters));
         for dry_run in [true, false] {
             let report = run(&Job { dry_run, ..job.clone() }).unwrap();
             assert_eq!((report.participants, report.coverage > 0.0), (told, told > 0), "{voters}");
@@ -346,7 +352,7 @@ fn participant_total_hides_few_missing_answers() {
             assert_eq!(noted, told == 0, "{:?}", report.notes);
         }
         assert_eq!(bundle(&job).1["summary"]["participants"], told);
-        // Of a private one it is known.
+        // A private bundle states the number.
         assert_eq!(bundle(&Job { profile: Profile::Private, ..job }).1["summary"]["participants"], voters);
     }
 }
@@ -354,10 +360,10 @@ fn participant_total_hides_few_missing_answers() {
 #[test]
 fn participants_hidden_in_omitted_tables_are_not_counted() {
     let folder = Folder::new();
-    // Statements 1 to 3 are left out; 4 nobody has answered. Some have answered only these, at most four each.
-    let own = |voter| if voter < 10 { vec![0] } else { vec![(voter - 10) / 4 + 1] };
+    // Statements 1 to 3 are omitted and 4 has no answers. Some people have answered only these, at most four each.
+    let answers_of = |voter| if voter < 10 { vec![0] } else { vec![(voter - 10) / 4 + 1] };
     let fewer = |voter| if voter < 10 { vec![0] } else { vec![(voter - 10) % 3 + 1] };
-    let all = answered(5, &own, 22);
+    let all = answered(5, &answers_of, 22);
     for (conversation, told) in [(all, 0), (answered(5, &fewer, 21), 0), (answered(5, &fewer, 20), 20)] {
         assert_eq!(run(&public(&folder, &conversation)).unwrap().participants, told);
     }
@@ -371,10 +377,10 @@ fn totals_of_a_public_bundle_never_differ_by_few_people() {
         let mixed = |voter: u32, comment: u32| {
             i64::from((voter * 7 + comment * 13 + seed * 31).wrapping_mul(2_654_435_761) >> 7)
         };
-        let own = |voter: u32| {
+        let answers_of = |voter: u32| {
             (0..4).filter(|at| mixed(voter, *at) % 9 < 8 - 2 * i64::from(at + seed % 3)).collect::<Vec<_>>()
         };
-        let mut conversation = answered(4, &own, 8 + seed % 30);
+        let mut conversation = answered(4, &answers_of, 8 + seed % 30);
         conversation
             .votes
             .iter_mut()
@@ -398,8 +404,8 @@ fn totals_of_a_public_bundle_never_differ_by_few_people() {
         let mut options = Options::new(SpillOptions { memory: 1 << 24, folder: folder.path("") });
         options.k = job.k;
         let text = fs::read(folder.path("bundle.json")).unwrap();
-        let found = validate(&mut text.as_slice(), &options).unwrap();
-        assert!(found.is_valid(), "{seed}: {:?}", found.findings);
+        let report = validate(&mut text.as_slice(), &options).unwrap();
+        assert!(report.is_valid(), "{seed}: {:?}", report.findings);
         if responses > 0 {
             *if participants > 0 { &mut told } else { &mut untold } += 1;
         }
@@ -414,28 +420,28 @@ fn small_numbers_of_replaced_answers_are_not_reported() {
         let mut conversation = Conversation::new(17, 6, 40);
         let latest = conversation.latest();
         conversation.votes = latest.into_values().collect();
-        let again: Vec<_> = conversation.votes.iter().rev().take(votes).copied().collect();
-        conversation.votes.extend(again.iter().map(|vote| (vote.0, vote.1, vote.2 + 5, vote.3)));
+        let changed_votes: Vec<_> = conversation.votes.iter().rev().take(votes).copied().collect();
+        conversation.votes.extend(changed_votes.iter().map(|vote| (vote.0, vote.1, vote.2 + 5, vote.3)));
         let job = public(&folder, &conversation);
         for dry_run in [true, false] {
             let report = run(&Job { dry_run, ..job.clone() }).unwrap();
-            let told = serde_json::to_value(&report).unwrap()["superseded"].clone();
-            assert_eq!(told, if few { Value::Null } else { votes.into() });
+            let superseded = serde_json::to_value(&report).unwrap()["superseded"].clone();
+            assert_eq!(superseded, if few { Value::Null } else { votes.into() });
             let note = report.notes.iter().find(|note| note.contains("replaced by a later"));
             assert_eq!(note.is_some_and(|note| note.starts_with("Fewer than 5")), few, "{note:?}");
         }
     }
 }
 
-/// Rules that a bundle breaks at its own k, and whether it says that it may be shared.
-fn judged(folder: &Folder, job: &Job) -> (Vec<&'static str>, bool) {
+/// Rules that the bundle breaks at its own k, and whether it is declared as suitable for sharing.
+fn check_bundle(folder: &Folder, job: &Job) -> (Vec<&'static str>, bool) {
     let (_, shared) = bundle(job);
     let mut options = Options::new(SpillOptions { memory: 1 << 20, folder: std::env::temp_dir() });
     options.k = job.k;
     let text = fs::read(folder.path("bundle.json")).unwrap();
-    let found = validate(&mut text.as_slice(), &options).unwrap();
-    let broken = found.totals.iter().map(|(rule, _)| rule.id()).collect();
-    (broken, shared["dataCard"]["suitableForPublicSharing"] == true)
+    let report = validate(&mut text.as_slice(), &options).unwrap();
+    let rules = report.totals.iter().map(|(rule, _)| rule.id()).collect();
+    (rules, shared["dataCard"]["suitableForPublicSharing"] == true)
 }
 
 #[test]
@@ -445,7 +451,7 @@ fn public_bundles_pass_validation_as_public() {
         let small = |salt| u32::try_from(draw(24, salt)).unwrap() + 1;
         let (folder, mut conversation) =
             (Folder::new(), Conversation::new(100 + seed, small(1), small(2) * 2));
-        // Items that few have answered, and answers that few have given.
+        // Items with few answers, and answers with few people.
         conversation.votes.retain(|vote| vote.0 % 3 > 0 || vote.1 % 7 == 0);
         conversation.votes.retain(|vote| vote.3 >= 0 || vote.1 % 5 == 0);
         let mut job = public(&folder, &conversation);
@@ -455,37 +461,37 @@ fn public_bundles_pass_validation_as_public() {
         job.inputs = vec![folder.path("polis-2024-05-06")];
         job.k = K_FLOOR + draw(6, 3);
         job.texts = Some(Texts::Omit);
-        assert_eq!(judged(&folder, &job), (Vec::new(), true), "seed {seed}");
+        assert_eq!(check_bundle(&folder, &job), (Vec::new(), true), "seed {seed}");
         job.texts = None;
-        assert_eq!(judged(&folder, &job).0, [""; 0], "seed {seed}");
+        assert_eq!(check_bundle(&folder, &job).0, [""; 0], "seed {seed}");
         job.text_reviewed_by = Some("the editors".to_owned());
-        assert_eq!(judged(&folder, &job), (Vec::new(), true), "seed {seed}");
+        assert_eq!(check_bundle(&folder, &job), (Vec::new(), true), "seed {seed}");
     }
 }
 
 #[test]
 fn address_outside_the_texts_is_identifying() {
     let (folder, conversation) = (Folder::new(), Conversation::new(18, 8, 60));
-    let said = |change: &dyn Fn(&mut Job)| {
+    let check_with = |change: &dyn Fn(&mut Job)| {
         let mut job = public(&folder, &conversation);
         job.texts = Some(Texts::Omit);
         change(&mut job);
-        judged(&folder, &job)
+        check_bundle(&folder, &job)
     };
     let address = || "ada@town.example".to_owned();
-    let fit = (Vec::new(), true);
+    let unobjectionable = (Vec::new(), true);
     let unfit = (Vec::new(), false);
-    assert_eq!(said(&|_| {}), fit);
-    assert_eq!(said(&|job| job.limitations.push(address())), unfit);
-    assert_eq!(said(&|job| job.text_reviewed_by = Some(address())), unfit);
-    assert_eq!(said(&|job| job.overrides.id = Some(address())), unfit);
-    assert_eq!(said(&|job| job.overrides.url = Some(format!("mailto:{}", address()))), unfit);
-    assert_eq!(said(&|job| job.bundle_id = Some(address())), unfit);
-    // Of a private bundle the names of files are told.
+    assert_eq!(check_with(&|_| {}), unobjectionable);
+    assert_eq!(check_with(&|job| job.limitations.push(address())), unfit);
+    assert_eq!(check_with(&|job| job.text_reviewed_by = Some(address())), unfit);
+    assert_eq!(check_with(&|job| job.overrides.id = Some(address())), unfit);
+    assert_eq!(check_with(&|job| job.overrides.url = Some(format!("mailto:{}", address()))), unfit);
+    assert_eq!(check_with(&|job| job.bundle_id = Some(address())), unfit);
+    // A private bundle lists the names of input files.
     folder.write("a/ada@town.example.csv", "x\n1\n");
-    assert_eq!(said(&|_| {}), fit);
+    assert_eq!(check_with(&|_| {}), unobjectionable);
     let private = |job: &mut Job| job.profile = Profile::Private;
-    assert_eq!(said(&private), unfit);
+    assert_eq!(check_with(&private), unfit);
     let card = bundle(&folder.job(&folder.path("a"))).1["dataCard"].clone();
     assert_eq!(card["containsDirectIdentifiers"], true);
 }
@@ -512,8 +518,8 @@ fn ids_with_addresses_are_replaced_in_public_bundles() {
     assert_eq!(public["dataCard"]["suitableForPublicSharing"], true);
     let found: BTreeSet<_> =
         public["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap()).collect();
-    let wanted = ["statement:hidden-1", "statement:hidden-2", "statement:hidden-3", "statement:s1"];
-    assert_eq!(found.into_iter().collect::<Vec<_>>(), wanted);
+    let expected = ["statement:hidden-1", "statement:hidden-2", "statement:hidden-3", "statement:s1"];
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), expected);
     assert_eq!(public["responses"].as_array().unwrap().len(), 4);
     let note = "2 item ids that look like personal identifiers were replaced by numbers.";
     assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
@@ -533,10 +539,10 @@ fn public_bundle_rounds_times_to_days() {
             let times =
                 memchr::memmem::find_iter(text.as_bytes(), b"T").filter_map(|at| text.get(at..at + 9));
             let times = times.filter(|time| time.as_bytes()[3] == b':' && time.as_bytes()[6] == b':');
-            let told: Vec<_> = times.filter(|time| *time != "T00:00:00").collect();
-            // When it was made, which is the operator's.
+            let exact_times: Vec<_> = times.filter(|time| *time != "T00:00:00").collect();
+            // The export time belongs to the operator.
             let made = if name == "bundle.json" { 2 } else { 1 };
-            assert_eq!(told, vec!["T03:04:05"; made], "{name}");
+            assert_eq!(exact_times, vec!["T03:04:05"; made], "{name}");
             assert!(!text.contains("16000"), "{name}: seconds since 1970");
         }
     }
@@ -545,12 +551,13 @@ fn public_bundle_rounds_times_to_days() {
 #[test]
 fn public_notes_hide_small_numbers_of_people() {
     let (folder, mut conversation) = (Folder::new(), Conversation::new(20, 8, 60));
-    // Three who say nothing, and three who have changed their minds.
+    // Three participants without answers, and three with changed answers.
     conversation.votes.retain(|vote| vote.1 >= VOTERS_FROM + 3);
     let latest: Vec<_> = conversation.latest().into_values().collect();
-    let again: Vec<_> = latest.iter().take(3).map(|vote| (vote.0, vote.1, vote.2 - 1, vote.3)).collect();
+    let earlier_votes: Vec<_> =
+        latest.iter().take(3).map(|vote| (vote.0, vote.1, vote.2 - 1, vote.3)).collect();
     conversation.votes = latest;
-    conversation.votes.extend(again);
+    conversation.votes.extend(earlier_votes);
     conversation.votes.sort_unstable();
     conversation.comments[1].3 = "Write to me@home.example".to_owned();
     let mut job = public(&folder, &conversation);
@@ -644,13 +651,13 @@ fn public_bundles_hide_unknown_file_names() {
             .map(|artifact| artifact["name"].as_str().unwrap())
             .collect();
         names.sort_unstable();
-        let mut wanted: Vec<_> =
+        let mut expected: Vec<_> =
             told.iter().map(|(_, name, shared)| if public { *shared } else { *name }).collect();
-        wanted.push(if public { "unused" } else { "notes-xid-of-7700003.txt" });
-        wanted.sort_unstable();
-        assert_eq!(names, wanted);
+        expected.push(if public { "unused" } else { "notes-xid-of-7700003.txt" });
+        expected.sort_unstable();
+        assert_eq!(names, expected);
     }
-    // What is called as a table is, and is none, is still refused.
+    // A file with the name of a table but other columns is still refused.
     fs::remove_file(input.join("facts-of-joan.csv")).unwrap();
     folder.write("a/joan-summary.csv", "topic;Trees\n");
     let error = run(&job).unwrap_err().to_string();

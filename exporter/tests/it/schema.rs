@@ -1,10 +1,11 @@
-//! The streaming validator against a JSON Schema validator over the published schema: both must agree on what is valid.
+//! Compares the streaming validator with a JSON Schema validator over the published schema: both must accept the same
+//! bundles.
 //!
-//! `TIDEGATE_EXPORTER_CASES` sets how many bundles are drawn.
+//! `TIDEGATE_EXPORTER_CASES` sets the number of generated bundles.
 
 use std::{collections::BTreeMap, thread};
 
-use crate::support::bundles::{bundle, check_with, found, options};
+use crate::support::bundles::{bundle, check_with, finding_places, options};
 use serde_json::{Value, json};
 use tidegate_exporter::{
     bundle::validate::{Level, Options},
@@ -13,7 +14,7 @@ use tidegate_exporter::{
 
 const CASES: u64 = 100_000;
 
-/// xorshift64*: the same draws for the same seed on every machine.
+/// xorshift64*: gives the same sequence for the same seed on every machine.
 struct Draw(u64);
 
 impl Draw {
@@ -21,8 +22,8 @@ impl Draw {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
-        let drawn = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
-        usize::try_from(drawn).unwrap() % below
+        let number = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
+        usize::try_from(number).unwrap() % below
     }
 
     fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
@@ -34,19 +35,19 @@ impl Draw {
     }
 }
 
-/// A place in a bundle, and what the form says about it.
+/// Location in a bundle, with its definition in the form.
 struct Place {
     pointer: String,
     kind: &'static form::Value,
 }
 
-/// An object in a bundle.
+/// Object in a bundle.
 struct Whole {
     pointer: String,
     form: &'static Object,
 }
 
-/// Everything in `value` that the form knows.
+/// Lists all locations in `value` that the form defines.
 fn places(value: &Value, form: &'static Object, at: &str, places: &mut Vec<Place>, wholes: &mut Vec<Whole>) {
     wholes.push(Whole { pointer: at.to_owned(), form });
     for field in form.fields {
@@ -140,13 +141,13 @@ const NO_URIS: [&str; 18] = [
 const TEXTS: [&str; 7] =
     ["", "a", "ümlaut", "😀", "line\nbreak\t\"quoted\" \\", "\u{0}\u{7f}\u{2028}", "null"];
 
-/// `length` code points of several widths.
+/// Text of `length` code points of several widths.
 fn long(draw: &mut Draw, length: u64) -> Value {
     let letters = ["a", "é", "€", "😀"];
     json!((0..length).map(|_| *draw.of(&letters)).collect::<String>())
 }
 
-/// Numbers are put in as text afterwards: a value would not keep how they are written.
+/// Numbers are inserted as text afterwards, since a JSON value would lose their notation.
 fn number(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
@@ -171,7 +172,7 @@ fn other_type(draw: &mut Draw, kind: &form::Value) -> Value {
     }
 }
 
-/// Another value of the same kind that is as good.
+/// Another valid value of the same kind.
 fn good(draw: &mut Draw, kind: &form::Value) -> Option<Value> {
     let whole = ["1", "2", "1.0", "1e0", "20E-1", "3.00e2", "9007199254740993", "18446744073709551616"];
     Some(match kind {
@@ -211,7 +212,7 @@ fn good(draw: &mut Draw, kind: &form::Value) -> Option<Value> {
     })
 }
 
-/// The rules of the schema, in the order in which they are broken.
+/// Rules of the schema, in the order of the cases.
 const RULES: [&str; 12] = [
     "BND-SCH-01",
     "BND-SCH-02",
@@ -227,7 +228,7 @@ const RULES: [&str; 12] = [
     "BND-SCH-12",
 ];
 
-/// A value that breaks this rule and no other, if the place can break it.
+/// Value that breaks only this rule, if the location allows one.
 fn bad(draw: &mut Draw, rule: usize, kind: &form::Value) -> Option<Value> {
     Some(match (rule, kind) {
         (0, form::Value::Schema | form::Value::Constant(_) | form::Value::Answer | form::Value::Anything) => {
@@ -269,8 +270,8 @@ fn bad(draw: &mut Draw, rule: usize, kind: &form::Value) -> Option<Value> {
     })
 }
 
-/// A bundle, and the one rule that it breaks.
-fn drawn(draw: &mut Draw) -> (Value, Option<usize>) {
+/// Bundle that breaks exactly one rule.
+fn draw_bundle(draw: &mut Draw) -> (Value, Option<usize>) {
     let mut bundle = bundle();
     let form = Naming::Service.bundle();
     for _ in 0..draw.next(4) {
@@ -341,13 +342,13 @@ fn validator_and_schema_accept_the_same_bundles() {
                     let mut counts = BTreeMap::new();
                     for case in (thread..cases).step_by(2) {
                         let mut draw = Draw((case + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-                        let (bundle, rule) = drawn(&mut draw);
+                        let (bundle, rule) = draw_bundle(&mut draw);
                         let text = bundle.to_string();
                         let report = check_with(text.as_bytes(), &schema);
                         assert_eq!(report.is_valid(), oracle.is_valid(&bundle), "case {case}: {text}");
                         let rules: Vec<_> = report.totals.iter().map(|(rule, _)| rule.id()).collect();
-                        let wanted: Vec<_> = rule.map(|rule| RULES[rule]).into_iter().collect();
-                        assert_eq!(rules, wanted, "case {case}: {:?}: {text}", found(&report));
+                        let expected: Vec<_> = rule.map(|rule| RULES[rule]).into_iter().collect();
+                        assert_eq!(rules, expected, "case {case}: {:?}: {text}", finding_places(&report));
                         *counts.entry(rule).or_default() += 1;
                     }
                     counts
@@ -360,7 +361,7 @@ fn validator_and_schema_accept_the_same_bundles() {
     let valid = count(None) * 100 / cases.max(1);
     assert!((30..=70).contains(&valid), "{valid} % are valid");
     for (rule, id) in RULES.iter().enumerate() {
-        // In the full run; fewer cases show fewer faults.
+        // Holds for the full run; fewer cases find fewer faults.
         let alone = count(Some(rule));
         assert!(alone >= 500 * cases / CASES, "{id} {alone}");
     }

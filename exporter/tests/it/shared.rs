@@ -1,18 +1,18 @@
-//! Ways to give somebody away in a bundle that is called fit for sharing: each is found alone, whatever else is.
+//! Tests of identifying content in bundles declared as suitable for sharing: each kind is found alone.
 
-use crate::support::bundles::{check, check_with, found, options, shared, shuffled};
+use crate::support::bundles::{check, check_with, finding_places, options, shared, shuffled};
 use serde_json::{Value, json};
 use tidegate_exporter::bundle::validate::Options;
 
-/// Where something is put, what, and what is found then.
+/// Location, inserted value, and expected findings.
 type Way = (String, Value, Vec<String>);
 
 fn one(place: &str, value: Value, wanted: &str) -> Way {
-    let wanted = if wanted.is_empty() { Vec::new() } else { vec![wanted.to_owned()] };
-    (place.to_owned(), value, wanted)
+    let findings = if wanted.is_empty() { Vec::new() } else { vec![wanted.to_owned()] };
+    (place.to_owned(), value, findings)
 }
 
-fn put(place: &str, value: &Value) -> Value {
+fn insert_value(place: &str, value: &Value) -> Value {
     let mut bundle = shared();
     let (parent, last) = place.rsplit_once('/').unwrap();
     match bundle.pointer_mut(parent).unwrap() {
@@ -23,11 +23,11 @@ fn put(place: &str, value: &Value) -> Value {
     bundle
 }
 
-/// All that are not found, or with which something else is found.
+/// Asserts the findings of each insertion.
 fn assert_found(ways: Vec<Way>) {
     let (mut wrong, mut to_find) = (Vec::new(), 0);
     for (place, value, mut wanted) in ways {
-        let mut found = found(&check(put(&place, &value).to_string().as_bytes()));
+        let mut found = finding_places(&check(insert_value(&place, &value).to_string().as_bytes()));
         found.sort();
         wanted.sort();
         to_find += usize::from(!wanted.is_empty());
@@ -52,8 +52,8 @@ fn exact_times_are_found_alone() {
             ways.push(one(place, json!(time), &format!("BND-PRV-10 {place}")));
         }
         ways.push(one("/outcomes/1/n", json!(time), "BND-PRV-10 /outcomes/1/n"));
-        let listed = json!([{ "by": [time] }]);
-        ways.push(one("/outcomes/1/groups", listed, "BND-PRV-10 /outcomes/1/groups/0/by/0"));
+        let list_value = json!([{ "by": [time] }]);
+        ways.push(one("/outcomes/1/groups", list_value, "BND-PRV-10 /outcomes/1/groups/0/by/0"));
         ways.push(one("/outcomes/0/counts/of", json!(time), "BND-PRV-10 /outcomes/0/counts/of"));
         ways.push(one(
             "/provenance/sourceArtifacts/0/by",
@@ -93,18 +93,18 @@ fn exact_times_are_found_alone() {
         }
     }
     ways.push(one("/outcomes/1/groups", json!({ "id": 1_714_979_289 }), ""));
-    let listed = "/provenance/sourceArtifacts/0";
+    let pointer = "/provenance/sourceArtifacts/0";
     for time in [json!(1_658_934_633_363_u64), json!("1658934633363"), json!(1_658_934_633)] {
-        let wanted = format!("BND-PRV-10 {listed}");
-        ways.push(one(&format!("{listed}/lastVoteAt"), time.clone(), &wanted));
-        ways.push(one(&format!("{listed}/timestamp"), time.clone(), &wanted));
-        ways.push(one(&format!("{listed}/x"), json!({ "created": time }), &format!("{wanted}/x")));
-        ways.push(one(&format!("{listed}/size"), time.clone(), ""));
-        ways.push(one(&format!("{listed}/id"), time, ""));
+        let expected = format!("BND-PRV-10 {pointer}");
+        ways.push(one(&format!("{pointer}/lastVoteAt"), time.clone(), &expected));
+        ways.push(one(&format!("{pointer}/timestamp"), time.clone(), &expected));
+        ways.push(one(&format!("{pointer}/x"), json!({ "created": time }), &format!("{expected}/x")));
+        ways.push(one(&format!("{pointer}/size"), time.clone(), ""));
+        ways.push(one(&format!("{pointer}/id"), time, ""));
     }
-    ways.push(one(&format!("{listed}/n"), json!("20240506T070809Z"), &format!("BND-PRV-10 {listed}/n")));
-    ways.push(one(&format!("{listed}/votes"), json!(1), ""));
-    // When it was made is nobody's but the operator's.
+    ways.push(one(&format!("{pointer}/n"), json!("20240506T070809Z"), &format!("BND-PRV-10 {pointer}/n")));
+    ways.push(one(&format!("{pointer}/votes"), json!(1), ""));
+    // The export time is not that of a participant.
     ways.push(one("/exportedAt", json!("2024-05-06T07:08:09.123Z"), ""));
     ways.push(one("/provenance/transformedAt", json!("2024-05-06T07:08:09.123Z"), ""));
     assert_found(ways);
@@ -128,7 +128,7 @@ fn groups_omitting_few_people_are_found_in_any_order() {
         bundle["summary"]["participants"] = json!(agree + 7);
         let options = Options { k: 5, ..options() };
         for seed in 0..20 {
-            let found = found(&check_with(shuffled(&bundle, seed).as_bytes(), &options));
+            let found = finding_places(&check_with(shuffled(&bundle, seed).as_bytes(), &options));
             assert_eq!(found, vec!["BND-PRV-20 /outcomes/0/groups"; wanted], "{agree}");
         }
     }
@@ -182,14 +182,14 @@ fn participant_references_are_found_alone() {
             ways.push(linked("/responses/2/id", json!(id)));
             ways.push(linked("/outcomes/1/id", json!(id)));
         }
-        // An item may be called by digits, and what is about it by its id.
+        // Item ids may be digits, and ids about an item may contain its id.
         ways.push(one("/items/1/id", json!(format!("statement:{digits}")), ""));
         ways.push(one("/source/sourceId", json!(digits), ""));
         let mut response = shared()["responses"][0].clone();
         response["id"] = json!(format!("tally:{digits}:agree"));
         response["subjectRef"] = json!(digits);
-        let wanted = ["BND-REF-03 /responses/0/subjectRef", "BND-SUM-05 /outcomes/0/counts/agree"];
-        ways.push(("/responses/0".to_owned(), response, wanted.map(str::to_owned).to_vec()));
+        let expected = ["BND-REF-03 /responses/0/subjectRef", "BND-SUM-05 /outcomes/0/counts/agree"];
+        ways.push(("/responses/0".to_owned(), response, expected.map(str::to_owned).to_vec()));
     }
     for nobody in ["participant: nobody", "participant:", "a participant", "of each participant"] {
         ways.push(one("/outcomes/1/theirs", json!({ nobody: [nobody] }), ""));
@@ -214,8 +214,8 @@ fn rows_of_few_people_are_found_among_many() {
         }
     }
     rows.push(shared()["responses"][2].clone());
-    let wanted: Vec<_> = (0..7).map(|at| format!("BND-PRV-09 /responses/{at}/count")).collect();
-    assert_found(vec![("/responses".to_owned(), json!(rows), wanted)]);
+    let expected: Vec<_> = (0..7).map(|at| format!("BND-PRV-09 /responses/{at}/count")).collect();
+    assert_found(vec![("/responses".to_owned(), json!(rows), expected)]);
 }
 
 #[test]
@@ -265,11 +265,11 @@ fn small_counts_are_found_under_any_name_and_as_text() {
     }
     ways.push(one("/outcomes/1/observations", json!(2), "BND-PRV-12 /outcomes/1/observations"));
     ways.push(one("/summary/participants", json!(2), "BND-PRV-13 /summary/participants"));
-    // Statement 1 has seven answers, all of which are counted.
+    // Statement 1 has seven answers, all of them counted.
     for few in [8, 9] {
         ways.push(one("/summary/participants", json!(few), "BND-PRV-19 /items/0"));
     }
-    // There are fourteen in all.
+    // The total is fourteen.
     for few in [15, 16] {
         ways.push(one("/summary/participants", json!(few), "BND-PRV-21 /summary/participants"));
     }
@@ -301,8 +301,8 @@ fn small_counts_are_found_under_any_name_and_as_text() {
     }
     ways.push(one("/outcomes/1/suppressed", json!(["agree"]), "BND-PRV-14 /outcomes/1/suppressed"));
     ways.push(one("/outcomes/1/suppressed", json!(["agree", "agree"]), "BND-PRV-14 /outcomes/1/suppressed"));
-    let shown = json!({ "agree": 4, "disagree": 3 });
-    ways.push(one("/outcomes/1/counts", shown, "BND-PRV-15 /outcomes/1/observations"));
+    let shown_counts = json!({ "agree": 4, "disagree": 3 });
+    ways.push(one("/outcomes/1/counts", shown_counts, "BND-PRV-15 /outcomes/1/observations"));
     let counts = |total: &str, number: Value, hidden: Value| {
         let mut outcome = shared()["outcomes"][0].clone();
         outcome["type"] = json!("tool-counts");
@@ -311,18 +311,18 @@ fn small_counts_are_found_under_any_name_and_as_text() {
         outcome[total] = number;
         outcome
     };
-    let hidden = json!(["agree", "pass"]);
+    let hidden_answers = json!(["agree", "pass"]);
     for total in ["total", "votes", "n", "participants", "answers", "totalVotes", "number-of-voters"] {
         for number in [json!(14), json!("14"), json!(15)] {
-            let outcome = counts(total, number, hidden.clone());
+            let outcome = counts(total, number, hidden_answers.clone());
             ways.push(one("/outcomes/0", outcome, "BND-PRV-15 /outcomes/0"));
         }
         for number in [json!(13), json!(16), json!(7), json!("many")] {
-            ways.push(one("/outcomes/0", counts(total, number, hidden.clone()), ""));
+            ways.push(one("/outcomes/0", counts(total, number, hidden_answers.clone()), ""));
         }
     }
-    ways.push(one("/outcomes/0", counts("clusters", json!(14), hidden.clone()), ""));
-    let mut two = counts("n", json!(7), hidden);
+    ways.push(one("/outcomes/0", counts("clusters", json!(14), hidden_answers.clone()), ""));
+    let mut two = counts("n", json!(7), hidden_answers);
     two["total"] = json!(14);
     ways.push(one("/outcomes/0", two, "BND-PRV-15 /outcomes/0"));
     for no_list in [

@@ -1,4 +1,4 @@
-//! A conversion that is told to stop, and is simply run again.
+//! Tests of a conversion that is stopped and run again.
 
 use std::{fs, sync::Arc};
 
@@ -18,7 +18,7 @@ fn stopped_conversion_leaves_nothing_and_runs_again() {
     ] {
         (job.profile, job.threads) = (profile, threads);
         run(&job).unwrap();
-        let whole = fs::read(folder.path("bundle.json")).unwrap();
+        let full_bundle = fs::read(folder.path("bundle.json")).unwrap();
         fs::remove_file(folder.path("bundle.json")).unwrap();
         let meter = Arc::new(Meter::default());
         meter.stop_after(rows);
@@ -26,7 +26,7 @@ fn stopped_conversion_leaves_nothing_and_runs_again() {
         assert!(matches!(error, ConvertError::Stopped { .. }), "{error:?}");
         assert_eq!(folder.names(), ["a"]);
         run(&job).unwrap();
-        assert!(fs::read(folder.path("bundle.json")).unwrap() == whole);
+        assert!(fs::read(folder.path("bundle.json")).unwrap() == full_bundle);
         fs::remove_file(folder.path("bundle.json")).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! A bundle that goes to standard output: the bytes that a file would have, or an end that says why.
+//! Tests of bundles on standard output: the bytes of a file, or an error.
 
 use std::{
     env,
@@ -20,7 +20,7 @@ use tidegate_exporter::{
 
 const ID: &str = "trees of 2026";
 
-/// What comes out at the other end of a pipe.
+/// Output read from the other end of a pipe.
 fn streamed(mut job: Job) -> (Result<Report, ConvertError>, Vec<u8>) {
     let (mut reader, writer) = io::pipe().unwrap();
     job.target = Target::Stream(Arc::new(File::from(std::os::fd::OwnedFd::from(writer))));
@@ -46,12 +46,12 @@ fn stream_has_the_bytes_of_a_file() {
             for id in [None, Some(ID.to_owned())] {
                 for threads in [1, 2] {
                     (job.profile, job.bundle_id, job.threads) = (profile, id.clone(), threads);
-                    let written = run(&job).unwrap();
+                    let file_report = run(&job).unwrap();
                     let (report, bytes) = streamed(job.clone());
                     assert!(fs::read(folder.path("bundle.json")).unwrap() == bytes, "{profile:?} {id:?}");
                     let report = report.unwrap();
-                    assert_eq!((report.bytes, report.bundle_id), (written.bytes, written.bundle_id));
-                    assert_eq!(report.content_sha256, written.content_sha256);
+                    assert_eq!((report.bytes, report.bundle_id), (file_report.bytes, file_report.bundle_id));
+                    assert_eq!(report.content_sha256, file_report.content_sha256);
                 }
             }
         }
@@ -64,7 +64,7 @@ fn unsorted_input_fails_before_the_stream_starts() {
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     job.bundle_id = Some(ID.to_owned());
     let votes = conversation.votes_csv(1000);
-    let turned: String = votes
+    let reordered: String = votes
         .lines()
         .map(|line| match line.rsplit_once(',') {
             Some((start, "1")) => format!("{start},-1\n"),
@@ -72,7 +72,7 @@ fn unsorted_input_fails_before_the_stream_starts() {
             _ => format!("{line}\n"),
         })
         .collect();
-    for (tag, votes) in [("value", votes.trim_end().to_owned() + "7\n"), ("sign", turned)] {
+    for (tag, votes) in [("value", votes.trim_end().to_owned() + "7\n"), ("sign", reordered)] {
         folder.write("a/votes.csv", votes);
         let (result, bytes) = streamed(job.clone());
         assert_eq!(result.unwrap_err().tag(), tag);
@@ -96,7 +96,7 @@ fn stopped_stream_reports_the_stop() {
 
 const CHILD: &str = "STREAM_FROM_AND_TO";
 
-/// The process whose folder for temporary files is looked into: this test in a process of its own.
+/// Child process for the test below, with its own folder for temporary files.
 #[test]
 fn a_stream_for_the_test_below() {
     let Ok(told) = env::var(CHILD) else { return };
@@ -115,8 +115,8 @@ fn a_stream_for_the_test_below() {
     job.target = Target::Stream(Arc::new(stream));
     let error = run(&job).unwrap_err();
     assert_eq!(error.tag(), "io");
-    let says = if to == "gone" { "Broken pipe" } else { "No space left" };
-    assert!(error.to_string().starts_with(&format!("writing to standard output: {says}")), "{error}");
+    let message = if to == "gone" { "Broken pipe" } else { "No space left" };
+    assert!(error.to_string().starts_with(&format!("writing to standard output: {message}")), "{error}");
 }
 
 #[test]

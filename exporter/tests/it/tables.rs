@@ -1,4 +1,4 @@
-//! Tables of a bundle that was written by somebody else say what it says, or that they do not.
+//! Tests of tables made from bundles of other writers.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -11,7 +11,7 @@ use tidegate_exporter::{
     tables::{Cells, TableFormat, VoterIds},
 };
 
-/// Turns a bundle that was written by somebody else into tables.
+/// Converts a bundle of another writer to tables.
 fn tables(
     folder: &Folder,
     shape: TableFormat,
@@ -22,9 +22,9 @@ fn tables(
     (job.key, job.to, job.target) = (None, Some(shape), Target::File(folder.path("tables")));
     change(&mut job);
     let preview = run(&Job { dry_run: true, ..job.clone() }).map(|report| report.notes);
-    let done = run(&job).map(|report| report.notes);
-    assert_eq!(format!("{preview:?}"), format!("{done:?}"));
-    done.map_err(|error| error.to_string())
+    let notes = run(&job).map(|report| report.notes);
+    assert_eq!(format!("{preview:?}"), format!("{notes:?}"));
+    notes.map_err(|error| error.to_string())
 }
 
 fn records(folder: &Folder, name: &str) -> Vec<Vec<String>> {
@@ -37,7 +37,7 @@ fn records(folder: &Folder, name: &str) -> Vec<Vec<String>> {
     records.collect()
 }
 
-/// One phase, the statements named, and a row for each answer: participant, statement, answer.
+/// Bundle of one phase with the given statements, and a row per answer: participant, statement, answer.
 fn theirs(items: &[&str], responses: &[(Option<&str>, &str, &str)]) -> Value {
     let item = |id: &&str| {
         json!({ "id": id, "phaseId": "one", "type": "statement", "text": "=1+1", "status": "approved",
@@ -120,7 +120,7 @@ fn guarded_cells_are_no_formulas_and_still_match() {
 #[test]
 fn number_of_guarded_cells_is_noted() {
     let folder = Folder::new();
-    let said = |notes: &[String]| {
+    let guard_notes = |notes: &[String]| {
         notes.iter().filter(|note| note.contains("--exact-cells")).cloned().collect::<Vec<_>>()
     };
     let because = "with an added apostrophe, which keeps spreadsheets from executing the rest as a formula: \
@@ -134,7 +134,7 @@ fn number_of_guarded_cells_is_noted() {
                 bundle["source"]["description"] = json!("");
                 bundle["items"][0]["text"] = json!("plain");
                 bundle["items"][1]["text"] = json!(text);
-                let mut written = Vec::new();
+                let mut file_contents = Vec::new();
                 for cells in [Cells::Guarded, Cells::Exact] {
                     let notes = tables(&folder, shape, &bundle, |job| job.cells = cells).unwrap();
                     let names = fs::read_dir(folder.path("tables")).unwrap();
@@ -142,20 +142,20 @@ fn number_of_guarded_cells_is_noted() {
                         names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
                     names.sort();
                     let cells = names.iter().flat_map(|name| records(&folder, name)).flatten();
-                    written.push((cells.collect::<Vec<_>>(), said(&notes)));
+                    file_contents.push((cells.collect::<Vec<_>>(), guard_notes(&notes)));
                     fs::remove_dir_all(folder.path("tables")).unwrap();
                 }
-                let (guarded, exact) = (&written[0], &written[1]);
+                let (guarded, exact) = (&file_contents[0], &file_contents[1]);
                 let differ =
                     guarded.0.iter().zip(&exact.0).filter(|(guarded, exact)| guarded != exact).count();
                 assert_eq!(differ == more, ids[0] == "one", "{text} {ids:?}");
                 assert!(exact.1.is_empty());
-                let wanted = match differ {
+                let expected = match differ {
                     0 => vec![],
                     1 => vec![format!("1 cell begins {because}")],
                     _ => vec![format!("{differ} cells begin {because}")],
                 };
-                assert_eq!(guarded.1, wanted, "{shape:?} {text} {ids:?}");
+                assert_eq!(guarded.1, expected, "{shape:?} {text} {ids:?}");
             }
         }
     }
@@ -175,9 +175,9 @@ fn guarded_tables_are_read_as_one_conversation() {
     fs::remove_file(input.join("participants-votes.csv")).unwrap();
     let mut first = bundle(&folder.fresh(&input)).1;
     tables(&folder, TableFormat::PolisCsv, &first, |_| {}).unwrap();
-    let mut again = folder.fresh(&folder.path("tables"));
-    again.target = Target::File(folder.path("again.json"));
-    let mut second = bundle(&again).1;
+    let mut bundle_job = folder.fresh(&folder.path("tables"));
+    bundle_job.target = Target::File(folder.path("again.json"));
+    let mut second = bundle(&bundle_job).1;
     assert_eq!(second["summary"], first["summary"]);
     let counts = |bundle: &mut Value| {
         let outcomes = bundle["outcomes"].as_array_mut().unwrap();
@@ -260,14 +260,14 @@ fn phases_that_a_table_would_merge_are_refused() {
     }
     let mut answered = bundle.clone();
     answered["responses"][1]["phaseId"] = json!("two");
-    let mut counted = bundle.clone();
-    counted["outcomes"][0]["counts"]["pass"] = json!(1);
+    let mut with_counts = bundle.clone();
+    with_counts["outcomes"][0]["counts"]["pass"] = json!(1);
     for shape in BOTH {
-        for (bundle, at) in [(&answered, "responses/1"), (&counted, "outcomes/1")] {
-            let said = tables(&folder, shape, bundle, |_| {}).unwrap_err();
-            // Outcomes may be read before or after the responses.
-            let at = if said.contains("/outcomes/0") { "outcomes/0" } else { at };
-            assert_eq!(said, format!("theirs.json: /{at}: {SEVERAL}"), "{shape:?}");
+        for (bundle, at) in [(&answered, "responses/1"), (&with_counts, "outcomes/1")] {
+            let error = tables(&folder, shape, bundle, |_| {}).unwrap_err();
+            // The outcomes may precede or follow the responses.
+            let at = if error.contains("/outcomes/0") { "outcomes/0" } else { at };
+            assert_eq!(error, format!("theirs.json: /{at}: {SEVERAL}"), "{shape:?}");
         }
     }
     assert!(!folder.path("tables").exists());
@@ -277,12 +277,12 @@ fn phases_that_a_table_would_merge_are_refused() {
 fn content_other_than_opinions_is_refused() {
     let a = Some("participant:a");
     let folder = Folder::new();
-    let whole =
+    let original =
         theirs(&["statement:1", "statement:2"], &[(a, "statement:1", "agree"), (a, "statement:2", "pass")]);
     let with = |change: &dyn Fn(&mut Value)| {
-        let mut changed = whole.clone();
-        change(&mut changed);
-        changed
+        let mut changed_bundle = original.clone();
+        change(&mut changed_bundle);
+        changed_bundle
     };
     let cases = [
         (
@@ -314,8 +314,8 @@ fn content_other_than_opinions_is_refused() {
     ];
     for (bundle, says) in cases {
         for shape in BOTH {
-            let said = tables(&folder, shape, &bundle, |_| {}).unwrap_err();
-            assert_eq!(said, format!("theirs.json: {says}"), "{shape:?}");
+            let error = tables(&folder, shape, &bundle, |_| {}).unwrap_err();
+            assert_eq!(error, format!("theirs.json: {says}"), "{shape:?}");
         }
     }
 }
@@ -339,36 +339,36 @@ fn values_without_a_table_code_are_counted() {
         "The table has no column for 1 outcome, which was left out: 1 of topics.",
     ];
     let notes = tables(&folder, TableFormat::PolisCsv, &bundle, |job| job.cells = Cells::Exact).unwrap();
-    let own = [
+    let polis_notes = [
         "Of 1 item `moderated` is 0, as if it were pending: the status is none of approved, pending and rejected.",
         "Of 1 item `is-seed` is true, as if an organizer had written it: the origin is another one.",
     ];
-    assert_eq!(notes, [&own[..], &both].concat());
+    assert_eq!(notes, [&polis_notes[..], &both].concat());
     fs::remove_dir_all(folder.path("tables")).unwrap();
     let notes =
         tables(&folder, TableFormat::SensemakingCsv, &bundle, |job| job.cells = Cells::Exact).unwrap();
-    let own = [
+    let sensemaking_notes = [
         "Of 1 item `moderated` is empty: the status is none of approved, pending and rejected.",
         "The table has no column for origins: 2 items were not written by participants.",
     ];
-    assert_eq!(notes, [&own[..], &both].concat());
+    assert_eq!(notes, [&sensemaking_notes[..], &both].concat());
 }
 
 #[test]
 fn repeated_list_is_refused_in_every_format() {
     let folder = Folder::new();
-    let whole = theirs(&["statement:1"], &[(Some("participant:a"), "statement:1", "agree")]).to_string();
+    let original = theirs(&["statement:1"], &[(Some("participant:a"), "statement:1", "agree")]).to_string();
     for name in ["responses", "kind"] {
-        let twice = whole.replacen(&format!("\"{name}\":"), &format!("\"{name}\":[],\n\"{name}\":"), 1);
+        let twice = original.replacen(&format!("\"{name}\":"), &format!("\"{name}\":[],\n\"{name}\":"), 1);
         let path = folder.write("twice.json", twice);
         for shape in
             [TableFormat::PolisCsv, TableFormat::SensemakingCsv, TableFormat::Ndjson, TableFormat::Parquet]
         {
             let mut job = folder.job(&path);
             (job.key, job.to, job.target) = (None, Some(shape), Target::File(folder.path("tables")));
-            let said = run(&job).unwrap_err().to_string();
+            let message = run(&job).unwrap_err().to_string();
             assert_eq!(
-                said, "twice.json, row 2: not a valid bundle: run `tidegate bundle validate` for details",
+                message, "twice.json, row 2: not a valid bundle: run `tidegate bundle validate` for details",
                 "{shape:?}"
             );
         }
@@ -465,35 +465,35 @@ fn statement_named_like_a_column_is_refused() {
         ("statement: group-id ", "group-id"),
         ("statement:comment-id", "comment-id"),
     ] {
-        let what = if name == "comment-id" {
+        let description = if name == "comment-id" {
             "a column called comment-id, for which participant-votes.csv could be taken for a table of comments or votes"
                 .to_owned()
         } else {
             format!("a second column called {name}, which could not be read back")
         };
-        let said = format!(
-            "theirs.json: /items/1: its id makes it {what}: --to ndjson, parquet and sensemaking-csv keep it"
+        let message = format!(
+            "theirs.json: /items/1: its id makes it {description}: --to ndjson, parquet and sensemaking-csv keep it"
         );
-        assert_eq!(tables(&folder, TableFormat::PolisCsv, &with(id), |_| {}), Err(said));
+        assert_eq!(tables(&folder, TableFormat::PolisCsv, &with(id), |_| {}), Err(message));
         tables(&folder, TableFormat::SensemakingCsv, &with(id), |_| {}).unwrap();
     }
     for shape in BOTH {
-        let said = "theirs.json: /items/1: its id is empty, and tables identify statements by it";
-        assert_eq!(tables(&folder, shape, &with("statement:"), |_| {}), Err(said.to_owned()));
+        let message = "theirs.json: /items/1: its id is empty, and tables identify statements by it";
+        assert_eq!(tables(&folder, shape, &with("statement:"), |_| {}), Err(message.to_owned()));
     }
-    // Columns of the other tables are no columns of this one.
+    // Columns of the other tables are allowed.
     tables(&folder, TableFormat::PolisCsv, &with("statement:voter-id"), |job| {
         (job.voter_ids, job.cells) = (VoterIds::References, Cells::Exact);
     })
     .unwrap();
-    let mut back = folder.job(&folder.path("tables"));
-    back.participants = Participants::KeepPseudonyms;
+    let mut tables_job = folder.job(&folder.path("tables"));
+    tables_job.participants = Participants::KeepPseudonyms;
     let read_back = || {
-        let report = run(&back).unwrap();
+        let report = run(&tables_job).unwrap();
         assert_eq!((report.items, report.responses), (2, 2));
     };
     read_back();
-    // The table of participants alone.
+    // The participant table alone.
     fs::remove_file(folder.path("tables/votes.csv")).unwrap();
     read_back();
 }
@@ -503,8 +503,8 @@ fn comment_named_like_a_matrix_column_is_refused() {
     let folder = Folder::new();
     folder.write("m/comments.csv", "comment-id,comment-body\n1,one\nn-pass,two\n");
     folder.write("m/participant-votes.csv", "participant,group-id,n-votes,1,n-pass\n0,,2,1,-1\n");
-    let said = run(&folder.fresh(&folder.path("m"))).unwrap_err().to_string();
-    assert_eq!(said, "participant-votes.csv, row 1: column 5 has the name of a comment as well: n-pass");
+    let message = run(&folder.fresh(&folder.path("m"))).unwrap_err().to_string();
+    assert_eq!(message, "participant-votes.csv, row 1: column 5 has the name of a comment as well: n-pass");
 }
 
 #[test]
@@ -514,11 +514,11 @@ fn published_counts_of_another_phase_are_left_out() {
     bundle["outcomes"] = json!([{ "id": "s", "phaseId": "two", "type": "source-response-counts",
         "itemRef": "statement:1", "counts": { "agree": 9 } }]);
     let notes = tables(&folder, TableFormat::SensemakingCsv, &bundle, |_| {}).unwrap();
-    let said = format!("{NO_PLACE} 1 outcome, which was left out: 1 of source-response-counts.");
-    assert!(notes.contains(&said), "{notes:?}");
-    let said = tables(&folder, TableFormat::PolisCsv, &bundle, |_| {}).unwrap_err();
-    assert!(said.contains(": its item has answers in another phase, too"), "{said}");
-    // Before the answers, too.
+    let note = format!("{NO_PLACE} 1 outcome, which was left out: 1 of source-response-counts.");
+    assert!(notes.contains(&note), "{notes:?}");
+    let error = tables(&folder, TableFormat::PolisCsv, &bundle, |_| {}).unwrap_err();
+    assert!(error.contains(": its item has answers in another phase, too"), "{error}");
+    // Outcomes before the answers.
     let outcomes = bundle["outcomes"].take();
     let text = bundle.to_string().replacen("\"outcomes\":null,", "", 1);
     let text = text.replacen('{', &format!("{{\"outcomes\":{outcomes},"), 1);
@@ -540,34 +540,34 @@ fn comparisons_and_counts_are_refused_with_their_place() {
         ],
     );
     for shape in BOTH {
-        let said = "theirs.json: /responses/2: its answer is none of agree, disagree and pass";
-        assert_eq!(tables(&folder, shape, &bundle, |_| {}), Err(said.to_owned()));
+        let message = "theirs.json: /responses/2: its answer is none of agree, disagree and pass";
+        assert_eq!(tables(&folder, shape, &bundle, |_| {}), Err(message.to_owned()));
     }
     bundle["responses"][1]["objectRef"] = json!("statement:1");
     for shape in BOTH {
-        let said = "theirs.json: /responses/1: it is a comparison, not a vote on a statement: --to ndjson \
+        let message = "theirs.json: /responses/1: it is a comparison, not a vote on a statement: --to ndjson \
             and parquet keep it";
-        assert_eq!(tables(&folder, shape, &bundle, |_| {}), Err(said.to_owned()));
+        assert_eq!(tables(&folder, shape, &bundle, |_| {}), Err(message.to_owned()));
     }
     let mut bundle = theirs(&["statement:1"], &[(Some("participant:a"), "statement:1", "agree")]);
     bundle["responses"][0]["participantRef"] = Value::Null;
-    let said = "theirs.json: /responses/0: it holds counts, not votes: --to sensemaking-csv fits";
-    assert_eq!(tables(&folder, TableFormat::PolisCsv, &bundle, |_| {}), Err(said.to_owned()));
-    // Of exports the first row of the file says it.
+    let message = "theirs.json: /responses/0: it holds counts, not votes: --to sensemaking-csv fits";
+    assert_eq!(tables(&folder, TableFormat::PolisCsv, &bundle, |_| {}), Err(message.to_owned()));
+    // For exports the error refers to the header row.
     folder.write("pairs/ideas.csv", "Wikisurvey ID,Idea ID,Idea Text\n7,1,one\n7,2,two\n");
     let header = "Vote ID,Session ID,Winner ID,Loser ID,Left Choice ID,Right Choice ID\n";
     folder.write("pairs/ours-votes.csv", format!("{header}1,s,1,2,1,2\n"));
     let counts = folder.write("t.csv", "comment-id,comment_text,agrees\n1,one,1\n");
-    let refused = |input: &Path, shape| {
+    let message_of = |input: &Path, shape| {
         let mut job = folder.job(input);
         (job.to, job.target) = (Some(shape), Target::File(folder.path("other")));
         run(&job).unwrap_err().to_string()
     };
     for shape in BOTH {
-        let said = "ours-votes.csv, row 1: it holds comparisons, not votes on statements: --to ndjson and \
+        let message = "ours-votes.csv, row 1: it holds comparisons, not votes on statements: --to ndjson and \
             parquet keep them";
-        assert_eq!(refused(&folder.path("pairs"), shape), said);
+        assert_eq!(message_of(&folder.path("pairs"), shape), message);
     }
-    let said = "t.csv, row 1: it holds counts, not votes: --to sensemaking-csv fits";
-    assert_eq!(refused(&counts, TableFormat::PolisCsv), said);
+    let message = "t.csv, row 1: it holds counts, not votes: --to sensemaking-csv fits";
+    assert_eq!(message_of(&counts, TableFormat::PolisCsv), message);
 }

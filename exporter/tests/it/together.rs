@@ -1,8 +1,8 @@
-//! What `convert` writes is what `validate` takes, at every level, whatever was asked for.
+//! Tests that converted bundles pass validation at every level, with any options.
 
 use std::{fs, path::Path};
 
-use crate::support::bundles::{check_with, found, options};
+use crate::support::bundles::{check_with, finding_places, options};
 use crate::support::{Conversation, Folder, run};
 use tidegate_exporter::{
     bundle::validate::Options,
@@ -19,7 +19,7 @@ fn agree(what: &str, folder: &Folder, job: &Job) {
     let k = if job.profile == Profile::Public { job.k } else { options().k };
     let options = Options { k, naming: job.naming, delib, schema_url: job.schema_url.clone(), ..options() };
     let report = check_with(&text, &options);
-    assert_eq!(found(&report), [""; 0], "{what}");
+    assert_eq!(finding_places(&report), [""; 0], "{what}");
     assert!(report.complete, "{what}");
 }
 
@@ -32,7 +32,7 @@ fn in_every_way(name: &str, folder: &Folder, input: &Path) {
     agree(&format!("{name}, another schema"), folder, &Job { schema_url: url, ..folder.job(input) });
     for texts in [Texts::Keep, Texts::Redact, Texts::Omit] {
         for reviewed in [None, Some("the clerk".to_owned())] {
-            // With the last one nothing is shown.
+            // The last k hides all counts.
             for k in [3, 5, 8, 10_000] {
                 let mut job = folder.job(input);
                 job.profile = Profile::Public;

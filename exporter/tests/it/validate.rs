@@ -1,8 +1,8 @@
-//! What `validate` finds: one case a rule, in any order of members, and nothing where nothing is.
+//! Tests of validation: one case per rule, in any order of members, without false findings.
 
 use std::collections::BTreeSet;
 
-use crate::support::bundles::{Drips, bundle, check, check_with, found, options, shared, shuffled};
+use crate::support::bundles::{Drips, bundle, check, check_with, finding_places, options, shared, shuffled};
 use serde_json::{Value, json};
 use tidegate_exporter::{
     bundle::{
@@ -12,10 +12,10 @@ use tidegate_exporter::{
     form::Naming,
 };
 
-/// A change to a bundle, and what is found of it.
+/// Change to a bundle, with the expected findings.
 type Case = (&'static str, Value, &'static [&'static str]);
 
-fn changed(base: &Value, pointer: &str, value: &Value) -> Value {
+fn change(base: &Value, pointer: &str, value: &Value) -> Value {
     let mut changed = base.clone();
     let (parent, last) = pointer.rsplit_once('/').unwrap();
     let parent = changed.pointer_mut(parent).unwrap();
@@ -255,7 +255,7 @@ fn shared_cases() -> Vec<Case> {
         ),
         ("/outcomes/1/votes", json!({ "no": 2, "yes": 3 }), &["BND-PRV-12 /outcomes/1/votes"]),
         ("/outcomes/1/tally", json!({ "agree": 2 }), &["BND-PRV-12 /outcomes/1/tally/agree"]),
-        // A name that is none of a tool's may be somebody's: the place is told as far as it goes.
+        // An unknown member name may identify a person: the location ends before it.
         ("/outcomes/1/theirs", json!({ "agree": 2 }), &["BND-PRV-12 /outcomes/1"]),
         (
             "/outcomes/1/groups",
@@ -332,25 +332,25 @@ fn sorted(all: impl IntoIterator<Item = impl Into<String>>) -> Vec<String> {
     all
 }
 
-/// Rules that some case has shown.
+/// Rules covered by the cases.
 fn judge(base: &Value, cases: &[Case], shown: &mut BTreeSet<&'static str>) {
     for (pointer, value, wanted) in cases {
-        let changed = changed(base, pointer, value);
-        let wanted = sorted(wanted.iter().copied());
-        let report = check(changed.to_string().as_bytes());
-        assert_eq!(sorted(found(&report)), wanted, "{pointer} = {value}");
+        let changed_bundle = change(base, pointer, value);
+        let expected = sorted(wanted.iter().copied());
+        let report = check(changed_bundle.to_string().as_bytes());
+        assert_eq!(sorted(finding_places(&report)), expected, "{pointer} = {value}");
         assert_eq!(
             report.is_valid(),
             report.totals.iter().all(|(rule, _)| rule.severity() == Severity::Warning)
         );
         shown.extend(report.totals.iter().map(|(rule, _)| rule.id()));
-        // The order of members changes nothing, nor whether the file can be read again, nor how it arrives.
+        // The result is independent of the order of members, of rereading, and of the size of reads.
         for seed in 1..4 {
-            let text = shuffled(&changed, seed);
+            let text = shuffled(&changed_bundle, seed);
             for once in [false, true] {
                 let mut drips = Drips { text: text.as_bytes(), drip: 11, once };
                 let report = validate(&mut drips, &options()).unwrap();
-                assert_eq!(sorted(found(&report)), wanted, "{pointer} = {value}: {text}");
+                assert_eq!(sorted(finding_places(&report)), expected, "{pointer} = {value}: {text}");
             }
         }
     }
@@ -358,18 +358,18 @@ fn judge(base: &Value, cases: &[Case], shown: &mut BTreeSet<&'static str>) {
 
 #[test]
 fn every_rule_is_found_where_it_is_broken_and_nothing_else_is() {
-    let mut shown = BTreeSet::new();
+    let mut covered = BTreeSet::new();
     for good in [bundle(), shared()] {
         let report = check(good.to_string().as_bytes());
-        assert_eq!(found(&report), [""; 0]);
+        assert_eq!(finding_places(&report), [""; 0]);
         assert!(report.is_valid() && report.complete);
-        judge(&good, &[("/bundleId", json!("other"), &[])], &mut shown);
+        judge(&good, &[("/bundleId", json!("other"), &[])], &mut covered);
     }
-    judge(&bundle(), &private_cases(), &mut shown);
-    judge(&shared(), &shared_cases(), &mut shown);
-    shown.extend(lexical().iter().map(|(_, rule, _)| *rule));
-    // Shown in tests of their own.
-    shown.extend([
+    judge(&bundle(), &private_cases(), &mut covered);
+    judge(&shared(), &shared_cases(), &mut covered);
+    covered.extend(lexical().iter().map(|(_, rule, _)| *rule));
+    // Covered by tests of their own.
+    covered.extend([
         "BND-LEX-14",
         "BND-SCH-12",
         "BND-PRV-08",
@@ -378,24 +378,25 @@ fn every_rule_is_found_where_it_is_broken_and_nothing_else_is() {
         "BND-DLB-02",
         "BND-DLB-03",
     ]);
-    let missing: Vec<_> = Rule::ALL.iter().map(|rule| rule.id()).filter(|id| !shown.contains(id)).collect();
-    assert_eq!(missing, [""; 0], "each rule has a case");
+    let uncovered: Vec<_> =
+        Rule::ALL.iter().map(|rule| rule.id()).filter(|id| !covered.contains(id)).collect();
+    assert_eq!(uncovered, [""; 0], "each rule has a case");
 }
 
-/// A text, the rule it breaks, and whether the rest is read all the same.
+/// Text, the rule that it breaks, and whether reading continues.
 fn lexical() -> Vec<(Vec<u8>, &'static str, bool)> {
-    let good = bundle().to_string();
+    let valid = bundle().to_string();
     let with_text = |text: &[u8]| {
-        let (before, after) = good.split_once("\"description\":\"\"").unwrap();
+        let (before, after) = valid.split_once("\"description\":\"\"").unwrap();
         [before.as_bytes(), b"\"description\":\"", text, b"\"", after.as_bytes()].concat()
     };
     let replaced = |from: &str, to: &str| {
-        assert!(good.contains(from), "{from}");
-        good.replacen(from, to, 1).into_bytes()
+        assert!(valid.contains(from), "{from}");
+        valid.replacen(from, to, 1).into_bytes()
     };
-    // A bracket in a string is none.
+    // A bracket in a string does not count.
     let deep = format!("\"theirs\":{}{{\"]\":\"]\\\"]\"}}{}", "[".repeat(100), "]".repeat(100));
-    let many: Vec<String> = (0..=100_000).map(|at| format!("\"m{at}\":0")).collect();
+    let members: Vec<String> = (0..=100_000).map(|at| format!("\"m{at}\":0")).collect();
     vec![
         (replaced("\"items\":", "\"items\";"), "BND-LEX-01", false),
         (replaced("\"count\":1,", "\"count\":01,"), "BND-LEX-01", false),
@@ -403,16 +404,16 @@ fn lexical() -> Vec<(Vec<u8>, &'static str, bool)> {
         (replaced("false,", "False,"), "BND-LEX-01", false),
         (replaced("\"notes\":[\"none\"]", "\"notes\":[\"none\",]"), "BND-LEX-01", false),
         (replaced("\"notes\":[\"none\"]", "\"notes\":[\"none\"\0]"), "BND-LEX-01", false),
-        (good.as_bytes()[..good.len() - 1].to_vec(), "BND-LEX-02", false),
-        (good.as_bytes()[..good.len() / 2].to_vec(), "BND-LEX-02", false),
+        (valid.as_bytes()[..valid.len() - 1].to_vec(), "BND-LEX-02", false),
+        (valid.as_bytes()[..valid.len() / 2].to_vec(), "BND-LEX-02", false),
         (Vec::new(), "BND-LEX-02", false),
         (b" \n\t".to_vec(), "BND-LEX-02", false),
-        (format!("{good}\n{{}}").into_bytes(), "BND-LEX-03", true),
-        (format!("{good}\0").into_bytes(), "BND-LEX-03", true),
-        (format!("\u{feff}{good}").into_bytes(), "BND-LEX-04", true),
+        (format!("{valid}\n{{}}").into_bytes(), "BND-LEX-03", true),
+        (format!("{valid}\0").into_bytes(), "BND-LEX-03", true),
+        (format!("\u{feff}{valid}").into_bytes(), "BND-LEX-04", true),
         (with_text(b"caf\xe9"), "BND-LEX-05", true),
         (with_text(b"\xed\xa0\x80"), "BND-LEX-05", true),
-        (good.encode_utf16().flat_map(u16::to_le_bytes).collect(), "BND-LEX-05", false),
+        (valid.encode_utf16().flat_map(u16::to_le_bytes).collect(), "BND-LEX-05", false),
         (with_text(b"a\nb"), "BND-LEX-06", true),
         (with_text(b"a\0b"), "BND-LEX-06", true),
         (with_text(br"\x41"), "BND-LEX-07", true),
@@ -426,7 +427,7 @@ fn lexical() -> Vec<(Vec<u8>, &'static str, bool)> {
         (replaced("0.5", &format!("0.{}", "5".repeat(2000))), "BND-LEX-11", true),
         (replaced("0.5", "1e400"), "BND-LEX-12", true),
         (replaced("0.5", "-1e400"), "BND-LEX-12", true),
-        (replaced("\"theirs\":{", &format!("\"theirs\":{{{},", many.join(","))), "BND-LEX-13", true),
+        (replaced("\"theirs\":{", &format!("\"theirs\":{{{},", members.join(","))), "BND-LEX-13", true),
     ]
 }
 
@@ -437,10 +438,14 @@ fn lexical_errors_are_reported_and_reading_continues() {
         let report = check(&text);
         let rules: Vec<_> = report.totals.iter().map(|(rule, total)| (rule.id(), *total)).collect();
         assert_eq!((rules, report.complete), (vec![(rule, 1)], complete), "{start}");
-        // Whatever the reader has in its window.
+        // For any position of the reader's window.
         if text.len() < 100_000 {
             let mut drips = Drips { text: &text, drip: 3, once: true };
-            assert_eq!(found(&validate(&mut drips, &options()).unwrap()), found(&report), "{start}");
+            assert_eq!(
+                finding_places(&validate(&mut drips, &options()).unwrap()),
+                finding_places(&report),
+                "{start}"
+            );
         }
     }
 }
@@ -448,18 +453,18 @@ fn lexical_errors_are_reported_and_reading_continues() {
 #[test]
 fn locations_give_line_and_byte_without_the_value() {
     let text =
-        serde_json::to_string_pretty(&changed(&bundle(), "/items/2/phaseId", &json!("seecret"))).unwrap();
+        serde_json::to_string_pretty(&change(&bundle(), "/items/2/phaseId", &json!("seecret"))).unwrap();
     let report = check(text.as_bytes());
     let offset = text.find("\"seecret\"").unwrap();
     assert_eq!(report.findings[0].offset, offset as u64);
     assert_eq!(report.findings[0].line, 1 + text[..offset].matches('\n').count() as u64);
-    let shown = |report: &Report| {
+    let output_of = |report: &Report| {
         let sarif = validate::sarif(report, "a b.json").to_string();
         validate::text(report, "x").to_string() + &validate::json(report, "x").to_string() + &sarif
     };
-    assert!(!shown(&report).contains("seecret"));
+    assert!(!output_of(&report).contains("seecret"));
     let report = check_with(text.as_bytes(), &Options { values: true, ..options() });
-    assert_eq!(shown(&report).matches("seecret").count(), 3);
+    assert_eq!(output_of(&report).matches("seecret").count(), 3);
     let sarif = serde_json::to_value(&validate::sarif(&report, "a b.json").0).unwrap();
     let result = &sarif["runs"][0]["results"][0];
     assert_eq!(result["ruleId"], "BND-REF-01");
@@ -472,9 +477,9 @@ fn locations_give_line_and_byte_without_the_value() {
 
 #[test]
 fn names_of_unknown_members_are_not_shown() {
-    let wrong = changed(&bundle(), "/items/1/ada@city", &json!({ "bob@city": [1e3] }));
+    let wrong = change(&bundle(), "/items/1/ada@city", &json!({ "bob@city": [1e3] }));
     let report = check(wrong.to_string().as_bytes());
-    assert_eq!(found(&report), ["BND-SCH-03 /items/1"]);
+    assert_eq!(finding_places(&report), ["BND-SCH-03 /items/1"]);
     let text = validate::text(&report, "x").to_string();
     assert!(!text.contains("city") && text.contains(": 1 error, 0 warnings; 2 phases, "), "{text}");
 }
@@ -496,11 +501,14 @@ fn levels_include_lower_levels_only() {
 
 #[test]
 fn bundle_without_phases_is_invalid() {
-    let none = changed(&bundle(), "/phases", &json!([]));
+    let without_phases = change(&bundle(), "/phases", &json!([]));
     let schema = Options { level: Level::Schema, ..options() };
-    assert_eq!(found(&check_with(none.to_string().as_bytes(), &schema)), ["BND-SCH-12 /phases"]);
-    // All that names one is at fault, then.
-    assert_eq!(check(none.to_string().as_bytes()).totals[1], (Rule::PhaseRef, 12));
+    assert_eq!(
+        finding_places(&check_with(without_phases.to_string().as_bytes(), &schema)),
+        ["BND-SCH-12 /phases"]
+    );
+    // Every reference to a phase is invalid then.
+    assert_eq!(check(without_phases.to_string().as_bytes()).totals[1], (Rule::PhaseRef, 12));
 }
 
 #[test]
@@ -508,7 +516,7 @@ fn whole_numbers_are_counts_in_any_notation() {
     let text = bundle().to_string();
     for one in ["1.0", "1e0", "10E-1", "1000000000000000000000000e-24"] {
         let text = text.replace("\"count\":1,", &format!("\"count\":{one},"));
-        assert_eq!(found(&check(text.as_bytes())), [""; 0], "{one}");
+        assert_eq!(finding_places(&check(text.as_bytes())), [""; 0], "{one}");
     }
 }
 
@@ -520,9 +528,9 @@ fn counts_of_responses_are_numbers_of_responses() {
         for (answer, count) in counts.as_object().unwrap() {
             bundle["outcomes"][0]["counts"][answer] = count.clone();
         }
-        // What comes before the items that it refers to is set aside.
+        // Outcomes before the items that they refer to are set aside.
         let text = if first { shuffled(&bundle, 2) } else { bundle.to_string() };
-        found(&check(text.as_bytes()))
+        finding_places(&check(text.as_bytes()))
     };
     let no_counts = [
         json!("999"),
@@ -537,9 +545,9 @@ fn counts_of_responses_are_numbers_of_responses() {
     ];
     for wrong in no_counts {
         for answer in ["agree", "equal"] {
-            let wanted = [format!("BND-SUM-05 /outcomes/0/counts/{answer}")];
+            let expected = [format!("BND-SUM-05 /outcomes/0/counts/{answer}")];
             for first in [false, true] {
-                assert_eq!(counted(json!({ answer: wrong }), first), wanted, "{wrong}");
+                assert_eq!(counted(json!({ answer: wrong }), first), expected, "{wrong}");
             }
         }
     }
@@ -550,11 +558,11 @@ fn counts_of_responses_are_numbers_of_responses() {
 
 #[test]
 fn event_bundles_may_repeat_answers() {
-    let again = changed(&bundle(), "/responses/2/subjectRef", &json!("statement:1"));
-    let again = changed(&again, "/outcomes/0/counts/disagree", &json!(1));
-    assert_eq!(found(&check(again.to_string().as_bytes())), ["BND-REF-13 /responses/2"]);
-    let events = changed(&again, "/dataCard/aggregation", &json!("individual-response-events"));
-    assert_eq!(found(&check(events.to_string().as_bytes())), [""; 0]);
+    let repeated = change(&bundle(), "/responses/2/subjectRef", &json!("statement:1"));
+    let repeated = change(&repeated, "/outcomes/0/counts/disagree", &json!(1));
+    assert_eq!(finding_places(&check(repeated.to_string().as_bytes())), ["BND-REF-13 /responses/2"]);
+    let events = change(&repeated, "/dataCard/aggregation", &json!("individual-response-events"));
+    assert_eq!(finding_places(&check(events.to_string().as_bytes())), [""; 0]);
 }
 
 #[test]
@@ -563,31 +571,34 @@ fn public_free_text_needs_a_reviewer() {
     shared["items"][0]["text"] = json!("More trees.");
     shared["dataCard"]["containsParticipantFreeText"] = json!(true);
     assert_eq!(
-        found(&check(shared.to_string().as_bytes())),
+        finding_places(&check(shared.to_string().as_bytes())),
         ["BND-PRV-07 /dataCard/suitableForPublicSharing"]
     );
     shared["provenance"]["notes"][0] = json!("text reviewed by the clerk");
-    assert_eq!(found(&check(shared.to_string().as_bytes())), [""; 0]);
+    assert_eq!(finding_places(&check(shared.to_string().as_bytes())), [""; 0]);
 }
 
 #[test]
 fn suppressed_answers_need_no_count() {
-    let mut hidden = bundle();
-    hidden["outcomes"][0]["counts"] = json!({ "agree": 1 });
-    hidden["outcomes"][0]["suppressed"] = json!(["pass", "disagree"]);
-    assert_eq!(found(&check(hidden.to_string().as_bytes())), [""; 0]);
-    hidden["outcomes"][0]["suppressed"] = json!(["disagree"]);
-    assert_eq!(found(&check(hidden.to_string().as_bytes())), ["BND-SUM-05 /outcomes/0/counts"]);
-    // What is hidden in a way that is not understood may be anything.
-    hidden["outcomes"][0]["suppressed"] = json!({ "pass": true });
-    assert_eq!(found(&check(hidden.to_string().as_bytes())), [""; 0]);
+    let mut bundle_with_hidden = bundle();
+    bundle_with_hidden["outcomes"][0]["counts"] = json!({ "agree": 1 });
+    bundle_with_hidden["outcomes"][0]["suppressed"] = json!(["pass", "disagree"]);
+    assert_eq!(finding_places(&check(bundle_with_hidden.to_string().as_bytes())), [""; 0]);
+    bundle_with_hidden["outcomes"][0]["suppressed"] = json!(["disagree"]);
+    assert_eq!(
+        finding_places(&check(bundle_with_hidden.to_string().as_bytes())),
+        ["BND-SUM-05 /outcomes/0/counts"]
+    );
+    // Hidden answers in an unknown notation may be any.
+    bundle_with_hidden["outcomes"][0]["suppressed"] = json!({ "pass": true });
+    assert_eq!(finding_places(&check(bundle_with_hidden.to_string().as_bytes())), [""; 0]);
 }
 
 #[test]
 fn too_long_number_is_not_reported_as_missing() {
     let long = format!("\"count\":1.{},", "0".repeat(2_000));
     let text = bundle().to_string().replacen("\"count\":1,", &long, 1);
-    let found = found(&check(text.as_bytes()));
+    let found = finding_places(&check(text.as_bytes()));
     assert!(found.contains(&"BND-LEX-11 /responses/0/count".to_owned()), "{found:?}");
     assert!(!found.iter().any(|finding| finding.starts_with("BND-SCH")), "{found:?}");
 }
@@ -595,7 +606,7 @@ fn too_long_number_is_not_reported_as_missing() {
 #[test]
 fn k_of_shared_bundles_can_be_raised() {
     let text = shared().to_string();
-    let at = |k: u64| found(&check_with(text.as_bytes(), &Options { k, ..options() }));
+    let at = |k: u64| finding_places(&check_with(text.as_bytes(), &Options { k, ..options() }));
     assert_eq!(at(3), [""; 0]);
     let cells = ["BND-PRV-09 /items/0", "BND-PRV-09 /items/0"].map(str::to_owned);
     let rows = [0, 1, 2].map(|at| format!("BND-PRV-09 /responses/{at}/count"));
@@ -609,31 +620,37 @@ fn k_of_shared_bundles_can_be_raised() {
 #[test]
 fn group_members_must_have_answered_in_its_phase() {
     let mut large = bundle();
-    let who =
+    let participant_ref =
         |at: u32| if at.is_multiple_of(2) { format!("p-{at}") } else { format!("participant:{at:032x}") };
     let responses: Vec<Value> = (1..4_000)
         .map(|at: u32| {
             let (phase, item) = if at.is_multiple_of(5) { ("phase-rank", "option:1") } else { ("phase-opinion", "statement:1") };
-            json!({ "id": format!("r:{at:05}"), "phaseId": phase, "subjectRef": item, "participantRef": who(at),
+            json!({ "id": format!("r:{at:05}"), "phaseId": phase, "subjectRef": item, "participantRef": participant_ref(at),
                 "response": "agree", "count": 1, "occurredAt": null })
         })
         .collect();
     large["responses"] = json!(responses);
-    // The last four are of the other phase, of none, of another list, and no names.
+    // The last four: another phase, no phase, another list, and values that are not names.
     let mut members: Vec<_> =
-        (1..4_000).filter(|at: &u32| !at.is_multiple_of(5)).map(|at| json!(who(at))).collect();
-    members.extend([json!(who(5)), json!(who(4_000)), json!("7"), json!(7), json!(["7"])]);
+        (1..4_000).filter(|at: &u32| !at.is_multiple_of(5)).map(|at| json!(participant_ref(at))).collect();
+    members.extend([
+        json!(participant_ref(5)),
+        json!(participant_ref(4_000)),
+        json!("7"),
+        json!(7),
+        json!(["7"]),
+    ]);
     let group = |id: &str, kind: &str| json!({ "id": id, "phaseId": "phase-opinion", "type": kind, "itemRef": "statement:1", "members": members });
     large["outcomes"] = json!([group("a", "theirs"), group("b", "group-members")]);
     let first = members.len() - 5;
-    let wanted: Vec<_> =
+    let expected: Vec<_> =
         (first..first + 3).map(|at| format!("BND-SUM-06 /outcomes/1/members/{at}")).collect();
     for (text, memory) in [(large.to_string(), 64 << 20), (large.to_string(), 0), (shuffled(&large, 3), 0)] {
         let mut options = options();
         options.room.memory = memory;
-        let found = found(&check_with(text.as_bytes(), &options));
+        let found = finding_places(&check_with(text.as_bytes(), &options));
         let found: Vec<_> = found.into_iter().filter(|found| found.starts_with("BND-SUM-06")).collect();
-        assert_eq!(found, wanted, "{memory}");
+        assert_eq!(found, expected, "{memory}");
         let refs = check_with(text.as_bytes(), &Options { level: Level::Refs, ..options });
         assert!(refs.totals.is_empty(), "{:?}", refs.totals);
     }
@@ -648,16 +665,22 @@ fn delib_bundles_are_checked_with_delib_rules() {
     let stored = card.remove("storedByService").unwrap();
     card.insert("storedByDelib".to_owned(), stored);
     let delib = Options { naming: Naming::Delib, delib: true, ..options() };
-    assert_eq!(found(&check_with(theirs.to_string().as_bytes(), &delib)), [""; 0]);
-    assert_eq!(found(&check(theirs.to_string().as_bytes())).len(), 4);
-    let origin = changed(&theirs, "/items/4/origin", &json!("robot"));
-    assert_eq!(found(&check_with(origin.to_string().as_bytes(), &delib)), ["BND-DLB-01 /items/4/origin"]);
-    let empty = changed(&theirs, "/outcomes/1/id", &json!(""));
-    assert_eq!(found(&check_with(empty.to_string().as_bytes(), &delib)), ["BND-DLB-03 /outcomes/1/id"]);
-    let large = changed(&theirs, "/items/1/text", &json!("x".repeat(3 << 20)));
-    assert_eq!(found(&check_with(large.to_string().as_bytes(), &delib)), ["BND-DLB-02 "]);
+    assert_eq!(finding_places(&check_with(theirs.to_string().as_bytes(), &delib)), [""; 0]);
+    assert_eq!(finding_places(&check(theirs.to_string().as_bytes())).len(), 4);
+    let origin = change(&theirs, "/items/4/origin", &json!("robot"));
     assert_eq!(
-        found(&check_with(origin.to_string().as_bytes(), &Options { delib: false, ..delib })),
+        finding_places(&check_with(origin.to_string().as_bytes(), &delib)),
+        ["BND-DLB-01 /items/4/origin"]
+    );
+    let empty = change(&theirs, "/outcomes/1/id", &json!(""));
+    assert_eq!(
+        finding_places(&check_with(empty.to_string().as_bytes(), &delib)),
+        ["BND-DLB-03 /outcomes/1/id"]
+    );
+    let large = change(&theirs, "/items/1/text", &json!("x".repeat(3 << 20)));
+    assert_eq!(finding_places(&check_with(large.to_string().as_bytes(), &delib)), ["BND-DLB-02 "]);
+    assert_eq!(
+        finding_places(&check_with(origin.to_string().as_bytes(), &Options { delib: false, ..delib })),
         [""; 0]
     );
 }
@@ -674,7 +697,7 @@ fn totals_are_complete_with_limited_locations() {
     assert!(validate::text(&report, "x").to_string().contains("and "));
 }
 
-/// Ten thousand responses in an order that is none, three of them twice, and hardly any memory.
+/// Ten thousand responses in random order, three of them repeated, with very little memory.
 #[test]
 fn repeated_ids_are_found_exactly_with_little_memory() {
     let mut large = bundle();
@@ -683,7 +706,7 @@ fn repeated_ids_are_found_exactly_with_little_memory() {
     let responses: Vec<Value> = (0..10_000)
         .map(|at| {
             place = place * 48_271 % 2_147_483_647;
-            // In order at first, so that the beginning has to be read again.
+            // Sorted at first, so that the beginning must be read again.
             let id = if at < 4_000 { format!("a:{at:05}") } else { format!("b:{place}") };
             ids.push(id.clone());
             let id = match at {
@@ -700,7 +723,7 @@ fn repeated_ids_are_found_exactly_with_little_memory() {
     large["responses"] = json!(responses);
     large["outcomes"] = json!([]);
     large["summary"] = json!({ "participants": 10_000, "items": 5, "responses": 10_000, "coverage": 1 });
-    let wanted =
+    let expected =
         ["BND-REF-07 /responses/5000/id", "BND-REF-07 /responses/6000/id", "BND-REF-07 /responses/9999/id"];
     for text in [large.to_string(), shuffled(&large, 5)] {
         for (once, memory) in [(false, 0), (true, 0), (false, 64 << 20), (true, 64 << 20)] {
@@ -708,7 +731,7 @@ fn repeated_ids_are_found_exactly_with_little_memory() {
             let mut options = options();
             options.room.memory = memory;
             let report = validate(&mut source, &options).unwrap();
-            assert_eq!(found(&report), wanted, "once {once}, memory {memory}");
+            assert_eq!(finding_places(&report), expected, "once {once}, memory {memory}");
             assert_eq!(report.counted.participants, 10_000);
         }
     }
@@ -717,17 +740,18 @@ fn repeated_ids_are_found_exactly_with_little_memory() {
 #[test]
 fn limits_are_configurable() {
     let text = bundle().to_string();
-    let with = |limits: Limits| found(&check_with(text.as_bytes(), &Options { limits, ..options() }));
+    let with =
+        |limits: Limits| finding_places(&check_with(text.as_bytes(), &Options { limits, ..options() }));
     assert_eq!(with(Limits { depth: 5, ..Limits::default() }), [""; 0]);
     assert_eq!(with(Limits { depth: 4, ..Limits::default() }), ["BND-LEX-10 /outcomes/1"]);
     assert_eq!(with(Limits { string: 60, ..Limits::default() }), [""; 0]);
     assert_eq!(with(Limits { members: 0, ..Limits::default() }).len(), 2);
-    let long = changed(&bundle(), "/items/1/text", &json!("x".repeat(61)));
+    let long = change(&bundle(), "/items/1/text", &json!("x".repeat(61)));
     let report = check_with(
         long.to_string().as_bytes(),
         &Options { limits: Limits { string: 60, ..Limits::default() }, ..options() },
     );
-    assert_eq!(found(&report), ["BND-LEX-11 /items/1/text"]);
+    assert_eq!(finding_places(&report), ["BND-LEX-11 /items/1/text"]);
 }
 
 #[test]
@@ -751,10 +775,10 @@ fn long_value_is_not_missing_and_trailing_text_is_reported() {
 fn the_guide_lists_all_rules_and_no_others() {
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guides/bundles.md");
     let guide = std::fs::read_to_string(guide).unwrap();
-    let listed: Vec<_> = guide.lines().filter(|line| line.starts_with("| `BND-")).collect();
+    let rows: Vec<_> = guide.lines().filter(|line| line.starts_with("| `BND-")).collect();
     let row = |rule: &Rule| format!("| `{}` | {} | {} |", rule.id(), rule.severity().as_str(), rule.says());
-    assert_eq!(listed, Rule::ALL.iter().map(row).collect::<Vec<_>>());
-    let told = guide.match_indices("BND-").filter_map(|(at, _)| guide.get(at..at + 10));
-    let unknown: Vec<_> = told.filter(|id| Rule::ALL.iter().all(|rule| rule.id() != *id)).collect();
+    assert_eq!(rows, Rule::ALL.iter().map(row).collect::<Vec<_>>());
+    let ids = guide.match_indices("BND-").filter_map(|(at, _)| guide.get(at..at + 10));
+    let unknown: Vec<_> = ids.filter(|id| Rule::ALL.iter().all(|rule| rule.id() != *id)).collect();
     assert_eq!(unknown, [""; 0]);
 }

@@ -20,7 +20,7 @@ pub(super) struct IdeasFile {
 pub(super) fn read_ideas(member: &Member, limits: &Limits) -> Result<IdeasFile, ConvertError> {
     let mut table = Table::open(member.open(limits, None)?, limits, true)?;
     let survey_column = table.find(&["Wikisurvey ID", "Question ID", "Ideamarketplace ID"])?;
-    let (id, text) = (table.need(&["Idea ID"])?, table.need(&["Idea Text", "Idea"])?);
+    let (id, text) = (table.require(&["Idea ID"])?, table.require(&["Idea Text", "Idea"])?);
     let counts = [
         ("wins", table.find(&["Wins"])?),
         ("losses", table.find(&["Losses"])?),
@@ -104,7 +104,7 @@ fn assign_ranks(items: &mut [Item]) {
     for outcome in items.iter_mut().flat_map(|item| &mut item.outcomes) {
         if let Some(score) = outcome.score {
             // Scores are sorted in descending order, so the index is the number of higher ones.
-            let higher_scores = scores.partition_point(|other| *other > score);
+            let higher_scores = scores.partition_point(|other_score| *other_score > score);
             outcome.rank = Some(higher_scores as u64 + 1);
         }
     }

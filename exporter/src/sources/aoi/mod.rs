@@ -102,6 +102,7 @@ impl Ideas {
         if let Some(skips) = &self.skips
             && summary.flow == Flow::More
         {
+            // Digest and row count remain those of the vote file.
             summary.flow = self.read_skips(skips, limits, people, notes, &mut on_row)?;
         }
         Ok(summary)
@@ -117,7 +118,7 @@ impl Ideas {
     ) -> Result<Read, ConvertError> {
         let mut table = Table::open(self.votes.open(limits, Some(meter))?, limits, true)?;
         let columns = SharedColumns::find(&table, self.session)?;
-        let (winner, loser) = (table.need(&["Winner ID"])?, table.need(&["Loser ID"])?);
+        let (winner, loser) = (table.require(&["Winner ID"])?, table.require(&["Loser ID"])?);
         let valid = table.find(&["Valid"])?;
         let (mut invalid, mut unattributed) = (0_u64, UnattributedAnswers::default());
         while let Some(row) = table.next()? {
@@ -165,7 +166,7 @@ impl Ideas {
     ) -> Result<Flow, ConvertError> {
         let mut table = Table::open(member.open(limits, None)?, limits, true)?;
         let columns = SharedColumns::find(&table, self.session)?;
-        let (kind, reason) = (table.need(&["Record Type"])?, table.find(&["Reason"])?);
+        let (kind, reason) = (table.require(&["Record Type"])?, table.find(&["Reason"])?);
         let valid = table.find(&["Valid"])?;
         let (mut unanswered, mut unattributed) = (0_u64, UnattributedAnswers::default());
         while let Some(row) = table.next()? {
@@ -220,9 +221,10 @@ struct SharedColumns {
 impl SharedColumns {
     fn find(table: &Table, session: &str) -> Result<Self, ConvertError> {
         Ok(Self {
-            left: table.need(&["Left Choice ID"])?,
-            right: table.need(&["Right Choice ID"])?,
-            session: table.need(&[session])?,
+            left: table.require(&["Left Choice ID"])?,
+            right: table.require(&["Right Choice ID"])?,
+            session: table.require(&[session])?,
+            // Only for the note about answers without a session.
             session_id: table.find(&SESSION_COLUMNS[1..])?.filter(|_| session != SESSION_COLUMNS[1]),
             created: table.find(&["Created at"])?,
         })

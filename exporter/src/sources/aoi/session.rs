@@ -37,6 +37,7 @@ pub(super) fn choose_session_column(
     };
     if in_all_files(0) {
         return Ok(match files.iter().find(|file| file.is_empty) {
+            // With an empty column, all answers of the file would be omitted.
             Some(file) if in_all_files(1) => (
                 id,
                 note(format!("{identifier}, which persists across sessions, has no values in {}", file.file)),

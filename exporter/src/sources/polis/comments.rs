@@ -163,6 +163,7 @@ impl ItemContext<'_> {
         let columns = ColumnIndex::find(&table.columns, &table.name)?;
         let (mut items, mut empty_rows) = (Vec::new(), 0_u64);
         while let Some(row) = table.next()? {
+            // The CSV reader skips empty lines, but not a line of two quotes.
             if row.len() == 1 && row.bytes(0)?.is_empty() {
                 empty_rows += 1;
                 continue;

@@ -38,7 +38,7 @@ pub(super) fn register_participants(
     people: &mut ParticipantRegistry,
 ) -> Result<Participants, ConvertError> {
     let mut table = Table::open(member.open(limits, None)?, limits, true)?;
-    let id = table.need(&["participant"])?;
+    let id = table.require(&["participant"])?;
     let (group, xid) = (table.find(&["group-id"])?, table.find(&["xid"])?);
     let vote_count = table.find(&["n-votes"])?;
     let is_comment = |name: &String| comment_keys.is_some_and(|keys| keys.find(name.as_bytes()).is_some());
@@ -86,6 +86,7 @@ pub(super) fn register_participants(
             people.set_answers(participant, votes.max(stated_votes));
         }
         if name.is_empty() {
+            // Registered as well, so that participants without votes are counted.
             people.set_group(participant, 0);
             continue;
         }
@@ -147,7 +148,7 @@ pub(super) fn read_rows(
     mut on_row: impl FnMut(Row) -> Result<Flow, ConvertError>,
 ) -> Result<Read, ConvertError> {
     let mut table = Table::open(member.open(limits, Some(meter))?, limits, true)?;
-    let id = table.need(&["participant"])?;
+    let id = table.require(&["participant"])?;
     // All other columns are comments.
     let count_columns =
         ["participant", "xid", "group-id", "n-comments", "n-votes", "n-agree", "n-disagree", "n-pass"];

@@ -125,6 +125,7 @@ impl Polis {
         let scope = source_id.map(str::to_owned).or_else(|| summary.address()).map(|id| scope(TOOL, &id));
         let mut people = registry_for(scope.as_deref())?;
         let fallback_name = || summary.made_up_id().or_else(|| votes.or(matrix).map(Member::stem));
+        // The last part of the URL is preferred; the fallbacks only label the source.
         let id = source_name.or_else(fallback_name).unwrap_or_default();
         let mut comments_file =
             Comments::read(comments, limits, variant, sign, &options.organizers, &people)?;
@@ -230,6 +231,7 @@ impl Polis {
             }
             None => matrix::read_rows(file, limits, meter, &self.keys, is_reversed, people, check_and_pass)?,
         };
+        // The check needs all rows. If they are read again, it runs then.
         if summary.flow == Flow::More {
             notes.extend(check.check(&file.name, self.sign_source)?);
             if let Some(votes) = &self.votes {

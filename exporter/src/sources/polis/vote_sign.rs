@@ -138,7 +138,9 @@ impl<'c> SignCheck<'c> {
     pub(super) fn count_unanswered_items(&self) -> u64 {
         let pairs = self.published.iter().zip(&self.counts_by_item);
         pairs
-            .filter(|(published, counted)| published.is_some_and(|it| it != (0, 0)) && **counted == (0, 0))
+            .filter(|(published, recount)| {
+                published.is_some_and(|counts| counts != (0, 0)) && **recount == (0, 0)
+            })
             .count() as u64
     }
 
@@ -146,13 +148,13 @@ impl<'c> SignCheck<'c> {
     /// votes.
     pub(super) fn check(&self, file: &str, source: SignSource) -> Result<Option<String>, ConvertError> {
         let (mut matching, mut reversed) = (0_u64, 0_u64);
-        for (published, counted) in self.published.iter().zip(&self.counts_by_item) {
+        for (published, recount) in self.published.iter().zip(&self.counts_by_item) {
             // Equal counts match both signs and prove neither.
             let Some(published) = published.filter(|(agrees, disagrees)| agrees != disagrees) else {
                 continue;
             };
-            matching += u64::from(published == *counted);
-            reversed += u64::from(published == (counted.1, counted.0));
+            matching += u64::from(published == *recount);
+            reversed += u64::from(published == (recount.1, recount.0));
         }
         // Public notes omit the numbers: the authors may be few.
         let (evidence, public_evidence) =

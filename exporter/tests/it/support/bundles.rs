@@ -1,4 +1,4 @@
-//! A small bundle that is in order, and what the tests do with bundles.
+//! Small valid bundle, and helpers for tests with bundles.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "shared by test binaries that use parts of it")]
 
@@ -12,7 +12,7 @@ use tidegate_exporter::{
     unpack::Source,
 };
 
-/// Two phases (opinions, and a comparison), three items, eight responses.
+/// Two phases (opinions and a comparison), three items, eight responses.
 pub(crate) fn bundle() -> Value {
     let response = |id: &str, subject: &str, who: &str, answer: &str, at: &str| {
         json!({ "id": id, "phaseId": "phase-opinion", "subjectRef": subject, "participantRef": who,
@@ -61,7 +61,7 @@ pub(crate) fn bundle() -> Value {
             { "id": "rank:1", "phaseId": "phase-rank", "type": "relative-ranking", "itemRef": "option:1",
                 "rank": 1, "score": 0.5, "observations": 2, "theirs": { "a": [1, null] } },
         ],
-        // Two answers of two possible ones, and one pair of three.
+        // Two of two possible answers, and one of three pairs.
         "summary": { "participants": 2, "items": 5, "responses": 5, "coverage": 0.6 },
         "provenance": {
             "adapter": "tests/v1", "transformedAt": "2024-05-06T07:08:09Z",
@@ -76,7 +76,7 @@ pub(crate) fn bundle() -> Value {
     })
 }
 
-/// A bundle of counts that may be shared.
+/// Bundle of counts that is suitable for sharing.
 pub(crate) fn shared() -> Value {
     let mut shared = bundle();
     shared["outcomes"][1]["observations"] = json!(8);
@@ -118,12 +118,12 @@ pub(crate) fn check(text: &[u8]) -> Report {
     check_with(text, &options())
 }
 
-/// `BND-REF-02 /responses/0/objectRef` of each finding.
-pub(crate) fn found(report: &Report) -> Vec<String> {
+/// Formats each finding as `BND-REF-02 /responses/0/objectRef`.
+pub(crate) fn finding_places(report: &Report) -> Vec<String> {
     report.findings.iter().map(|finding| format!("{} {}", finding.rule.id(), finding.pointer)).collect()
 }
 
-/// A source that gives some bytes at a time, and perhaps only once.
+/// Source that returns a few bytes at a time, and optionally opens only once.
 pub(crate) struct Drips<'a> {
     pub(crate) text: &'a [u8],
     pub(crate) drip: usize,
@@ -151,7 +151,7 @@ impl Source for Drips<'_> {
     }
 }
 
-/// The members of an object in another order, deeply; the same order for the same seed.
+/// Shuffles the members of objects recursively; equal seeds give equal orders.
 pub(crate) fn shuffled(value: &Value, seed: u64) -> String {
     match value {
         Value::Object(members) => {

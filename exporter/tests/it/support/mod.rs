@@ -1,6 +1,6 @@
-//! Generated exports, and what the tests of conversions share.
+//! Generated exports, and helpers for tests of conversions.
 //!
-//! Data of real people stays out of the repository: what is here is invented.
+//! The repository contains no data of real people: all data here is made up.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, dead_code, unreachable_pub)]
 
@@ -24,7 +24,7 @@ use tidegate_exporter::{
     timestamp::Timestamp,
 };
 
-/// A folder that vanishes, with what is converted in it.
+/// Temporary folder with the files of a conversion.
 pub struct Folder(TempDir);
 
 impl Folder {
@@ -52,12 +52,12 @@ impl Folder {
         names
     }
 
-    /// The same with a fresh key, which need not be told which conversation it is.
+    /// Same job with a random key, which needs no conversation id.
     pub fn fresh(&self, input: &Path) -> Job {
         Job { key: None, ..self.job(input) }
     }
 
-    /// A job from a path to `bundle.json`, with a kept key and a fixed time.
+    /// Job that converts a path to `bundle.json`, with a fixed key and time.
     pub fn job(&self, input: &Path) -> Job {
         let mut job = Job::new(vec![input.to_owned()], Target::File(self.path("bundle.json")));
         job.exported = Timestamp::parse("2026-01-02T03:04:05Z");
@@ -71,7 +71,7 @@ pub fn run(job: &Job) -> Result<Report, ConvertError> {
     convert(job, &Arc::new(Meter::default()))
 }
 
-/// Converts, and reads what was written.
+/// Converts, and parses the bundle.
 pub fn bundle(job: &Job) -> (Report, Value) {
     let report = run(job).unwrap_or_else(|error| panic!("{error}"));
     let Target::File(path) = &job.target else { panic!("no file") };
@@ -79,18 +79,18 @@ pub fn bundle(job: &Job) -> (Report, Value) {
     (report, serde_json::from_slice(&fs::read(path).unwrap()).unwrap())
 }
 
-/// At the highest level: the writer and the checker were written apart.
+/// Validates at the highest level: writer and validator are separate implementations.
 pub fn assert_valid(path: &Path, job: &Job) {
     let folder = tempfile::tempdir().unwrap();
     let mut options =
         validate::Options::new(SpillOptions { memory: 1 << 24, folder: folder.path().to_owned() });
     (options.naming, options.schema_url) = (job.naming, job.schema_url.clone());
     let text = fs::read(path).unwrap();
-    let found = validate::validate(&mut text.as_slice(), &options).unwrap();
-    assert!(found.is_valid(), "{:?} {:?}", found.totals, found.findings);
+    let report = validate::validate(&mut text.as_slice(), &options).unwrap();
+    assert!(report.is_valid(), "{:?} {:?}", report.totals, report.findings);
 }
 
-/// The bundle without what tells where it came from.
+/// Bundle without the members that describe its origin.
 pub fn content(mut bundle: Value) -> Value {
     let object = bundle.as_object_mut().unwrap();
     object.remove("bundleId");
@@ -98,10 +98,10 @@ pub fn content(mut bundle: Value) -> Value {
     bundle
 }
 
-/// A vote: comment, voter, seconds, value.
+/// Vote: comment, voter, seconds, value.
 pub type Vote = (u32, u32, i64, i8);
 
-/// An invented conversation in the shape of the first server's export; times are whole seconds.
+/// Made-up conversation in the format of the first server's export; times are whole seconds.
 #[derive(Clone)]
 pub struct Conversation {
     /// Id, author, moderated, text.
@@ -111,11 +111,11 @@ pub struct Conversation {
 }
 
 const BEGAN: i64 = 1_600_000_000;
-/// Ids that are found again if they get out.
+/// Recognisable ids, to detect them in outputs.
 pub const VOTERS_FROM: u32 = 7_700_000;
 
 impl Conversation {
-    /// Everything follows from the seed. Authors agree with themselves, some people vote twice.
+    /// Generates a conversation from a seed. Authors agree with themselves, some people vote twice.
     pub fn new(seed: u64, comments: u32, voters: u32) -> Self {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut random = move |below: u32| {
@@ -171,7 +171,7 @@ impl Conversation {
     pub fn comments_csv(&self, unit: i64) -> String {
         let mut text =
             "timestamp,datetime,comment-id,author-id,agrees,disagrees,moderated,comment-body\n".to_owned();
-        // The source lists the newest first.
+        // The source lists the newest vote first.
         for (id, author, moderated, body) in self.comments.iter().rev() {
             let (agrees, disagrees) = (self.tally(*id, 1), self.tally(*id, -1));
             let body = body.replace('"', "\"\"");
@@ -189,15 +189,15 @@ impl Conversation {
         let latest = self.latest();
         for voter in &self.voters {
             let group = ["0", "1", ""][*voter as usize % 3];
-            let own: Vec<_> = self
+            let rows: Vec<_> = self
                 .comments
                 .iter()
                 .map(|comment| latest.get(&(comment.0, *voter)).map(|vote| vote.3))
                 .collect();
-            let count = |value| own.iter().filter(|vote| **vote == Some(value)).count();
-            let votes = own.iter().flatten().count();
+            let count = |value| rows.iter().filter(|vote| **vote == Some(value)).count();
+            let votes = rows.iter().flatten().count();
             text += &format!("{voter},xid-of-{voter},{group},0,{votes},{},{}", count(1), count(-1));
-            for vote in own {
+            for vote in rows {
                 text.push(',');
                 text += &vote.map_or_else(String::new, |vote| vote.to_string());
             }
@@ -208,7 +208,7 @@ impl Conversation {
 
     pub const SUMMARY: &'static str = "topic,What shall we do?\nurl,https://pol.is/3invented\nviews,9\nvoters,1\nconversation-description,Say it\n";
 
-    /// The folder that the first server would have given.
+    /// Writes the folder that the first server would export.
     pub fn variant_a(&self, folder: &Folder, name: &str) -> PathBuf {
         folder.write(&format!("{name}/votes.csv"), self.votes_csv(1000));
         folder.write(&format!("{name}/comments.csv"), self.comments_csv(1000));
