@@ -11,12 +11,12 @@ use crate::plural::counted;
 pub enum ConvertError {
     /// Invalid input file.
     #[error("{file}{}: {detail}", RowSuffix(*row))]
-    Content { file: String, row: Option<u64>, wrong: ErrorKind, detail: String },
+    Content { file: String, row: Option<u64>, kind: ErrorKind, detail: String },
     /// Options that contradict each other or the input.
     #[error("{0}")]
     Refused(String),
-    #[error("{doing}: {error}")]
-    Io { doing: String, error: io::Error },
+    #[error("{action}: {error}")]
+    Io { action: String, error: io::Error },
     /// A stop was requested through the meter.
     #[error("stopped after {}", counted(*rows, "row"))]
     Stopped { rows: u64 },
@@ -78,7 +78,7 @@ impl ConvertError {
     /// Stable identifier of the error kind, for machine-readable output.
     pub fn tag(&self) -> &'static str {
         match self {
-            Self::Content { wrong, .. } => wrong.tag(),
+            Self::Content { kind: wrong, .. } => wrong.tag(),
             Self::Refused(_) => "refused",
             Self::Io { .. } => "io",
             Self::Stopped { .. } => "stopped",
@@ -88,34 +88,34 @@ impl ConvertError {
     pub(crate) fn content(
         file: &str,
         row: impl Into<Option<u64>>,
-        wrong: ErrorKind,
+        kind: ErrorKind,
         detail: impl Into<String>,
     ) -> Self {
-        Self::Content { file: file.to_owned(), row: row.into(), wrong, detail: detail.into() }
+        Self::Content { file: file.to_owned(), row: row.into(), kind, detail: detail.into() }
     }
 
     /// True if an archive or a compressed file is damaged.
     pub(crate) fn is_damage(&self) -> bool {
-        matches!(self, Self::Content { wrong: ErrorKind::Archive | ErrorKind::Compressed, .. })
+        matches!(self, Self::Content { kind: ErrorKind::Archive | ErrorKind::Compressed, .. })
     }
 
     /// Wraps a system error. The file is named by its last component: messages are kept in logs, and full paths
     /// describe the machine.
-    pub(crate) fn io(doing: &str, path: &Path, error: io::Error) -> Self {
+    pub(crate) fn io(action: &str, path: &Path, error: io::Error) -> Self {
         let name = path.file_name().unwrap_or(path.as_os_str()).display();
-        Self::Io { doing: format!("{doing} {name}"), error }
+        Self::Io { action: format!("{action} {name}"), error }
     }
 
     /// Error for standard output that is closed or full.
     pub(crate) fn stream(error: io::Error) -> Self {
-        Self::Io { doing: "writing to standard output".to_owned(), error }
+        Self::Io { action: "writing to standard output".to_owned(), error }
     }
 
     /// Unwraps an error that [`ConvertError::into_io`] has wrapped.
     pub(crate) fn from_io(file: &str, error: io::Error) -> Self {
         match error.downcast::<Self>() {
             Ok(error) => error,
-            Err(error) => Self::Io { doing: format!("reading {file}"), error },
+            Err(error) => Self::Io { action: format!("reading {file}"), error },
         }
     }
 

@@ -41,7 +41,7 @@ pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, ConvertError> {
     let mut write = |bytes: &mut Vec<u8>| {
         let result = out.write_all(bytes);
         bytes.clear();
-        result.map_err(|error| ConvertError::Io { doing: "writing lines".to_owned(), error })
+        result.map_err(|error| ConvertError::Io { action: "writing lines".to_owned(), error })
     };
     let read = adapter.read_rows(&job.limits, &meter, &mut people, &mut Vec::new(), |row| {
         formatter.row(&mut bytes, row, 1, None, &mut cache);

@@ -46,7 +46,7 @@ fn begins_like_input(
     job: &Job,
     is_asked_for: impl Fn(Format) -> bool,
 ) -> Result<bool, ConvertError> {
-    if matches!(error, ConvertError::Content { wrong: ErrorKind::Archive, .. }) {
+    if matches!(error, ConvertError::Content { kind: ErrorKind::Archive, .. }) {
         return Ok(false);
     }
     let role = match detect_damaged_role(member, &job.limits) {

@@ -102,9 +102,10 @@ impl Workspace {
             copy(&self.out, &stream)?;
         }
         match self.spool {
-            Some(spool) => spool
-                .close()
-                .map_err(|error| ConvertError::Io { doing: "removing a temporary folder".to_owned(), error }),
+            Some(spool) => spool.close().map_err(|error| ConvertError::Io {
+                action: "removing a temporary folder".to_owned(),
+                error,
+            }),
             None => Ok(()),
         }
     }
@@ -233,7 +234,7 @@ fn has_output(out: &Path, job: &Job) -> bool {
 
 fn temporary_output() -> Result<(PathBuf, Option<tempfile::TempDir>), ConvertError> {
     let spool = tempfile::tempdir()
-        .map_err(|error| ConvertError::Io { doing: "making a temporary folder".to_owned(), error })?;
+        .map_err(|error| ConvertError::Io { action: "making a temporary folder".to_owned(), error })?;
     Ok((spool.path().join("bundle.json"), Some(spool)))
 }
 

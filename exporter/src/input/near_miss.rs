@@ -37,9 +37,9 @@ pub(crate) fn explain_missing(
         Ok(None) => missing_file_error(description),
     };
     match (error, list_broken(files)) {
-        (ConvertError::Content { file, row, wrong, detail }, (broken_names, 1..)) => {
+        (ConvertError::Content { file, row, kind: wrong, detail }, (broken_names, 1..)) => {
             let detail = format!("{detail}; it may be one of the damaged files: {broken_names}");
-            ConvertError::Content { file, row, wrong, detail }
+            ConvertError::Content { file, row, kind: wrong, detail }
         }
         (error, _) => error,
     }

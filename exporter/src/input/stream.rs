@@ -100,7 +100,7 @@ impl Stream {
         thread::Builder::new()
             .name("read".to_owned())
             .spawn(move || reader.run(source))
-            .map_err(|error| ConvertError::Io { doing: "starting a thread".to_owned(), error })?;
+            .map_err(|error| ConvertError::Io { action: "starting a thread".to_owned(), error })?;
         let (name, meter, metered_bytes) =
             (name.to_owned(), Arc::clone(meter), options.is_metered.then_some(0));
         Ok(Self {
@@ -138,7 +138,7 @@ impl Stream {
             }
             Ok(ReaderMessage::Failed(error)) => Err(error),
             Err(_) => Err(ConvertError::Io {
-                doing: format!("reading {}", self.name),
+                action: format!("reading {}", self.name),
                 error: io::Error::other("the reading thread ended early"),
             }),
         }
@@ -256,7 +256,7 @@ impl ReaderThread {
     fn send_file(&self, file: File) -> Result<Option<(FileDigest, u64)>, ConvertError> {
         let bytes_read = Cell::new(0);
         let mut reader = HashingReader::new(file, &bytes_read, self.options.with_digest);
-        let read_error = |error| ConvertError::Io { doing: format!("reading {}", self.name), error };
+        let read_error = |error| ConvertError::Io { action: format!("reading {}", self.name), error };
         let (compression, magic) = self.detect_compression(&mut reader).map_err(read_error)?;
         let packed_bytes =
             || matches!(compression, Compression::Gzip | Compression::Zstd).then(|| bytes_read.get());
@@ -309,7 +309,7 @@ impl ReaderThread {
     fn unreadable_error(&self, is_packed: bool, error: io::Error) -> ConvertError {
         match damage_of(&error).filter(|_| is_packed) {
             Some(detail) => self.damage_error(ErrorKind::Compressed, &detail),
-            None => ConvertError::Io { doing: format!("reading {}", self.name), error },
+            None => ConvertError::Io { action: format!("reading {}", self.name), error },
         }
     }
 

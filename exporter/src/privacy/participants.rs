@@ -36,7 +36,7 @@ impl Key {
     pub(crate) fn generate() -> Result<Self, ConvertError> {
         let mut bytes = vec![0; FRESH_KEY_BYTES];
         let failed =
-            |error| ConvertError::Io { doing: "making a key".to_owned(), error: io::Error::other(error) };
+            |error| ConvertError::Io { action: "making a key".to_owned(), error: io::Error::other(error) };
         getrandom::fill(&mut bytes).map_err(failed)?;
         Ok(Self(bytes))
     }

@@ -23,7 +23,7 @@ const TOOL: &str = "pocket-polis";
 #[derive(Debug)]
 pub(crate) struct PocketPolis {
     votes: Member,
-    keys: ItemIndex,
+    item_index: ItemIndex,
 }
 
 impl PocketPolis {
@@ -41,8 +41,8 @@ impl PocketPolis {
         // A file name is no stable id: it names the source, but gives pseudonyms no scope.
         let id = source_id.map_or_else(|| votes.stem(), str::to_owned);
         let mut items = read_items(statements, limits)?;
-        let keys = ItemIndex::sort_items(&mut items, &statements.name)?;
-        refuse_repeated_answers(votes, limits, &keys)?;
+        let item_index = ItemIndex::sort_items(&mut items, &statements.name)?;
+        refuse_repeated_answers(votes, limits, &item_index)?;
         let source = Source {
             tool: TOOL.to_owned(),
             schema: "https://delib.mashbean.net/schemas/pocket-polis/v1".to_owned(),
@@ -52,7 +52,7 @@ impl PocketPolis {
         let rows = vec![(Role::PocketStatements, items.len() as u64)];
         let head =
             BundleHeader { rows, ..BundleHeader::of_statements("tidegate:pocket-polis/v1", source, items) };
-        Ok((Self { votes: votes.clone(), keys }, head, people))
+        Ok((Self { votes: votes.clone(), item_index }, head, people))
     }
 
     pub(crate) fn rows_file(&self) -> &Member {
@@ -70,7 +70,7 @@ impl PocketPolis {
         let (participant, statement) = (table.require(&["participant"])?, table.require(&["statement_id"])?);
         let (vote, updated_at) = (table.require(&["vote"])?, table.find(&["updated_at"])?);
         while let Some(row) = table.next()? {
-            let item = self.keys.find(row.text(statement)?.as_bytes());
+            let item = self.item_index.find(row.text(statement)?.as_bytes());
             let item = item.ok_or_else(|| {
                 row.error(ErrorKind::UnknownItem, "statement_id is not among the statements")
             })?;
@@ -102,7 +102,11 @@ impl PocketPolis {
 }
 
 /// Refuses the input at the first row that repeats an answer, before any output is written.
-fn refuse_repeated_answers(votes: &Member, limits: &Limits, keys: &ItemIndex) -> Result<(), ConvertError> {
+fn refuse_repeated_answers(
+    votes: &Member,
+    limits: &Limits,
+    item_index: &ItemIndex,
+) -> Result<(), ConvertError> {
     let io_error = |error| ConvertError::from_io(&votes.name, error);
     let mut table = Table::open(votes.without_digest().open(limits, None)?, limits, true)?;
     let (participant, statement) = (table.require(&["participant"])?, table.require(&["statement_id"])?);
@@ -110,7 +114,7 @@ fn refuse_repeated_answers(votes: &Member, limits: &Limits, keys: &ItemIndex) ->
     let mut key = Vec::new();
     while let Some(row) = table.next()? {
         // Rows about unknown statements are reported when the votes are read.
-        let Some(item) = keys.find(row.text(statement)?.as_bytes()) else { continue };
+        let Some(item) = item_index.find(row.text(statement)?.as_bytes()) else { continue };
         key.clear();
         // Fixed length, so that different pairs of item and participant never share a key.
         key.extend_from_slice(&item.to_be_bytes());

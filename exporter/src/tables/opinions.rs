@@ -204,7 +204,7 @@ impl Opinions {
     pub(super) fn check_response_items(&self, items: &[Item]) -> Result<(), ConvertError> {
         let item_ids: HashSet<_> = items.iter().map(|item| item.id.as_str()).collect();
         let without_item = self.item_uses.iter().filter(|(id, _)| !item_ids.contains(&***id));
-        match without_item.filter_map(|(_, about)| about.response).min() {
+        match without_item.filter_map(|(_, item_use)| item_use.response).min() {
             Some(at) => Err(self.error("responses", at, ErrorKind::UnknownItem, "its item does not exist")),
             None => Ok(()),
         }

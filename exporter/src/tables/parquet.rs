@@ -226,7 +226,7 @@ fn properties() -> WriterPropertiesPtr {
 }
 
 fn write_error(name: &str, error: ParquetError) -> ConvertError {
-    ConvertError::Io { doing: format!("writing {name}"), error: io::Error::other(error) }
+    ConvertError::Io { action: format!("writing {name}"), error: io::Error::other(error) }
 }
 
 impl<'t> Table<'t> {

@@ -45,7 +45,7 @@ pub(crate) struct Ideas {
     skips: Option<Member>,
     /// Column that identifies participants in votes and skips.
     session: &'static str,
-    keys: ItemIndex,
+    item_index: ItemIndex,
     equal_reasons: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ impl Ideas {
         // A file name is no stable id: it names the source, but gives pseudonyms no scope.
         let id = survey_id.unwrap_or_else(|| votes.stem());
         let mut items = ideas_file.items;
-        let keys = ItemIndex::sort_items(&mut items, &ideas.name)?;
+        let item_index = ItemIndex::sort_items(&mut items, &ideas.name)?;
         let source = Source {
             tool: TOOL.to_owned(),
             schema: "https://github.com/allourideas/pairwise-api".to_owned(),
@@ -83,7 +83,7 @@ impl Ideas {
             notes,
             ..BundleHeader::of_options("tidegate:all-our-ideas/v1", source, items)
         };
-        Ok((Self { votes: votes.clone(), skips, session, keys, equal_reasons }, head, people))
+        Ok((Self { votes: votes.clone(), skips, session, item_index, equal_reasons }, head, people))
     }
 
     pub(crate) fn rows_file(&self) -> &Member {
@@ -203,7 +203,7 @@ impl Ideas {
     }
 
     fn find_item(&self, row: &table::Row<'_>, column: usize) -> Result<u32, ConvertError> {
-        let item = self.keys.find(row.text(column)?.trim().as_bytes());
+        let item = self.item_index.find(row.text(column)?.trim().as_bytes());
         item.ok_or_else(|| row.error(ErrorKind::UnknownItem, "a choice is not among the ideas"))
     }
 }

@@ -168,7 +168,7 @@ impl ItemContext<'_> {
                 empty_rows += 1;
                 continue;
             }
-            let error = |wrong, detail: &str| row.error(wrong, detail);
+            let error = |kind, detail: &str| row.error(kind, detail);
             items.push(self.make_item(&columns, row.number, &|at| row.text(at), &error)?);
         }
         let mut notes = columns.notes(&table.name);
@@ -215,7 +215,7 @@ impl ItemContext<'_> {
         for (number, row) in &rows {
             member.check_stop()?;
             let fields: Vec<_> = row.trim_end_matches('\r').splitn(names.len(), ',').collect();
-            let error = |wrong, detail: &str| ConvertError::content(&member.name, *number, wrong, detail);
+            let error = |kind, detail: &str| ConvertError::content(&member.name, *number, kind, detail);
             let field = |at: usize| {
                 fields
                     .get(at)

@@ -142,7 +142,7 @@ pub(super) fn read_rows(
     member: &Member,
     limits: &Limits,
     meter: &Arc<Meter>,
-    keys: &ItemIndex,
+    item_index: &ItemIndex,
     is_reversed: bool,
     people: &mut ParticipantRegistry,
     mut on_row: impl FnMut(Row) -> Result<Flow, ConvertError>,
@@ -155,13 +155,13 @@ pub(super) fn read_rows(
     let (mut items, mut column_of_item) = (Vec::<(usize, u32)>::new(), HashMap::new());
     for (at, column) in table.columns.iter().enumerate() {
         if count_columns.contains(&column.to_lowercase().as_str()) {
-            if keys.find(column.as_bytes()).is_some() {
+            if item_index.find(column.as_bytes()).is_some() {
                 let detail = format!("column {} has the name of a comment as well: {column}", at + 1);
                 return Err(ConvertError::content(&table.name, 1, ErrorKind::Duplicate, detail));
             }
             continue;
         }
-        let item = keys.find(column.as_bytes()).ok_or_else(|| {
+        let item = item_index.find(column.as_bytes()).ok_or_else(|| {
             ConvertError::content(
                 &table.name,
                 1,

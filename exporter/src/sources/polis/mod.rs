@@ -75,7 +75,7 @@ pub(crate) struct Polis {
     matrix: Option<Member>,
     /// Name of the file of comments.
     comments: String,
-    keys: ItemIndex,
+    item_index: ItemIndex,
     /// Author of each item, to check the sign of votes.
     authors: Vec<Option<u128>>,
     /// Published agree and disagree counts of each item.
@@ -129,7 +129,7 @@ impl Polis {
         let id = source_name.or_else(fallback_name).unwrap_or_default();
         let mut comments_file =
             Comments::read(comments, limits, variant, sign, &options.organizers, &people)?;
-        let keys = ItemIndex::sort_items(&mut comments_file.items, &comments.name)?;
+        let item_index = ItemIndex::sort_items(&mut comments_file.items, &comments.name)?;
         let mut notes = comments_file.notes;
         notes.extend(format.notes);
         notes.extend(sign_note);
@@ -139,7 +139,7 @@ impl Polis {
         }
         let (mut groups, mut rows) = (Vec::new(), vec![(Role::PolisComments, comments_file.rows)]);
         if let Some(matrix) = matrix {
-            let comment_keys = votes.map(|_| &keys);
+            let comment_keys = votes.map(|_| &item_index);
             let participants = matrix::register_participants(matrix, limits, comment_keys, &mut people)?;
             groups = participants.groups;
             rows.push((Role::PolisMatrix, participants.rows));
@@ -193,7 +193,7 @@ impl Polis {
         let (votes, matrix) = (votes.cloned(), matrix.cloned());
         let comments = comments.name.clone();
         Ok((
-            Self { votes, matrix, comments, keys, authors, published, sign, sign_source, variant },
+            Self { votes, matrix, comments, item_index, authors, published, sign, sign_source, variant },
             head,
             people,
         ))
@@ -227,9 +227,11 @@ impl Polis {
         };
         let summary = match self.votes {
             Some(_) => {
-                votes::read_rows(file, limits, meter, &self.keys, is_reversed, people, check_and_pass)?
+                votes::read_rows(file, limits, meter, &self.item_index, is_reversed, people, check_and_pass)?
             }
-            None => matrix::read_rows(file, limits, meter, &self.keys, is_reversed, people, check_and_pass)?,
+            None => {
+                matrix::read_rows(file, limits, meter, &self.item_index, is_reversed, people, check_and_pass)?
+            }
         };
         // The check needs all rows. If they are read again, it runs then.
         if summary.flow == Flow::More {

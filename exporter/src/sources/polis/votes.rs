@@ -47,7 +47,7 @@ pub(super) fn read_rows(
     member: &Member,
     limits: &Limits,
     meter: &Arc<Meter>,
-    keys: &ItemIndex,
+    item_index: &ItemIndex,
     is_reversed: bool,
     people: &mut ParticipantRegistry,
     mut on_row: impl FnMut(Row) -> Result<Flow, ConvertError>,
@@ -57,7 +57,7 @@ pub(super) fn read_rows(
     let (mut column_index, mut fast_columns) = (None, None);
     let (mut line_number, mut rows) = (0_u64, 0_u64);
     let mut reader =
-        VoteReader { keys, is_reversed, people, comment: Vec::new(), comment_number: None, item: 0 };
+        VoteReader { item_index, is_reversed, people, comment: Vec::new(), comment_number: None, item: 0 };
     let mut batch = RowBatch::default();
     while let Some(block) = lines.next(line_number + 1)? {
         let has_quotes = match memchr2(0, b'"', block) {
@@ -213,7 +213,7 @@ impl RowBatch {
 type BadRow = (ErrorKind, &'static str);
 
 struct VoteReader<'r> {
-    keys: &'r ItemIndex,
+    item_index: &'r ItemIndex,
     is_reversed: bool,
     people: &'r mut ParticipantRegistry,
     /// Comment of the previous row, shared by most rows.
@@ -301,7 +301,7 @@ impl VoteReader<'_> {
         // Rows are mostly grouped by comment, which saves the lookup.
         if comment != self.comment || self.comment.is_empty() {
             let unknown_comment = (ErrorKind::UnknownItem, "comment-id is not among the comments");
-            self.item = self.keys.find(comment).ok_or(unknown_comment)?;
+            self.item = self.item_index.find(comment).ok_or(unknown_comment)?;
             comment.clone_into(&mut self.comment);
             self.comment_number = canonical_number(comment);
         }
