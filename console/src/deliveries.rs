@@ -18,7 +18,7 @@ use crate::day_place::DayPlace;
 /// Rows read at once.
 const BATCH_ROWS: usize = 500;
 
-pub(crate) struct Query<F> {
+pub(crate) struct DeliveryQuery<F> {
     pub(crate) filter: F,
     pub(crate) limit: usize,
     /// Rows that may be read for the page.
@@ -30,10 +30,10 @@ pub(crate) struct Query<F> {
 pub(crate) async fn load_page(
     store: &Store,
     org: &OrgId,
-    query: Query<impl Fn(&Delivery) -> bool>,
+    query: DeliveryQuery<impl Fn(&Delivery) -> bool>,
     now: Millis,
 ) -> Result<(Vec<Delivery>, Option<DayPlace>), tidegate_store::Error> {
-    let Query { filter: wants, limit, mut rows, from } = query;
+    let DeliveryQuery { filter: wants, limit, mut rows, from } = query;
     let day = Millis::day;
     let kept_for = DeliveryByDay::TABLE.ttl.unwrap_or_default();
     let (oldest, newest) = (day(now.minus(kept_for)), day(now.plus(kept_for)));
@@ -199,7 +199,7 @@ mod tests {
         for limit in [1, 10] {
             let (mut listed_ids, mut cursor) = (Vec::new(), None);
             loop {
-                let query = Query { filter: |_: &Delivery| true, limit, rows: 100, from: cursor };
+                let query = DeliveryQuery { filter: |_: &Delivery| true, limit, rows: 100, from: cursor };
                 let (page, next) = load_page(&rows, &OrgId::new("acme"), query, NOW).await.unwrap();
                 listed_ids.extend(page.iter().map(|row| row.event_id.0.as_u128()));
                 cursor = next;
@@ -229,7 +229,7 @@ mod tests {
                 tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(listed));
                 true
             };
-            let query = Query { filter, limit: 2, rows: 100, from: cursor };
+            let query = DeliveryQuery { filter, limit: 2, rows: 100, from: cursor };
             let (page, next) = load_page(&rows, &OrgId::new("acme"), query, NOW).await.unwrap();
             listed_ids.extend(page.iter().map(|row| row.event_id.0.as_u128()));
             cursor = next;

@@ -33,7 +33,7 @@ impl Default for SignInAttempts {
 }
 
 /// Admitted attempt. It counts as failed unless `succeed` is called.
-pub(crate) struct Attempt<'a> {
+pub(crate) struct SignInAttempt<'a> {
     attempts: &'a SignInAttempts,
     address: Option<Network>,
 }
@@ -44,7 +44,7 @@ impl SignInAttempts {
         &self,
         address: Option<Network>,
         now: Instant,
-    ) -> Result<Attempt<'_>, Duration> {
+    ) -> Result<SignInAttempt<'_>, Duration> {
         if let Rate::Exceeded(wait) = self.of_address.take(&address, now) {
             return Err(wait);
         }
@@ -53,11 +53,11 @@ impl SignInAttempts {
             self.of_address.give_back(&address);
             return Err(wait);
         }
-        Ok(Attempt { attempts: self, address })
+        Ok(SignInAttempt { attempts: self, address })
     }
 }
 
-impl Attempt<'_> {
+impl SignInAttempt<'_> {
     /// Takes the attempt out of the counts.
     pub(crate) fn mark_succeeded(self) {
         self.attempts.of_address.give_back(&self.address);

@@ -10,7 +10,7 @@ const BATCH_ROWS: usize = 200;
 
 /// Page under construction: `next` reads pointers, and `add` appends the entries built from them.
 #[derive(Debug)]
-pub(crate) struct Page<V> {
+pub(crate) struct HistoryPage<V> {
     /// Start of the last pointers read; its day is a stretch. `None` at the end of the list.
     place: Option<DayPlace>,
     /// Start of the next pointers.
@@ -22,7 +22,7 @@ pub(crate) struct Page<V> {
     entries: Vec<V>,
 }
 
-impl<V> Page<V> {
+impl<V> HistoryPage<V> {
     /// Starts at the cursor of the previous page.
     pub(crate) fn new<R: Fact>(cursor: Option<DayPlace>, limit: usize, rows: usize, now: Millis) -> Self {
         // Another process's clock can run ahead, so there may be rows in the next stretch.

@@ -22,7 +22,7 @@ use tidegate_store::{At, Cursor, Row as _, WriteTime, tables::catalog::audit::Au
 use tidegate_web::{Problem, Query, RequestId};
 
 use super::{
-    Api, List, audit_clearance,
+    Api, ListResponse, audit_clearance,
     caller::Caller,
     extract::{invalid, not_a_cursor},
     faults,
@@ -148,7 +148,7 @@ fn is_read(method: &Method, route: &str) -> bool {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ListQuery {
+struct ListEntriesQuery {
     since: Option<String>,
     until: Option<String>,
     actor: Option<String>,
@@ -162,7 +162,7 @@ struct ListQuery {
     _org: Option<String>,
 }
 
-impl ListQuery {
+impl ListEntriesQuery {
     fn matches(&self, entry: &AuditEntry, until: Millis) -> bool {
         let is_action = |action: &String| {
             entry.action == *action || entry.action.split_once(' ').is_some_and(|(_, route)| route == action)
@@ -209,8 +209,8 @@ impl EntryResponse {
 async fn list_entries(
     State(api): State<Api>,
     caller: Caller,
-    Query(query): Query<ListQuery>,
-) -> Result<Json<List<EntryResponse>>, Problem> {
+    Query(query): Query<ListEntriesQuery>,
+) -> Result<Json<ListResponse<EntryResponse>>, Problem> {
     let limit = page_limit(&api, query.limit)?;
     let listed_at = Millis::now();
     let parse_instant = |text: &Option<String>| match text {
@@ -228,7 +228,7 @@ async fn list_entries(
     let cursor = query.cursor.as_deref().map(str::parse).transpose().map_err(|()| not_a_cursor())?;
     let place = cursor.unwrap_or(DayPlace { day: end.day(), after: None });
     let (items, next) = load_page(&api, &caller, &query, (start, end), limit, place).await?;
-    Ok(Json(List { items, next: next.map(|place| place.to_string()) }))
+    Ok(Json(ListResponse { items, next: next.map(|place| place.to_string()) }))
 }
 
 /// Clock difference between processes that the listing tolerates.
@@ -237,7 +237,7 @@ const MAX_CLOCK_SKEW: std::time::Duration = std::time::Duration::from_secs(60);
 async fn load_page(
     api: &Api,
     caller: &Caller,
-    query: &ListQuery,
+    query: &ListEntriesQuery,
     (since, until): (Millis, Millis),
     limit: usize,
     mut place: DayPlace,

@@ -25,7 +25,7 @@ use tidegate_web::{Path, Problem, Query};
 use uuid::Uuid;
 
 use super::{
-    Api, List,
+    Api, ListResponse,
     audit::AuditDetail,
     caller::Caller,
     extract::{Body, PageQuery, UnpagedQuery, invalid, parse_id},
@@ -112,7 +112,7 @@ struct DocumentEntry {
 #[derive(Serialize)]
 struct EntriesResponse {
     #[serde(flatten)]
-    list: List<EntryResponse>,
+    list: ListResponse<EntryResponse>,
     /// Entries of the bank's document, on the first page only.
     #[serde(skip_serializing_if = "Option::is_none")]
     document: Option<Vec<DocumentEntry>>,
@@ -195,7 +195,7 @@ async fn list_banks(
     State(api): State<Api>,
     caller: Caller,
     Query(_): Query<UnpagedQuery>,
-) -> Result<Json<List<BankResponse>>, Problem> {
+) -> Result<Json<ListResponse<BankResponse>>, Problem> {
     let banks = api.deps.banks.list(&caller.org).await.map_err(bank_problem)?;
     let banks = banks.into_iter().map(|bank| BankResponse {
         id: bank.bank,
@@ -208,7 +208,7 @@ async fn list_banks(
         changed_at: bank.changed_at.map(Millis::iso),
         author: bank.author,
     });
-    Ok(Json(List::unpaged(banks.collect())))
+    Ok(Json(ListResponse::unpaged(banks.collect())))
 }
 
 async fn list_entries(
@@ -229,7 +229,7 @@ async fn list_entries(
     let bytes =
         page.entries.iter().map(|entry| entry.value.len() + ENTRY_OVERHEAD_BYTES).chain(document_sizes).sum();
     let entries = move || EntriesResponse {
-        list: List {
+        list: ListResponse {
             items: page.entries.into_iter().map(EntryResponse::from).collect(),
             next: page.next.map(|cursor| cursor.to_string()),
         },

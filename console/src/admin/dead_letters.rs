@@ -14,7 +14,7 @@ use tidegate_stream::Topic;
 use tidegate_web::{Problem, Query};
 
 use super::{
-    Api, List,
+    Api, ListResponse,
     audit::AuditDetail,
     caller::Caller,
     extract::{Body, invalid, not_a_cursor},
@@ -30,7 +30,7 @@ pub(super) fn routes() -> Router<Api> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ListQuery {
+struct ListDeadLettersQuery {
     /// Topic of the failed record.
     topic: Option<String>,
     reason: Option<String>,
@@ -61,14 +61,14 @@ struct ReplayRequest {
 async fn list_dead_letters(
     State(api): State<Api>,
     caller: Caller,
-    Query(query): Query<ListQuery>,
-) -> Result<Json<List<Summary>>, Problem> {
+    Query(query): Query<ListDeadLettersQuery>,
+) -> Result<Json<ListResponse<Summary>>, Problem> {
     let limit = page_limit(&api, query.limit)?;
     let filter = build_filter(&caller, query.topic.as_deref(), query.reason, query.id)?;
     let deps = &api.deps.moderation;
     let page = dead_letters::list(&deps.log, &deps.store, &filter, limit, query.cursor.as_deref());
     let page = page.await.map_err(|error| dead_letter_problem(&error))?;
-    Ok(Json(List { items: page.items, next: page.next }))
+    Ok(Json(ListResponse { items: page.items, next: page.next }))
 }
 
 async fn replay_dead_letters(

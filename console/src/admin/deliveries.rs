@@ -18,7 +18,7 @@ use tidegate_store::tables::callbacks::deliveries as rows;
 use tidegate_web::{Path, Problem, Query};
 
 use super::{
-    Api, List,
+    Api, ListResponse,
     caller::Caller,
     child_safety,
     extract::{invalid, not_a_cursor, parse_id},
@@ -164,7 +164,7 @@ async fn list_deliveries(
     State(api): State<Api>,
     caller: Caller,
     Query(filters): Query<ListDeliveriesQuery>,
-) -> Result<Json<List<DeliverySummary>>, Problem> {
+) -> Result<Json<ListResponse<DeliverySummary>>, Problem> {
     // An unknown state would match no delivery and look like an empty list.
     if let Some(state) = &filters.state
         && state.parse::<rows::DeliveryState>().is_err()
@@ -173,7 +173,7 @@ async fn list_deliveries(
         return Err(invalid("", format!("`state` is one of {}.", states.join(", "))));
     }
     let cursor = filters.cursor.as_deref().map(str::parse).transpose();
-    let query = deliveries::Query {
+    let query = deliveries::DeliveryQuery {
         from: cursor.map_err(|()| not_a_cursor())?,
         limit: page_limit(&api, filters.limit)?,
         rows: api.settings.rows_per_page,
@@ -187,7 +187,7 @@ async fn list_deliveries(
     let withheld = withheld.map_err(faults::moderation_problem)?;
     let visible_deliveries = rows.iter().filter(|delivery| !withheld.contains(&delivery.event_id));
     let items = visible_deliveries.map(DeliverySummary::from).collect();
-    Ok(Json(List { items, next: next.map(|place| place.to_string()) }))
+    Ok(Json(ListResponse { items, next: next.map(|place| place.to_string()) }))
 }
 
 async fn get_delivery(

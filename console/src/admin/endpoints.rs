@@ -10,7 +10,7 @@ use serde::Serialize;
 use tidegate_schemas::ids::EndpointId;
 use tidegate_web::{Path, Problem, Query};
 
-use super::{Api, List, caller::Caller, extract::UnpagedQuery, faults};
+use super::{Api, ListResponse, caller::Caller, extract::UnpagedQuery, faults};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
@@ -37,7 +37,7 @@ async fn list_endpoints(
     State(api): State<Api>,
     caller: Caller,
     Query(_): Query<UnpagedQuery>,
-) -> Result<Json<List<EndpointResponse>>, Problem> {
+) -> Result<Json<ListResponse<EndpointResponse>>, Problem> {
     let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog_problem)?;
     let endpoints = config.endpoints().map(|endpoint| EndpointResponse {
         id: endpoint.key.clone(),
@@ -45,7 +45,7 @@ async fn list_endpoints(
         headers: endpoint.headers.iter().map(|(name, _)| name.clone()).collect(),
         events: endpoint.events.iter().map(|event| event.name()).collect(),
     });
-    Ok(Json(List::unpaged(endpoints.collect())))
+    Ok(Json(ListResponse::unpaged(endpoints.collect())))
 }
 
 async fn reveal_secret(

@@ -6,7 +6,7 @@ use tidegate_moderation::items::stored;
 use tidegate_schemas::ids::{ItemId, ItemKey};
 use tidegate_web::{Problem, Query};
 
-use super::{Api, List, caller::Caller, child_safety, faults, jobs};
+use super::{Api, ListResponse, caller::Caller, child_safety, faults, jobs};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new().route("/items", get(list_items))
@@ -14,7 +14,7 @@ pub(super) fn routes() -> Router<Api> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ItemsQuery {
+struct ListItemsQuery {
     id: ItemId,
     #[serde(rename = "org")]
     _org: Option<String>,
@@ -24,8 +24,8 @@ struct ItemsQuery {
 async fn list_items(
     State(api): State<Api>,
     caller: Caller,
-    Query(ItemsQuery { id, .. }): Query<ItemsQuery>,
-) -> Result<Json<List<stored::Answer>>, Problem> {
+    Query(ListItemsQuery { id, .. }): Query<ListItemsQuery>,
+) -> Result<Json<ListResponse<stored::Answer>>, Problem> {
     let config = jobs::load_config(&api, &caller).await?;
     let mut items = Vec::new();
     let key_of_type = |type_id| ItemKey { type_id, id: id.clone() };
@@ -36,5 +36,5 @@ async fn list_items(
         let item = stored::answer(&api.deps.moderation.store, &caller.org, &key, None).await;
         items.extend(item.map_err(faults::moderation_problem)?);
     }
-    Ok(Json(List::unpaged(items)))
+    Ok(Json(ListResponse::unpaged(items)))
 }

@@ -10,7 +10,7 @@ use tidegate_store::tables::review::jobs::{Job, JobState};
 use tidegate_web::Problem;
 
 use super::{
-    Api, List,
+    Api, ListResponse,
     caller::Caller,
     extract::{invalid, not_a_cursor},
     faults,
@@ -53,7 +53,7 @@ pub(crate) async fn load_page(
     api: &Api,
     caller: &Caller,
     query: &ListJobsQuery,
-) -> Result<List<Summary>, Problem> {
+) -> Result<ListResponse<Summary>, Problem> {
     if !matches!(query.state.as_deref(), None | Some("open" | "decided" | "closed" | "moved" | "all")) {
         return Err(invalid("", "`state` is open, decided, closed, moved or all."));
     }
@@ -80,7 +80,7 @@ pub(crate) async fn load_page(
     // The cursor names its queue: a position of one queue has no meaning in another.
     let queue = query.queue.as_ref().map_or("", QueueId::as_str);
     let next = page.next.map(|position| format!("{queue}{SEPARATOR}{position}"));
-    Ok(List { items: items.map_err(faults::moderation_problem)?, next })
+    Ok(ListResponse { items: items.map_err(faults::moderation_problem)?, next })
 }
 
 /// Parses a cursor, and refuses one of another queue.

@@ -17,7 +17,7 @@ use tidegate_store::Cursor;
 use tidegate_web::{Path, Problem, Query};
 
 use super::{
-    Api, List,
+    Api, ListResponse,
     audit::AuditDetail,
     caller::Caller,
     extract::{Body, PageQuery, invalid, parse_id},
@@ -52,14 +52,14 @@ async fn list_comments(
     caller: Caller,
     Path(job): Path<String>,
     Query(page): Query<PageQuery>,
-) -> Result<Json<List<Comment>>, Problem> {
+) -> Result<Json<ListResponse<Comment>>, Problem> {
     let job: JobId = parse_id(&job)?;
     let after: Option<Cursor> = page.parse_cursor()?;
     let limit = job_list::page_limit(&api, page.limit)?;
     load_viewable_job(&api, &caller, job).await?;
     let page = comments::list(&api.deps.moderation.store, &caller.org, job, after, limit).await;
     let (items, next) = page.map_err(faults::moderation_problem)?;
-    Ok(Json(List { items, next: next.map(|cursor| cursor.to_string()) }))
+    Ok(Json(ListResponse { items, next: next.map(|cursor| cursor.to_string()) }))
 }
 
 async fn add_comment(

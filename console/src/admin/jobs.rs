@@ -36,7 +36,7 @@ use tidegate_store::{Cursor, tables::review::jobs::Job};
 use tidegate_web::{Path, Problem, Query};
 
 use super::{
-    Api, List,
+    Api, ListResponse,
     audit::{self, AuditDetail},
     caller::Caller,
     child_safety,
@@ -101,7 +101,7 @@ async fn list_jobs(
     State(api): State<Api>,
     caller: Caller,
     Query(query): Query<job_list::ListJobsQuery>,
-) -> Result<Json<List<Summary>>, Problem> {
+) -> Result<Json<ListResponse<Summary>>, Problem> {
     job_list::load_page(&api, &caller, &query).await.map(Json)
 }
 
@@ -151,7 +151,7 @@ async fn list_causes(
     caller: Caller,
     Path(job): Path<String>,
     Query(page): Query<PageQuery>,
-) -> Result<Json<List<Cause>>, Problem> {
+) -> Result<Json<ListResponse<Cause>>, Problem> {
     let limits = build_cause_limits(&api, page.limit)?;
     load_causes(&api, &caller, parse_id(&job)?, page.parse_cursor()?, limits).await.map(Json)
 }
@@ -163,7 +163,7 @@ async fn load_causes(
     job: JobId,
     after: Option<Cursor>,
     limits: CauseLimits,
-) -> Result<List<Cause>, Problem> {
+) -> Result<ListResponse<Cause>, Problem> {
     let row = load_viewable_job(api, caller, job).await?;
     let config = load_config(api, caller).await?;
     let page = job_view::causes(&api.deps.moderation.store, &config, job, after, limits).await;
@@ -173,7 +173,7 @@ async fn load_causes(
     let (route, object) = ("/jobs/{id}/causes", format!("/jobs/{job}/causes"));
     let withheld_items = find_withheld_items(api, caller, &row, items, route, object).await?;
     withheld::withhold(&mut causes, &row.item, &withheld_items).map_err(faults::moderation_problem)?;
-    Ok(List { items: causes, next: next.map(|cursor| cursor.to_string()) })
+    Ok(ListResponse { items: causes, next: next.map(|cursor| cursor.to_string()) })
 }
 
 /// Loads a page of a job's causes for the console.
@@ -182,7 +182,7 @@ pub(crate) async fn load_causes_page(
     caller: &Caller,
     job: JobId,
     cursor: Option<&str>,
-) -> Result<List<Cause>, Problem> {
+) -> Result<ListResponse<Cause>, Problem> {
     let after = cursor.map(str::parse).transpose().map_err(|_| not_a_cursor())?;
     load_causes(api, caller, job, after, build_cause_limits(api, None)?).await
 }
@@ -193,7 +193,7 @@ async fn list_partial_items(
     caller: Caller,
     Path(job): Path<String>,
     Query(page): Query<PageQuery>,
-) -> Result<Json<List<stored::Answer>>, Problem> {
+) -> Result<Json<ListResponse<stored::Answer>>, Problem> {
     let limits = build_cause_limits(&api, page.limit)?;
     load_partial_items(&api, &caller, parse_id(&job)?, page.parse_cursor()?, limits).await.map(Json)
 }
@@ -205,7 +205,7 @@ async fn load_partial_items(
     job: JobId,
     after: Option<views::ItemCursor>,
     CauseLimits { causes: items, bytes }: CauseLimits,
-) -> Result<List<stored::Answer>, Problem> {
+) -> Result<ListResponse<stored::Answer>, Problem> {
     let row = load_viewable_job(api, caller, job).await?;
     let (store, limits) = (&api.deps.moderation.store, ItemLimits { items, bytes });
     let loaded_page = views::items_of_job(store, &caller.org, job, after, limits).await;
@@ -215,7 +215,7 @@ async fn load_partial_items(
     let withheld_items =
         find_withheld_items(api, caller, &row, items.iter().map(item_key), route, object).await?;
     items.retain(|item| !withheld_items.contains(&item_key(item)));
-    Ok(List { items, next: page.next.map(|cursor| cursor.to_string()) })
+    Ok(ListResponse { items, next: page.next.map(|cursor| cursor.to_string()) })
 }
 
 /// Returns the items to withhold from the caller: without the child-safety scope, those with a child-safety job. With the scope,
@@ -248,7 +248,7 @@ pub(crate) async fn load_partial_items_page(
     caller: &Caller,
     job: JobId,
     cursor: Option<&str>,
-) -> Result<List<stored::Answer>, Problem> {
+) -> Result<ListResponse<stored::Answer>, Problem> {
     let after = cursor.map(str::parse).transpose().map_err(|_| not_a_cursor())?;
     load_partial_items(api, caller, job, after, build_cause_limits(api, None)?).await
 }

@@ -21,7 +21,7 @@ use tidegate_schemas::{
 use tidegate_web::{Path, Problem, Query};
 
 use super::{
-    Api, List,
+    Api, ListResponse,
     audit::AuditDetail,
     caller::Caller,
     extract::{Body, UnpagedQuery, invalid, parse_id},
@@ -120,8 +120,8 @@ async fn list_keys(
     State(api): State<Api>,
     caller: Caller,
     Query(_): Query<UnpagedQuery>,
-) -> Result<Json<List<KeyResponse>>, Problem> {
-    Ok(Json(List::unpaged(load_keys(&api, &caller).await?)))
+) -> Result<Json<ListResponse<KeyResponse>>, Problem> {
+    Ok(Json(ListResponse::unpaged(load_keys(&api, &caller).await?)))
 }
 
 /// Loads all keys of the org, newest first, expired and revoked ones included.

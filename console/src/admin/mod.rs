@@ -38,7 +38,7 @@ pub use self::caller::LocalToken;
 use crate::{Deps, Settings, sign_in_attempts::SignInAttempts};
 
 /// State of the handlers.
-pub(crate) struct Shared {
+pub(crate) struct ApiState {
     pub(crate) deps: Deps,
     pub(crate) settings: Settings,
     pub(crate) http: HttpServer,
@@ -47,16 +47,16 @@ pub(crate) struct Shared {
     pulls: Pulls,
 }
 
-pub(crate) type Api = Arc<Shared>;
+pub(crate) type Api = Arc<ApiState>;
 
 /// Page of a list. `next` is the `cursor` of the next page; without it the list is complete.
 #[derive(Debug, Serialize)]
-pub(crate) struct List<T> {
+pub(crate) struct ListResponse<T> {
     pub(crate) items: Vec<T>,
     pub(crate) next: Option<String>,
 }
 
-impl<T> List<T> {
+impl<T> ListResponse<T> {
     fn unpaged(items: Vec<T>) -> Self {
         Self { items, next: None }
     }
@@ -66,7 +66,7 @@ impl<T> List<T> {
 pub(crate) fn build_api(deps: Deps, settings: Settings, http: HttpServer) -> Api {
     let pulls = deps.changes.pulls(config::serialize_pulled);
     let (sign_ins, trials) = (SignInAttempts::default(), rules::Trials::default());
-    Arc::new(Shared { deps, settings, http, sign_ins, trials, pulls })
+    Arc::new(ApiState { deps, settings, http, sign_ins, trials, pulls })
 }
 
 /// Builds the router of the API. Unknown paths require authentication as well, so that they do not reveal which paths exist.

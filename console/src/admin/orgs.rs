@@ -11,7 +11,7 @@ use tidegate_schemas::ids::{Millis, OrgId};
 use tidegate_web::{Problem, Query};
 
 use super::{
-    Api, List,
+    Api, ListResponse,
     audit::AuditDetail,
     caller::Caller,
     extract::{Body, UnpagedQuery, invalid},
@@ -52,7 +52,7 @@ async fn list_orgs(
     State(api): State<Api>,
     caller: Caller,
     Query(_): Query<UnpagedQuery>,
-) -> Result<Json<List<OrgResponse>>, Problem> {
+) -> Result<Json<ListResponse<OrgResponse>>, Problem> {
     require_operator(&caller)?;
     let rows = orgs::list(&api.deps.moderation.store).await.map_err(faults::catalog_problem)?;
     let orgs = rows.into_iter().map(|row| OrgResponse {
@@ -61,7 +61,7 @@ async fn list_orgs(
         created_at: row.created_at.iso(),
         disabled_at: row.disabled_at.map(Millis::iso),
     });
-    Ok(Json(List::unpaged(orgs.collect())))
+    Ok(Json(ListResponse::unpaged(orgs.collect())))
 }
 
 async fn create_org(
@@ -88,8 +88,8 @@ async fn list_members(
     State(api): State<Api>,
     caller: Caller,
     Query(_): Query<UnpagedQuery>,
-) -> Result<Json<List<Member>>, Problem> {
+) -> Result<Json<ListResponse<Member>>, Problem> {
     require_operator(&caller)?;
     let members = members::list(&api.deps.moderation.store).await.map_err(faults::catalog_problem)?;
-    Ok(Json(List::unpaged(members)))
+    Ok(Json(ListResponse::unpaged(members)))
 }

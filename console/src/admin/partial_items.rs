@@ -20,7 +20,7 @@ use tidegate_store::{
 use tidegate_web::{Path, Problem, Query};
 
 use super::{
-    Api, List,
+    Api, ListResponse,
     caller::Caller,
     child_safety,
     extract::{UnpagedQuery, invalid, not_a_cursor},
@@ -45,14 +45,14 @@ pub(super) fn routes() -> Router<Api> {
 }
 
 #[derive(Serialize)]
-pub(crate) struct EndpointView {
+pub(crate) struct EndpointResponse {
     /// URL without its query, which may carry a secret.
     pub(crate) url: String,
-    pub(crate) headers: Vec<HeaderView>,
+    pub(crate) headers: Vec<HeaderResponse>,
 }
 
 #[derive(Serialize)]
-pub(crate) struct HeaderView {
+pub(crate) struct HeaderResponse {
     pub(crate) name: String,
     pub(crate) value: &'static str,
 }
@@ -72,16 +72,16 @@ async fn get_endpoint(
     State(api): State<Api>,
     caller: Caller,
     Query(_): Query<UnpagedQuery>,
-) -> Result<Json<EndpointView>, Problem> {
+) -> Result<Json<EndpointResponse>, Problem> {
     find_endpoint(&api, &caller).map(Json).ok_or_else(no_endpoint)
 }
 
 /// Returns the endpoint that the operator configured for the org.
-pub(crate) fn find_endpoint(api: &Api, caller: &Caller) -> Option<EndpointView> {
+pub(crate) fn find_endpoint(api: &Api, caller: &Caller) -> Option<EndpointResponse> {
     let endpoint = api.deps.moderation.partial_items.get(&caller.org)?;
     // Values are masked because they contain the platform's credentials.
-    let headers = endpoint.header_names().map(|name| HeaderView { name: name.to_owned(), value: "***" });
-    Some(EndpointView { url: endpoint.shown_url().to_owned(), headers: headers.collect() })
+    let headers = endpoint.header_names().map(|name| HeaderResponse { name: name.to_owned(), value: "***" });
+    Some(EndpointResponse { url: endpoint.shown_url().to_owned(), headers: headers.collect() })
 }
 
 async fn reveal_secret(
@@ -194,7 +194,7 @@ async fn list_requests(
     State(api): State<Api>,
     caller: Caller,
     Query(query): Query<ListRequestsQuery>,
-) -> Result<Json<List<RequestView>>, Problem> {
+) -> Result<Json<ListResponse<RequestView>>, Problem> {
     load_page(&api, &caller, &query).await.map(Json)
 }
 
@@ -203,14 +203,14 @@ pub(crate) async fn load_page(
     api: &Api,
     caller: &Caller,
     query: &ListRequestsQuery,
-) -> Result<List<RequestView>, Problem> {
+) -> Result<ListResponse<RequestView>, Problem> {
     let limit = page_limit(api, query.limit)?;
     let filter = RequestFilter::parse(query)?;
     let (store, now) = (&api.deps.moderation.store, Millis::now());
     let oldest = now.minus(PartialRequest::TABLE.ttl.unwrap_or_default()).day();
     let cursor = query.cursor.as_deref().map(str::parse::<DayPlace>).transpose();
-    // Another process's clock can run ahead, so there may be rows for tomorrow.
     let start = cursor.map_err(|()| not_a_cursor())?;
+    // Another process's clock can run ahead, so there may be rows for tomorrow.
     let mut place = start.unwrap_or(DayPlace { day: now.day() + 1, after: None });
     // A cursor with a far later day would cost a read for each day in between.
     place.day = place.day.min(now.day() + 1);
@@ -219,7 +219,7 @@ pub(crate) async fn load_page(
     while place.day >= oldest {
         let batch_limit = rows_left.min(limit - items.len());
         if batch_limit == 0 {
-            return Ok(List { items, next: Some(place.to_string()) });
+            return Ok(ListResponse { items, next: Some(place.to_string()) });
         }
         let range = At::all().limit(batch_limit).after(place.after.clone());
         let mut rows = store.scan::<PartialRequest>(&(caller.org.clone(), place.day), range);
@@ -240,7 +240,7 @@ pub(crate) async fn load_page(
             place = DayPlace { day: place.day - 1, after: None };
         }
     }
-    Ok(List { items, next: None })
+    Ok(ListResponse { items, next: None })
 }
 
 fn no_endpoint() -> Problem {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use tidegate_schemas::{documents::Severity, ids::PolicyId};
 use tidegate_web::{Problem, Query};
 
-use super::{Api, List, caller::Caller, extract::UnpagedQuery, faults, long_answers};
+use super::{Api, ListResponse, caller::Caller, extract::UnpagedQuery, faults, long_answers};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new().route("/policies", get(list_policies))
@@ -54,7 +54,7 @@ async fn list_policies(
             severity: policy.severity,
             strikes: policy.strikes,
         });
-        List::unpaged(policies.collect())
+        ListResponse::unpaged(policies.collect())
     };
     long_answers::write_json(&api, &caller.org, bytes, policies).await
 }

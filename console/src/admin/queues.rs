@@ -14,7 +14,7 @@ use tidegate_schemas::{
 };
 use tidegate_web::{Problem, Query};
 
-use super::{Api, List, caller::Caller, extract::PageQuery, faults, job_list};
+use super::{Api, ListResponse, caller::Caller, extract::PageQuery, faults, job_list};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new().route("/queues", get(list_queues))
@@ -22,7 +22,7 @@ pub(super) fn routes() -> Router<Api> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct QueueView {
+pub(crate) struct QueueResponse {
     pub(crate) key: QueueId,
     pub(crate) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,18 +54,18 @@ pub(crate) struct QueueView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) within_target: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) last_hour: Option<FlowView>,
+    pub(crate) last_hour: Option<FlowResponse>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) last_day: Option<FlowView>,
+    pub(crate) last_day: Option<FlowResponse>,
 }
 
 #[derive(Serialize)]
-pub(crate) struct FlowView {
+pub(crate) struct FlowResponse {
     pub(crate) opened: i64,
     pub(crate) closed: i64,
 }
 
-impl From<Flow> for FlowView {
+impl From<Flow> for FlowResponse {
     fn from(flow: Flow) -> Self {
         Self { opened: flow.opened, closed: flow.closed }
     }
@@ -75,7 +75,7 @@ async fn list_queues(
     State(api): State<Api>,
     caller: Caller,
     Query(page): Query<PageQuery>,
-) -> Result<Json<List<QueueView>>, Problem> {
+) -> Result<Json<ListResponse<QueueResponse>>, Problem> {
     let after: Option<String> = page.parse_cursor()?;
     load_page(&api, &caller, page.limit, after).await.map(Json)
 }
@@ -86,7 +86,7 @@ pub(crate) async fn load_page(
     caller: &Caller,
     limit: Option<usize>,
     after: Option<String>,
-) -> Result<List<QueueView>, Problem> {
+) -> Result<ListResponse<QueueResponse>, Problem> {
     let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog_problem)?;
     let limit = job_list::page_limit(api, limit)?;
     // Ordered by key, so that a cursor stays valid while queues are added and removed.
@@ -103,13 +103,13 @@ pub(crate) async fn load_page(
         let view = load_view(api, caller, queue, counted_at).await.map_err(faults::moderation_problem)?;
         // The count comes from events, the oldest job from the index. Either one shows that jobs are left.
         if !removed || view.open.is_some_and(|open| open > 0) || view.oldest_at.is_some() {
-            items.push(QueueView { removed: *removed, ..view });
+            items.push(QueueResponse { removed: *removed, ..view });
         }
     }
     // Computed from the queues, because removed queues without jobs leave a page shorter than its limit.
     let has_more = start + page.len() < queues.len();
     let next = page.last().filter(|_| has_more).map(|(queue, _)| queue.key.to_string());
-    Ok(List { items, next })
+    Ok(ListResponse { items, next })
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
@@ -122,11 +122,11 @@ async fn load_view(
     caller: &Caller,
     queue: &Queue,
     now: Millis,
-) -> Result<QueueView, tidegate_moderation::Error> {
+) -> Result<QueueResponse, tidegate_moderation::Error> {
     let (store, org) = (&api.deps.moderation.store, &caller.org);
     let document = queue.document.clone();
     let target = document.target_age().map(Period::duration);
-    let mut view = QueueView {
+    let mut view = QueueResponse {
         class: document.class(),
         removed: false,
         key: document.key,

@@ -16,7 +16,7 @@ use tidegate_store::{
 use tidegate_web::{Path, Problem, Query};
 
 use super::{
-    Api, List,
+    Api, ListResponse,
     caller::Caller,
     child_safety,
     extract::{PageQuery, UnpagedQuery, invalid, not_a_cursor},
@@ -78,7 +78,7 @@ async fn list_items(
     caller: Caller,
     Path((type_id, id)): Path<(String, String)>,
     Query(query): Query<PageQuery>,
-) -> Result<Json<List<stored::Answer>>, Problem> {
+) -> Result<Json<ListResponse<stored::Answer>>, Problem> {
     const ROUTE: &str = "/users/{type}/{id}/items";
     let user = ItemKey::new(type_id, id);
     authorize_user(&api, &caller, &user, ROUTE).await?;
@@ -112,7 +112,7 @@ async fn list_jobs(
     caller: Caller,
     Path((type_id, id)): Path<(String, String)>,
     Query(query): Query<PageQuery>,
-) -> Result<Json<List<Summary>>, Problem> {
+) -> Result<Json<ListResponse<Summary>>, Problem> {
     let user = ItemKey::new(type_id, id);
     authorize_user(&api, &caller, &user, "/users/{type}/{id}/jobs").await?;
     let mut page = start_page::<CaseOfUser, _>(&api, query.limit, query.parse_cursor()?)?;
@@ -132,7 +132,7 @@ async fn list_reports(
     caller: Caller,
     Path((type_id, id)): Path<(String, String)>,
     Query(query): Query<ListReportsQuery>,
-) -> Result<Json<List<ReportEntry>>, Problem> {
+) -> Result<Json<ListResponse<ReportEntry>>, Problem> {
     const ROUTE: &str = "/users/{type}/{id}/reports";
     let kind = match query.side.as_deref() {
         None | Some("made") => CaseKind::ReportMade,
@@ -182,12 +182,12 @@ fn start_page<R: Fact, V>(
     api: &Api,
     requested_limit: Option<usize>,
     cursor: Option<DayPlace>,
-) -> Result<user_history::Page<V>, Problem> {
+) -> Result<user_history::HistoryPage<V>, Problem> {
     let limit = page_limit(api, requested_limit)?;
-    Ok(user_history::Page::new::<R>(cursor, limit, api.settings.rows_per_page, Millis::now()))
+    Ok(user_history::HistoryPage::new::<R>(cursor, limit, api.settings.rows_per_page, Millis::now()))
 }
 
-fn finish_page<V>(page: user_history::Page<V>) -> List<V> {
+fn finish_page<V>(page: user_history::HistoryPage<V>) -> ListResponse<V> {
     let (items, next) = page.finish();
-    List { items, next: next.map(|place| place.to_string()) }
+    ListResponse { items, next: next.map(|place| place.to_string()) }
 }

@@ -23,7 +23,7 @@ use crate::{
         keys::{self, CreateKeyRequest, KeyResponse, NewKeyResponse},
     },
     html::{self, Section, alert, code_list, field_error, text, time},
-    signin::{Fields, PageSession, see_other},
+    signin::{FormFields, PageSession, see_other},
 };
 
 const PATH: &str = "/settings/keys";
@@ -150,7 +150,7 @@ impl CreateKeyForm {
         }
     }
 
-    fn parse(fields: &Fields) -> Self {
+    fn parse(fields: &FormFields) -> Self {
         Self {
             name: fields.get("name").trim().to_owned(),
             scopes: fields.values_of("scopes").map(str::to_owned).collect(),
@@ -199,7 +199,7 @@ async fn show_create_form(session: PageSession) -> Response {
     render_create_page(StatusCode::OK, &session, &CreateKeyForm::empty(), None)
 }
 
-async fn create_key(State(api): State<Api>, session: PageSession, fields: Fields) -> Response {
+async fn create_key(State(api): State<Api>, session: PageSession, fields: FormFields) -> Response {
     let form = CreateKeyForm::parse(&fields);
     let creation = async {
         require_form_id(&form.form_id)?;
@@ -346,7 +346,7 @@ async fn rotate_key(
     State(api): State<Api>,
     session: PageSession,
     Path(key): Path<String>,
-    fields: Fields,
+    fields: FormFields,
 ) -> Result<Response, Problem> {
     let key = load_key(&api, &session, &key).await?;
     let (hours, form_id) = (fields.get("hours").trim(), fields.get(FORM_ID_FIELD));

@@ -9,7 +9,7 @@ use tidegate_web::{Problem, Query};
 use crate::{
     admin::{
         Api,
-        queues::{self, FlowView, QueueView},
+        queues::{self, FlowResponse, QueueResponse},
     },
     html::{self, Section, code, pager, text, time},
     signin::PageSession,
@@ -60,7 +60,7 @@ pub(super) fn jobs_link(queue: &QueueId) -> String {
     html::link("/jobs", [("queue", queue.as_str())])
 }
 
-fn queue_row(queue: &QueueView) -> Markup {
+fn queue_row(queue: &QueueResponse) -> Markup {
     let link = jobs_link(&queue.key);
     html! {
         tr {
@@ -104,7 +104,7 @@ fn format_count(number: Option<impl ToString>) -> String {
     number.map_or_else(|| UNKNOWN.to_owned(), |number| number.to_string())
 }
 
-fn format_flow(flow: Option<&FlowView>) -> String {
+fn format_flow(flow: Option<&FlowResponse>) -> String {
     flow.map_or_else(|| UNKNOWN.to_owned(), |flow| format!("{} / {}", flow.opened, flow.closed))
 }
 

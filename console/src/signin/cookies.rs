@@ -18,9 +18,9 @@ const BYTES: usize = 32;
 
 /// Token of a cookie. Never printed; the store holds only its hash.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Token([u8; BYTES]);
+pub(crate) struct SessionToken([u8; BYTES]);
 
-impl Token {
+impl SessionToken {
     pub(crate) fn random() -> Result<Self, Problem> {
         let mut bytes = [0; BYTES];
         getrandom::fill(&mut bytes).map_err(|error| {
@@ -67,7 +67,7 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for SessionToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(***)")
     }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn plain_cookie_is_set_only_for_loopback_without_tls() {
-        let (token, uri) = (Token([7; BYTES]), Uri::from_static("/"));
+        let (token, uri) = (SessionToken([7; BYTES]), Uri::from_static("/"));
         for (host, local) in [
             ("localhost:8081", true),
             ("127.0.0.1:8081", true),
@@ -152,25 +152,28 @@ mod tests {
     fn plain_cookie_is_ignored_on_other_hosts() {
         let (text, uri) = (hex(&[7; BYTES]), Uri::from_static("/"));
         let of = |host: &str, cookie: &str| {
-            Token::from_cookie(&headers(&[("host", host), ("cookie", "a=b; c"), ("cookie", cookie)]), &uri)
+            SessionToken::from_cookie(
+                &headers(&[("host", host), ("cookie", "a=b; c"), ("cookie", cookie)]),
+                &uri,
+            )
         };
-        assert_eq!(of("localhost", &format!("x=1; tidegate={text}")), Some(Token([7; BYTES])));
+        assert_eq!(of("localhost", &format!("x=1; tidegate={text}")), Some(SessionToken([7; BYTES])));
         assert_eq!(of("console.example", &format!("tidegate={text}")), None);
-        assert_eq!(of("console.example", &format!("__Host-tidegate={text}")), Some(Token([7; BYTES])));
+        assert_eq!(of("console.example", &format!("__Host-tidegate={text}")), Some(SessionToken([7; BYTES])));
         assert_eq!(of("localhost", "tidegate=07"), None);
         let other = hex(&[8; BYTES]);
         assert_eq!(
             of("localhost", &format!("tidegate={other}; __Host-tidegate={text}")),
-            Some(Token([7; BYTES]))
+            Some(SessionToken([7; BYTES]))
         );
     }
 
     #[test]
     fn token_its_hash_and_its_form_token_all_differ() {
-        let token = Token([7; BYTES]);
+        let token = SessionToken([7; BYTES]);
         assert!(token.is_form_token(&token.form_token()));
         assert!(!token.is_form_token("") && !token.is_form_token(&token.hash()));
-        assert!(!Token([8; BYTES]).is_form_token(&token.form_token()));
+        assert!(!SessionToken([8; BYTES]).is_form_token(&token.form_token()));
         assert_ne!(token.hash(), token.form_token());
         assert_eq!(format!("{token:?}"), "Token(***)");
     }

@@ -7,7 +7,7 @@ use axum::{
 use tidegate_schemas::ids::OrgId;
 use tidegate_web::{HttpServer, Problem};
 
-use super::cookies::{Token, authority};
+use super::cookies::{SessionToken, authority};
 use crate::html::TOKEN_FIELD;
 
 /// Greatest size of a form in bytes. The largest form of the console has a few hundred.
@@ -15,9 +15,9 @@ const FORM_BYTES: usize = 64 << 10;
 
 /// Fields of a form in their order. A name may occur several times.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Fields(Vec<(String, String)>);
+pub(crate) struct FormFields(Vec<(String, String)>);
 
-impl Fields {
+impl FormFields {
     fn parse(body: &[u8]) -> Self {
         Self(form_urlencoded::parse(body).into_owned().collect())
     }
@@ -37,12 +37,12 @@ pub(super) async fn read_form(
     http: &HttpServer,
     request: Request,
     org: Option<&OrgId>,
-    token: Option<&Token>,
-) -> Result<Fields, Problem> {
+    token: Option<&SessionToken>,
+) -> Result<FormFields, Problem> {
     // Checked before the body is read: a refused form costs no memory.
     check_origin(request.headers(), request.uri())?;
     let body = http.read_form(request, org, FORM_BYTES).await?;
-    let fields = Fields::parse(&body.bytes);
+    let fields = FormFields::parse(&body.bytes);
     // A request without a cookie has no token to compare with, so it is refused as well.
     if token.is_some_and(|token| token.is_form_token(fields.get(TOKEN_FIELD))) {
         return Ok(fields);
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn fields_are_decoded_and_may_repeat() {
-        let fields = Fields::parse(b"name=a+b%26%3Cc&scopes=x&scopes=y&name=late");
+        let fields = FormFields::parse(b"name=a+b%26%3Cc&scopes=x&scopes=y&name=late");
         assert_eq!((fields.get("name"), fields.get("none")), ("a b&<c", ""));
         assert_eq!(fields.values_of("scopes").collect::<Vec<_>>(), ["x", "y"]);
     }

@@ -22,8 +22,8 @@ use tidegate_catalog::{Caller as KeyHolder, Denied, Scope};
 use tidegate_schemas::{ids::ApiKeyId, validation_error::tag};
 use tidegate_web::{AnswerFor, Limit, Problem, Query, RequestId};
 
-use self::cookies::Token;
-pub(crate) use self::forms::Fields;
+use self::cookies::SessionToken;
+pub(crate) use self::forms::FormFields;
 use crate::{
     admin::{Api, audit, caller::Caller},
     html::{self, Frame},
@@ -62,7 +62,7 @@ impl FromRequestParts<Api> for PageSession {
     }
 }
 
-impl FromRequestParts<Api> for Fields {
+impl FromRequestParts<Api> for FormFields {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Problem> {
@@ -84,7 +84,7 @@ pub(crate) fn routes(api: &Api) -> Router<Api> {
 pub(crate) async fn authenticate(State(api): State<Api>, request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
     let id_text = id.as_ref().map_or("", RequestId::as_str);
-    let token = Token::from_cookie(request.headers(), request.uri());
+    let token = SessionToken::from_cookie(request.headers(), request.uri());
     let holder = match &token {
         Some(token) => sessions::find_holder(&api, token).await,
         None => Ok(None),
@@ -115,7 +115,7 @@ async fn authorize_request(
     api: &Api,
     request: Request,
     session: &PageSession,
-    token: &Token,
+    token: &SessionToken,
 ) -> Result<Request, Problem> {
     let org = &session.caller.org;
     api.http.admit(&request, org)?;
@@ -197,10 +197,10 @@ async fn show_form(request: Request) -> Response {
         (true, false) => Some("You are signed out."),
         (true, true) => None,
     };
-    let token = Token::from_cookie(request.headers(), request.uri());
+    let token = SessionToken::from_cookie(request.headers(), request.uri());
     let (token, is_new) = match token {
         Some(token) => (token, false),
-        None => match Token::random() {
+        None => match SessionToken::random() {
             Ok(token) => (token, true),
             Err(problem) => return html::render_problem_page(problem, None, ""),
         },
@@ -216,7 +216,7 @@ async fn show_form(request: Request) -> Response {
 async fn sign_in(State(api): State<Api>, request: Request) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
     let (headers, uri) = (request.headers().clone(), request.uri().clone());
-    let token = Token::from_cookie(&headers, &uri);
+    let token = SessionToken::from_cookie(&headers, &uri);
     let address = sign_in_attempts::client_address(&request);
     let fields = match forms::read_form(&api.http, request, None, token.as_ref()).await {
         Ok(fields) => fields,
@@ -265,7 +265,7 @@ struct SignInRefusal {
 }
 
 /// Starts a session for the holder of a key.
-async fn begin_session(api: &Api, key: &str, id: Option<&RequestId>) -> Result<Token, SignInRefusal> {
+async fn begin_session(api: &Api, key: &str, id: Option<&RequestId>) -> Result<SessionToken, SignInRefusal> {
     let key = api.deps.keys.authenticate(key).await.map_err(refuse_key)?;
     if !key.may(Scope::Review) {
         return Err(SignInRefusal {
@@ -286,7 +286,7 @@ async fn record_and_start_session(
     api: &Api,
     key: &KeyHolder,
     id: Option<&RequestId>,
-) -> Result<Token, Problem> {
+) -> Result<SessionToken, Problem> {
     // Recorded first: without its audit row the session must not exist.
     audit::record_sign_in(api, &Caller::of_key(key.clone()).with_request_id(id)).await?;
     // A new token: one that was planted in the browser before the sign-in gets no session.
@@ -313,7 +313,7 @@ fn refuse_key(denied: Denied) -> SignInRefusal {
 
 async fn sign_out(State(api): State<Api>, request: Request) -> Result<Response, Problem> {
     // Without a cookie there is no session to end; the cookie is removed in any case.
-    if let Some(token) = Token::from_cookie(request.headers(), request.uri()) {
+    if let Some(token) = SessionToken::from_cookie(request.headers(), request.uri()) {
         sessions::end_session(&api, &token).await?;
     }
     let cookie = cookies::removal(request.headers(), request.uri());
@@ -332,7 +332,7 @@ fn console_path(requested_path: &str) -> &str {
 
 fn render_sign_in_page(
     status: StatusCode,
-    token: &Token,
+    token: &SessionToken,
     return_path: &str,
     notice: Option<&str>,
     error: Option<&str>,

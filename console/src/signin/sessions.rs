@@ -5,12 +5,12 @@ use tidegate_schemas::ids::Millis;
 use tidegate_store::{Replaced, tables::catalog::sessions::Session};
 use tidegate_web::Problem;
 
-use super::cookies::Token;
+use super::cookies::SessionToken;
 use crate::admin::{Api, faults};
 
 /// Starts a session with a new token.
-pub(super) async fn insert_session(api: &Api, key: &KeyHolder) -> Result<Token, Problem> {
-    let token = Token::random()?;
+pub(super) async fn insert_session(api: &Api, key: &KeyHolder) -> Result<SessionToken, Problem> {
+    let token = SessionToken::random()?;
     let created_at = Millis::now();
     let row = Session {
         token_hash: token.hash(),
@@ -27,7 +27,7 @@ pub(super) async fn insert_session(api: &Api, key: &KeyHolder) -> Result<Token, 
 
 /// Returns the holder of the session's key, if the session is active and the key may still use the console. A key revoked by
 /// another process stays valid here for the lifetime of cached look-ups (`catalog.key_cache_seconds`).
-pub(super) async fn find_holder(api: &Api, token: &Token) -> Result<Option<KeyHolder>, Problem> {
+pub(super) async fn find_holder(api: &Api, token: &SessionToken) -> Result<Option<KeyHolder>, Problem> {
     let store = &api.deps.moderation.store;
     let row = store.get::<Session>(&Session::key(token.hash())).await.map_err(faults::store_problem)?;
     // Rows expire later than their sessions, so the end is checked here.
@@ -43,7 +43,7 @@ pub(super) async fn find_holder(api: &Api, token: &Token) -> Result<Option<KeyHo
 }
 
 /// Ends the session of a token. Ending it again has no effect.
-pub(super) async fn end_session(api: &Api, token: &Token) -> Result<(), Problem> {
+pub(super) async fn end_session(api: &Api, token: &SessionToken) -> Result<(), Problem> {
     let store = &api.deps.moderation.store;
     let row = store.get::<Session>(&Session::key(token.hash())).await.map_err(faults::store_problem)?;
     let Some(mut row) = row else { return Ok(()) };

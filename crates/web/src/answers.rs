@@ -40,7 +40,7 @@ impl AnswerBudgetExceeded {
 }
 
 /// Connection, stream and request of an answer.
-pub(crate) struct Destination {
+pub(crate) struct AnswerDestination {
     pub(crate) connection: Connection,
     pub(crate) stream: Option<CancellationToken>,
     pub(crate) method: Method,
@@ -80,7 +80,7 @@ impl HttpServer {
     pub(crate) fn lease_answer(
         &self,
         answer: Response,
-        destination: &Destination,
+        destination: &AnswerDestination,
     ) -> Result<Response, AnswerBudgetExceeded> {
         // HTTP/1.1 has one answer per connection at a time, and the system's buffer takes a small one at once.
         if destination.stream.is_none()
@@ -101,7 +101,7 @@ impl HttpServer {
         Ok(with_lease(answer, lease, destination))
     }
 
-    fn take_lease(&self, answer: &Response, destination: &Destination) -> Result<Lease, Refusal> {
+    fn take_lease(&self, answer: &Response, destination: &AnswerDestination) -> Result<Lease, Refusal> {
         let org = answer.extensions().get::<AnswerFor>().map(|AnswerFor(org)| org.clone());
         let holder = Holder { org, connection: Some(destination.connection.unsent_bytes()) };
         // Answers are built as a whole, so the lower bound is their size.
@@ -110,7 +110,7 @@ impl HttpServer {
     }
 }
 
-fn with_lease(answer: Response, lease: Lease, destination: &Destination) -> Response {
+fn with_lease(answer: Response, lease: Lease, destination: &AnswerDestination) -> Response {
     if answer.body().is_end_stream() {
         return answer;
     }

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     connection::Connection,
-    networks::{Network, NetworkPermit, Networks},
+    networks::{Network, NetworkLimiter, NetworkPermit},
 };
 
 /// Time in which a new connection is not closed for another: its key may still be on the way.
@@ -33,7 +33,7 @@ pub(crate) const GRACE: Duration = Duration::from_millis(250);
 pub(crate) struct Connections {
     grace: Duration,
     slots: Arc<Semaphore>,
-    networks: Networks,
+    networks: NetworkLimiter,
     next_number: AtomicU64,
     unauthenticated: Mutex<BTreeMap<u64, UnauthenticatedConnection>>,
 }
@@ -78,7 +78,7 @@ impl Connections {
         Arc::new(Self {
             grace,
             slots: Arc::new(Semaphore::new(max_connections)),
-            networks: Networks::new(usize::MAX, max_connections.div_ceil(2), gauge),
+            networks: NetworkLimiter::new(usize::MAX, max_connections.div_ceil(2), gauge),
             next_number: AtomicU64::new(0),
             unauthenticated: Mutex::default(),
         })

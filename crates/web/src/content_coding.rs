@@ -66,10 +66,10 @@ fn unsupported_coding() -> Problem {
 /// Decoder of one body.
 pub(crate) struct Decoder {
     coding: Coding,
-    state: State,
+    state: DecoderState,
 }
 
-enum State {
+enum DecoderState {
     Gzip(Box<MultiGzDecoder<DecoderInput>>),
     Zstd {
         context: DCtx<'static>,
@@ -83,12 +83,12 @@ impl Decoder {
     pub(crate) fn new(coding: Coding) -> Self {
         let input = DecoderInput::default();
         let state = match coding {
-            Coding::Gzip => State::Gzip(Box::new(MultiGzDecoder::new(input))),
+            Coding::Gzip => DecoderState::Gzip(Box::new(MultiGzDecoder::new(input))),
             Coding::Zstd => {
                 let mut context = DCtx::create();
                 // The call cannot fail: the constant lies within the parameter's bounds.
                 let _set = context.set_parameter(DParameter::WindowLogMax(MAX_WINDOW_LOG));
-                State::Zstd { context, input, is_between_frames: false }
+                DecoderState::Zstd { context, input, is_between_frames: false }
             }
         };
         Self { coding, state }
@@ -97,16 +97,16 @@ impl Decoder {
     /// Memory of the decoder itself in bytes.
     pub(crate) fn memory(&self) -> usize {
         match &self.state {
-            State::Gzip(_) => GZIP_BYTES,
-            State::Zstd { context, .. } => context.sizeof(),
+            DecoderState::Gzip(_) => GZIP_BYTES,
+            DecoderState::Zstd { context, .. } => context.sizeof(),
         }
     }
 
     /// Passes the next bytes of the body on; `None` marks its end.
     pub(crate) fn receive(&mut self, bytes: Option<Bytes>) {
         let input = match &mut self.state {
-            State::Gzip(decoder) => decoder.get_mut(),
-            State::Zstd { input, .. } => input,
+            DecoderState::Gzip(decoder) => decoder.get_mut(),
+            DecoderState::Zstd { input, .. } => input,
         };
         match bytes {
             Some(bytes) => input.bytes = bytes,
@@ -117,11 +117,11 @@ impl Decoder {
     /// Writes the next decompressed bytes. Returns 0 once all received bytes are decompressed.
     pub(crate) fn decode(&mut self, out: &mut [u8]) -> Result<usize, Problem> {
         let decoded = match &mut self.state {
-            State::Gzip(decoder) => match decoder.read(out) {
+            DecoderState::Gzip(decoder) => match decoder.read(out) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
                 decoded => decoded.map_err(|_| ()),
             },
-            State::Zstd { context, input, is_between_frames } => {
+            DecoderState::Zstd { context, input, is_between_frames } => {
                 decode_zstd(context, input, is_between_frames, out)
             }
         };

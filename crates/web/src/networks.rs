@@ -38,7 +38,7 @@ impl Network {
 
 /// Counts with their limits. Clones refer to the same counts.
 #[derive(Clone, Debug)]
-pub(crate) struct Networks(Arc<Inner>);
+pub(crate) struct NetworkLimiter(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -57,11 +57,11 @@ struct Counts {
 /// Counted connection or stream, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct NetworkPermit {
-    networks: Networks,
+    networks: NetworkLimiter,
     network: Network,
 }
 
-impl Networks {
+impl NetworkLimiter {
     pub(crate) fn new(limit: usize, limit_per_network: usize, gauge: Gauge) -> Self {
         Self(Arc::new(Inner { limit, limit_per_network, counts: Mutex::default(), gauge }))
     }
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn total_and_network_limits_hold_and_drops_free_them() {
-        let all = Networks::new(3, 2, Gauge::noop());
+        let all = NetworkLimiter::new(3, 2, Gauge::noop());
         let [first, second] = [(), ()].map(|()| all.acquire(parse_network("192.0.2.1")).unwrap());
         assert!(all.acquire(parse_network("192.0.2.1")).is_none());
         let other = all.acquire(parse_network("192.0.2.2")).unwrap();

@@ -32,7 +32,7 @@ use tower::Service as _;
 
 use crate::{
     HttpServer, Problem,
-    answers::{AnswerBudgetExceeded, Destination},
+    answers::{AnswerBudgetExceeded, AnswerDestination},
     connection::Connection,
     handle_request,
     networks::Network,
@@ -93,7 +93,7 @@ impl hyper::service::Service<hyper::Request<Incoming>> for RequestService {
             }
             let _guard = guard;
             let (method, uri) = target;
-            let destination = Destination { connection, stream: current_stream_end(), method, uri };
+            let destination = AnswerDestination { connection, stream: current_stream_end(), method, uri };
             if request.body().is_end_stream() {
                 let answer = route_request(router, request.map(Body::new), settings.header_bytes).await;
                 return server.lease_answer(answer, &destination);

@@ -23,7 +23,7 @@ use crate::{
     connection::Connection,
     connections::{ConnectionSlot, Connections, GRACE},
     metrics::{connections_gauge, streams_gauge},
-    networks::{Network, Networks},
+    networks::{Network, NetworkLimiter},
     request_service::RequestService,
     server::Limit,
     streams::StreamExecutor,
@@ -124,7 +124,7 @@ fn bound_send_buffers(listener: &TcpListener) {
 struct Server {
     http: HttpServer,
     http1: http1::Builder,
-    streams: Networks,
+    streams: NetworkLimiter,
     service: RequestService,
     stop: CancellationToken,
 }
@@ -157,7 +157,7 @@ impl Server {
             // Slightly longer heads are read as well, so that they get a 431 in the envelope.
             .max_buf_size(settings.header_bytes.saturating_add(8_192));
         let streams =
-            Networks::new(settings.open_streams, settings.open_streams / 2, streams_gauge(http.name()));
+            NetworkLimiter::new(settings.open_streams, settings.open_streams / 2, streams_gauge(http.name()));
         let service = RequestService::new(router, http.clone(), stop.clone());
         Self { http: http.clone(), http1, streams, service, stop }
     }

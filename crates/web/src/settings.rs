@@ -111,14 +111,14 @@ impl Settings {
             }
         }
         // A single holder gets at most half of a budget (`fair_budget`), which must fit the largest body or answer.
-        for (name, all, of, one) in [
+        for (budget_name, budget, unit_name, unit) in [
             ("in_flight_bytes", self.in_flight_bytes, "body_bytes", self.body_bytes),
             ("unsent_bytes", self.unsent_bytes, "connection_unsent_bytes", self.connection_unsent_bytes),
         ] {
-            if all < one.saturating_mul(2) {
+            if budget < unit.saturating_mul(2) {
                 return Err(SettingsError(format!(
-                    "{name} = {all} is below twice {of} = {one}: one organisation may hold half of it, and could \
-                     never use all of {of}"
+                    "{budget_name} = {budget} is below twice {unit_name} = {unit}: one organisation may hold half of it, and \
+                     could never use all of {unit_name}. Raise {budget_name}"
                 )));
             }
         }

@@ -5,7 +5,7 @@ use std::{future::Future, sync::Arc};
 use hyper::rt::Executor;
 use tokio_util::sync::CancellationToken;
 
-use crate::networks::{Network, Networks};
+use crate::networks::{Network, NetworkLimiter};
 
 tokio::task_local! {
     static STREAM_END: CancellationToken;
@@ -19,7 +19,7 @@ pub(crate) fn current_stream_end() -> Option<CancellationToken> {
 /// Runs each stream of a connection in a separate task.
 #[derive(Clone)]
 pub(crate) struct StreamExecutor {
-    pub(crate) open_streams: Networks,
+    pub(crate) open_streams: NetworkLimiter,
     pub(crate) network: Network,
     /// Called for each refused stream.
     pub(crate) on_refused: Arc<dyn Fn() + Send + Sync>,

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::{TimeBudget, parse_span};
 use crate::admin::{
-    Api, List,
+    Api, ListResponse,
     audit::AuditDetail,
     caller::Caller,
     extract::{Body, UnpagedQuery, invalid, parse_id},
@@ -77,9 +77,9 @@ pub(super) async fn list_runs(
     State(api): State<Api>,
     caller: Caller,
     Query(_): Query<UnpagedQuery>,
-) -> Result<Json<List<Run>>, Problem> {
+) -> Result<Json<ListResponse<Run>>, Problem> {
     let runs = retroact::list(&api.deps.moderation.store, &caller.org, caller.clearance()).await;
-    Ok(Json(List::unpaged(runs.map_err(faults::moderation_problem)?)))
+    Ok(Json(ListResponse::unpaged(runs.map_err(faults::moderation_problem)?)))
 }
 
 pub(super) async fn run_step(

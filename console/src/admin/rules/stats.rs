@@ -12,7 +12,7 @@ use tidegate_web::{Problem, Query};
 
 use super::{parse_instant, parse_span};
 use crate::admin::{
-    Api, List,
+    Api, ListResponse,
     caller::Caller,
     extract::{Body, invalid},
     faults,
@@ -44,7 +44,7 @@ pub(super) async fn list_stats(
     State(api): State<Api>,
     caller: Caller,
     Query(query): Query<StatsQuery>,
-) -> Result<Json<List<RuleStatsResponse>>, Problem> {
+) -> Result<Json<ListResponse<RuleStatsResponse>>, Problem> {
     let end = query.until.as_deref().map_or_else(|| Ok(Millis::now()), |text| parse_instant("", text))?;
     let start =
         query.since.as_deref().map_or(Ok(Millis(end.0 - 30 * DAY_MS)), |text| parse_instant("", text))?;
@@ -58,7 +58,7 @@ pub(super) async fn list_stats(
         .map_err(faults::moderation_problem)?
         .into_iter()
         .map(|((rule, version), stats)| RuleStatsResponse { rule, version, stats });
-    Ok(Json(List::unpaged(lines.collect())))
+    Ok(Json(ListResponse::unpaged(lines.collect())))
 }
 
 #[derive(Deserialize)]

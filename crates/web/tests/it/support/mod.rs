@@ -37,7 +37,7 @@ pub(crate) const LONG_ANSWER: usize = 64 << 20;
 
 pub(crate) const LARGE_ANSWER: usize = 1 << 20;
 
-pub(crate) struct Shared {
+pub(crate) struct TestApp {
     pub(crate) http: HttpServer,
     pub(crate) handler_entered: Notify,
     pub(crate) release_handler: Notify,
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) answers_made: AtomicUsize,
 }
 
-type App = State<Arc<Shared>>;
+type App = State<Arc<TestApp>>;
 
 /// Answers with the length of the body.
 async fn count_body(State(app): App, request: Request) -> Result<String, Problem> {
@@ -90,7 +90,7 @@ async fn panic_in_handler() -> &'static str {
 
 pub(crate) struct RunningServer {
     pub(crate) address: SocketAddr,
-    pub(crate) app: Arc<Shared>,
+    pub(crate) app: Arc<TestApp>,
     pub(crate) stop: CancellationToken,
     pub(crate) task: JoinHandle<Drained>,
 }
@@ -100,7 +100,7 @@ impl RunningServer {
         let mut settings = Settings::default();
         set(&mut settings);
         let http = HttpServer::new("tests", settings).unwrap();
-        let app = Arc::new(Shared {
+        let app = Arc::new(TestApp {
             http,
             handler_entered: Notify::new(),
             release_handler: Notify::new(),
