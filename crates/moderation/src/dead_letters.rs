@@ -200,7 +200,7 @@ impl Filter {
         self.org.as_ref().is_none_or(is_owned_by)
             && self.topic.is_none_or(|topic| letter.topic == topic.label())
             && self.reason.as_ref().is_none_or(|reason| letter.reason == *reason)
-            && self.id.as_ref().is_none_or(|id| *id == id_of(page_record))
+            && self.id.as_ref().is_none_or(|id| *id == letter_id(page_record))
     }
 }
 
@@ -219,7 +219,7 @@ async fn find_matching<'t>(
     }
     let keys: Vec<_> = letters
         .iter()
-        .map(|(page_record, letter)| Replay::key(owner_of(letter), id_of(page_record)))
+        .map(|(page_record, letter)| Replay::key(replay_org(letter), letter_id(page_record)))
         .collect();
     let replays = store.get_many::<Replay>(&keys).await?;
     Ok(letters
@@ -297,17 +297,17 @@ async fn mark_replayed(
     letter: &DeadLetter,
     by: &str,
 ) -> Result<(), DeadLetterError> {
-    let (now, org) = (Millis::now(), owner_of(letter));
-    let row = Replay { org, letter: id_of(page_record), replayed_at: now, replayed_by: by.to_owned() };
+    let (now, org) = (Millis::now(), replay_org(letter));
+    let row = Replay { org, letter: letter_id(page_record), replayed_at: now, replayed_by: by.to_owned() };
     Ok(store.put(WriteTime::after(None, now), &[row]).await?)
 }
 
 /// Org of the replay row; empty for letters without an org.
-fn owner_of(letter: &DeadLetter) -> OrgId {
+fn replay_org(letter: &DeadLetter) -> OrgId {
     letter.org.clone().unwrap_or_else(|| OrgId::new(""))
 }
 
-fn id_of(page_record: &PageRecord) -> String {
+fn letter_id(page_record: &PageRecord) -> String {
     format!("{}-{}", page_record.at.partition.index, page_record.at.offset)
 }
 
@@ -324,7 +324,7 @@ fn summarize(page_record: &PageRecord, letter: DeadLetter, replay: Option<Replay
     let (replayed_at, replayed_by) =
         replay.map(|replay| (replay.replayed_at.iso(), replay.replayed_by)).unzip();
     Summary {
-        id: id_of(page_record),
+        id: letter_id(page_record),
         org: letter.org,
         topic: letter.topic,
         partition: letter.partition,

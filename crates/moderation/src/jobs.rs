@@ -97,7 +97,10 @@ pub struct Placement {
 impl Placement {
     fn order_of(&self, queue: &QueueId) -> QueueOrder {
         let config = self.config.as_deref();
-        config.and_then(|config| config.queue(queue)).map(|it| it.document.order.clone()).unwrap_or_default()
+        config
+            .and_then(|config| config.queue(queue))
+            .map(|queue_config| queue_config.document.order.clone())
+            .unwrap_or_default()
     }
 }
 
@@ -139,7 +142,7 @@ pub async fn open_for_appeal(
         Kind::Job,
         &[request.org.as_str().as_bytes(), b"appeal", appeal_id.as_str().as_bytes(), &1_i64.to_be_bytes()],
     );
-    if !has_this_cause(store, request, job_id).await?
+    if !includes_cause(store, request, job_id).await?
         && !open_job(store, request, job_id, 1, request.placement.signals, now).await?.is_new()
     {
         // An earlier run crashed between the job's row and the cause's.
@@ -187,7 +190,7 @@ async fn load_newest_generation(store: &Store, request: &JobRequest) -> Result<S
     })
 }
 
-async fn has_this_cause(store: &Store, request: &JobRequest, job_id: JobId) -> Result<bool, Error> {
+async fn includes_cause(store: &Store, request: &JobRequest, job_id: JobId) -> Result<bool, Error> {
     let key = (request.org.clone(), job_id, request.cause.id);
     Ok(store.get::<JobCause>(&key).await?.is_some())
 }
@@ -228,7 +231,7 @@ async fn join_job(
     now: Millis,
 ) -> Result<bool, Error> {
     // A replay: the cause's row is written last, so the job includes the cause.
-    if has_this_cause(store, request, pointer.job_id).await? {
+    if includes_cause(store, request, pointer.job_id).await? {
         return Ok(true);
     }
     let signals = count_signals(store, request, pointer.generation, now).await?;
@@ -314,7 +317,7 @@ async fn raise_priority(
     let priority = combined.priority(&request.placement.order_of(&job.queue)).max(job.priority);
     let mut raised_job = Job { priority, signals: Some(signals_to_json(combined)?), ..job.clone() };
     if priority != job.priority {
-        let at = entry_time(store, &job.org, &job.queue, priority, now).await?;
+        let at = choose_entry_time(store, &job.org, &job.queue, priority, now).await?;
         put_entry(store, &raised_job, at, now).await?;
         raised_job.queued_at = Some(at);
     }
@@ -348,7 +351,7 @@ async fn open_job(
     now: Millis,
 ) -> Result<Inserted<Job>, Error> {
     let priority = signals.priority(&request.placement.order_of(&request.queue));
-    let created_at = entry_time(store, &request.org, &request.queue, priority, now).await?;
+    let created_at = choose_entry_time(store, &request.org, &request.queue, priority, now).await?;
     let job = Job {
         org: request.org.clone(),
         job_id,
@@ -391,7 +394,7 @@ async fn open_job(
 
 /// Returns the time of a new queue entry: now, or the scan start of the day if that is later because of a clock that
 /// was ahead. Scans would miss an earlier entry.
-pub(crate) async fn entry_time(
+pub(crate) async fn choose_entry_time(
     store: &Store,
     org: &OrgId,
     queue: &QueueId,

@@ -125,7 +125,7 @@ async fn roll_up(
     let mut last_hour = newest.into_iter().next();
     let first = match &last_hour {
         Some(last) => last.hour + 1,
-        None => match first_day(store, org, queue).await? {
+        None => match find_first_day(store, org, queue).await? {
             Some(day) => day * (DAY_MS / HOUR_MS),
             None => return Ok(None),
         },
@@ -157,7 +157,7 @@ async fn roll_up(
 }
 
 /// Returns the first day with jobs in the queue.
-async fn first_day(store: &Store, org: &OrgId, queue: &QueueId) -> Result<Option<i64>, Error> {
+async fn find_first_day(store: &Store, org: &OrgId, queue: &QueueId) -> Result<Option<i64>, Error> {
     let days = store.scan::<QueueDay>(&(org.clone(), queue.clone()), At::all()).all().await?;
     Ok(days.iter().map(|day| day.day).min())
 }
@@ -179,11 +179,12 @@ async fn load_confirmed_events(
             let moves = job_moves::parse_moves(&job)?;
             let is_confirmed = match row.change {
                 QueueChange::Opened => {
-                    job.created_at == row.at || moves.iter().any(|it| it.at == row.at && it.to == *queue)
+                    job.created_at == row.at
+                        || moves.iter().any(|job_move| job_move.at == row.at && job_move.to == *queue)
                 }
                 QueueChange::Closed => {
                     job.closed_at == Some(row.at)
-                        || moves.iter().any(|it| it.at == row.at && it.from == *queue)
+                        || moves.iter().any(|job_move| job_move.at == row.at && job_move.from == *queue)
                 }
             };
             if is_confirmed {

@@ -90,19 +90,19 @@ pub fn plan_item(config: &Compiled, evaluated: &EvaluatedSubmission<'_>) -> Plan
         evaluated_at: evaluated.append_ms,
         matched,
         errored,
-        actions: json(&actions),
-        media: json(&evaluated.media),
+        actions: to_json(&actions),
+        media: to_json(&evaluated.media),
         left_out,
         user: evaluated.user.cloned(),
     });
-    plan.counted.extend(rules.iter().map(|it| RuleOutcome {
-        rule: it.rule.clone(),
-        version: it.version.to_owned(),
-        kind: it.suppressed.map_or(OutcomeKind::Acted, OutcomeKind::Suppressed),
+    plan.counted.extend(rules.iter().map(|rule| RuleOutcome {
+        rule: rule.rule.clone(),
+        version: rule.version.to_owned(),
+        kind: rule.suppressed.map_or(OutcomeKind::Acted, OutcomeKind::Suppressed),
     }));
-    plan.counted.extend(evaluated.outcome.errored.iter().map(|it| RuleOutcome {
-        rule: it.rule.clone(),
-        version: it.version.clone(),
+    plan.counted.extend(evaluated.outcome.errored.iter().map(|failure| RuleOutcome {
+        rule: failure.rule.clone(),
+        version: failure.version.clone(),
         kind: OutcomeKind::Errored,
     }));
     plan
@@ -125,7 +125,7 @@ fn list_matches(
             }
             let full = &evaluated.outcome.matched[position];
             let to_json = |rule_match: &Match| {
-                json(&ListedMatch {
+                to_json(&ListedMatch {
                     rule_match,
                     suppressed: it.suppressed,
                     sampled: is_sampled(evaluated, it),
@@ -155,7 +155,7 @@ fn list_failures(
             let counts_as = rule_gates::failure_consequence(config, failure);
             if counts_as.is_some() == has_consequence {
                 let suppressed = suppressed.get(&failure.rule).copied().flatten();
-                let entry = json(&ListedFailure { failure, counts_as, suppressed });
+                let entry = to_json(&ListedFailure { failure, counts_as, suppressed });
                 // A failure has no shorter form, because it has no explanation.
                 list.add(position, entry.clone(), || entry);
             }
@@ -207,7 +207,7 @@ fn take_action(
     (causes, named_causes): (&[&RuleMatch<'_>], usize),
     policies: &[PolicyId],
 ) {
-    let (parameters, conflicts) = parameters(id, causes, config.plan().limits().stored_matches);
+    let (parameters, conflicts) = merge_parameters(id, causes, config.plan().limits().stored_matches);
     let (causes, omitted) = causes.split_at(named_causes);
     let rule_ref =
         |rule: &&RuleMatch<'_>| events::NamedRef { id: rule.rule.clone(), name: rule.name.to_owned() };
@@ -239,7 +239,7 @@ fn take_action(
 
 /// Merges the action's parameters from several rules. The value of the rule with the lowest id wins; other values are
 /// returned as conflicts, up to `most_conflicts`.
-fn parameters(
+fn merge_parameters(
     action: &ActionId,
     causes: &[&RuleMatch<'_>],
     most_conflicts: usize,
@@ -270,7 +270,7 @@ fn parameters(
 
 /// True if the rule acts and its hit falls into the sample for human review.
 fn is_sampled(evaluated: &EvaluatedSubmission<'_>, rule: &RuleMatch<'_>) -> bool {
-    evaluated.no_reviews.is_none()
+    evaluated.review_suppression.is_none()
         && rule.acts()
         && rule.enforcement.is_some_and(|life| life.is_sampled(rule.rule, evaluated.submission_id))
 }
@@ -283,7 +283,7 @@ fn add_review(
     cause_name: &str,
     mut hits: Vec<RuleHit>,
 ) {
-    if hits.is_empty() || evaluated.no_reviews.is_some() {
+    if hits.is_empty() || evaluated.review_suppression.is_some() {
         return;
     }
     // The cause is derived from the submission, so a replay adds the same cause to the job.
@@ -317,6 +317,6 @@ fn union_of_policies(causes: &[&RuleMatch<'_>]) -> Vec<PolicyId> {
     policies.filter(|policy| seen_policies.insert(*policy)).cloned().collect()
 }
 
-fn json(value: &impl Serialize) -> String {
+fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("findings have string keys only")
 }

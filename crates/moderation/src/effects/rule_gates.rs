@@ -27,7 +27,7 @@ pub struct EvaluatedSubmission<'a> {
     pub append_ms: Millis,
     pub outcome: &'a Outcome,
     /// Reason for opening no review jobs: a report opens the job itself, for example.
-    pub no_reviews: Option<&'static str>,
+    pub review_suppression: Option<&'static str>,
     /// Rules that are held back by their limits.
     pub limit_refusals: &'a Refused,
     /// Set if the submission repeats an earlier one, as retroaction does.
@@ -213,7 +213,7 @@ pub(super) fn action_refusal(
 ) -> Option<&'static str> {
     let Some(action) = config.action(action) else { return Some("unknown_action") };
     match action.kind {
-        ActionKind::EnqueueReview { .. } => evaluated.no_reviews,
+        ActionKind::EnqueueReview { .. } => evaluated.review_suppression,
         // A child-safety report opens its job itself; the rule's hit joins that job.
         ActionKind::Callback { .. } | ActionKind::EnqueueChildSafety { .. } => None,
     }

@@ -30,11 +30,11 @@ pub(crate) async fn find_struck_user(
     let item_data = match newest(&deps.store, &decision.org, &decision.item).await? {
         Some(row) => Some(ItemData::from(row)),
         None => {
-            let data = reported_data(&deps.store, decision).await?;
+            let data = load_reported_data(&deps.store, decision).await?;
             data.map(|data| ItemData { type_version: None, data })
         }
     };
-    Ok(author_in(config, &decision.item, item_data.as_ref()))
+    Ok(author_from_data(config, &decision.item, item_data.as_ref()))
 }
 
 /// Item data in a version of the platform.
@@ -62,10 +62,10 @@ pub(crate) async fn find_author(
         return Ok(None);
     }
     let stored = newest(store, config.org(), item).await?;
-    Ok(author_in(config, item, stored.map(ItemData::from).or(sent).as_ref()))
+    Ok(author_from_data(config, item, stored.map(ItemData::from).or(sent).as_ref()))
 }
 
-fn author_in(config: &Compiled, item: &ItemKey, item_data: Option<&ItemData>) -> Option<ItemKey> {
+fn author_from_data(config: &Compiled, item: &ItemKey, item_data: Option<&ItemData>) -> Option<ItemKey> {
     let (version, data) = match item_data {
         Some(item_data) => (item_data.type_version.as_deref(), &*item_data.data),
         None => (None, &b"{}"[..]),
@@ -75,7 +75,10 @@ fn author_in(config: &Compiled, item: &ItemKey, item_data: Option<&ItemData>) ->
     config.item_type_at(&item.type_id, version).unwrap_or(current_type).creator(item, data)
 }
 
-async fn reported_data(store: &Store, decision: &records::Decision) -> Result<Option<bytes::Bytes>, Error> {
+async fn load_reported_data(
+    store: &Store,
+    decision: &records::Decision,
+) -> Result<Option<bytes::Bytes>, Error> {
     if decision.class == JobClass::Appeal {
         return Ok(None);
     }

@@ -41,7 +41,7 @@ pub(crate) fn index_row(submission: &Submission<'_>) -> Option<ItemOfHour> {
     if matches!(header.source, Source::Retroact | Source::PartialItems) {
         return None;
     }
-    let draw = draw(entry.submission_id);
+    let draw = random_bits_of(entry.submission_id);
     Some(ItemOfHour {
         org: header.org.clone(),
         hour: at.append_ms.hour(),
@@ -56,7 +56,7 @@ pub(crate) fn index_row(submission: &Submission<'_>) -> Option<ItemOfHour> {
     })
 }
 
-fn draw(submission: SubmissionId) -> i64 {
+fn random_bits_of(submission: SubmissionId) -> i64 {
     let low = submission.0.as_u128() & ((1 << RANDOM_BITS) - 1);
     i64::try_from(low).unwrap_or(i64::MAX)
 }
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn sample_reads_only_its_own_shards() {
         for id in [0, u128::MAX, 0x1234_5678_9abc_def0_1122_3344_5566_7788] {
-            let draw = draw(Uuid::from_u128(id).into());
+            let draw = random_bits_of(Uuid::from_u128(id).into());
             assert!((0..Sample::ALL.bound).contains(&draw));
             assert!((0..SHARDS).contains(&shard_of(draw)));
         }
@@ -247,7 +247,7 @@ mod tests {
                     tidegate_schemas::ids::Kind::Submission,
                     &[&nth.to_be_bytes()],
                 );
-                draw(id) < tenth.bound
+                random_bits_of(id) < tenth.bound
             })
             .count();
         // The ids are derived, so the count is always the same.

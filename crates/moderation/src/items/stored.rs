@@ -65,7 +65,7 @@ pub async fn find_version(
 ) -> Result<Option<Item>, Error> {
     match submission {
         Some(submission_id) => find_since(store, org, item, submission_id, Millis(i64::MIN)).await,
-        None => match newest_of(store, org, item, Precedence::for_view).await? {
+        None => match find_newest(store, org, item, Precedence::for_view).await? {
             Some(place) => get_row(store, org, item, coordinates(&place)).await,
             None => Ok(None),
         },
@@ -80,7 +80,7 @@ async fn find_since(
     submission_id: SubmissionId,
     since: Millis,
 ) -> Result<Option<Item>, Error> {
-    if let Some(place) = place_of(store, org, submission_id).await? {
+    if let Some(place) = load_place(store, org, submission_id).await? {
         let is_of_item = place.type_id == item.type_id && place.item_id == item.id;
         return if is_of_item { get_row(store, org, item, coordinates_of(&place)).await } else { Ok(None) };
     }
@@ -110,7 +110,7 @@ fn partition(org: &OrgId, item: &ItemKey) -> (OrgId, TypeId, ItemId) {
 }
 
 /// Loads the coordinates of a keyed submission.
-pub(crate) async fn place_of(
+pub(crate) async fn load_place(
     store: &Store,
     org: &OrgId,
     submission: SubmissionId,
@@ -130,16 +130,16 @@ pub fn coordinates(row: &ItemPlace) -> (Millis, i64, i64) {
 /// Returns the index row of the newest complete version. Partial versions only count without a complete one, fetched
 /// versions only without a submitted one.
 pub async fn newest_place(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<ItemPlace>, Error> {
-    newest_of(store, org, item, Precedence::for_findings).await
+    find_newest(store, org, item, Precedence::for_findings).await
 }
 
 /// Returns the index row of the newest data, submitted or fetched.
-pub(crate) async fn newest_data_place(
+pub(crate) async fn find_newest_data_place(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
 ) -> Result<Option<ItemPlace>, Error> {
-    newest_of(store, org, item, |_| Precedence::First).await
+    find_newest(store, org, item, |_| Precedence::First).await
 }
 
 /// Precedence of versions. The lowest value is preferred; among equal values, the newest version.
@@ -175,7 +175,7 @@ impl Precedence {
 }
 
 /// Returns the newest submission with the lowest precedence value.
-async fn newest_of(
+async fn find_newest(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
@@ -214,7 +214,7 @@ async fn newest_of(
 /// True if the row belongs to the submission's first record. A submission that was sent again has a second row, with
 /// content older than its coordinates.
 async fn is_of_first_record(store: &Store, row: &ItemPlace) -> Result<bool, Error> {
-    let place = place_of(store, &row.org, row.submission_id).await?;
+    let place = load_place(store, &row.org, row.submission_id).await?;
     Ok(place.is_none_or(|place| coordinates_of(&place) == coordinates(row)))
 }
 
@@ -230,7 +230,7 @@ pub async fn newest(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option
 const RECENT_VERSIONS: usize = 20;
 
 /// Loads the newest evaluated version that was submitted or reported. Rules do not evaluate fetched versions.
-pub(crate) async fn newest_evaluated(
+pub(crate) async fn load_newest_evaluated(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,

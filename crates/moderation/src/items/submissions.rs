@@ -60,7 +60,7 @@ pub enum ReplayState {
 pub async fn replay_state(deps: &Deps, submission: &Submission<'_>) -> Result<ReplayState, Error> {
     let (org, entry) = (&submission.header.org, submission.entry);
     let location = if entry.keyed {
-        let first_place = stored::place_of(&deps.store, org, entry.submission_id).await?;
+        let first_place = stored::load_place(&deps.store, org, entry.submission_id).await?;
         first_place
             .map(|place| (place.type_id.clone(), place.item_id.clone(), stored::coordinates_of(&place)))
     } else {
@@ -111,7 +111,7 @@ pub fn claims(
     let no_refusals = Refused::new();
     effects::limit_requests(
         &prepared.config,
-        &evaluated(submission, prepared, outcome, no_reviews, &no_refusals, repetition),
+        &evaluated_submission(submission, prepared, outcome, no_reviews, &no_refusals, repetition),
     )
 }
 
@@ -125,7 +125,7 @@ pub fn plan(
     repetition: Option<Again<'_>>,
 ) -> Plan {
     let config = &prepared.config;
-    let evaluation = evaluated(submission, prepared, outcome, no_reviews, refusals, repetition);
+    let evaluation = evaluated_submission(submission, prepared, outcome, no_reviews, refusals, repetition);
     let mut plan = effects::plan_item(config, &evaluation);
     for review in &mut plan.reviews {
         if review.is_routable {
@@ -156,7 +156,7 @@ fn route_review(config: &Compiled, prepared: &Prepared, review: &mut PlannedRevi
     (review.queue, review.routed_by) = (PlannedQueue::Review(choice.queue), choice.routed_by);
 }
 
-fn evaluated<'a>(
+fn evaluated_submission<'a>(
     submission: &Submission<'a>,
     prepared: &'a Prepared,
     outcome: &'a Outcome,
@@ -171,7 +171,7 @@ fn evaluated<'a>(
         user: prepared.user.as_ref(),
         append_ms: submission.at.append_ms,
         outcome,
-        no_reviews,
+        review_suppression: no_reviews,
         limit_refusals: refusals,
         repetition,
         media: &prepared.media.shown,

@@ -52,7 +52,7 @@ impl Body {
         ReceivedBody { digests: self.hasher.finish(), kept: self.kept, reservation: self.reservation }
     }
 
-    fn drop_kept(&mut self) {
+    fn discard_bytes(&mut self) {
         self.kept = None;
         self.reservation = None;
     }
@@ -62,7 +62,7 @@ impl Sink for Body {
     async fn begin(&mut self, length: Option<u64>) -> Result<(), NoRoom> {
         // Decided from the header, so that a body beyond the limit reserves no memory.
         if length.is_some_and(|length| length > self.max_kept) {
-            self.drop_kept();
+            self.discard_bytes();
         }
         if self.kept.is_some() {
             let bound = length.unwrap_or(self.max_kept).max(1);
@@ -76,7 +76,7 @@ impl Sink for Body {
         let Some(kept) = &mut self.kept else { return Ok(()) };
         let length = kept.len() + piece.len();
         if length as u64 > self.max_kept {
-            self.drop_kept();
+            self.discard_bytes();
             return Ok(());
             // Grown before the copy: memory is never used without a reservation.
         }

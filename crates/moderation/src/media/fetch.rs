@@ -155,7 +155,7 @@ impl Inner {
                 return Inspection::Hashed(Arc::clone(&cached.print));
             }
             attempt += 1;
-            match self.attempt(key, target.clone(), cached).await {
+            match self.make_attempt(key, target.clone(), cached).await {
                 Attempt::Ended(inspection) => return inspection,
                 Attempt::Resting(_) if attempt >= self.retries.attempts => return Inspection::unavailable(),
                 Attempt::Resting(until) => sleep_until(until).await,
@@ -165,8 +165,9 @@ impl Inner {
                     attempt -= 1;
                 }
                 Attempt::Failed { reason, retry_after } => {
-                    let pause =
-                        reason.is_retryable().then(|| self.retries.pause(attempt, retry_after, draw()));
+                    let pause = reason
+                        .is_retryable()
+                        .then(|| self.retries.pause(attempt, retry_after, random_fraction()));
                     let Some(pause) = pause.flatten() else {
                         return Inspection::FetchFailed(reason.detail());
                     };
@@ -178,7 +179,12 @@ impl Inner {
 
     /// Sends requests until one is not a redirect, each under a permit for its host. The permit and the memory are
     /// released when the attempt ends.
-    async fn attempt(&self, key: &FetchKey, mut target: Target, cached: Option<CachedAnswer>) -> Attempt {
+    async fn make_attempt(
+        &self,
+        key: &FetchKey,
+        mut target: Target,
+        cached: Option<CachedAnswer>,
+    ) -> Attempt {
         let org = &key.org;
         let mut body = Body::new(key.depth, self.decoders.limits().bytes, self.body_memory.clone(), org);
         let (mut usage, mut redirect_freshness) = (AttemptUsage::default(), Freshness::default());
@@ -226,7 +232,7 @@ impl Inner {
                 FetchOutcome::Ok(answer) => {
                     // The permit is held while decoding, so that the limits per org and host also bound the use
                     // of the decoders.
-                    let print = self.fingerprint(key.depth, body.finish()).await;
+                    let print = self.find_or_decode(key.depth, body.finish()).await;
                     drop(permit);
                     self.cache_answer(key, &print, &answer.freshness.limited_by(&redirect_freshness));
                     Inspection::Hashed(print)
@@ -289,7 +295,7 @@ impl Inner {
         }
     }
 
-    async fn fingerprint(&self, depth: HashDepth, body: ReceivedBody) -> Arc<Fingerprint> {
+    async fn find_or_decode(&self, depth: HashDepth, body: ReceivedBody) -> Arc<Fingerprint> {
         let ReceivedBody { digests, kept, reservation } = body;
         let Some(bytes) = kept else {
             return Arc::new(match depth {
@@ -401,7 +407,7 @@ fn unix_seconds() -> u64 {
 }
 
 /// Returns a random number from 0 to 1, because every `RandomState` has its own random keys.
-pub(crate) fn draw() -> f64 {
+pub(crate) fn random_fraction() -> f64 {
     let random_bits = RandomState::new().build_hasher().finish() >> 32;
     f64::from(u32::try_from(random_bits).unwrap_or_default()) / f64::from(u32::MAX)
 }

@@ -15,14 +15,14 @@ pub async fn recall(store: &Store, row_media: &str) -> Result<Vec<Signal>, Error
     let media: Vec<Media> = serde_json::from_str(row_media).map_err(Error::corrupt("media"))?;
     let mut signals = Vec::with_capacity(media.len());
     for medium in media {
-        if let Some(inspection) = inspection_of(store, &medium).await? {
+        if let Some(inspection) = restore_inspection(store, &medium).await? {
             signals.push(Signal { url: medium.url, inspection });
         }
     }
     Ok(signals)
 }
 
-async fn inspection_of(store: &Store, medium: &Media) -> Result<Option<Inspection>, Error> {
+async fn restore_inspection(store: &Store, medium: &Media) -> Result<Option<Inspection>, Error> {
     Ok(match medium.state.as_str() {
         "blocked_address" => Some(Inspection::BlockedAddress),
         "fetch_failed" => {
@@ -31,7 +31,7 @@ async fn inspection_of(store: &Store, medium: &Media) -> Result<Option<Inspectio
         }
         // Without digests the body was too large to fetch; with digests it was only too large to decode.
         "too_large" if medium.sha256.is_none() => Some(Inspection::TooLarge),
-        state => match (state.parse::<State>().ok(), digests(medium)) {
+        state => match (state.parse::<State>().ok(), parse_digests(medium)) {
             (Some(state), Some(digests)) => {
                 Some(Inspection::Hashed(load_fingerprint(store, medium, state, digests).await?))
             }
@@ -59,7 +59,7 @@ async fn load_fingerprint(
     Ok(Arc::new(Fingerprint { frames, ..Fingerprint::unhashed(state, reason, digests) }))
 }
 
-fn digests(medium: &Media) -> Option<Digests> {
+fn parse_digests(medium: &Media) -> Option<Digests> {
     fn bytes<const N: usize>(kind: HashKind, text: Option<&String>) -> Option<[u8; N]> {
         Hash::parse(kind, text?)?.bytes().try_into().ok()
     }

@@ -128,7 +128,7 @@ async fn is_being_stored(
     let Some(sent_at) = causes.iter().filter_map(sent_at).max().filter(|at| *at >= since) else {
         return Ok(false);
     };
-    let newest = stored::newest_data_place(&deps.store, &job.org, &job.item).await?;
+    let newest = stored::find_newest_data_place(&deps.store, &job.org, &job.item).await?;
     Ok(newest.is_none_or(|place| place.append_ms < sent_at))
 }
 
@@ -140,7 +140,7 @@ async fn is_stale(
     since: Millis,
     now: Millis,
 ) -> Result<bool, Error> {
-    let Some(newest) = stored::newest_data_place(&deps.store, org, item).await? else { return Ok(true) };
+    let Some(newest) = stored::find_newest_data_place(&deps.store, org, item).await? else { return Ok(true) };
     if newest.append_ms < since {
         return Ok(true);
     }
@@ -176,7 +176,7 @@ async fn list_expired_context_items(
                 .filter(|item| item.fault.is_none() && has_expired_url(item.data.get().as_bytes(), now));
             for item in expired {
                 let key = ItemKey { type_id: item.type_id, id: item.id };
-                let newest = stored::newest_data_place(store, org, &key).await?;
+                let newest = stored::find_newest_data_place(store, org, &key).await?;
                 if newest.is_none_or(|place| place.append_ms < cause.at) {
                     expired_items.push(key);
                 }

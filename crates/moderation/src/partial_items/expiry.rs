@@ -7,14 +7,14 @@ use tidegate_schemas::{ids::Millis, item_types::datetime};
 pub(super) fn has_expired_url(data: &[u8], now: Millis) -> bool {
     // Cheap test first: most data contains no signed URL and need not be parsed.
     let may_contain_expiry =
-        [&b"xpires"[..], b"se="].iter().any(|part| data.windows(part.len()).any(|it| it == *part));
+        [&b"xpires"[..], b"se="].iter().any(|part| data.windows(part.len()).any(|window| window == *part));
     may_contain_expiry
         && serde_json::from_slice(data).is_ok_and(|value: Value| contains_expired_url(&value, now))
 }
 
 fn contains_expired_url(value: &Value, now: Millis) -> bool {
     match value {
-        Value::String(text) => expires_at(text).is_some_and(|at| at <= now),
+        Value::String(text) => parse_expiry(text).is_some_and(|at| at <= now),
         Value::Array(values) => values.iter().any(|value| contains_expired_url(value, now)),
         Value::Object(members) => members.values().any(|value| contains_expired_url(value, now)),
         _ => false,
@@ -23,7 +23,7 @@ fn contains_expired_url(value: &Value, now: Millis) -> bool {
 
 /// Returns the expiry of a pre-signed URL: of S3 and compatible services, Google Cloud Storage, CloudFront, and
 /// Azure.
-fn expires_at(url: &str) -> Option<Millis> {
+fn parse_expiry(url: &str) -> Option<Millis> {
     if !url.starts_with("https://") && !url.starts_with("http://") {
         return None;
     }
@@ -37,7 +37,7 @@ fn expires_at(url: &str) -> Option<Millis> {
         let seconds = parameter(&format!("X-{vendor}-Expires"));
         if let (Some(date), Some(seconds)) = (date, seconds) {
             let seconds: u64 = seconds.parse().ok()?;
-            return Some(basic_instant(&date)?.plus(std::time::Duration::from_secs(seconds)));
+            return Some(parse_basic_instant(&date)?.plus(std::time::Duration::from_secs(seconds)));
         }
     }
     if let Some(seconds) = parameter("Expires") {
@@ -48,7 +48,7 @@ fn expires_at(url: &str) -> Option<Millis> {
 }
 
 /// Parses `20260102T030405Z`.
-fn basic_instant(text: &str) -> Option<Millis> {
+fn parse_basic_instant(text: &str) -> Option<Millis> {
     // Checked before slicing, which would panic inside a character.
     if text.len() != 16 || !text.is_ascii() {
         return None;
@@ -96,7 +96,7 @@ mod tests {
             ("https://a/x.jpg?Key-Pair-Id=k&Expires=1767323045", "2026-01-02T03:04:05.000Z"),
             ("https://a/x.jpg?sv=1&se=2026-01-02T03%3A04%3A05Z&sig=abc", "2026-01-02T03:04:05.000Z"),
         ] {
-            assert_eq!(expires_at(url).map(|at| at.0), at(end), "{url}");
+            assert_eq!(parse_expiry(url).map(|at| at.0), at(end), "{url}");
         }
         for url in [
             "https://a/x.jpg",
@@ -105,7 +105,7 @@ mod tests {
             "https://a/x.jpg?X-Amz-Date=2026&X-Amz-Expires=60",
             "not an address?Expires=1",
         ] {
-            assert_eq!(expires_at(url), None, "{url}");
+            assert_eq!(parse_expiry(url), None, "{url}");
         }
     }
 

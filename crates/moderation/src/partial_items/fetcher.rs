@@ -186,10 +186,9 @@ impl Fetcher {
         requested_items.sort_unstable();
         let key = (row.org.clone(), requested_items.clone());
         let (fetcher, org, id) = (self.clone(), row.org.clone(), row.request_id);
-        let (flight, is_joined) = self
-            .0
-            .running
-            .join(&key, move || async move { Arc::new(fetcher.attempt(&org, id, requested_items).await) });
+        let (flight, is_joined) = self.0.running.join(&key, move || async move {
+            Arc::new(fetcher.make_attempt(&org, id, requested_items).await)
+        });
         if is_joined {
             metrics::partial_items_joined();
         }
@@ -201,7 +200,7 @@ impl Fetcher {
         Ok(self.0.deps.store.put(write_time, &[row]).await?)
     }
 
-    async fn attempt(&self, org: &OrgId, id: Uuid, requested_items: Vec<ItemKey>) -> Attempt {
+    async fn make_attempt(&self, org: &OrgId, id: Uuid, requested_items: Vec<ItemKey>) -> Attempt {
         let mut outcome = Outcome::default();
         let failure = self.request_items(org, id, requested_items, &mut outcome).await.err();
         Attempt { outcome, failure }
@@ -308,7 +307,7 @@ impl Fetcher {
         let (mut found_items, mut item_entries) = (Vec::new(), Vec::new());
         let (mut invalid_bytes, invalid_before) = (outcome.invalid_bytes(), outcome.invalid.len());
         for entry in answer.entries {
-            let faults = faults_of(&config, &entry);
+            let faults = find_faults(&config, &entry);
             let key = entry.item.key();
             if faults.is_empty() {
                 let submission_id = submission_id(org, id, &key);
@@ -319,7 +318,7 @@ impl Fetcher {
                     type_schema_variant: entry.item.variant.as_str().to_owned(),
                     faults: entry.faults,
                 });
-                item_entries.push(entry_of(entry.item, submission_id));
+                item_entries.push(record_entry(entry.item, submission_id));
             } else {
                 invalid_bytes += entry.item.data.len();
                 let has_room = invalid_bytes <= self.settings().kept_invalid_bytes;
@@ -374,7 +373,7 @@ impl Fetcher {
     fn row_after_attempt(&self, row: PartialRequest, attempt: &Attempt) -> Result<PartialRequest, Error> {
         let now = Millis::now();
         let Attempt { outcome, failure } = attempt;
-        let row = with_outcome(row, outcome)?;
+        let row = merge_outcome(row, outcome)?;
         let Some(failure) = failure else {
             return Ok(PartialRequest {
                 state: PartialState::Done,
@@ -442,7 +441,7 @@ impl Failure {
 }
 
 /// Merges the outcome of the attempt with the items of earlier attempts, whose later calls had failed.
-fn with_outcome(row: PartialRequest, outcome: &Outcome) -> Result<PartialRequest, Error> {
+fn merge_outcome(row: PartialRequest, outcome: &Outcome) -> Result<PartialRequest, Error> {
     // No call was answered, so the row keeps its earlier outcome.
     if outcome.status.is_none() {
         return Ok(row);
@@ -463,7 +462,7 @@ fn with_outcome(row: PartialRequest, outcome: &Outcome) -> Result<PartialRequest
 }
 
 /// Lists the reasons why an entry does not fit its type. Empty for a valid entry.
-fn faults_of(config: &Compiled, entry: &Entry) -> Vec<String> {
+fn find_faults(config: &Compiled, entry: &Entry) -> Vec<String> {
     let item = &entry.item;
     if !entry.is_usable {
         return vec!["The data is too long to be stored.".to_owned()];
@@ -484,7 +483,10 @@ fn submission_id(org: &OrgId, request: Uuid, key: &ItemKey) -> SubmissionId {
     derive(Kind::Submission, &[b"partial", org.as_str().as_bytes(), request.as_bytes(), type_id, id])
 }
 
-fn entry_of(item: tidegate_schemas::wire::items::SubmittedItem, submission_id: SubmissionId) -> ItemEntry {
+fn record_entry(
+    item: tidegate_schemas::wire::items::SubmittedItem,
+    submission_id: SubmissionId,
+) -> ItemEntry {
     ItemEntry {
         submission_id,
         type_id: item.type_id,

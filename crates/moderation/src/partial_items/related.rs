@@ -36,7 +36,7 @@ pub(crate) async fn ask_for_report(
     let bare = named_only.into_iter().filter(|item| !item.id.as_str().is_empty());
     let bare = bare.map(|item| ItemKey { type_id: item.type_id.clone(), id: item.id.clone() });
     let candidates =
-        report.reported_in_thread.iter().cloned().chain(bare).chain(related(&config, &report.item));
+        report.reported_in_thread.iter().cloned().chain(bare).chain(related_items(&config, &report.item));
     let missing_candidates = candidates.filter(|key| !sent_keys.contains(&(&key.type_id, &key.id)));
     let items = filter_unsubmitted(deps, &config, &report.item.key(), missing_candidates.collect()).await?;
     let request = NewRequest {
@@ -64,7 +64,7 @@ pub(crate) async fn ask_for_appeal(
     }
     let Some(config) = load_config_at_least(deps, org, appeal.config_version).await? else { return Ok(()) };
     let sent_keys: HashSet<_> = appeal.additional.iter().map(|item| (&item.type_id, &item.id)).collect();
-    let mut candidates = related(&config, &appeal.item);
+    let mut candidates = related_items(&config, &appeal.item);
     candidates.retain(|key| !sent_keys.contains(&(&key.type_id, &key.id)));
     let items = filter_unsubmitted(deps, &config, &appeal.item.key(), candidates).await?;
     let id = appeal.appeal_id.as_str().as_bytes();
@@ -107,7 +107,7 @@ async fn load_config_at_least(
     }
 }
 
-fn related(config: &Compiled, item: &ItemEntry) -> Vec<ItemKey> {
+fn related_items(config: &Compiled, item: &ItemEntry) -> Vec<ItemKey> {
     let item_type = config.item_type_at(&item.type_id, item.type_version.as_deref());
     item_type.map(|item_type| named_items(item_type, &item.data)).unwrap_or_default()
 }

@@ -26,7 +26,7 @@ use tidegate_store::{
     },
 };
 
-use super::stored_evaluation::{Archive, PastEvaluation, PastOutcome, compute};
+use super::stored_evaluation::{Archive, PastEvaluation, PastOutcome, run_blocking};
 use crate::{Error, items::evaluate::Prepared, review::decisions::StoredDecision, rules::windows::Moment};
 
 /// Number of items with concurrent look-ups.
@@ -279,7 +279,7 @@ impl Trial {
         };
         let trial = Arc::clone(self);
         let evaluations =
-            compute(move || items.into_iter().map(|row| trial.begin(row)).collect::<Vec<_>>()).await;
+            run_blocking(move || items.into_iter().map(|row| trial.begin(row)).collect::<Vec<_>>()).await;
         let fitting: Vec<_> = evaluations.into_iter().collect::<Result<Vec<_>, Error>>()?;
         findings.unfit = fitting.iter().filter(|evaluation| evaluation.is_none()).count() as u64;
         let archive = Archive { store, org, uncounted: &self.uncounted, window_rows };
@@ -300,7 +300,7 @@ impl Trial {
             let ((_, live), (prepared, candidate)) = (live.finish(), candidate.finish());
             ComparedItem { row, live, prepared, candidate }
         };
-        let pairs = compute(move || looked_up.into_iter().map(finish).collect::<Vec<_>>()).await;
+        let pairs = run_blocking(move || looked_up.into_iter().map(finish).collect::<Vec<_>>()).await;
         for pair in pairs {
             self.add_pair(store, &pair, &mut findings).await?;
         }

@@ -29,7 +29,7 @@ use tidegate_store::{
 use tidegate_stream::{Record, Topic};
 use uuid::Uuid;
 
-use super::stored_evaluation::{Archive, PastEvaluation, PastOutcome, compute};
+use super::stored_evaluation::{Archive, PastEvaluation, PastOutcome, run_blocking};
 use crate::{
     Deps, Error,
     child_safety::Clearance,
@@ -252,7 +252,7 @@ impl Step<'_> {
     ) -> Result<(), Error> {
         progress.items += items.len() as u64;
         let own_config = Arc::clone(config);
-        let evaluations = compute(move || {
+        let evaluations = run_blocking(move || {
             let begin = |row: Item| (PastEvaluation::begin(Arc::clone(&own_config), &row), row);
             items.into_iter().map(begin).collect::<Vec<_>>()
         })
@@ -276,14 +276,15 @@ impl Step<'_> {
                 Err(error) => return Err(error),
             }
         }
-        let outcomes =
-            compute(move || walks.into_iter().map(|(walk, row)| (walk.finish(), row)).collect::<Vec<_>>())
-                .await;
+        let outcomes = run_blocking(move || {
+            walks.into_iter().map(|(walk, row)| (walk.finish(), row)).collect::<Vec<_>>()
+        })
+        .await;
         let mut items_to_send = Vec::new();
         for ((prepared, PastOutcome { mut outcome, .. }), row) in outcomes {
             // All live rules were evaluated, but only those of the run may act.
-            restrict(&mut outcome, self.rules);
-            if is_idle(config, &outcome) {
+            retain_rules(&mut outcome, self.rules);
+            if is_without_effects(config, &outcome) {
                 continue;
             }
             progress.matched += 1;
@@ -292,7 +293,7 @@ impl Step<'_> {
             }
         }
         progress.sent += items_to_send.len() as u64;
-        if self.row.dry_run { Ok(()) } else { self.send(config, items_to_send).await }
+        if self.row.dry_run { Ok(()) } else { self.submit_again(config, items_to_send).await }
     }
 
     /// Counts the item in the progress. Returns true if an action remains to be taken.
@@ -335,14 +336,14 @@ impl Step<'_> {
         Ok(has_effects)
     }
 
-    async fn send(&self, config: &Compiled, items: Vec<Item>) -> Result<(), Error> {
+    async fn submit_again(&self, config: &Compiled, items: Vec<Item>) -> Result<(), Error> {
         if items.is_empty() {
             return Ok(());
         }
         let now = Millis::now();
         let (mut rows, mut records_sent) = (Batch::new(), Vec::with_capacity(items.len()));
         for row in items {
-            let submission_id = repeated_id(self.org, self.row.run, row.submission_id);
+            let submission_id = derive_repeated_id(self.org, self.row.run, row.submission_id);
             rows.put_owned(
                 WriteTime::of(now, 0),
                 Repeated {
@@ -375,7 +376,7 @@ impl Step<'_> {
     }
 }
 
-fn repeated_id(org: &OrgId, run: Uuid, original: SubmissionId) -> SubmissionId {
+fn derive_repeated_id(org: &OrgId, run: Uuid, original: SubmissionId) -> SubmissionId {
     derive(Kind::Retroaction, &[org.as_str().as_bytes(), run.as_bytes(), original.as_bytes()])
 }
 
@@ -451,14 +452,15 @@ pub async fn evaluate(
     let (entry, source, now) = (submission.entry.clone(), repeat.source, repeat.at.append_ms);
     let media = load_original(&deps.store, submission, repeat).await?.media;
     let own_config = Arc::clone(&config);
-    let mut walk = compute(move || PastEvaluation::of(own_config, source, &entry, now, media)).await?;
+    let mut walk =
+        run_blocking(move || PastEvaluation::begin_repeated(own_config, source, &entry, now, media)).await?;
     let no_windows = BTreeSet::new();
     let archive =
         Archive { store: &deps.store, org: &submission.header.org, uncounted: &no_windows, window_rows };
     walk.look_up(archive, Moment::new(repeat.at, repeat.original)).await?;
-    let (prepared, PastOutcome { mut outcome, .. }) = compute(move || walk.finish()).await;
+    let (prepared, PastOutcome { mut outcome, .. }) = run_blocking(move || walk.finish()).await;
     let unchanged = repeat.rules.iter().filter(|(rule, version)| is_unchanged(&config, rule, version));
-    restrict(&mut outcome, &unchanged.map(|(rule, version)| (rule.clone(), version.clone())).collect());
+    retain_rules(&mut outcome, &unchanged.map(|(rule, version)| (rule.clone(), version.clone())).collect());
     Ok((prepared, outcome))
 }
 
@@ -500,7 +502,7 @@ pub async fn taken(store: &Store, org: &OrgId, item: &ItemKey) -> Result<HashSet
     Ok(rows.into_iter().map(|row| row.event_id).collect())
 }
 
-fn restrict(outcome: &mut Outcome, rules: &BTreeMap<RuleId, String>) {
+fn retain_rules(outcome: &mut Outcome, rules: &BTreeMap<RuleId, String>) {
     outcome.matched.retain(|rule_match| rules.contains_key(&rule_match.rule));
     outcome.errored.retain(|failure| rules.contains_key(&failure.rule));
     // The omitted entries may belong to rules outside the run.
@@ -508,7 +510,7 @@ fn restrict(outcome: &mut Outcome, rules: &BTreeMap<RuleId, String>) {
 }
 
 /// True if the outcome has no effects.
-fn is_idle(config: &Compiled, outcome: &Outcome) -> bool {
+fn is_without_effects(config: &Compiled, outcome: &Outcome) -> bool {
     let has_consequence = |rule: &RuleId| {
         config.rule(rule).is_some_and(|head| head.enforcement.on_error != OnError::NotMatched)
     };

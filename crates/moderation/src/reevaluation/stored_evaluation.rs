@@ -185,21 +185,21 @@ pub(crate) struct PastEvaluation {
 impl PastEvaluation {
     /// Starts the evaluation. CPU-bound, like [`PastEvaluation::finish`].
     pub(crate) fn begin(config: Arc<Compiled>, row: &Item) -> Result<Self, Error> {
-        Ok(Self::from(prepare(config, row)?, row.media.clone(), false))
+        Ok(Self::with_scan(prepare(config, row)?, row.media.clone(), false))
     }
 
     /// Starts the evaluation of a repeated item. `now` and `media` are those of the original.
-    pub(crate) fn of(
+    pub(crate) fn begin_repeated(
         config: Arc<Compiled>,
         source: Source,
         entry: &ItemEntry,
         now: Millis,
         media: String,
     ) -> Result<Self, Error> {
-        Ok(Self::from(evaluate::prepare(config, source, entry, now)?, media, true))
+        Ok(Self::with_scan(evaluate::prepare(config, source, entry, now)?, media, true))
     }
 
-    fn from(prepared: Prepared, media: String, is_repeat: bool) -> Self {
+    fn with_scan(prepared: Prepared, media: String, is_repeat: bool) -> Self {
         let scan = evaluate::scan(&prepared);
         Self { prepared, scan, media, is_repeat, facts: Facts::new(), is_guessed: false }
     }
@@ -228,7 +228,7 @@ impl PastEvaluation {
 }
 
 /// Runs CPU-bound work outside the async threads.
-pub(crate) async fn compute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(output) => output,
         // The task is never cancelled, so the error is a panic of `work`.

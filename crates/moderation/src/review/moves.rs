@@ -77,7 +77,7 @@ pub async fn move_job(
     };
     let config = deps.live.latest(org).await?;
     let Some(queue) = config.queue(&request.queue) else {
-        return Ok(Err(invalid("/queue", format!("there is no queue {}", request.queue))));
+        return Ok(Err(invalid_request("/queue", format!("there is no queue {}", request.queue))));
     };
     match (job.class, queue.document.class()) {
         (JobClass::Review, QueueClass::Review)
@@ -89,18 +89,19 @@ pub async fn move_job(
             move_out_of_child_safety(store, job, &config, request, now).await
         }
         // An escalation keeps the job open and needs no clearance, unlike a move.
-        (JobClass::Review | JobClass::Appeal, QueueClass::ChildSafety) => {
-            Ok(Err(invalid("/queue", "a job is sent to child safety by POST /jobs/{id}/escalate".to_owned())))
-        }
+        (JobClass::Review | JobClass::Appeal, QueueClass::ChildSafety) => Ok(Err(invalid_request(
+            "/queue",
+            "a job is sent to child safety by POST /jobs/{id}/escalate".to_owned(),
+        ))),
         (class, other) => {
             let (queue, other) = (&request.queue, other.as_str());
             let detail = format!("a job of class {class} cannot wait in the queue {queue} of class {other}");
-            Ok(Err(invalid("/queue", detail)))
+            Ok(Err(invalid_request("/queue", detail)))
         }
     }
 }
 
-fn invalid(pointer: &'static str, detail: String) -> Refusal {
+fn invalid_request(pointer: &'static str, detail: String) -> Refusal {
     Refusal::Invalid { pointer, detail }
 }
 
@@ -173,7 +174,7 @@ pub(super) async fn prepare_move(
 ) -> Result<(Job, JobMove), Error> {
     let order = config.queue(to).map(|queue| queue.document.order.clone()).unwrap_or_default();
     let priority = signals.priority(&order);
-    let at = jobs::entry_time(store, &job.org, to, priority, now).await?;
+    let at = jobs::choose_entry_time(store, &job.org, to, priority, now).await?;
     // A move by hand has removed `routed_for` before, so its presence means that the list moves the job.
     let routed = job.routed_for.is_some();
     let job_move = JobMove { at, from: job.queue.clone(), to: to.clone(), job: None, routed };
@@ -206,7 +207,7 @@ async fn move_out_of_child_safety(
 ) -> Result<Result<JobId, Refusal>, Error> {
     // The comment must explain why the restriction was lifted.
     if request.reason.is_none() {
-        return Ok(Err(invalid("/reason", "a job leaves child safety with a reason".to_owned())));
+        return Ok(Err(invalid_request("/reason", "a job leaves child safety with a reason".to_owned())));
     }
     loop {
         let mut moves = job_moves::parse_moves(&job)?;

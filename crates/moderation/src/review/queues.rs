@@ -405,7 +405,8 @@ async fn scan_day(
             let is_selected = match selection {
                 Selection::Present => is_valid,
                 Selection::WaitingSince(end) => {
-                    job.created_at <= end && !jobs.iter().any(|it| it.job_id == job.job_id)
+                    job.created_at <= end
+                        && !jobs.iter().any(|selected_job| selected_job.job_id == job.job_id)
                 }
             };
             if all_decided {
@@ -419,7 +420,7 @@ async fn scan_day(
             break;
         }
     }
-    // A finished day is not read again: `jobs::entry_time` puts later entries into the next day.
+    // A finished day is not read again: `jobs::choose_entry_time` puts later entries into the next day.
     if has_read_all && all_decided && now.minus(LATE_ENTRIES) >= day_end {
         decided_until = day_end;
     }

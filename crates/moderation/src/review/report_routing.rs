@@ -46,7 +46,7 @@ pub(super) async fn route(
         return Ok(RoutedReport { choice: RankedChoice::without_list(list), lacks_scores: false });
     };
     let cause_facts = collect_cause_facts(deps, config, report).await?;
-    let entry = entry_of(report);
+    let entry = reported_entry(report);
     // A version that does not fit its type is routed by the facts about the cause alone.
     let prepared = evaluate::prepare(Arc::clone(config), Source::Report, &entry, report.written_at).ok();
     let written_at = report.written_at;
@@ -86,12 +86,12 @@ pub async fn scan_scores(
     // The item's own row is stored only after its scores are known, so its findings are added here.
     add_rules(&mut cause_facts, outcome);
     cause_facts["media"] = json!({ "banks": routing::matched_banks(&prepared.media.shown) });
-    let scan = scan_item(router, prepared, &cause_facts, report.written_at);
+    let scan = scan_list(router, prepared, &cause_facts, report.written_at);
     Ok((!scan.needs().is_empty()).then_some(scan))
 }
 
 /// Reported item in the version of the report.
-fn entry_of(report: &Report) -> ItemEntry {
+fn reported_entry(report: &Report) -> ItemEntry {
     ItemEntry {
         submission_id: report.submission_id,
         type_id: report.item.type_id.clone(),
@@ -134,11 +134,11 @@ pub async fn add_rules_of_submitted(
 /// version. Rules are those of that version and of the version in the report.
 async fn collect_cause_facts(deps: &Deps, config: &Arc<Compiled>, report: &Report) -> Result<Value, Error> {
     let (store, org) = (&deps.store, &report.org);
-    let mut cause_facts = match stored::newest_evaluated(store, org, &report.item).await? {
+    let mut cause_facts = match stored::load_newest_evaluated(store, org, &report.item).await? {
         Some(row) => routing::findings(&row)?,
         None => json!({}),
     };
-    add_rules_of_submitted(config, entry_of(report), report.written_at, &mut cause_facts).await;
+    add_rules_of_submitted(config, reported_entry(report), report.written_at, &mut cause_facts).await;
     let policy: Option<Value> = report.policy.as_deref().map(serde_json::from_str).transpose().ok().flatten();
     let policy = policy.as_ref().and_then(|policy| policy["id"].as_str());
     cause_facts["report"] = json!({
@@ -169,14 +169,14 @@ pub struct KeptScores {
     pub is_complete: bool,
 }
 
-fn scan_item(router: &Router, prepared: &Prepared, cause_facts: &Value, now: Millis) -> Scan {
+fn scan_list(router: &Router, prepared: &Prepared, cause_facts: &Value, now: Millis) -> Scan {
     let (values, facts) = (Some(prepared.fields()), Facts::new());
     router.scan(Routed { item: &prepared.key, values, known: cause_facts, facts: &facts, now })
 }
 
 /// Returns the scores that the list needs with these facts about the cause.
 pub fn needed_scores(router: &Router, prepared: &Prepared, cause_facts: &Value, now: Millis) -> Vec<Need> {
-    scan_item(router, prepared, cause_facts, now).needs().to_vec()
+    scan_list(router, prepared, cause_facts, now).needs().to_vec()
 }
 
 /// Loads stored scores of the item without calling a model. A condition on a missing score is errored, so its entry

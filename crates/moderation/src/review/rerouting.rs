@@ -43,7 +43,7 @@ pub enum Occasion {
 }
 
 impl Occasion {
-    fn report(self) -> Option<ReportId> {
+    fn report_id(self) -> Option<ReportId> {
         match self {
             Self::Reported(report) => Some(report),
             Self::Evaluated(report) => report,
@@ -128,7 +128,7 @@ async fn choose_queue(
 ) -> Result<Option<(Report, Choice)>, Error> {
     let mut best: Option<(Report, RankedChoice)> = None;
     let mut reports = vec![routed_for];
-    if let Some(report_id) = occasion.report().filter(|report| *report != routed_for) {
+    if let Some(report_id) = occasion.report_id().filter(|report| *report != routed_for) {
         // A replayed report may belong to an earlier job of the item, so its cause is checked.
         let cause = (job.org.clone(), job.job_id, report_cause_id(report_id));
         reports.extend(deps.store.get::<JobCause>(&cause).await?.map(|_| report_id));

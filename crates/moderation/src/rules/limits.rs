@@ -58,12 +58,12 @@ pub async fn take(
     match &period.unit {
         PeriodUnit::Day => {
             let row = RuleDay { org, rule, day: number, taken: 0, version: 1 };
-            take_from(store, row, limit, requested, cached).await
+            take_from_counter(store, row, limit, requested, cached).await
         }
         PeriodUnit::HourOfVersion(rule_version) => {
             let rule_version = rule_version.clone();
             let row = RuleHour { org, rule, rule_version, hour: number, taken: 0, version: 1 };
-            take_from(store, row, limit, requested, cached).await
+            take_from_counter(store, row, limit, requested, cached).await
         }
     }
 }
@@ -97,7 +97,7 @@ impl Counter for RuleHour {
     }
 }
 
-async fn take_from<R: Counter>(
+async fn take_from_counter<R: Counter>(
     store: &Store,
     row: R,
     limit: i64,
@@ -178,7 +178,7 @@ pub struct CooldownRequest<'a> {
 }
 
 impl CooldownRequest<'_> {
-    fn may_follow(&self, row: &Cooldown) -> bool {
+    fn is_allowed_after(&self, row: &Cooldown) -> bool {
         // A late submission from before the holder is refused too.
         row.holder == self.holder || self.at >= row.until
     }
@@ -188,7 +188,7 @@ impl CooldownRequest<'_> {
 pub async fn is_cooldown_free(store: &Store, request: &CooldownRequest<'_>) -> Result<bool, Error> {
     let key = (request.org.clone(), request.rule.clone(), request.user.clone());
     let row = store.get::<Cooldown>(&key).await?;
-    Ok(row.is_none_or(|row| request.may_follow(&row)))
+    Ok(row.is_none_or(|row| request.is_allowed_after(&row)))
 }
 
 /// Takes the user's cooldown until `until`, unless another submission holds it.
@@ -216,7 +216,7 @@ pub async fn take_cooldown(
             continue;
         };
         // The submission holds the cooldown already: a replay after a crash.
-        if row.holder == requested.holder || !request.may_follow(&row) {
+        if row.holder == requested.holder || !request.is_allowed_after(&row) {
             return Ok(row.holder == requested.holder);
         }
         match store.replace(&requested, row.version).await? {

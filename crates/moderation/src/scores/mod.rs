@@ -42,7 +42,7 @@ use crate::{
     Error,
     child_safety::Clearance,
     media::{
-        fetch::draw,
+        fetch::random_fraction,
         host_breaker::{Admission, HostBreakers, OrgHost},
         retry::Retries,
     },
@@ -310,8 +310,8 @@ impl Scorer {
             let retries =
                 Retries { attempts: self.0.settings.attempts, step: RETRY_STEP, longest: remaining_time };
             let retry_after = answer.as_ref().err().and_then(CallError::retry_after);
-            let pause =
-                retry_after.and_then(|requested_pause| retries.pause(attempt, requested_pause, draw()));
+            let pause = retry_after
+                .and_then(|requested_pause| retries.pause(attempt, requested_pause, random_fraction()));
             // Without time for another call, a pause would only delay the error.
             match pause.filter(|pause| *pause < remaining_time && !is_resting) {
                 Some(pause) => tokio::time::sleep(pause).await,

@@ -67,13 +67,13 @@ pub(super) async fn plan(
     let hits = findings::parse_hits(appealed_actions.iter().filter_map(|row| row.hits.as_deref()))?;
     findings::add_findings(plan, &appeal.item, hits, finding, written_at);
     if is_accepted {
-        plan.strikes = reversals(decision, &appeal, appealed_actions, written_at);
+        plan.strikes = plan_reversals(decision, &appeal, appealed_actions, written_at);
     }
     Ok(())
 }
 
 /// Returns reversals of the strikes from the appealed actions.
-fn reversals(
+fn plan_reversals(
     decision: &records::Decision,
     appeal: &Appeal,
     appealed_actions: Vec<ActionByItem>,

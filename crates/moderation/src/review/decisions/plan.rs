@@ -73,12 +73,12 @@ fn decision_row(decision: &records::Decision) -> Result<Decision, Error> {
         reason: decision.reason.clone(),
         decided_by: decision.decided_by.clone(),
         decided_at: decision.decided_at,
-        related: related_text(decision)?,
+        related: related_to_json(decision)?,
     })
 }
 
 /// Serialises the actions on related items for the decision's row.
-fn related_text(decision: &records::Decision) -> Result<Option<String>, Error> {
+fn related_to_json(decision: &records::Decision) -> Result<Option<String>, Error> {
     if decision.related.is_empty() {
         return Ok(None);
     }
@@ -102,7 +102,7 @@ async fn build_plan(deps: &Deps, decision: &records::Decision, written_at: Milli
     match decision.verdict {
         Verdict::Ignore | Verdict::Act => {
             let acts = decision.verdict == Verdict::Act;
-            let causes = causes_of_job(deps, decision).await?;
+            let causes = load_causes(deps, decision).await?;
             let hits = findings::parse_hits(causes.iter().filter_map(|cause| cause.hits.as_deref()))?;
             let user = author::find_struck_user(deps, &config, decision).await?;
             let custom_values =
@@ -191,7 +191,7 @@ fn parse_parameters(text: Option<&str>) -> Result<Parameters, Error> {
     Ok(parameters_by_action.map_err(Error::corrupt("decision"))?.unwrap_or_default())
 }
 
-async fn causes_of_job(deps: &Deps, decision: &records::Decision) -> Result<Vec<JobCause>, Error> {
+async fn load_causes(deps: &Deps, decision: &records::Decision) -> Result<Vec<JobCause>, Error> {
     let partition = (decision.org.clone(), decision.job_id);
     Ok(deps.store.scan::<JobCause>(&partition, At::all()).all().await?)
 }
@@ -231,7 +231,7 @@ impl Context<'_> {
                 self.config,
                 &ActionInput {
                     action,
-                    event_id: self.event_id(target.item, action),
+                    event_id: self.derive_event_id(target.item, action),
                     event_type: Event::ModeratorDecision,
                     item: target.item,
                     user: target.user,
@@ -256,7 +256,7 @@ impl Context<'_> {
 
     /// Derives the event id of an action. The id for a related item includes the item, so that it differs from the
     /// event of the same action on the job's own item.
-    fn event_id(&self, item: &ItemKey, action: &ActionId) -> EventId {
+    fn derive_event_id(&self, item: &ItemKey, action: &ActionId) -> EventId {
         let (decision, action) = (self.decision.decision_id.as_bytes(), action.as_str().as_bytes());
         if *item == self.decision.item {
             return derive(Kind::DecisionEvent, &[decision, action]);

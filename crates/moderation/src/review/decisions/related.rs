@@ -62,7 +62,7 @@ pub(super) async fn resolve(
             Some(SearchState::Named) => None,
             Some(SearchState::No) | None => {
                 let pointer = format!("/related/{index}/item");
-                return Ok(Err(Refusal::Invalid { pointer, detail: search.refusal(&related.item) }));
+                return Ok(Err(Refusal::Invalid { pointer, detail: search.refusal_message(&related.item) }));
             }
         };
         resolved.push(StoredRelated {
@@ -173,7 +173,7 @@ impl<'a> RelatedItemSearch<'a> {
         if self.possible.len() < MAX_LISTED_ITEMS { self.possible.push(key) } else { self.has_more = true }
     }
 
-    fn refusal(&self, item: &ItemKey) -> String {
+    fn refusal_message(&self, item: &ItemKey) -> String {
         if self.possible.is_empty() {
             return format!("{item} does not belong to the job: no other item does");
         }

@@ -74,22 +74,23 @@ pub(super) fn check_request(config: &Compiled, job: &Job, request: &DecisionRequ
     };
     if !is_valid_verdict {
         let expected_verdicts = if is_appeal { "accept or reject" } else { "ignore or act" };
-        return invalid("/verdict", format!("a job of class {} takes {expected_verdicts}", job.class));
+        return refuse("/verdict", format!("a job of class {} takes {expected_verdicts}", job.class));
     }
     if request.verdict == Verdict::Act && request.actions.is_empty() {
-        return invalid("/actions", "to act, name at least one action".to_owned());
+        return refuse("/actions", "to act, name at least one action".to_owned());
     }
     if request.verdict != Verdict::Act && !request.actions.is_empty() {
-        return invalid("/actions", format!("{} takes no actions", request.verdict.as_str()));
+        return refuse("/actions", format!("{} takes no actions", request.verdict.as_str()));
     }
     if is_appeal && !request.related.is_empty() {
         let detail = "an answer to an appeal takes no actions on related items".to_owned();
-        return invalid("/related", detail);
+        return refuse("/related", detail);
     }
     // A queue that is no longer configured has no requirements.
     let checks = Checks { config, job, queue: config.queue(&job.queue).map(|queue| &queue.document) };
-    if checks.required().reason && request.reason.as_deref().is_none_or(|reason| reason.trim().is_empty()) {
-        return invalid("/reason", format!("decisions on jobs of the queue {} need a reason", job.queue));
+    if checks.requirements().reason && request.reason.as_deref().is_none_or(|reason| reason.trim().is_empty())
+    {
+        return refuse("/reason", format!("decisions on jobs of the queue {} need a reason", job.queue));
     }
     if request.verdict == Verdict::Act {
         checks.require_policy("", &request.policies)?;
@@ -100,7 +101,7 @@ pub(super) fn check_request(config: &Compiled, job: &Job, request: &DecisionRequ
     checks.check_related(&request.related)
 }
 
-fn invalid(pointer: &str, detail: String) -> Result<(), Refusal> {
+fn refuse(pointer: &str, detail: String) -> Result<(), Refusal> {
     Err(Refusal::Invalid { pointer: pointer.to_owned(), detail })
 }
 
@@ -112,17 +113,17 @@ struct Checks<'a> {
 }
 
 impl Checks<'_> {
-    fn required(&self) -> Required {
+    fn requirements(&self) -> Required {
         self.queue.map(|queue| queue.require).unwrap_or_default()
     }
 
     fn require_policy(&self, at: &str, policies: &[PolicyId]) -> Result<(), Refusal> {
-        if !self.required().policy || !policies.is_empty() {
+        if !self.requirements().policy || !policies.is_empty() {
             return Ok(());
         }
         let detail =
             format!("decisions on jobs of the queue {} that act name at least one policy", self.job.queue);
-        invalid(&format!("{at}/policies"), detail)
+        refuse(&format!("{at}/policies"), detail)
     }
 
     fn check_actions(&self, at: &str, actions: &[ActionId], parameters: &Parameters) -> Result<(), Refusal> {
@@ -130,14 +131,14 @@ impl Checks<'_> {
             // Review tools do not offer these actions, but a client can still send their ids.
             if self.queue.is_some_and(|queue| queue.hidden_actions.contains(action)) {
                 let detail = format!("the action {action} is not for jobs of the queue {}", self.job.queue);
-                return invalid(&format!("{at}/actions/{index}"), detail);
+                return refuse(&format!("{at}/actions/{index}"), detail);
             }
             let Some(configured) = self.config.action(action) else {
-                return invalid(&format!("{at}/actions/{index}"), format!("there is no action {action}"));
+                return refuse(&format!("{at}/actions/{index}"), format!("there is no action {action}"));
             };
             let values = parameters.get(action).cloned().unwrap_or_default().into_iter().collect();
             if let Some(fault) = configured.check_parameters(&values).into_iter().next() {
-                return invalid(&format!("{at}/actions/{index}/parameters"), fault);
+                return refuse(&format!("{at}/actions/{index}/parameters"), fault);
             }
         }
         Ok(())
@@ -155,7 +156,7 @@ impl Checks<'_> {
         match actions.iter().position(opens_child_safety_job) {
             Some(index) => {
                 let detail = "the job is one of child safety already: leave the action out".to_owned();
-                invalid(&format!("/actions/{index}"), detail)
+                refuse(&format!("/actions/{index}"), detail)
             }
             None => Ok(()),
         }
@@ -165,7 +166,7 @@ impl Checks<'_> {
         match policies.iter().position(|policy| self.config.policy(policy).is_none()) {
             Some(index) => {
                 let detail = format!("there is no policy with the id or key {}", policies[index]);
-                invalid(&format!("{at}/policies/{index}"), detail)
+                refuse(&format!("{at}/policies/{index}"), detail)
             }
             None => Ok(()),
         }
@@ -174,21 +175,21 @@ impl Checks<'_> {
     fn check_related(&self, related: &[RelatedRequest]) -> Result<(), Refusal> {
         if related.iter().map(|related| related.actions.len()).sum::<usize>() > MOST_RELATED_ACTIONS {
             let detail = format!("a decision takes at most {MOST_RELATED_ACTIONS} actions on related items");
-            return invalid("/related", detail);
+            return refuse("/related", detail);
         }
         for (index, one) in related.iter().enumerate() {
             let at = format!("/related/{index}");
             if one.item == self.job.item {
                 let detail = "this is the job's own item: name its actions in `actions`".to_owned();
-                return invalid(&format!("{at}/item"), detail);
+                return refuse(&format!("{at}/item"), detail);
             }
             // Two entries with different policies would need a rule of precedence.
             if let Some(earlier) = related[..index].iter().position(|earlier| earlier.item == one.item) {
                 let detail = format!("/related/{earlier} names the item already: put its actions there");
-                return invalid(&format!("{at}/item"), detail);
+                return refuse(&format!("{at}/item"), detail);
             }
             if one.actions.is_empty() {
-                return invalid(&format!("{at}/actions"), "name at least one action".to_owned());
+                return refuse(&format!("{at}/actions"), "name at least one action".to_owned());
             }
             self.require_policy(&at, &one.policies)?;
             self.check_actions(&at, &one.actions, &one.parameters)?;
