@@ -191,8 +191,8 @@ impl Interrupt {
 /// Steps left on one item. Counting steps instead of time gives a replay the same outcome on any machine. The CPU limit
 /// covers errors of the count.
 pub(crate) struct Steps {
-    item: u64,
-    rule: u64,
+    item_steps: u64,
+    rule_steps: u64,
     per_rule: u64,
     cpu: CpuLimit,
     interrupt: Option<Interrupt>,
@@ -228,8 +228,8 @@ impl Steps {
     pub(crate) fn new(limits: &Limits) -> Self {
         let limit = Duration::from_millis(limits.cpu_ms_per_item);
         Self {
-            item: limits.steps_per_item,
-            rule: limits.steps_per_rule,
+            item_steps: limits.steps_per_item,
+            rule_steps: limits.steps_per_rule,
             per_rule: limits.steps_per_rule,
             cpu: CpuLimit { limit, clock: thread_cpu_time, started: None, is_exceeded: false },
             interrupt: None,
@@ -244,7 +244,7 @@ impl Steps {
 
     #[cfg(test)]
     pub(crate) fn left_for_item(&self) -> u64 {
-        self.item
+        self.item_steps
     }
 
     /// Ends the evaluation if its CPU time is used up or an interrupt is due.
@@ -255,7 +255,7 @@ impl Steps {
         self.cpu.is_exceeded |= !self.was_interrupted && self.cpu.is_over();
         if self.was_interrupted || self.cpu.is_exceeded {
             // All later steps fail too, so that every loop of the evaluation ends.
-            (self.item, self.rule) = (0, 0);
+            (self.item_steps, self.rule_steps) = (0, 0);
             return Err(OutOfSteps);
         }
         Ok(())
@@ -273,30 +273,30 @@ impl Steps {
     #[inline]
     fn set_item(&mut self, item: u64) -> Result<(), OutOfSteps> {
         // A check is due when the count crosses a multiple of the interval, for any number of steps taken at once.
-        let is_check_due = (self.item ^ item) >> CHECK_INTERVAL_BITS != 0;
-        self.item = item;
+        let is_check_due = (self.item_steps ^ item) >> CHECK_INTERVAL_BITS != 0;
+        self.item_steps = item;
         if is_check_due { self.check_clock() } else { Ok(()) }
     }
 
     pub(crate) fn next_rule(&mut self) {
-        self.rule = self.per_rule;
+        self.rule_steps = self.per_rule;
     }
 
     /// Takes steps for work that all rules share.
     pub(crate) fn take_shared(&mut self, steps: u64) -> Result<(), OutOfSteps> {
-        let item = self.item.checked_sub(steps).ok_or(OutOfSteps)?;
+        let item = self.item_steps.checked_sub(steps).ok_or(OutOfSteps)?;
         self.set_item(item)
     }
 
     pub(crate) fn take(&mut self, steps: u64) -> Result<(), OutOfSteps> {
-        match (self.item.checked_sub(steps), self.rule.checked_sub(steps)) {
+        match (self.item_steps.checked_sub(steps), self.rule_steps.checked_sub(steps)) {
             (Some(item), Some(rule)) => {
-                self.rule = rule;
+                self.rule_steps = rule;
                 self.set_item(item)
             }
             // The remaining steps of the item are kept for rules that need fewer.
             _ => {
-                self.rule = 0;
+                self.rule_steps = 0;
                 Err(OutOfSteps)
             }
         }

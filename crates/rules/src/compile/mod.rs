@@ -229,12 +229,12 @@ impl Compiler<'_> {
                 self.at("not", |c| c.compile_node(*inner, tree)).map(|node| Node::Not(Box::new(node)))
             }
             Condition::Expr(inner) => self.at("expr", |c| {
-                c.context.in_expr = true;
+                c.context.is_in_expr = true;
                 let node = c.compile_node(*inner, tree);
-                c.context.in_expr = false;
+                c.context.is_in_expr = false;
                 node
             }),
-            Condition::Leaf(leaf) if self.context.local && leaf.looks_up() => {
+            Condition::Leaf(leaf) if self.context.is_local && leaf.looks_up() => {
                 self.context.error("shape", "the condition of a window can use fields of the item only: remove strikes, count, media, score and model_text".to_owned());
                 None
             }
@@ -242,7 +242,7 @@ impl Compiler<'_> {
                 tree.leaves.push(self.intern_predicate(leaf)?);
                 Some(Node::Leaf(tree.leaves.len() - 1))
             }
-            Condition::Rule(_) if self.context.local => {
+            Condition::Rule(_) if self.context.is_local => {
                 let detail =
                     "the condition of a window cannot use rules: repeat the condition of the rule instead";
                 self.context.error("shape", detail.to_owned());

@@ -22,7 +22,7 @@ pub(crate) struct CountingWindow {
     /// Empty for all types.
     pub(crate) item_types: HashSet<TypeId>,
     /// Slot of the path by which the window counts. `None` for the item's user.
-    pub(crate) by: Option<usize>,
+    pub(crate) key_slot: Option<usize>,
     pub(crate) measured_slot: Option<usize>,
     /// Condition, with the predicates of its leaves.
     pub(crate) condition: Option<(Node, Vec<u32>)>,
@@ -105,7 +105,7 @@ impl Compiler<'_> {
                 bucket: window.bucket,
             },
             item_types: window.item_types.into_iter().collect(),
-            by: by.map(|(slot, _)| slot),
+            key_slot: by.map(|(slot, _)| slot),
             measured_slot: measured.map(|(slot, _)| slot),
             condition,
         };

@@ -9,7 +9,7 @@ use crate::search::hashing::BuildFastHasher;
 #[derive(Default)]
 pub(crate) struct DedupList<T, M> {
     places: Vec<T>,
-    memory: M,
+    seen_places: M,
 }
 
 /// Number of places that are added without a check for repetition, and capacity that a thread keeps between items.
@@ -34,12 +34,12 @@ impl<T: Copy + Ord, M: SeenSet<T>> DedupList<T, M> {
     #[inline(never)]
     fn is_new(&mut self, new_place: T) -> bool {
         // The set is filled at the first check, so that most items never need it.
-        if self.memory.is_empty() {
+        if self.seen_places.is_empty() {
             for place in &self.places {
-                self.memory.add(*place);
+                self.seen_places.add(*place);
             }
         }
-        self.memory.add(new_place)
+        self.seen_places.add(new_place)
     }
 
     /// Sorts the list and removes repetitions.
@@ -66,8 +66,8 @@ impl<T: Copy + Ord, M: SeenSet<T>> DedupList<T, M> {
         self.places.clear();
         // A thread must not keep the memory of one extreme item.
         self.places.shrink_to(UNCHECKED);
-        if !self.memory.is_empty() {
-            self.memory = M::default();
+        if !self.seen_places.is_empty() {
+            self.seen_places = M::default();
         }
     }
 }
@@ -111,7 +111,7 @@ mod tests {
     impl<T, M: SeenSet<T>> DedupList<T, M> {
         /// Bytes that a thread keeps.
         pub(crate) fn bytes(&self) -> usize {
-            assert!(self.memory.is_empty());
+            assert!(self.seen_places.is_empty());
             self.places.capacity() * size_of::<T>()
         }
     }
@@ -138,7 +138,7 @@ mod tests {
 
     /// Notes this many distinct places repeatedly. Returns the memory used and the number of comparisons.
     fn noted<T: Copy + Ord, M: SeenSet<T>>(different: u32, place: fn(u32) -> T) -> (usize, usize) {
-        let mut noted = DedupList { places: Vec::new(), memory: M::default() };
+        let mut noted = DedupList { places: Vec::new(), seen_places: M::default() };
         let before = COMPARED.get();
         for round in 0..400_000 {
             noted.push(place(round * 7 % different));

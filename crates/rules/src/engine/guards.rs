@@ -92,7 +92,7 @@ impl Guard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct WatchedValue {
     slot: usize,
-    booleans: bool,
+    is_boolean: bool,
 }
 
 /// Smallest and largest watched value of an item. The range without values meets no guard.
@@ -126,7 +126,7 @@ struct Span {
 impl Span {
     /// Estimated share of items in the range.
     fn likelihood(&self) -> f32 {
-        if self.watched.booleans { 0.5 } else { estimate_share(self.low, self.high) }
+        if self.watched.is_boolean { 0.5 } else { estimate_share(self.low, self.high) }
     }
 }
 
@@ -252,7 +252,7 @@ fn collect_required(node: &Node, positive: bool, rule: &Rule, required: &mut Vec
 /// Returns the range in which a value must lie for the condition to pass, or to fail.
 fn required_span(leaf: &Leaf, passes: bool) -> Option<Span> {
     let Leaf::Field(field) = leaf else { return None };
-    let watched_value = |booleans| WatchedValue { slot: field.slot(), booleans };
+    let watched_value = |booleans| WatchedValue { slot: field.slot(), is_boolean: booleans };
     match if passes { field.searched_values() } else { field.failing_values() }? {
         SearchedValues::Boolean(boolean) => {
             let number = f64::from(u8::from(boolean));
@@ -270,11 +270,11 @@ fn required_span(leaf: &Leaf, passes: bool) -> Option<Span> {
 impl Run<'_, '_> {
     /// Makes candidates of the unindexed rules that meet their guards.
     pub(super) fn nominate_unindexed(&mut self) {
-        for Group { guard, from, to } in &self.index.indexed.unindexed {
+        for Group { guard, from, to } in &self.index.rule_lists.unindexed {
             if guard.watched == UNWATCHED || self.value_range(guard.watched).meets(guard) {
                 self.nominate(*from, *to);
             } else {
-                self.scratch.refuted += (to - from) as usize;
+                self.scratch.refuted_count += (to - from) as usize;
             }
         }
     }
@@ -283,14 +283,14 @@ impl Run<'_, '_> {
     pub(super) fn nominate(&mut self, from: u32, to: u32) -> bool {
         let index = self.index;
         let mut has_candidates = false;
-        for guarded in &index.indexed.rules[from as usize..to as usize] {
+        for guarded in &index.rule_lists.rules[from as usize..to as usize] {
             let mut guards = guarded.guards.iter();
             if guards.all(|guard| guard.watched == UNWATCHED || self.value_range(guard.watched).meets(guard))
             {
                 self.scratch.candidates.push(guarded.rule);
                 has_candidates = true;
             } else {
-                self.scratch.refuted += 1;
+                self.scratch.refuted_count += 1;
             }
         }
         has_candidates
@@ -300,7 +300,7 @@ impl Run<'_, '_> {
         if let Some(noted_range) = self.scratch.value_range(nth) {
             return noted_range;
         }
-        let WatchedValue { slot, booleans } = self.index.indexed.watched[nth as usize];
+        let WatchedValue { slot, is_boolean: booleans } = self.index.rule_lists.watched[nth as usize];
         let mut value_range = ValueRange::EMPTY;
         for (_, value) in self.input.fields.slot(slot).values.iter().flatten() {
             match value {
@@ -336,14 +336,14 @@ mod tests {
         ];
         for low in ends {
             for high in ends.into_iter().filter(|high| *high >= low) {
-                let of = WatchedValue { slot: 0, booleans: false };
+                let of = WatchedValue { slot: 0, is_boolean: false };
                 let guard = Guard::between(Span { watched: of, low, high }, 0);
                 for value in [low, high] {
                     assert!(ValueRange { low: value, high: value }.meets(&guard), "{value} in {low}..{high}");
                 }
             }
         }
-        let of = WatchedValue { slot: 0, booleans: false };
+        let of = WatchedValue { slot: 0, is_boolean: false };
         let guard = Guard::between(Span { watched: of, low: 9_000.0, high: f64::INFINITY }, 0);
         assert!(!ValueRange { low: 1.0, high: 8_999.0 }.meets(&guard) && !ValueRange::EMPTY.meets(&guard));
     }

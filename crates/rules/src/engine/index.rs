@@ -31,7 +31,7 @@ pub(crate) struct Index {
     /// All rules for these item types.
     pub(crate) rules: Box<[u32]>,
     /// Rules that no value indexes, so that every item is checked against them.
-    pub(crate) always: Box<[u32]>,
+    pub(crate) unindexed_rules: Box<[u32]>,
     pub(crate) scans: Vec<Scan>,
     pub(crate) patterns: Vec<PatternScan>,
     pub(crate) lookups: Box<[(usize, Lookup)]>,
@@ -41,9 +41,9 @@ pub(crate) struct Index {
     /// Predicates of which one must pass before a rule can. Referred to by their position.
     pub(crate) witnesses: Box<[Witness]>,
     /// Rules by witness, and rules without one.
-    pub(crate) indexed: IndexedRules,
+    pub(crate) rule_lists: IndexedRules,
     /// Bit set of the text predicates that fail unless the scan finds one of their needles.
-    scanned: Vec<u64>,
+    scanned_predicates: Vec<u64>,
 }
 
 /// One pass over each text for a set of words.
@@ -146,15 +146,15 @@ impl Index {
         }
         let mut index = Self {
             rules: rules.into(),
-            indexed: IndexedRules::new(&by_witness, &always, all, predicates),
-            always: always.into(),
-            scanned: vec![0; predicates.len().div_ceil(64)],
+            rule_lists: IndexedRules::new(&by_witness, &always, all, predicates),
+            unindexed_rules: always.into(),
+            scanned_predicates: vec![0; predicates.len().div_ceil(64)],
             ..Self::default()
         };
         let starts = starts(by_witness.iter().map(|(_, rules)| rules.len()));
         let witness = |((predicate, _), ends): (&(u32, Vec<u32>), &[u32])| Witness {
             predicate: *predicate,
-            proved: matches!(&predicates[*predicate as usize], Leaf::Field(field) if field.is_proved_by_lookup()),
+            is_proved: matches!(&predicates[*predicate as usize], Leaf::Field(field) if field.is_proved_by_lookup()),
             from: ends[0],
             to: ends[1],
         };
@@ -165,7 +165,7 @@ impl Index {
 
     /// True if the predicate has failed unless the scan has noted it.
     pub(crate) fn is_scanned(&self, predicate: u32) -> bool {
-        let word = self.scanned.get(predicate as usize / 64).copied().unwrap_or_default();
+        let word = self.scanned_predicates.get(predicate as usize / 64).copied().unwrap_or_default();
         word >> (predicate % 64) & 1 == 1
     }
 
@@ -179,7 +179,7 @@ impl Index {
     pub(crate) fn memory(&self) -> usize {
         let patterns: usize = self.patterns.iter().map(|scan| scan.patterns.memory()).sum();
         patterns
-            + self.indexed.memory()
+            + self.rule_lists.memory()
             + self.scans.iter().map(|scan| scan.scanner.memory() + size_of_val(&*scan.entries)).sum::<usize>()
     }
 
@@ -204,7 +204,7 @@ impl Index {
             match &predicates[predicate as usize] {
                 Leaf::Text(text) => {
                     add_needles(&mut terms, coarsest, *witness, text);
-                    self.scanned[predicate as usize / 64] |= 1 << (predicate % 64);
+                    self.scanned_predicates[predicate as usize / 64] |= 1 << (predicate % 64);
                 }
                 Leaf::Field(field) => {
                     lookups.entry(field.slot()).or_default().add(number, *witness, field.searched_values());

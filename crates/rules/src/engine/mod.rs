@@ -279,7 +279,7 @@ impl<'r, 'a> Run<'r, 'a> {
     /// `may_repeat`: another value of the item may nominate the same witness, and its rules are many.
     fn nominate_witness(&mut self, witness: Witness, may_repeat: bool) -> Result<(), OutOfSteps> {
         self.steps.take_shared(1)?;
-        if !witness.proved {
+        if !witness.is_proved {
             self.steps.next_rule();
             self.evaluate_witness(witness);
         } else if !may_repeat || self.scratch.evaluation(witness.predicate).is_none() {

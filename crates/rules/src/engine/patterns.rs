@@ -16,7 +16,7 @@ use crate::{
     limits::OutOfSteps,
     search::{
         ScanControl,
-        kept_states::{GaveUp, KeptStates},
+        kept_states::{KeptStates, SearchFailed},
         literals::MAX_NESTING,
         pattern::Pattern,
     },
@@ -216,11 +216,11 @@ impl SetStates {
         Self { cache: automaton.create_cache(), matches: PatternSet::new(automaton.pattern_len()) }
     }
 
-    fn search(&mut self, automaton: &DFA, text: &str) -> Result<(), GaveUp> {
+    fn search(&mut self, automaton: &DFA, text: &str) -> Result<(), SearchFailed> {
         self.matches.clear();
         automaton
             .try_which_overlapping_matches(&mut self.cache, &Input::new(text), &mut self.matches)
-            .map_err(|_| GaveUp)
+            .map_err(|_| SearchFailed)
     }
 }
 

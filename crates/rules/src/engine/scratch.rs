@@ -29,7 +29,7 @@ pub(crate) struct Scratch {
     /// Ranges by watched value, with their tick.
     value_ranges: Vec<(u32, ValueRange)>,
     /// Number of rules that their guards have refuted.
-    pub(crate) refuted: usize,
+    pub(crate) refuted_count: usize,
     pub(crate) candidates: DedupList<u32, Bits>,
     /// Needles found in the item, with their predicates.
     pub(crate) found_needles: DedupList<(u32, u32), HashSet<(u32, u32), BuildFastHasher>>,
@@ -45,7 +45,7 @@ impl Default for Scratch {
             predicates: Vec::new(),
             settled_words: Box::new([(0, 0); SETTLED_WORDS]),
             value_ranges: Vec::new(),
-            refuted: 0,
+            refuted_count: 0,
             candidates: DedupList::default(),
             found_needles: DedupList::default(),
             slow_steps: HashMap::new(),
@@ -82,7 +82,7 @@ impl Scratch {
         }
         grow(&mut self.predicates, predicates, (0, Evaluation::OutOfSteps));
         grow(&mut self.value_ranges, watched, (0, ValueRange::EMPTY));
-        self.refuted = 0;
+        self.refuted_count = 0;
         self.slow_steps.clear();
         self.tick += 1;
         self.item_tick = self.tick;

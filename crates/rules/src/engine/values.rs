@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn lookup_returns_only_the_witnesses_of_the_text() {
         for count in [0, 1, 2, 3, 500] {
-            let witness = |of: u32| Witness { predicate: of, proved: true, from: 0, to: 1 };
+            let witness = |of: u32| Witness { predicate: of, is_proved: true, from: 0, to: 1 };
             let list = |nth: u32| (0..=nth % 3).map(|more| witness(nth * 10 + more)).collect::<Vec<_>>();
             // The hash does not distinguish trailing zeros, so the comparison of bytes must.
             let name = |nth: u32| format!("{nth}{}", "\0".repeat(nth as usize % 4)).into_boxed_str();

@@ -57,7 +57,7 @@ impl CountingWindow {
     ) -> Result<bool, OutOfSteps> {
         run.steps.take(1)?;
         let input = run.input;
-        let (keys, more_keys) = values_of(self.by, input, WindowKey::from_value);
+        let (keys, more_keys) = values_of(self.key_slot, input, WindowKey::from_value);
         // Without a key the window does not count the item, and no entry is missing.
         if keys.is_empty() {
             return Ok(true);

@@ -9,7 +9,7 @@ use crate::{compile::Rule, leaves::Leaf, logic::Node};
 pub(crate) struct Witness {
     pub(crate) predicate: u32,
     /// True if a looked-up value proves the predicate, so that it needs no evaluation.
-    pub(crate) proved: bool,
+    pub(crate) is_proved: bool,
     pub(crate) from: u32,
     pub(crate) to: u32,
 }
@@ -18,22 +18,22 @@ pub(crate) struct Witness {
 #[derive(Debug)]
 pub(crate) struct Costs {
     /// Estimated share of items that meet the predicate. `None` if it cannot be a witness.
-    witness: Vec<Option<f32>>,
+    item_shares: Vec<Option<f32>>,
     /// Steps of one evaluation.
-    evaluating: Vec<f32>,
+    evaluation_steps: Vec<f32>,
 }
 
 impl Costs {
     pub(crate) fn new(predicates: &[Leaf]) -> Self {
         Self {
-            witness: predicates.iter().map(Leaf::witness).collect(),
-            evaluating: predicates.iter().map(Leaf::cost).collect(),
+            item_shares: predicates.iter().map(Leaf::witness).collect(),
+            evaluation_steps: predicates.iter().map(Leaf::cost).collect(),
         }
     }
 
     /// Estimated steps of one evaluation of the predicate.
     pub(crate) fn evaluation_cost(&self, predicate: u32) -> f32 {
-        self.evaluating[predicate as usize]
+        self.evaluation_steps[predicate as usize]
     }
 }
 
@@ -49,7 +49,7 @@ fn choose(node: &Node, positive: bool, rule: &Rule, costs: &Costs) -> Option<(f3
     let (inner, all) = match node {
         Node::Leaf(nth) => {
             let predicate = rule.leaves[*nth];
-            let cost = costs.witness[predicate as usize].filter(|_| positive)?;
+            let cost = costs.item_shares[predicate as usize].filter(|_| positive)?;
             return Some((cost, vec![predicate]));
         }
         Node::Not(inner) => return choose(inner, !positive, rule, costs),

@@ -40,9 +40,9 @@ pub(crate) struct Context<'a> {
     pub(crate) pointer: String,
     pub(crate) item_types: Vec<TypeId>,
     /// True if only conditions without a look-up may be compiled.
-    pub(crate) local: bool,
+    pub(crate) is_local: bool,
     /// True inside an expression, because errors refer to the expression as a whole.
-    pub(crate) in_expr: bool,
+    pub(crate) is_in_expr: bool,
     pub(crate) windows: Vec<DeclaredWindow>,
     /// Windows with errors of their own. A rule that names one gets no second error.
     pub(crate) invalid_windows: HashSet<String>,
@@ -67,8 +67,8 @@ impl<'a> Context<'a> {
             rule: String::new(),
             pointer: String::new(),
             item_types: Vec::new(),
-            local: false,
-            in_expr: false,
+            is_local: false,
+            is_in_expr: false,
             windows: Vec::new(),
             invalid_windows: HashSet::new(),
             words: 0,
@@ -90,7 +90,7 @@ impl<'a> Context<'a> {
         self.pointer.clear();
         self.item_types = item_types.to_vec();
         // Items are counted in windows before any look-up, so conditions of windows use the item only.
-        self.local = kind != "rule";
+        self.is_local = kind != "rule";
     }
 
     pub(crate) fn window(&self, key: &WindowId) -> Option<&DeclaredWindow> {
@@ -183,7 +183,7 @@ impl<'a> Context<'a> {
     pub(crate) fn push_segment(&mut self, segment: impl Display) -> usize {
         let length = self.pointer.len();
         // The document has no paths inside of an expression.
-        if !self.in_expr {
+        if !self.is_in_expr {
             self.pointer = format!("{}/{segment}", self.pointer);
         }
         length

@@ -37,7 +37,7 @@ pub(crate) struct CountLeaf {
     window: WindowId,
     at_least: Amount,
     /// Slot of the path by which the window counts. `None` for the item's user.
-    by: Option<usize>,
+    key_slot: Option<usize>,
 }
 
 impl LeafKind for CountLeaf {
@@ -90,11 +90,11 @@ impl LeafKind for CountLeaf {
         };
         // Numbers of items are whole, so more than two means at least three.
         let at_least = if measure == Measure::Sum { count.at_least } else { count.at_least.round_up() };
-        Some(Self { window: count.window, at_least, by })
+        Some(Self { window: count.window, at_least, key_slot: by })
     }
 
     fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
-        let has_key = match self.by {
+        let has_key = match self.key_slot {
             None => input.user.is_some(),
             Some(slot) => {
                 let values = input.fields.slot(slot).values.as_deref().unwrap_or_default();
@@ -107,7 +107,7 @@ impl LeafKind for CountLeaf {
     }
 
     fn collect_needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
-        let (keys, _) = values_of(self.by, input, WindowKey::from_value);
+        let (keys, _) = values_of(self.key_slot, input, WindowKey::from_value);
         let need = |key| Need::Count { window: self.window.clone(), key, at_least: self.at_least };
         keys.into_iter().map(need).collect()
     }

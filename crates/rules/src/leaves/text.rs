@@ -61,21 +61,21 @@ pub(crate) struct TextLeaf {
     pub(crate) needles: Vec<Needle>,
     /// Number of needles that must be found, each in any of the fields.
     pub(crate) required_count: usize,
-    bulk: Option<Bulk>,
+    bulk_search: Option<BulkSearch>,
     /// Bank entry of each needle, if the needles are from a bank.
     entries: Option<SelectedEntries>,
 }
 
 /// One search for all words of a condition with many words.
 #[derive(Debug)]
-struct Bulk {
+struct BulkSearch {
     scanner: Scanner,
     /// Needles grouped by word of the scanner, and the start of each group.
     needles: Box<[u32]>,
     starts: Box<[u32]>,
 }
 
-impl Bulk {
+impl BulkSearch {
     fn needles(&self, word: u32) -> impl Iterator<Item = usize> {
         let (from, to) = (self.starts[word as usize], self.starts[word as usize + 1]);
         self.needles[from as usize..to as usize].iter().map(|nth| *nth as usize)
@@ -133,7 +133,7 @@ impl LeafKind for TextLeaf {
     }
 
     fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
-        if let Some(bulk) = &self.bulk {
+        if let Some(bulk) = &self.bulk_search {
             let found_needles = self.find_in_bulk(bulk, self.required_count, input, steps)?;
             return Ok(Mask::from_bool(found_needles.len() >= self.required_count));
         }
@@ -157,7 +157,7 @@ impl LeafKind for TextLeaf {
         input: &EvalInput<'_>,
         steps: &mut Steps,
     ) -> TextExplained {
-        let (hits, more) = match (found_needles, &self.bulk) {
+        let (hits, more) = match (found_needles, &self.bulk_search) {
             // A skipped condition was not searched, and its explanation must not search it either.
             _ if mask.is_empty() => (Vec::new(), false),
             (Some(needles), _) => {
@@ -334,7 +334,7 @@ impl TextLeaf {
                 return None;
             }
         }
-        Some(Self { slots: slots?, view: text.view, needles, required_count, bulk: None, entries })
+        Some(Self { slots: slots?, view: text.view, needles, required_count, bulk_search: None, entries })
     }
 
     /// Bank of the needles, if they are from a bank.
@@ -377,7 +377,7 @@ impl TextLeaf {
     pub(crate) fn build_bulk_search(&mut self) {
         let words = self.needles.iter().filter(|needle| matches!(needle, Needle::Word { .. })).count();
         // Patterns cannot join the bulk search, so a condition with some is searched one by one.
-        if self.bulk.is_some() || words <= MAX_SINGLE_WORDS || words < self.needles.len() {
+        if self.bulk_search.is_some() || words <= MAX_SINGLE_WORDS || words < self.needles.len() {
             return;
         }
         let mut places: HashMap<&[u8], usize> = HashMap::new();
@@ -399,14 +399,14 @@ impl TextLeaf {
         }
         let starts = starts(lengths.into_iter());
         let scanner = Scanner::new(&distinct_words);
-        self.bulk =
-            Some(Bulk { scanner, needles: needles.into_iter().map(|(_, nth)| nth).collect(), starts });
+        self.bulk_search =
+            Some(BulkSearch { scanner, needles: needles.into_iter().map(|(_, nth)| nth).collect(), starts });
     }
 
     /// Searches all words in one pass, and stops after `enough` needles. A complete result is sorted.
     fn find_in_bulk(
         &self,
-        bulk: &Bulk,
+        bulk: &BulkSearch,
         enough: usize,
         input: &EvalInput<'_>,
         steps: &mut Steps,

@@ -90,11 +90,14 @@ impl Plan {
                     counting.add(item, run, &mut added);
                 }
             }
-            evaluated_rule = Some(EvaluatedRule { rule: Arc::clone(rule), masks, explained, pending_leaves });
-            Scan { added, ..Scan::default() }
+            evaluated_rule = Some(EvaluatedRule { rule: Arc::clone(rule), masks, explanations: explained, pending_leaves });
+            Scan { window_additions: added, ..Scan::default() }
         });
-        let omissions =
-            Omissions { uncounted: scan.added.1, truncated: scan.truncated, ..Omissions::default() };
+        let omissions = Omissions {
+            uncounted: scan.window_additions.1,
+            truncated: scan.truncated,
+            ..Omissions::default()
+        };
         (evaluated_rule.map(|rule| (rule, omissions)), ran_out)
     }
 
@@ -103,7 +106,7 @@ impl Plan {
     pub fn finish_explanation(&self, pending: PendingExplanation, facts: &Facts) -> Explained {
         let mut rule = pending.rule;
         rule.decide(self, facts, &mut Steps::new(&self.limits));
-        leaves::tree(&rule.rule.when, &rule.rule.uses, rule.explained)
+        leaves::tree(&rule.rule.when, &rule.rule.uses, rule.explanations)
     }
 
     /// Returns the parts of the item and of the facts that the explanation leaves out.

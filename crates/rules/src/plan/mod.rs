@@ -133,7 +133,7 @@ pub struct Scan {
     entries: Vec<Entry>,
     needs: Vec<Need>,
     truncated: Vec<String>,
-    added: WindowAdditions,
+    window_additions: WindowAdditions,
     evaluated_rules: usize,
     ran_out_of_time: bool,
     /// True if the outcome is incomplete because the caller interrupted the evaluation.
@@ -151,7 +151,7 @@ enum Entry {
 struct EvaluatedRule {
     rule: Arc<Rule>,
     masks: Vec<Mask>,
-    explained: Vec<Explained>,
+    explanations: Vec<Explained>,
     pending_leaves: Vec<PendingLeaf>,
 }
 
@@ -174,7 +174,7 @@ impl Scan {
     /// Entries that the item adds to windows. The caller writes them before it looks up the needs, so that the item counts
     /// itself.
     pub fn entries(&self) -> &[WindowEntry] {
-        &self.added.0
+        &self.window_additions.0
     }
 
     /// True if the evaluation ended at the limit of CPU time instead of the limit of steps.
@@ -225,7 +225,7 @@ impl Plan {
             rule_numbers: (0..).zip(&rules).map(|(place, rule)| (rule.head.rule.clone(), place)).collect(),
             candidates: rules.iter().map(|rule| Candidate::new(rule, &costs)).collect(),
             word_count: indexes.iter().map(Index::words).max().unwrap_or_default(),
-            watched_values: indexes.iter().map(|index| index.indexed.watched()).max().unwrap_or_default(),
+            watched_values: indexes.iter().map(|index| index.rule_lists.watched()).max().unwrap_or_default(),
             rules,
             predicates,
             windows_by_type: windows::windows_by_type(&compiled.windows, vocabulary.types()),
@@ -260,7 +260,8 @@ impl Plan {
     pub fn warnings(&self) -> Vec<Warning> {
         let on_all_texts: Vec<u32> =
             self.indexes.iter().flat_map(Index::unindexed_pattern_predicates).collect();
-        let mut unindexed: Vec<u32> = self.indexes.iter().flat_map(|index| &*index.always).copied().collect();
+        let mut unindexed: Vec<u32> =
+            self.indexes.iter().flat_map(|index| &*index.unindexed_rules).copied().collect();
         unindexed.sort_unstable();
         let mut warnings = self.compile_warnings.clone();
         let (rules, costs) = (self.rules.iter().map(|rule| &**rule), Costs::new(&self.predicates));
@@ -323,7 +324,7 @@ impl Plan {
             conditions: self.rules.iter().map(|rule| rule.leaves.len()).sum(),
             predicates: self.predicates.len(),
             text_predicates: self.predicates.iter().filter(is_text).count(),
-            unindexed: self.indexes.iter().map(|index| index.always.len()).max().unwrap_or_default(),
+            unindexed: self.indexes.iter().map(|index| index.unindexed_rules.len()).max().unwrap_or_default(),
             words: self.word_count,
             search_bytes: self.indexes.iter().map(Index::memory).sum(),
         }
@@ -357,9 +358,9 @@ impl Plan {
                 }
                 let mut scan = self
                     .evaluate_rules(run, candidates.iter().filter(|rule| self.is_triggered(**rule, item)));
-                scan.evaluated_rules += run.scratch.refuted;
+                scan.evaluated_rules += run.scratch.refuted_count;
                 run.scratch.candidates.give_back(candidates);
-                scan.added = added;
+                scan.window_additions = added;
                 scan
             },
         );
@@ -485,7 +486,7 @@ impl Plan {
             }
             explained.push(run.explain(*predicate, *mask));
         }
-        Ok(Some(EvaluatedRule { rule: Arc::clone(rule), masks, explained, pending_leaves }))
+        Ok(Some(EvaluatedRule { rule: Arc::clone(rule), masks, explanations: explained, pending_leaves }))
     }
 
     /// Returns, for each undecided rule, the scores that it still depends on once `facts` are known. The caller requests
@@ -504,7 +505,7 @@ impl Plan {
     /// Decides the remaining rules with the facts.
     pub fn finish(&self, scan: Scan, facts: &Facts) -> Outcome {
         let mut outcome =
-            Outcome { truncated: scan.truncated, uncounted: scan.added.1, ..Outcome::default() };
+            Outcome { truncated: scan.truncated, uncounted: scan.window_additions.1, ..Outcome::default() };
         let (mut explained, mut steps) = (0, Steps::new(&self.limits));
         for entry in scan.entries {
             let failure = match entry {
@@ -519,8 +520,11 @@ impl Plan {
                                 outcome.matched_more += 1;
                                 continue;
                             }
-                            let tree =
-                                leaves::tree(&evaluated.rule.when, &evaluated.rule.uses, evaluated.explained);
+                            let tree = leaves::tree(
+                                &evaluated.rule.when,
+                                &evaluated.rule.uses,
+                                evaluated.explanations,
+                            );
                             explained += tree.size();
                             // Beyond the limit a match is still listed, but without its tree.
                             let has_room = explained <= self.limits.explained;
@@ -557,7 +561,7 @@ impl EvaluatedRule {
         for PendingLeaf { leaf, needs } in &self.pending_leaves {
             let predicate = &plan.predicates[self.rule.leaves[*leaf] as usize];
             if needs.iter().all(|need| facts.has(need)) {
-                let explained = self.explained[*leaf].clone();
+                let explained = self.explanations[*leaf].clone();
                 masks[*leaf] = predicate.settle(needs, facts, explained, &plan.limits, steps).mask;
             }
         }
@@ -593,10 +597,10 @@ impl EvaluatedRule {
         let mut first_reason = None;
         for PendingLeaf { leaf, needs } in &self.pending_leaves {
             let predicate = &plan.predicates[self.rule.leaves[*leaf] as usize];
-            let explanation = std::mem::replace(&mut self.explained[*leaf], cut_explanation());
+            let explanation = std::mem::replace(&mut self.explanations[*leaf], cut_explanation());
             let settled_leaf = predicate.settle(needs, facts, explanation, &plan.limits, steps);
             self.masks[*leaf] = settled_leaf.mask;
-            self.explained[*leaf] = settled_leaf.explained;
+            self.explanations[*leaf] = settled_leaf.explained;
             first_reason = first_reason.or(settled_leaf.reason);
         }
         // Facts replace possibilities, so this walk stops at the same leaf as the first phase or earlier, and reads no

@@ -7,7 +7,7 @@ pub(crate) struct KeptStates<S> {
 }
 
 /// The text needs more states than the cache holds, or the automaton cannot search such a text.
-pub(crate) struct GaveUp;
+pub(crate) struct SearchFailed;
 
 impl<S> KeptStates<S> {
     pub(crate) fn new(states: S) -> Self {
@@ -20,8 +20,8 @@ impl<S> KeptStates<S> {
     pub(crate) fn search<T>(
         &mut self,
         make: impl Fn() -> S,
-        search: impl Fn(&mut S) -> Result<T, GaveUp>,
-    ) -> Result<T, GaveUp> {
+        search: impl Fn(&mut S) -> Result<T, SearchFailed>,
+    ) -> Result<T, SearchFailed> {
         loop {
             let was_fresh = std::mem::replace(&mut self.is_fresh, false);
             let result = search(&mut self.states);

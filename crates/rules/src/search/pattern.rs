@@ -19,7 +19,7 @@ use regex_automata::{
 };
 
 use super::{
-    kept_states::{GaveUp, KeptStates},
+    kept_states::{KeptStates, SearchFailed},
     literals::MAX_NESTING,
     width::{self, Width},
     worst_case::{self, WorstCase},
@@ -135,7 +135,7 @@ impl Pattern {
         &self,
         text: &str,
         mut charge: impl FnMut(u64) -> Result<(), OutOfSteps>,
-        fast: impl Fn(&mut hybrid::Cache, &hybrid::Regex, &str) -> Result<T, GaveUp>,
+        fast: impl Fn(&mut hybrid::Cache, &hybrid::Regex, &str) -> Result<T, SearchFailed>,
         fallback: impl Fn(&Regex, &str) -> T,
     ) -> Result<T, OutOfSteps> {
         // An automaton with Unicode word boundaries stops at the first character beyond ASCII.
@@ -190,8 +190,8 @@ impl Automaton {
     fn search<T>(
         &self,
         text: &str,
-        search: impl Fn(&mut hybrid::Cache, &hybrid::Regex, &str) -> Result<T, GaveUp>,
-    ) -> Result<T, GaveUp> {
+        search: impl Fn(&mut hybrid::Cache, &hybrid::Regex, &str) -> Result<T, SearchFailed>,
+    ) -> Result<T, SearchFailed> {
         let create_cache = || self.regex.create_cache();
         self.caches.get().search(create_cache, |states| search(states, &self.regex, text))
     }
@@ -217,18 +217,18 @@ fn measure(pattern: &str) -> WorstCase {
     worst_case
 }
 
-fn is_match(states: &mut hybrid::Cache, regex: &hybrid::Regex, text: &str) -> Result<bool, GaveUp> {
+fn is_match(states: &mut hybrid::Cache, regex: &hybrid::Regex, text: &str) -> Result<bool, SearchFailed> {
     let input = Input::new(text).earliest(true);
     let half_match = regex.forward().try_search_fwd(states.as_parts_mut().0, &input);
-    half_match.map(|half_match| half_match.is_some()).map_err(|_| GaveUp)
+    half_match.map(|half_match| half_match.is_some()).map_err(|_| SearchFailed)
 }
 
 fn find_by_states(
     states: &mut hybrid::Cache,
     regex: &hybrid::Regex,
     text: &str,
-) -> Result<Option<(usize, usize)>, GaveUp> {
-    let result = regex.try_search(states, &Input::new(text)).map_err(|_| GaveUp)?;
+) -> Result<Option<(usize, usize)>, SearchFailed> {
+    let result = regex.try_search(states, &Input::new(text)).map_err(|_| SearchFailed)?;
     Ok(result.map(|span| (span.start(), span.end())))
 }
 

@@ -22,7 +22,7 @@ struct Notes {
     shifts: Vec<Shift>,
     runs: Runs,
     /// Ranges of invisible characters in the original, with adjacent ones joined.
-    unseen: Vec<(usize, usize)>,
+    invisible_ranges: Vec<(usize, usize)>,
 }
 
 /// Repeated letters: offset in the collapsed text and number of repetitions. Sorted; other letters occur once.
@@ -100,7 +100,7 @@ impl<'a> Derived<'a> {
 
     /// Extends a span of the original by the invisible characters on both sides.
     pub(crate) fn extend_over_unseen(&self, start: usize, end: usize) -> (usize, usize) {
-        let unseen = &self.notes().unseen;
+        let unseen = &self.notes().invisible_ranges;
         let extended_start = unseen.binary_search_by_key(&start, |(_, to)| *to).map(|nth| unseen[nth].0);
         let extended_end = unseen.binary_search_by_key(&end, |(from, _)| *from).map(|nth| unseen[nth].1);
         (extended_start.unwrap_or(start), extended_end.unwrap_or(end))
@@ -204,9 +204,9 @@ impl Notes {
         let to = text.len();
         // The character has no output and repeats no letter, so a reader does not see it.
         if from == to && !repeats {
-            match self.unseen.last_mut() {
+            match self.invisible_ranges.last_mut() {
                 Some((_, last)) if *last == at => *last = original_to,
-                _ => self.unseen.push((at, original_to)),
+                _ => self.invisible_ranges.push((at, original_to)),
             }
         }
         let repeats = repeats.then_some(original_to);

@@ -53,7 +53,7 @@ pub enum Quantifier {
 pub(crate) struct FieldLeaf {
     slot: usize,
     /// True if the field holds one value in all item types of the rule.
-    single: bool,
+    is_single: bool,
     of: Option<Quantifier>,
     ignore_case: bool,
     tests: Vec<Test>,
@@ -140,7 +140,7 @@ impl LeafKind for FieldLeaf {
         }
         Some(Self {
             slot,
-            single: context.is_single(&comparison.path),
+            is_single: context.is_single(&comparison.path),
             of: comparison.of,
             ignore_case: comparison.ignore_case,
             // All tests are compiled before failing, so that each reports its own error.
@@ -165,7 +165,9 @@ impl LeafKind for FieldLeaf {
             constraints.push(Constraint::presence(slot, true));
         }
         let constrains_one_value = match self.of {
-            None | Some(Quantifier::Any | Quantifier::All) if self.single => passes || self.tests.len() == 1,
+            None | Some(Quantifier::Any | Quantifier::All) if self.is_single => {
+                passes || self.tests.len() == 1
+            }
             None => passes && self.tests.iter().any(|test| !test.is_negated() && test.op != Op::Exists),
             Some(Quantifier::Any) => passes,
             Some(Quantifier::All | Quantifier::None) => false,
@@ -173,7 +175,7 @@ impl LeafKind for FieldLeaf {
         if constrains_one_value {
             let value_constraints = self.tests.iter().filter_map(|test| {
                 let (subject, allowed) = test.constraint(slot, self.ignore_case)?;
-                let subject = if self.single { subject } else { Subject::OfList };
+                let subject = if self.is_single { subject } else { Subject::OfList };
                 let constraint = Constraint { subject, allowed };
                 Some(if passes { constraint } else { constraint.negated() })
             });
@@ -399,7 +401,8 @@ impl FieldLeaf {
     pub(crate) fn failing_values(&self) -> Option<SearchedValues<'_>> {
         let [Test { op, operands, .. }] = &*self.tests else { return None };
         let [operand] = &**operands else { return None };
-        if !self.single || self.ignore_case || matches!(self.of, Some(Quantifier::All | Quantifier::None)) {
+        if !self.is_single || self.ignore_case || matches!(self.of, Some(Quantifier::All | Quantifier::None))
+        {
             return None;
         }
         let range = |low, high| Some(SearchedValues::Ranges(vec![(low, high)]));
