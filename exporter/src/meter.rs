@@ -14,7 +14,7 @@ pub struct Meter {
     pub rows: AtomicU64,
     /// Stored (compressed) bytes read. A second reading counts its bytes again; the counter never decreases.
     pub read: AtomicU64,
-    /// Expected total of `read`; never below it.
+    /// Expected total of bytes read; never below the bytes read so far.
     pub total: AtomicU64,
     /// Number of rows after which to stop, plus one; 0 for no limit.
     stop_threshold: AtomicU64,

@@ -143,7 +143,7 @@ impl ItemTexts {
     }
 }
 
-/// Texts written by tools or the operator: everything except statements, title and description.
+/// Texts written by tools or the operator: all except statements, title and description.
 fn tool_texts<'h>(head: &'h BundleHeader, job: &'h Job) -> impl Iterator<Item = &'h str> {
     let source = &head.source;
     let source = [&source.tool, &source.schema, &source.id, &source.url];

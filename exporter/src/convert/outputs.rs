@@ -47,14 +47,14 @@ pub(super) fn publish(
         report.notes.extend(notes);
         return Ok(report);
     }
-    let Sidecars { data_files: whole, package_files: described, notes } =
+    let Sidecars { data_files, package_files, notes } =
         write_sidecars(job, workspace.partial(), &workspace.out, report.bytes, meter)?;
     report.notes.extend(notes);
     // Last stop: from here on only renames follow, and a stop would leave some of the files in place.
     meter.check_stop()?;
-    let mut files = tables::publish(whole)?;
+    let mut files = tables::publish(data_files)?;
     workspace.publish(job)?;
-    files.extend(tables::publish(described)?);
+    files.extend(tables::publish(package_files)?);
     workspace.finish()?;
     report.files = names(&files);
     Ok(report)
@@ -69,10 +69,10 @@ pub(super) struct Sidecars {
     pub(super) notes: Vec<String>,
 }
 
-/// Writes the sidecars of the bundle `out`, whose content is still at `from` and has `bytes` bytes.
+/// Writes the sidecars of the bundle `out`, of `bytes` bytes, with its content still at `bundle_path`.
 pub(super) fn write_sidecars(
     job: &Job,
-    from: &Path,
+    bundle_path: &Path,
     out: &Path,
     bytes: u64,
     meter: &Meter,
@@ -82,16 +82,16 @@ pub(super) fn write_sidecars(
         let path_of = |name: &str| sidecar_path(out, name);
         data_files.extend(match sidecar {
             Sidecar::Parquet => {
-                let (files, parquet_notes) = parquet::write(from, path_of, meter)?;
+                let (files, parquet_notes) = parquet::write(bundle_path, path_of, meter)?;
                 notes.extend(parquet_notes);
                 files
             }
-            Sidecar::Ndjson => ndjson::write(from, path_of, meter)?,
+            Sidecar::Ndjson => ndjson::write(bundle_path, path_of, meter)?,
         });
     }
     // After the sidecars: the package lists their digests.
     let package_files = if job.package {
-        package::write(from, out, &data_files, job.license.as_deref(), meter)?
+        package::write(bundle_path, out, &data_files, job.license.as_deref(), meter)?
     } else {
         Vec::new()
     };

@@ -37,11 +37,11 @@ pub(super) fn read_rows(
     let mut notes = Vec::new();
     if !needs_sorting {
         let mut grouped = Grouped::new(order);
-        let read =
+        let summary =
             adapter.read_rows(&job.limits, meter, people, &mut notes, |row| grouped.push(row, sink))?;
-        if read.flow == Flow::More {
+        if summary.flow == Flow::More {
             let superseded = grouped.finish(sink)?;
-            return Ok(RowsRead { summary: read, superseded, notes });
+            return Ok(RowsRead { summary, superseded, notes });
         }
         // The rows turned out unsorted: discard the partial output and read them again through the sorter.
         sink.again()?;
@@ -50,7 +50,7 @@ pub(super) fn read_rows(
     }
     let mut sorter = Sorted::new(order);
     let mut count = 0_u64;
-    let read = adapter.read_rows(&job.limits, meter, people, &mut notes, |row| {
+    let summary = adapter.read_rows(&job.limits, meter, people, &mut notes, |row| {
         count += 1;
         // Sorting emits no rows yet, so the sink does not check for a stop.
         if count.is_multiple_of(1 << 16) && meter.stopped() {
@@ -59,7 +59,7 @@ pub(super) fn read_rows(
         sorter.push(row)
     })?;
     let superseded = sorter.finish(sink)?;
-    Ok(RowsRead { summary: read, superseded, notes })
+    Ok(RowsRead { summary, superseded, notes })
 }
 
 /// True if the rows are sorted by item. Reads all of them, so that errors appear before a stream receives its first
@@ -75,9 +75,9 @@ pub(super) fn rows_are_in_order(
     let mut sink = Counting::new(tally, meter);
     let mut grouped = Grouped::new(order(job, workspace));
     let on_row = |row| grouped.push(row, &mut sink);
-    let read = adapter.read_rows(&job.limits, meter, people, &mut Vec::new(), on_row)?;
+    let summary = adapter.read_rows(&job.limits, meter, people, &mut Vec::new(), on_row)?;
     restart_reading(adapter, people, meter);
-    Ok(read.flow == Flow::More)
+    Ok(summary.flow == Flow::More)
 }
 
 fn order<'p>(job: &Job, workspace: &'p Workspace) -> Order<'p> {

@@ -67,11 +67,11 @@ impl Workspace {
         fs::create_dir_all(folder).map_err(|error| ConvertError::io("making the folder", folder, error))?;
         let folder = folder.to_owned();
         let partial = Partial::create(beside(&out, PARTIAL))?;
-        let copied_to = match &job.target {
+        let copy_target = match &job.target {
             Target::Stream(stream) if job.stream().is_none() => Some(Arc::clone(stream)),
             Target::Stream(_) | Target::File(_) => None,
         };
-        Ok(Self { partial, out, folder, spool, copy_target: copied_to })
+        Ok(Self { partial, out, folder, spool, copy_target })
     }
 
     /// Path of the unfinished bundle.

@@ -140,16 +140,10 @@ impl Input {
     ) -> Result<(), ConvertError> {
         let path: Arc<Path> = Arc::from(path);
         let archive_name: Arc<str> = name.as_str().into();
-        let whence = MemberLocation::File { path: Arc::clone(&path) };
+        let location = MemberLocation::File { path: Arc::clone(&path) };
         let meter = Arc::clone(context.meter);
-        let file = Member {
-            name,
-            location: whence,
-            with_digest: true,
-            keep_packed: false,
-            allows_damage: false,
-            meter,
-        };
+        let file =
+            Member { name, location, with_digest: true, keep_packed: false, allows_damage: false, meter };
         let compression = match detect_compression(&path)? {
             Compression::Plain if is_alone && zip_archive::has_appended_archive(&path) => Compression::Zip,
             compression => compression,
@@ -198,13 +192,8 @@ impl Input {
 impl Member {
     /// Opens the file from its beginning. Bytes are metered only if a meter is given.
     pub(crate) fn open(&self, limits: &Limits, meter: Option<&Arc<Meter>>) -> Result<Stream, ConvertError> {
-        let Self { with_digest: hashed, keep_packed: as_it_lies, allows_damage: in_part, .. } = *self;
-        let options = ReadOptions {
-            is_metered: meter.is_some(),
-            with_digest: hashed,
-            keep_packed: as_it_lies,
-            allows_damage: in_part,
-        };
+        let Self { with_digest, keep_packed, allows_damage, .. } = *self;
+        let options = ReadOptions { is_metered: meter.is_some(), with_digest, keep_packed, allows_damage };
         Stream::start(&self.name, &self.location, limits, &self.meter, options)
     }
 

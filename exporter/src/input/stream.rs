@@ -83,7 +83,7 @@ impl Stream {
         meter: &Arc<Meter>,
         options: ReadOptions,
     ) -> Result<Self, ConvertError> {
-        let (sender, pieces) = mpsc::sync_channel(MAX_QUEUED_BLOCKS);
+        let (sender, messages) = mpsc::sync_channel(MAX_QUEUED_BLOCKS);
         let (recycled_blocks, recycled) = mpsc::channel();
         let source = match location {
             MemberLocation::File { path } => {
@@ -105,7 +105,7 @@ impl Stream {
             (name.to_owned(), Arc::clone(meter), options.is_metered.then_some(0));
         Ok(Self {
             name,
-            messages: pieces,
+            messages,
             recycled_blocks,
             current: Vec::new(),
             position: 0,

@@ -88,7 +88,7 @@ impl Table {
         };
         let reader = ReaderBuilder::new()
             .has_headers(false)
-            // Missing cells are reported when they are read, with the name of the column.
+            // Missing cells are reported when they are read.
             .flexible(true)
             .buffer_capacity(READ_AHEAD)
             .from_reader(bounded);

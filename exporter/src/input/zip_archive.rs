@@ -158,10 +158,10 @@ fn find_truncated_entry(file: &mut ArchivePart, size: u64) -> io::Result<Option<
 
 /// Length of a local file header up to the name, in bytes.
 const HEADER_BYTES: usize = 30;
-/// Flag of a file whose length follows its data instead of standing in the header.
+/// Flag for a length behind the data instead of in the header.
 const HAS_DATA_DESCRIPTOR: u16 = 1 << 3;
 
-/// Offset behind a data descriptor whose stated length matches the data that begins at `data`.
+/// Offset behind the data descriptor of the data at `data`: the first one with a matching length.
 fn find_data_end(file: &mut ArchivePart, data: u64) -> io::Result<Option<u64>> {
     let (mut window, mut window_start) = (Vec::new(), data);
     file.seek(SeekFrom::Start(data))?;

@@ -102,7 +102,7 @@ struct KnownParticipant {
 /// Counts of registered participants without an answer in the rows.
 #[derive(Debug, Default)]
 pub(crate) struct WithoutAnswers {
-    /// Participants whose table states at least one answer.
+    /// Participants with at least one answer stated by a table.
     pub(crate) with_stated_answers: u64,
     pub(crate) without_stated_answers: u64,
     /// Sum of the answers stated for them.
@@ -264,7 +264,7 @@ impl ParticipantRegistry {
         (pseudonym, self.known_participants.get(id).map_or(0, |participant| participant.group))
     }
 
-    /// Sorted references of the group members who have rows, by group.
+    /// Sorted references of group members with rows, by group.
     pub(crate) fn members(&self, groups: usize) -> Vec<Vec<String>> {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         let mut members = vec![Vec::new(); groups];

@@ -23,13 +23,13 @@ pub(crate) const FILES: [&str; 3] = ["items.ndjson", "responses.ndjson", "outcom
 
 /// Writes the files; `path_of` maps a file name to its path.
 pub(crate) fn write(
-    from: &Path,
+    bundle_path: &Path,
     path_of: impl Fn(&str) -> PathBuf,
     meter: &Meter,
 ) -> Result<Vec<FinishedFile>, ConvertError> {
     let [items, responses, outcomes] = FILES.map(|name| PartialFile::create(path_of(name)));
     let mut files = Files { items: items?, responses: responses?, outcomes: outcomes?, line: Vec::new() };
-    bundle(from, &mut files, meter)?;
+    bundle(bundle_path, &mut files, meter)?;
     Ok(vec![files.items.finish()?, files.responses.finish()?, files.outcomes.finish()?])
 }
 

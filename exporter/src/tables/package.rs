@@ -16,7 +16,7 @@ use crate::{
 
 pub(crate) const FILES: [&str; 2] = ["datapackage.json", "manifest-sha256.txt"];
 
-/// Describes the bundle, whose content is still at `partial`, and its sidecars.
+/// Describes the bundle, with its content still at `partial`, and its sidecars.
 pub(crate) fn write(
     partial: &Path,
     out: &Path,
@@ -121,7 +121,7 @@ const RESPONSES: &Columns = &[
     ("occurredAt", "datetime", false),
 ];
 
-/// Columns of a table; `None` for outcomes, whose members vary.
+/// Columns of a table; `None` for outcomes: their members vary.
 fn columns(name: &str) -> Option<&'static Columns> {
     let is_list =
         |list: &str| ["parquet", "ndjson"].iter().any(|format| name.ends_with(&format!(".{list}.{format}")));

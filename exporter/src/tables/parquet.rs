@@ -158,13 +158,13 @@ pub(crate) const FILES: [&str; 2] = ["items.parquet", "responses.parquet"];
 
 /// Writes the files, and returns notes about omitted content. `path_of` maps a file name to its path.
 pub(crate) fn write(
-    from: &Path,
+    bundle_path: &Path,
     path_of: impl Fn(&str) -> PathBuf,
     meter: &Meter,
 ) -> Result<(Vec<FinishedFile>, Vec<String>), ConvertError> {
     let [items, responses] = FILES.map(|name| PartialFile::create(path_of(name)));
     let (mut items, mut responses) = (items?, responses?);
-    let outcomes = write_tables(from, &mut items, &mut responses, meter)?;
+    let outcomes = write_tables(bundle_path, &mut items, &mut responses, meter)?;
     Ok((vec![items.finish()?, responses.finish()?], outcomes_note(outcomes).into_iter().collect()))
 }
 
@@ -177,7 +177,7 @@ pub(crate) fn outcomes_note(outcomes: u64) -> Option<String> {
 
 /// Writes both tables, and returns the number of outcomes in the bundle.
 fn write_tables(
-    from: &Path,
+    bundle_path: &Path,
     items: &mut PartialFile,
     responses: &mut PartialFile,
     meter: &Meter,
@@ -205,9 +205,9 @@ fn write_tables(
         items: Table::new(items, ITEMS, item_columns)?,
         responses: Table::new(responses, RESPONSES, response_columns)?,
         outcomes: 0,
-        name: name_of(from),
+        name: name_of(bundle_path),
     };
-    rows(from, &mut tables, meter)?;
+    rows(bundle_path, &mut tables, meter)?;
     tables.items.finish()?;
     tables.responses.finish()?;
     Ok(tables.outcomes)

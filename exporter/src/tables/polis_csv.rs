@@ -123,7 +123,7 @@ struct Votes<'v> {
 }
 
 pub(crate) fn write(
-    from: &Path,
+    bundle_path: &Path,
     folder: &Path,
     cells: Cells,
     voters: VoterIds,
@@ -131,7 +131,7 @@ pub(crate) fn write(
     meter: &Meter,
 ) -> Result<(Vec<FinishedFile>, Vec<String>), ConvertError> {
     let mut tables = BundleTables {
-        opinions: Opinions::new(name_of(from)),
+        opinions: Opinions::new(name_of(bundle_path)),
         items: Vec::new(),
         counts: HashMap::new(),
         groups: HashMap::new(),
@@ -140,18 +140,11 @@ pub(crate) fn write(
         empty_groups: 0,
         by_group: GroupCountCheck::default(),
     };
-    let card = bundle(from, &mut tables, meter)?;
+    let card = bundle(bundle_path, &mut tables, meter)?;
     let BundleTables {
-        opinions,
-        items,
-        counts,
-        mut groups,
-        has_mixed_groups: mixed,
-        empty_groups,
-        by_group,
-        ..
+        opinions, items, counts, mut groups, has_mixed_groups, empty_groups, by_group, ..
     } = tables;
-    if mixed {
+    if has_mixed_groups {
         // Leaves the group column empty.
         groups.clear();
     }
@@ -182,7 +175,7 @@ pub(crate) fn write(
         times_without_number: 0,
     };
     // Second reading: votes need the items and groups of the first one.
-    bundle(from, &mut votes, meter)?;
+    bundle(bundle_path, &mut votes, meter)?;
     let Votes { file, matrix, mut opinions, by_group, mut times_without_number, .. } = votes;
     opinions.check_response_items(&items)?;
     let left_out = if groups.is_empty() { by_group.count_all() } else { by_group.count_differing(&opinions) };
@@ -201,7 +194,7 @@ pub(crate) fn write(
     let convention = ["vote-convention", "agree=+1;disagree=-1;pass=0;format=polis-export/1"];
     csv_row(&mut file, &convention, cells)?;
     let mut notes = Vec::new();
-    if mixed {
+    if has_mixed_groups {
         notes.push(
             "Group members were left out: tables have one group per person, and here groups belong to \
                 several phases, share people, or have spaces around their names."

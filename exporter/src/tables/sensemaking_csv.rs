@@ -80,12 +80,12 @@ impl Reader for CountsReader {
 
 /// Writes the table, and returns notes about omitted content.
 pub(crate) fn write(
-    from: &Path,
+    bundle_path: &Path,
     path: PathBuf,
     cells: Cells,
     meter: &Meter,
 ) -> Result<(Vec<FinishedFile>, Vec<String>), ConvertError> {
-    let name = name_of(from);
+    let name = name_of(bundle_path);
     let mut reader = CountsReader {
         opinions: Opinions::new(name.clone()),
         items: Vec::new(),
@@ -95,7 +95,7 @@ pub(crate) fn write(
         unnamed_answers: HashMap::new(),
         name,
     };
-    let card = bundle(from, &mut reader, meter)?;
+    let card = bundle(bundle_path, &mut reader, meter)?;
     reader.opinions.check_items(&reader.items)?;
     reader.opinions.check_response_items(&reader.items)?;
     let mut file = PartialFile::create(path)?;

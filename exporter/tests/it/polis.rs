@@ -131,8 +131,7 @@ fn every_variant_of_the_same_data_gives_the_same_bundle() {
     assert_eq!(report.variant, Some("E"));
     assert_eq!(content(third), first);
 
-    // Other tools: Windows line ends, texts in three quotes, line ends written as `
-    // `.
+    // Other tools: Windows line ends, texts in three quotes, line ends in texts as a backslash and an `n`.
     let mut lines =
         csv::ReaderBuilder::new().has_headers(false).from_reader(comments.as_bytes()).into_records();
     let mut wrapped = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());

@@ -179,7 +179,7 @@ impl ItemContext<'_> {
         Ok(Comments { items, rows: table.rows(), notes })
     }
 
-    /// Reads a file whose last column is neither quoted nor escaped and may contain commas, quotes and line ends. A
+    /// Reads a file with an unquoted and unescaped last column, which may contain commas, quotes and line ends. A
     /// line that does not start like a row continues the text of the row before.
     fn read_unquoted(&self, member: &Member, limits: &Limits) -> Result<Comments, ConvertError> {
         let text = read_text(member, limits)?;

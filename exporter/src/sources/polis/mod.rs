@@ -64,7 +64,7 @@ impl Variant {
 pub struct Options {
     pub variant: Option<Variant>,
     pub vote_sign: Option<VoteSign>,
-    /// Ids of participants whose statements count as the organizer's.
+    /// Participant ids of organizers: their statements count as the organizer's.
     pub organizers: Vec<String>,
 }
 

@@ -68,8 +68,7 @@ impl Summary {
 
     pub(super) fn description(&self, variant: Variant) -> String {
         let text = self.description.clone().unwrap_or_default();
-        // Other tools write line ends as `
-        // `.
+        // Other tools write a line end as a backslash and an `n`.
         if variant == Variant::F { text.replace("\\n", "\n") } else { text }
     }
 }

@@ -38,7 +38,7 @@ struct ColumnIndex {
     count: usize,
 }
 
-/// Largest column index of the field-by-field parser; rows beyond it are parsed as CSV.
+/// Number of columns that the field-by-field parser supports. Tables with needed columns beyond them are parsed as CSV.
 const MAX_FAST_COLUMNS: usize = 16;
 /// Rows per batch of participant lookups. Lookups wait for memory, and a batch overlaps these waits.
 const BATCH_ROWS: usize = 64;
