@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tidegate_catalog::{FirstStart, write_private};
+use tidegate_catalog::{FirstStartResult, write_private};
 
 use crate::{
     output::{print_error, print_line},
@@ -17,7 +17,7 @@ use crate::{
 
 const FILE: &str = "first-key";
 
-pub(crate) fn hand_over(settings: &Settings, first: &FirstStart) {
+pub(crate) fn hand_over(settings: &Settings, first: &FirstStartResult) {
     let (org, key) = (&first.org, first.key.reveal());
     if io::stdout().is_terminal() && settings.telemetry.format == LogFormat::Text {
         print_line(format!(

@@ -10,10 +10,10 @@ use std::{
 
 use parking_lot::Mutex;
 use serde::Serialize;
-use tidegate_catalog::Live;
+use tidegate_catalog::LiveConfigs;
 use tidegate_store::Store;
 use tidegate_stream::{Log, health::Readiness};
-use tidegate_web::{HttpServer, Load};
+use tidegate_web::{HttpServer, RequestCounts};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -144,7 +144,7 @@ impl Health {
         loop {
             self.check_parts(&parts).await;
             for ((name, recent), http) in loads.iter_mut().zip([&parts.http.api, &parts.http.admin]) {
-                let (complaint, warning) = overload(recent, http.load());
+                let (complaint, warning) = overload(recent, http.request_counts());
                 self.set_complaint(name, complaint);
                 self.set_warning(name, warning);
             }
@@ -173,7 +173,7 @@ impl Health {
         self.set_complaint("store", store_complaint);
         self.set_complaint("log", reason_not_ready(parts.log.ready()));
         self.set_complaint("processing", reason_not_ready(parts.processing.readiness()));
-        let live_complaint = (!parts.live.ready()).then(|| "configurations may be out of date".to_owned());
+        let live_complaint = (!parts.live.is_ready()).then(|| "configurations may be out of date".to_owned());
         self.set_complaint("configurations", live_complaint);
     }
 }
@@ -183,7 +183,7 @@ const WINDOW_CHECKS: usize = 10;
 
 /// Returns a complaint if a server refused most of its recent requests because a limit of all organisations is reached, and a
 /// warning if it refused most of them because their organisations had their share or processing is behind.
-fn overload(recent: &mut Vec<Load>, current: Load) -> (Option<String>, Option<String>) {
+fn overload(recent: &mut Vec<RequestCounts>, current: RequestCounts) -> (Option<String>, Option<String>) {
     recent.push(current);
     // One check more than the window, because requests are counted between two checks.
     if recent.len() > WINDOW_CHECKS + 1 {
@@ -220,7 +220,7 @@ fn reason_not_ready(readiness: Readiness) -> Option<String> {
 pub(crate) struct Parts {
     pub(crate) log: Log,
     pub(crate) store: Store,
-    pub(crate) live: Arc<Live>,
+    pub(crate) live: Arc<LiveConfigs>,
     pub(crate) processing: tidegate_processors::Health,
     pub(crate) http: HttpServers,
 }
@@ -239,11 +239,11 @@ mod tests {
     #[test]
     fn refused_requests_are_a_complaint_or_a_warning() {
         let mut recent = Vec::new();
-        let load = |requests, refused, refused_by_share| Load {
+        let load = |requests, refused, refused_by_share| RequestCounts {
             requests,
             refused,
             refused_by_share,
-            ..Load::default()
+            ..RequestCounts::default()
         };
         assert_eq!(overload(&mut recent, load(0, 0, 0)), (None, None));
         assert_eq!(overload(&mut recent, load(100, 50, 50)), (None, None));

@@ -5,7 +5,7 @@
 use std::{fs, path::Path, sync::Arc};
 
 use anyhow::{Context as _, bail};
-use tidegate_catalog::{Error as CatalogError, Keys, Live, MasterKey, Secrets};
+use tidegate_catalog::{Error as CatalogError, Keys, LiveConfigs, MasterKey, Secrets};
 use tidegate_schemas::{DiskSpace, DurableMark};
 use tidegate_store::Store;
 use tidegate_stream::{Log, settings::EngineKind};
@@ -23,7 +23,7 @@ type Embedded = (fjall::Database, Arc<DurableMark>);
 pub(crate) struct SharedParts {
     pub(crate) log: Log,
     pub(crate) store: Store,
-    pub(crate) live: Arc<Live>,
+    pub(crate) live: Arc<LiveConfigs>,
     pub(crate) keys: Keys,
     pub(crate) secrets: Secrets,
     /// `None` if neither log nor store is embedded.
@@ -61,7 +61,7 @@ pub(crate) async fn open(settings: &Settings, retry: &OpenRetry) -> anyhow::Resu
     }
 }
 
-type Parts = (Log, Store, Keys, Secrets, Arc<Live>);
+type Parts = (Log, Store, Keys, Secrets, Arc<LiveConfigs>);
 
 async fn open_with(
     settings: &Settings,
@@ -74,14 +74,14 @@ async fn open_with(
     let secrets = Secrets::new(store.clone(), master_key, &settings.catalog);
     let lost_master_key = settings.security.lost_master_key.as_deref();
     let claim = retry.open("master key", async || {
-        secrets.claim(lost_master_key).await.map_err(|error| {
+        secrets.claim_store(lost_master_key).await.map_err(|error| {
             let is_outage = error.is_outage();
             OpenError::new(error, is_outage)
         })
     });
     claim.await?;
     let live = retry.open("configurations", async || {
-        let open_result = Live::open(store.clone(), settings.catalog.clone()).await;
+        let open_result = LiveConfigs::open(store.clone(), settings.catalog.clone()).await;
         open_result.map_err(|error| {
             let is_outage = matches!(&error, CatalogError::Store(error) if error.is_outage());
             OpenError::new(error, is_outage)
@@ -95,7 +95,7 @@ async fn open_with(
 /// key could not open the stored secrets.
 fn check_master_key_exists(settings: &Settings) -> anyhow::Result<()> {
     let (security, folder) = (&settings.security, &settings.data.folder);
-    let file = MasterKey::file_in(folder);
+    let file = MasterKey::key_file_path(folder);
     let is_named = security.master_key.is_some() || security.master_key_file.is_some();
     if is_named || file.exists() || !database::may_hold_data(folder) {
         return Ok(());

@@ -121,7 +121,7 @@ impl PlaceholderServers {
 
 fn refusal_router() -> Router {
     let refuse = || tidegate_web::Problem::unavailable("The service is starting.", Duration::from_secs(5));
-    tidegate_web::with_envelope(Router::new().fallback(async move || refuse()))
+    tidegate_web::with_error_envelope(Router::new().fallback(async move || refuse()))
 }
 
 /// Returns another handle of the same listening socket.

@@ -9,7 +9,7 @@ use tidegate_catalog::{Keys, Secrets, change::Changes, first_start};
 use tidegate_console::LocalToken;
 use tidegate_egress::Client;
 use tidegate_media::Decoders;
-use tidegate_moderation::{media::Signals, scores::Scorer};
+use tidegate_moderation::{media::MediaInspector, scores::Scorer};
 use tidegate_schemas::ids::SubmissionId;
 use tidegate_store::system_clock;
 use tidegate_stream::consumer::inbox::DrainResult;
@@ -311,12 +311,12 @@ fn process(
         store: moderation.store.clone(),
         live: Arc::clone(&moderation.live),
         scorer: Scorer::new(client.clone(), moderation.store.clone(), secrets.clone(), &settings.scores),
-        partial_items: tidegate_processors::PartialItems {
+        partial_items: tidegate_processors::PartialItemsDeps {
             endpoints: Arc::clone(&moderation.partial_items),
             client: client.clone(),
             secrets: secrets.clone(),
         },
-        signals: Signals::new(client, decoders, moderation.store.clone(), &settings.signals),
+        signals: MediaInspector::new(client, decoders, moderation.store.clone(), &settings.signals),
         health: health.clone(),
     };
     let processor_settings = settings.processors.clone();
@@ -345,10 +345,10 @@ fn deliver(
     }))
 }
 
-fn drain_result_of(drained: tidegate_web::Drained) -> DrainResult {
+fn drain_result_of(drained: tidegate_web::DrainOutcome) -> DrainResult {
     match drained {
-        tidegate_web::Drained::Clean => DrainResult::Clean,
-        tidegate_web::Drained::Forced => DrainResult::Forced,
+        tidegate_web::DrainOutcome::Clean => DrainResult::Clean,
+        tidegate_web::DrainOutcome::Forced => DrainResult::Forced,
     }
 }
 

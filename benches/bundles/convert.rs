@@ -168,8 +168,8 @@ fn job(folder: &Path) -> Job {
     let out = Target::File(folder.join("out/bundle.json"));
     let inputs = ["votes.csv", "comments.csv", "summary.csv"].map(|name| folder.join(name));
     let mut job = Job::new(inputs.to_vec(), out);
-    job.exported = Timestamp::from_seconds(0);
-    job.key = Key::kept(vec![7; 32]);
+    job.exported_at = Timestamp::from_seconds(0);
+    job.key = Key::from_bytes(vec![7; 32]);
     job.overrides.id = Some("bench".to_owned());
     job.sidecars = Some(Vec::new());
     job

@@ -53,8 +53,8 @@ fn main() {
             let measured = measure(rounds, &file, || {
                 let options = Options { level, ..Options::new(room(&folder)) };
                 let report = validate(&mut Document { file: File::new(&file), once }, &options).unwrap();
-                assert!(report.is_valid() && report.complete, "{:?}", report.findings);
-                assert_eq!(report.counted.responses, rows);
+                assert!(report.is_valid() && report.is_complete, "{:?}", report.findings);
+                assert_eq!(report.counts.responses, rows);
             });
             print(name, level.as_str(), rows, &measured);
         }
@@ -141,8 +141,8 @@ impl Source for Document {
         self.file.open()
     }
 
-    fn opens_again(&self) -> bool {
-        !self.once && self.file.opens_again()
+    fn can_reopen(&self) -> bool {
+        !self.once && self.file.can_reopen()
     }
 }
 

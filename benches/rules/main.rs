@@ -19,7 +19,7 @@ use fixed::Fixed;
 use mixes::{ITEM_TYPE, Mix, Set};
 use rustix::time::{ClockId, clock_gettime};
 use tidegate_rules::{
-    Facts, Item, Kind, Limits, Need, On, Outcome, Plan, RuleSource, Vocabulary,
+    Facts, Item, Kind, Limits, Need, Outcome, Plan, RuleSource, Trigger, Vocabulary,
     syntax::{self, Rule},
 };
 use tidegate_schemas::{
@@ -96,7 +96,7 @@ fn measure(fixed: &Fixed, mix: Mix, size: usize, items: usize) -> f64 {
     // The plain interpreter explains whatever matches.
     let limits =
         Limits { rules: 1_000_000, regexes_in_all: 100_000, explained: usize::MAX, ..Limits::default() };
-    let vocabulary = Vocabulary::of([&set.item_type]);
+    let vocabulary = Vocabulary::from_item_types([&set.item_type]);
     let sources: Vec<_> = set.rules.iter().map(|document| RuleSource { document, version: "1" }).collect();
     let compile = || {
         let began = cpu();
@@ -189,7 +189,7 @@ fn profile(mix: Mix, size: usize, items: usize, time: Duration) {
     let set = Set::new(mix, size, items);
     let limits = Limits { rules: 1_000_000, regexes_in_all: 100_000, ..Limits::default() };
     let sources: Vec<_> = set.rules.iter().map(|document| RuleSource { document, version: "1" }).collect();
-    let plan = Plan::compile(&sources, &Vocabulary::of([&set.item_type]), &limits).unwrap();
+    let plan = Plan::compile(&sources, &Vocabulary::from_item_types([&set.item_type]), &limits).unwrap();
     let read: Vec<Values> = set.items.iter().map(|item| set.read(item)).collect();
     let (end, mut rounds) = (Instant::now() + time, Vec::new());
     while Instant::now() < end {
@@ -208,11 +208,12 @@ fn profile(mix: Mix, size: usize, items: usize, time: Duration) {
 
 fn evaluate(plan: &Plan, values: &Values) -> (Outcome, usize) {
     let (type_id, user) = keys();
-    let item = Item { type_id, values, user: Some(user), on: On::Item, now: NOW, submission: submission() };
+    let item =
+        Item { type_id, values, user: Some(user), on: Trigger::Item, now: NOW, submission: submission() };
     let scan = plan.scan(&item);
-    let mut facts = Facts::offline(scan.needs());
-    for need in scan.needs().iter().filter(|need| matches!(need, Need::Strikes { .. })) {
-        facts.strikes(need.clone(), 2);
+    let mut facts = Facts::offline(scan.pending_needs());
+    for need in scan.pending_needs().iter().filter(|need| matches!(need, Need::Strikes { .. })) {
+        facts.set_strikes(need.clone(), 2);
     }
     let judged = scan.evaluated_rules();
     (plan.finish(scan, &facts), judged)
@@ -250,7 +251,7 @@ fn check(set: &Set, plan: &Plan, read: &[Values], limits: &Limits) -> (usize, us
             break;
         }
         let item =
-            Item { type_id, values, user: Some(user), on: On::Item, now: NOW, submission: submission() };
+            Item { type_id, values, user: Some(user), on: Trigger::Item, now: NOW, submission: submission() };
         let oracle = interpreter::Interpreter {
             rules: &rules,
             limits,

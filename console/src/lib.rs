@@ -45,10 +45,10 @@ pub async fn run(
     http: tidegate_web::HttpServer,
     listener: TcpListener,
     stop: CancellationToken,
-) -> tidegate_web::Drained {
+) -> tidegate_web::DrainOutcome {
     let api = admin::build_api(deps, settings, http.clone());
     let router = admin::router(&api).merge(pages::router(&api)).with_state(api);
     // Outermost, so that unknown paths and refusals of the layers have the envelope as well.
-    let router = tidegate_web::with_envelope(router);
+    let router = tidegate_web::with_error_envelope(router);
     http.serve(listener, router, stop).await
 }

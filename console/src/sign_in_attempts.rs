@@ -9,7 +9,7 @@ use axum::{
     extract::Request,
     http::{HeaderMap, HeaderName},
 };
-use tidegate_web::{Network, Rate, Rates};
+use tidegate_web::{Network, RateDecision, RateLimiter};
 
 /// Failed attempts of one address: burst, and rate per second after it.
 const ADDRESS_BURST: u32 = 10;
@@ -19,15 +19,15 @@ const TOTAL_BURST: u32 = 100;
 const TOTAL_PER_SECOND: u32 = 10;
 
 pub(crate) struct SignInAttempts {
-    of_address: Rates<Option<Network>>,
-    of_all: Rates<()>,
+    of_address: RateLimiter<Option<Network>>,
+    of_all: RateLimiter<()>,
 }
 
 impl Default for SignInAttempts {
     fn default() -> Self {
         Self {
-            of_address: Rates::new(ADDRESS_PER_SECOND, ADDRESS_BURST),
-            of_all: Rates::new(TOTAL_PER_SECOND, TOTAL_BURST),
+            of_address: RateLimiter::new(ADDRESS_PER_SECOND, ADDRESS_BURST),
+            of_all: RateLimiter::new(TOTAL_PER_SECOND, TOTAL_BURST),
         }
     }
 }
@@ -45,10 +45,10 @@ impl SignInAttempts {
         address: Option<Network>,
         now: Instant,
     ) -> Result<SignInAttempt<'_>, Duration> {
-        if let Rate::Exceeded(wait) = self.of_address.take(&address, now) {
+        if let RateDecision::Exceeded(wait) = self.of_address.take(&address, now) {
             return Err(wait);
         }
-        if let Rate::Exceeded(wait) = self.of_all.take(&(), now) {
+        if let RateDecision::Exceeded(wait) = self.of_all.take(&(), now) {
             // The attempt is refused, so it must not use up the address's own rate.
             self.of_address.give_back(&address);
             return Err(wait);

@@ -4,7 +4,7 @@
 
 use std::{fmt, io, path::Path};
 
-use crate::plural::counted;
+use crate::plural::format_count;
 
 /// Failure of a conversion.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +18,7 @@ pub enum ConvertError {
     #[error("{action}: {error}")]
     Io { action: String, error: io::Error },
     /// A stop was requested through the meter.
-    #[error("stopped after {}", counted(*rows, "row"))]
+    #[error("stopped after {}", format_count(*rows, "row"))]
     Stopped { rows: u64 },
 }
 

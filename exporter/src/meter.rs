@@ -11,11 +11,11 @@ use crate::error::ConvertError;
 #[derive(Debug, Default)]
 pub struct Meter {
     /// Rows read. A second reading counts its rows again.
-    pub rows: AtomicU64,
+    pub rows_read: AtomicU64,
     /// Stored (compressed) bytes read. A second reading counts its bytes again; the counter never decreases.
-    pub read: AtomicU64,
+    pub bytes_read: AtomicU64,
     /// Expected total of bytes read; never below the bytes read so far.
-    pub total: AtomicU64,
+    pub bytes_expected: AtomicU64,
     /// Number of rows after which to stop, plus one; 0 for no limit.
     stop_threshold: AtomicU64,
 }
@@ -33,32 +33,32 @@ impl Meter {
 
     /// Adds stored bytes to the counter.
     pub(crate) fn add_read(&self, bytes: u64) {
-        let bytes_read = self.read.load(Ordering::Relaxed) + bytes;
+        let bytes_read = self.bytes_read.load(Ordering::Relaxed) + bytes;
         // The total is raised first: an observer between the two stores must not see more bytes read than expected.
-        self.total.fetch_max(bytes_read, Ordering::Release);
-        self.read.store(bytes_read, Ordering::Release);
+        self.bytes_expected.fetch_max(bytes_read, Ordering::Release);
+        self.bytes_read.store(bytes_read, Ordering::Release);
     }
 
     /// Sets the number of bytes still to be read.
     pub(crate) fn expect(&self, bytes: u64) {
-        let total = self.read.load(Ordering::Relaxed) + bytes;
-        self.total.store(total, Ordering::Release);
+        let total = self.bytes_read.load(Ordering::Relaxed) + bytes;
+        self.bytes_expected.store(total, Ordering::Release);
     }
 
-    pub(crate) fn stopped(&self) -> bool {
+    pub(crate) fn is_stop_requested(&self) -> bool {
         let threshold = self.stop_threshold.load(Ordering::Relaxed);
         // The stored value is offset by one, so that 0 means no limit.
-        threshold > 0 && self.rows.load(Ordering::Relaxed) + 1 >= threshold
+        threshold > 0 && self.rows_read.load(Ordering::Relaxed) + 1 >= threshold
     }
 
-    pub(crate) fn row(&self) {
-        self.rows.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_row(&self) {
+        self.rows_read.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Fails if a stop was requested.
     pub(crate) fn check_stop(&self) -> Result<(), ConvertError> {
-        if self.stopped() {
-            return Err(ConvertError::Stopped { rows: self.rows.load(Ordering::Relaxed) });
+        if self.is_stop_requested() {
+            return Err(ConvertError::Stopped { rows: self.rows_read.load(Ordering::Relaxed) });
         }
         Ok(())
     }

@@ -66,12 +66,12 @@ pub(crate) struct PublishedOutcome {
     pub(crate) observations: Option<u64>,
     pub(crate) counts: Map<String, Value>,
     /// Additional members of the outcome object.
-    pub(crate) more: Map<String, Value>,
+    pub(crate) other_members: Map<String, Value>,
 }
 
 impl PublishedOutcome {
     pub(crate) fn counts(kind: &'static str, counts: Map<String, Value>) -> Self {
-        Self { kind, rank: None, score: None, observations: None, counts, more: Map::new() }
+        Self { kind, rank: None, score: None, observations: None, counts, other_members: Map::new() }
     }
 }
 
@@ -80,10 +80,10 @@ impl PublishedOutcome {
 pub(crate) struct Artifact {
     pub(crate) role: &'static str,
     pub(crate) name: String,
-    pub(crate) within: Option<String>,
+    pub(crate) archive_name: Option<String>,
     /// Size and digest, available once the file is read. `None` in public bundles: a digest lets a reader test
     /// guesses about hidden values.
-    pub(crate) ended: Option<FileDigest>,
+    pub(crate) file_digest: Option<FileDigest>,
     pub(crate) rows: Option<u64>,
 }
 

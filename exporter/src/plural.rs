@@ -1,18 +1,18 @@
 //! Counts with their nouns for messages, and hiding of small counts.
 
 /// Formats a count with its noun: `1 file`, `2 files`.
-pub fn counted(number: u64, noun: &str) -> String {
-    counted_wide(number.into(), noun)
+pub fn format_count(number: u64, noun: &str) -> String {
+    format_wide_count(number.into(), noun)
 }
 
 /// Formats a sum of any size; a saturated sum is shown as `at least`.
-pub fn counted_wide(number: u128, noun: &str) -> String {
+pub fn format_wide_count(number: u128, noun: &str) -> String {
     let qualifier = if number == u128::MAX { "at least " } else { "" };
     format!("{qualifier}{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Returns `was` for 1 and `were` otherwise.
-pub fn were(number: u64) -> &'static str {
+pub fn was_or_were(number: u64) -> &'static str {
     if number == 1 { "was" } else { "were" }
 }
 
@@ -35,7 +35,7 @@ impl HiddenBelow {
     pub(crate) fn format_count(self, number: u64, noun: &str) -> (String, &'static str) {
         match self.hidden_phrase(number) {
             Some(phrase) => (format!("{phrase} {noun}s"), "were"),
-            None => (counted(number, noun), were(number)),
+            None => (format_count(number, noun), was_or_were(number)),
         }
     }
 }
@@ -46,7 +46,8 @@ mod tests {
 
     #[test]
     fn only_one_is_singular() {
-        let phrases = [0, 1, 2].map(|number| format!("{} {}", counted(number, "file"), were(number)));
+        let phrases =
+            [0, 1, 2].map(|number| format!("{} {}", format_count(number, "file"), was_or_were(number)));
         assert_eq!(phrases, ["0 files were", "1 file was", "2 files were"]);
     }
 

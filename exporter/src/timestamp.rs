@@ -17,7 +17,7 @@ use jiff::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamp {
     pub millis: i64,
-    pub fine: bool,
+    pub has_millis: bool,
 }
 
 /// Length of a formatted time with milliseconds.
@@ -27,8 +27,8 @@ const SECONDS_LENGTH: usize = 19;
 const DAY_MILLIS: i64 = 86_400_000;
 const EPOCH: Date = civil::date(1970, 1, 1);
 /// First and last millisecond of the years 0000 to 9999, the range of an RFC 3339 time.
-pub(crate) const FIRST: i64 = -62_167_219_200_000;
-pub(crate) const LAST: i64 = 253_402_300_799_999;
+pub(crate) const MIN_MILLIS: i64 = -62_167_219_200_000;
+pub(crate) const MAX_MILLIS: i64 = 253_402_300_799_999;
 /// Counts below this are seconds, larger ones milliseconds. As seconds it is the year 5138, as milliseconds 1973.
 const MAX_EPOCH_SECONDS: i64 = 100_000_000_000;
 
@@ -37,12 +37,12 @@ impl Timestamp {
     pub(crate) fn from_epoch(count: i64) -> Option<Self> {
         let (millis, fine) =
             if count.abs() < MAX_EPOCH_SECONDS { (count.checked_mul(1000)?, false) } else { (count, true) };
-        (FIRST..=LAST).contains(&millis).then_some(Self { millis, fine })
+        (MIN_MILLIS..=MAX_MILLIS).contains(&millis).then_some(Self { millis, has_millis: fine })
     }
 
     pub fn from_seconds(seconds: i64) -> Option<Self> {
         let millis = seconds.checked_mul(1000)?;
-        (FIRST..=LAST).contains(&millis).then_some(Self { millis, fine: false })
+        (MIN_MILLIS..=MAX_MILLIS).contains(&millis).then_some(Self { millis, has_millis: false })
     }
 
     /// Parses text such as `2010-10-29 13:38:33 UTC` or `2010-10-29T13:38:33.123Z`.
@@ -52,24 +52,24 @@ impl Timestamp {
         // The parser expects an offset instead of the zone name.
         let text = text.strip_suffix(" UTC").map_or_else(|| text.to_owned(), |bare| format!("{bare}Z"));
         let millis = millis_of(&text)?;
-        (FIRST..=LAST).contains(&millis).then_some(Self { millis, fine })
+        (MIN_MILLIS..=MAX_MILLIS).contains(&millis).then_some(Self { millis, has_millis: fine })
     }
 
     pub(crate) fn now() -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { millis: i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX), fine: true }
+        Self { millis: i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX), has_millis: true }
     }
 
     /// Start of the same day (UTC).
     pub(crate) fn day(self) -> Self {
-        Self { millis: self.millis.div_euclid(DAY_MILLIS) * DAY_MILLIS, fine: false }
+        Self { millis: self.millis.div_euclid(DAY_MILLIS) * DAY_MILLIS, has_millis: false }
     }
 
     /// Appends `2010-10-29T13:38:33.123Z`, without the fraction if the source gave none.
     #[inline]
     pub(crate) fn write(self, into: &mut Vec<u8>, days: &mut DayCache) {
         let mut text = self.text(days);
-        if self.fine {
+        if self.has_millis {
             into.extend_from_slice(&text);
         } else {
             // Replaces the dot before the fraction.
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn dates_match_another_calendar_implementation() {
         for days in (-700_000..2_900_000).step_by(97) {
-            let moment = Timestamp { millis: days * DAY_MILLIS + 12_345_678, fine: true };
+            let moment = Timestamp { millis: days * DAY_MILLIS + 12_345_678, has_millis: true };
             let reference = jiff::Timestamp::from_millisecond(moment.millis).unwrap();
             assert_eq!(moment.to_string(), format!("{reference:.3}"));
         }

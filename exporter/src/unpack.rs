@@ -38,11 +38,11 @@ pub(crate) fn unpack_as<'r>(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CompressionError {
     #[error("its packed data ends too early")]
-    Cut,
+    Truncated,
     #[error("its packed data is damaged")]
-    Spoiled,
+    Damaged,
     #[error("something else follows its packed data")]
-    Followed,
+    TrailingData,
 }
 
 impl CompressionError {
@@ -57,8 +57,8 @@ impl CompressionError {
             _ if error.raw_os_error().is_some() => error,
             io::ErrorKind::Interrupted => error,
             // Validation reports truncation under a rule of its own.
-            io::ErrorKind::UnexpectedEof => io::Error::new(io::ErrorKind::UnexpectedEof, Self::Cut),
-            _ => io::Error::new(io::ErrorKind::InvalidData, Self::Spoiled),
+            io::ErrorKind::UnexpectedEof => io::Error::new(io::ErrorKind::UnexpectedEof, Self::Truncated),
+            _ => io::Error::new(io::ErrorKind::InvalidData, Self::Damaged),
         }
     }
 }
@@ -77,9 +77,9 @@ pub(crate) fn damage_of(error: &io::Error) -> Option<String> {
     match error.kind() {
         _ if is_typed => Some(error.to_string()),
         _ if error.raw_os_error().is_some() => None,
-        io::ErrorKind::UnexpectedEof => Some(CompressionError::Cut.to_string()),
+        io::ErrorKind::UnexpectedEof => Some(CompressionError::Truncated.to_string()),
         io::ErrorKind::Unsupported => Some(format!("its compression is not supported: {error}")),
-        _ => Some(format!("{}: {error}", CompressionError::Spoiled)),
+        _ => Some(format!("{}: {error}", CompressionError::Damaged)),
     }
 }
 
@@ -153,7 +153,7 @@ impl<R: Read> Decompressor<R> {
         let is_next_stream = compression == self.compression
             || self.compression == Compression::Zstd && matches!(peeked[..], [0x50..=0x5f, 0x2a, 0x4d, 0x18]);
         if !is_next_stream {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, CompressionError::Followed));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, CompressionError::TrailingData));
         }
         // A short stream ends within the bytes read ahead; the unconsumed ones belong to the next stream.
         let (peeked_before, input) = input.into_inner();
@@ -215,7 +215,7 @@ pub trait Source {
     fn open(&mut self) -> io::Result<Box<dyn Read + '_>>;
 
     /// True if the source can be opened again with the same content.
-    fn opens_again(&self) -> bool;
+    fn can_reopen(&self) -> bool;
 }
 
 impl Source for &[u8] {
@@ -223,7 +223,7 @@ impl Source for &[u8] {
         Ok(Box::new(*self))
     }
 
-    fn opens_again(&self) -> bool {
+    fn can_reopen(&self) -> bool {
         true
     }
 }
@@ -253,7 +253,7 @@ impl Source for File {
         }
     }
 
-    fn opens_again(&self) -> bool {
+    fn can_reopen(&self) -> bool {
         self.path.as_ref().is_some_and(|path| fs::metadata(path).is_ok_and(|metadata| metadata.is_file()))
     }
 }

@@ -86,7 +86,7 @@ fn a_job_for_the_tests_below() {
         "convert" => {
             let mut job = streaming(&folder, &input);
             // The generated input compresses better than the limit allows.
-            job.limits.expansion = 1 << 20;
+            job.limits.max_expansion = 1 << 20;
             run(&job)
                 .map_or_else(|error| error.to_string(), |report| format!("{} responses", report.responses))
         }
@@ -94,11 +94,11 @@ fn a_job_for_the_tests_below() {
             let room = SpillOptions { memory: 4 << 20, folder: folder.path("") };
             let report = validate(&mut unpack::File::new(&input), &Options::new(room)).unwrap();
             let found: Vec<_> = report.findings.iter().map(|finding| finding.rule.id()).collect();
-            format!("{} responses {}", report.counted.responses, found.join(" "))
+            format!("{} responses {}", report.counts.responses, found.join(" "))
         }
         "sarif" => {
             let room = SpillOptions { memory: 4 << 20, folder: folder.path("") };
-            let options = Options { most: usize::MAX, ..Options::new(room) };
+            let options = Options { max_findings: usize::MAX, ..Options::new(room) };
             let report = validate(&mut unpack::File::new(&input), &options).unwrap();
             write!(
                 File::options().write(true).open("/dev/null").unwrap(),
@@ -107,11 +107,11 @@ fn a_job_for_the_tests_below() {
             )
             .unwrap();
             assert!(report.findings.len() > 1_000, "{} findings are listed", report.findings.len());
-            format!("{} findings", report.findings.len() as u64 + report.unlisted())
+            format!("{} findings", report.findings.len() as u64 + report.count_unlisted())
         }
         "inspect" => {
             let room = SpillOptions { memory: 4 << 20, folder: folder.path("") };
-            let options = ItemOptions { most: usize::MAX, texts: true };
+            let options = ItemOptions { max_items: usize::MAX, with_texts: true };
             let mut source = unpack::File::new(&input);
             let seen =
                 inspect(&mut source, Naming::Service, None, options, Limits::default(), &room).unwrap();
@@ -127,7 +127,7 @@ fn a_job_for_the_tests_below() {
 fn streaming(folder: &Folder, input: &Path) -> Job {
     let mut job = folder.fresh(input);
     job.target = Target::Stream(Arc::new(File::options().write(true).open("/dev/null").unwrap()));
-    (job.bundle_id, job.limits.memory) = (Some("flat".to_owned()), 4 << 20);
+    (job.bundle_id, job.limits.sort_memory) = (Some("flat".to_owned()), 4 << 20);
     job
 }
 

@@ -5,7 +5,7 @@
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
-    Facts, Fields, Item, Kind, Limits, Number, On, Outcome, Plan, RuleError, RuleSource, Shape, Value,
+    Facts, Fields, Item, Kind, Limits, Number, Outcome, Plan, RuleError, RuleSource, Shape, Trigger, Value,
     Vocabulary,
 };
 use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
@@ -66,12 +66,12 @@ fn evaluate(plan: &Plan, text: &str) -> Outcome {
         type_id: &type_id,
         values: &Data(text),
         user: None,
-        on: On::Item,
+        on: Trigger::Item,
         now: Millis(0),
         submission: SubmissionId::random(),
     };
     let scan = plan.scan(&item);
-    let facts = Facts::offline(scan.needs());
+    let facts = Facts::offline(scan.pending_needs());
     plan.finish(scan, &facts)
 }
 

@@ -50,7 +50,7 @@ pub(crate) async fn submit(
     admitted: AdmittedRequest,
 ) -> Result<(StatusCode, Json<ActionsResponse>), Problem> {
     let request = api.receive_request(admitted).await?;
-    let records = api.checked_actions(&request).await?;
+    let records = api.validate_actions(&request).await?;
     let keys: Vec<_> = records.iter().map(|record| record.item.log_key(&record.org)).collect();
     let addressed_records: Vec<_> = keys
         .iter()
@@ -69,7 +69,7 @@ pub(crate) async fn submit(
 }
 
 impl Api {
-    async fn checked_actions(&self, request: &ReceivedRequest) -> Result<Vec<records::Decision>, Problem> {
+    async fn validate_actions(&self, request: &ReceivedRequest) -> Result<Vec<records::Decision>, Problem> {
         let (body, limits) = (request.bytes().clone(), self.settings.limits.clone());
         let size = body.len();
         let parse_result = self.offload_if_large(size, move || wire::actions::parse(&body, &limits)).await?;

@@ -20,7 +20,7 @@ use tidegate_schemas::{
     ids::{Millis, OrgId},
     validation_error::{Pointer, ValidationError},
 };
-use tidegate_web::{AnswerFor, Body, Problem, Rate, RequestId, Scheme, authorize, handle_request};
+use tidegate_web::{AnswerOrg, Body, Problem, RateDecision, RequestId, Scheme, authorize, handle_request};
 
 use crate::{Api, Shared, metrics};
 
@@ -56,7 +56,7 @@ where
                     let mut response = handler(api, admitted_request).await.into_response();
                     response.headers_mut().extend(headers);
                     // The server counts unsent bytes of responses per organisation.
-                    response.extensions_mut().insert(AnswerFor(org));
+                    response.extensions_mut().insert(AnswerOrg(org));
                     response
                 }
                 Err(problem) => problem.into_response(),
@@ -89,7 +89,7 @@ async fn admit(
     scope: Scope,
     request: Request,
     id: RequestId,
-) -> Result<(AdmittedRequest, Rate), Problem> {
+) -> Result<(AdmittedRequest, RateDecision), Problem> {
     let caller = authorize(&api.deps.keys, request.headers(), Scheme::ApiKey, scope).await?;
     // The rate is counted per org, so the key must be checked first; the body is not read yet.
     let rate = api.rates.admit(&caller.org, Instant::now())?;

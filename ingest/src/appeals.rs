@@ -29,7 +29,7 @@ type Appeal = wire::Request<AppealRequest>;
 
 pub(crate) async fn submit(api: Shared, admitted: AdmittedRequest) -> Result<Response, Problem> {
     let request = api.receive_request(admitted).await?;
-    let CheckedAppeal { appeal, digest, warnings } = api.checked_appeal(&request).await?;
+    let CheckedAppeal { appeal, digest, warnings } = api.validate_appeal(&request).await?;
     // Before the append, so two different appeals with one id cannot both enter the log.
     let claim_result =
         claim(&api.deps.store, &appeal.org, &appeal.appeal_id, &digest, appeal.received_at).await;
@@ -85,7 +85,7 @@ fn appeal_id_conflict() -> ValidationError {
 }
 
 impl Api {
-    async fn checked_appeal(&self, request: &ReceivedRequest) -> Result<CheckedAppeal, Problem> {
+    async fn validate_appeal(&self, request: &ReceivedRequest) -> Result<CheckedAppeal, Problem> {
         let (body, limits) = (request.bytes().clone(), self.settings.limits.clone());
         let size = body.len();
         let parsed_body =

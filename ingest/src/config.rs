@@ -25,7 +25,9 @@ impl Api {
         match self.deps.live.org(org) {
             Some(config) if is_sufficient(&config) => Ok(config),
             // Boxed: this rare future is much larger than the others of a request.
-            _ => Box::pin(self.deps.live.latest(org)).await.map_err(|error| self.catalog_problem(&error)),
+            _ => {
+                Box::pin(self.deps.live.load_latest(org)).await.map_err(|error| self.catalog_problem(&error))
+            }
         }
     }
 }

@@ -13,7 +13,9 @@ use axum::{
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidegate_catalog::{Compiled, ItemType};
-use tidegate_moderation::items::stored::{self, Answer, ListedAction, MatchedRule, Omissions, WITHOUT_MEDIA};
+use tidegate_moderation::items::stored::{
+    self, ItemView, ListedAction, MatchedRule, Omissions, WITHOUT_MEDIA,
+};
 use tidegate_schemas::{
     hint,
     ids::{ActionId, ItemKey, Kind, PolicyId, RuleId, SubmissionId, TypeId, derive},
@@ -45,7 +47,7 @@ pub(crate) async fn submit(api: Shared, admitted: AdmittedRequest) -> Result<Res
     match api.content(admitted).await {
         Ok(answer) => Ok((axum::response::AppendHeaders(headers), answer).into_response()),
         Err(problem) => {
-            Err(headers.into_iter().fold(problem, |problem, (name, value)| problem.with(name, value)))
+            Err(headers.into_iter().fold(problem, |problem, (name, value)| problem.with_header(name, value)))
         }
     }
 }
@@ -258,7 +260,7 @@ struct NamedEntity<Id> {
 #[derive(Serialize)]
 struct EmptyFields {}
 
-fn read_errored_rules(config: &Compiled, answer: &Answer) -> serde_json::Result<Vec<ErroredRuleResponse>> {
+fn read_errored_rules(config: &Compiled, answer: &ItemView) -> serde_json::Result<Vec<ErroredRuleResponse>> {
     #[derive(Deserialize)]
     struct StoredFailure {
         rule: RuleId,
@@ -274,7 +276,7 @@ fn read_errored_rules(config: &Compiled, answer: &Answer) -> serde_json::Result<
 
 fn build_response(
     config: &Compiled,
-    answer: Answer,
+    answer: ItemView,
     errored_rules: Vec<ErroredRuleResponse>,
 ) -> ContentResponse {
     let to_matched_rule = |rule: MatchedRule| {

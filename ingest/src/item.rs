@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use axum::RequestExt;
 use serde::Deserialize;
-use tidegate_moderation::items::stored::{Answer, answer, answer_when_evaluated};
+use tidegate_moderation::items::stored::{ItemView, answer_when_evaluated, load_answer};
 use tidegate_schemas::{
     ids::{ItemKey, OrgId, SubmissionId},
     validation_error::{Pointer, ValidationError},
 };
-use tidegate_web::{Holder, Json, Limit, Path, Problem, Query, Refusal};
+use tidegate_web::{BudgetRefusal, Holder, Json, Limit, Path, Problem, Query};
 
 use crate::{
     Api, Shared,
@@ -23,10 +23,10 @@ pub(crate) struct ItemQuery {
     wait: Option<String>,
 }
 
-pub(crate) async fn show(api: Shared, admitted: AdmittedRequest) -> Result<Json<Answer>, Problem> {
+pub(crate) async fn show(api: Shared, admitted: AdmittedRequest) -> Result<Json<ItemView>, Problem> {
     let AdmittedRequest { org, mut request, .. } = admitted;
     let Path((type_id, id)): Path<(String, String)> = request.extract_parts().await?;
-    let Query(query) = Query::of(request.uri())?;
+    let Query(query) = Query::from_uri(request.uri())?;
     let (submission, wait_limit) = parse_query(query)?;
     match api.look_up_item(&org, &ItemKey::new(type_id, id), submission, wait_limit).await? {
         Some(answer) => Ok(Json(answer)),
@@ -51,12 +51,14 @@ fn invalid_query_problem(detail: &str) -> Problem {
 }
 
 impl Api {
-    pub(crate) fn wait_limit_problem(&self, refusal: Refusal) -> Problem {
+    pub(crate) fn wait_limit_problem(&self, refusal: BudgetRefusal) -> Problem {
         let (limit, detail) = match refusal {
-            Refusal::Share => {
+            BudgetRefusal::Share => {
                 (Limit::WaitShare, "The organisation has reached its share of waiting requests. Retry later.")
             }
-            Refusal::Total => (Limit::WaitTotal, "Too many requests are waiting for items. Retry later."),
+            BudgetRefusal::Total => {
+                (Limit::WaitTotal, "Too many requests are waiting for items. Retry later.")
+            }
         };
         self.http.count_limited(limit);
         self.unavailable_problem(detail)
@@ -68,7 +70,7 @@ impl Api {
         item: &ItemKey,
         submission: Option<SubmissionId>,
         wait_limit: Option<Duration>,
-    ) -> Result<Option<Answer>, Problem> {
+    ) -> Result<Option<ItemView>, Problem> {
         let store = &self.deps.store;
         if let Some(wait_limit) = wait_limit.filter(|limit| !limit.is_zero()) {
             // Only waiting look-ups take a place of the budget.
@@ -83,6 +85,6 @@ impl Api {
                 return answer.map_err(|error| self.moderation_problem(&error));
             }
         }
-        answer(store, org, item, submission).await.map_err(|error| self.moderation_problem(&error))
+        load_answer(store, org, item, submission).await.map_err(|error| self.moderation_problem(&error))
     }
 }

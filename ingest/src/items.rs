@@ -32,14 +32,14 @@ pub(crate) async fn submit(
 ) -> Result<(StatusCode, Json<Submissions>), Problem> {
     api.check_lag(&admitted.org)?;
     let request = api.receive_request(admitted).await?;
-    let (config, entries) = api.checked_items(&request).await?;
+    let (config, entries) = api.validate_items(&request).await?;
     let submissions = entries.iter().map(to_submission).collect();
     api.append_items(&request, &config, entries, &[]).await?;
     Ok((StatusCode::ACCEPTED, Json(Submissions { submissions })))
 }
 
 impl Api {
-    async fn checked_items(
+    async fn validate_items(
         &self,
         request: &ReceivedRequest,
     ) -> Result<(Arc<Compiled>, Vec<ItemEntry>), Problem> {

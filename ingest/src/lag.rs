@@ -11,7 +11,7 @@ use std::{
 };
 
 use parking_lot::RwLock;
-use tidegate_catalog::{Live, LoadReport};
+use tidegate_catalog::{LiveConfigs, LoadReport};
 use tidegate_schemas::ids::{Millis, OrgId};
 use tidegate_stream::{Log, Topic, topics::Group};
 use tidegate_web::{Limit, Problem};
@@ -90,7 +90,7 @@ impl LagGate {
     }
 
     /// Polls the lag until `stop`.
-    pub(crate) async fn watch(self: Arc<Self>, log: Log, live: Arc<Live>, stop: CancellationToken) {
+    pub(crate) async fn watch(self: Arc<Self>, log: Log, live: Arc<LiveConfigs>, stop: CancellationToken) {
         loop {
             match log.oldest_uncommitted(Group::ITEMS, Topic::Items).await {
                 Ok(oldest_written_at) => {
@@ -98,7 +98,7 @@ impl LagGate {
                         .map_or(0, |written_at| Millis::now().0.saturating_sub(written_at.0).max(0));
                     let lag = Duration::from_millis(age.unsigned_abs());
                     // Without the other processes' measurements, this process decides by its own.
-                    let load = live.loads().await.unwrap_or_else(|error| {
+                    let load = live.read_load_report().await.unwrap_or_else(|error| {
                         tracing::warn!(%error, "cannot read the processing time of other processes: this process decides by its own measurements");
                         live.processing_load().report(Instant::now())
                     });

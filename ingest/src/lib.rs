@@ -29,10 +29,10 @@ use axum::{
     response::IntoResponse,
     routing::{MethodFilter, MethodRouter},
 };
-use tidegate_catalog::{Keys, Live, Scope};
+use tidegate_catalog::{Keys, LiveConfigs, Scope};
 use tidegate_store::Store;
 use tidegate_stream::Log;
-use tidegate_web::{Drained, FairBudget, HttpServer, Rates, handle_request};
+use tidegate_web::{DrainOutcome, FairBudget, HttpServer, RateLimiter, handle_request};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -47,7 +47,7 @@ pub use settings::{Settings, SettingsError};
 pub struct Deps {
     pub log: Log,
     pub store: Store,
-    pub live: Arc<Live>,
+    pub live: Arc<LiveConfigs>,
     pub keys: Keys,
 }
 
@@ -74,7 +74,7 @@ struct Api {
     deps: Deps,
     settings: Settings,
     http: HttpServer,
-    rates: Rates,
+    rates: RateLimiter,
     /// Budget of concurrent requests that wait for an item's evaluation.
     waiting_requests: FairBudget,
     lag: Arc<LagGate>,
@@ -98,7 +98,7 @@ pub fn router(
         deps,
         settings: settings.clone(),
         http: http.clone(),
-        rates: Rates::new(http.settings().requests_per_second, http.settings().burst),
+        rates: RateLimiter::new(http.settings().requests_per_second, http.settings().burst),
         waiting_requests: FairBudget::new(settings.waiting_requests, metrics::waiting_gauge()),
         lag,
         item_counters: metrics::ItemCounters::new(),
@@ -140,7 +140,7 @@ pub async fn run(
     http: HttpServer,
     listener: TcpListener,
     stop: CancellationToken,
-) -> Result<Drained, Error> {
+) -> Result<DrainOutcome, Error> {
     let router = router(deps, &settings, &http, stop.clone())?;
     Ok(http.serve(listener, router, stop).await)
 }

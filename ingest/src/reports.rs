@@ -27,7 +27,7 @@ pub(crate) async fn submit(
     admitted: AdmittedRequest,
 ) -> Result<(StatusCode, Json<ReportCreated>), Problem> {
     let request = api.receive_request(admitted).await?;
-    let report = api.checked_report(&request).await?;
+    let report = api.validate_report(&request).await?;
     let key = report.item.key().log_key(&report.org);
     let partition = api.deps.log.partition(Topic::Reports, &key);
     let append_result = api.deps.log.append(&[(partition, Record::of(&key, &report))]).await;
@@ -37,7 +37,7 @@ pub(crate) async fn submit(
 }
 
 impl Api {
-    async fn checked_report(&self, request: &ReceivedRequest) -> Result<records::Report, Problem> {
+    async fn validate_report(&self, request: &ReceivedRequest) -> Result<records::Report, Problem> {
         let (body, limits) = (request.bytes().clone(), self.settings.limits.clone());
         let size = body.len();
         let parsed_body =

@@ -14,9 +14,9 @@ mod settings;
 
 use std::sync::Arc;
 
-use tidegate_catalog::{Live, Secrets};
+use tidegate_catalog::{LiveConfigs, Secrets};
 use tidegate_egress::{Client, settings::PartialItemsEndpoints};
-use tidegate_moderation::{media::Signals, scores::Scorer};
+use tidegate_moderation::{media::MediaInspector, scores::Scorer};
 use tidegate_store::Store;
 use tidegate_stream::Log;
 
@@ -32,17 +32,17 @@ pub use self::{
 pub struct Deps {
     pub log: Log,
     pub store: Store,
-    pub live: Arc<Live>,
-    pub signals: Signals,
+    pub live: Arc<LiveConfigs>,
+    pub signals: MediaInspector,
     pub scorer: Scorer,
-    pub partial_items: PartialItems,
+    pub partial_items: PartialItemsDeps,
     /// Shared by all roles of the process.
     pub health: Health,
 }
 
 /// Endpoints, client and secrets for requests for items to platforms.
 #[derive(Clone)]
-pub struct PartialItems {
+pub struct PartialItemsDeps {
     pub endpoints: Arc<PartialItemsEndpoints>,
     pub client: Client,
     pub secrets: Secrets,

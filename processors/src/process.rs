@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tidegate_moderation::{self as moderation, partial_items::fetcher::Fetcher};
+use tidegate_moderation::{self as moderation, partial_items::fetcher::PartialItemsFetcher};
 use tidegate_schemas::{
     ids::Millis,
     records::{Appeal, Decision, Report, Strike},
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Deps, PartialItems,
+    Deps, PartialItemsDeps,
     consumer::{consumer_loop::ConsumerLoop, error::RoleError, handler::Handler},
     handlers::RecordHandler,
     items::{
@@ -65,9 +65,10 @@ pub async fn process(
         live: Arc::clone(&deps.live),
         partial_items: Arc::clone(&deps.partial_items.endpoints),
     };
-    let PartialItems { client, secrets, .. } = deps.partial_items.clone();
-    let fetcher = Fetcher::new(moderation_deps.clone(), client, secrets, |name| std::env::var(name).ok())
-        .map_err(|error| RoleError::Failure { role: Role("process"), detail: error.to_string() })?;
+    let PartialItemsDeps { client, secrets, .. } = deps.partial_items.clone();
+    let fetcher =
+        PartialItemsFetcher::new(moderation_deps.clone(), client, secrets, |name| std::env::var(name).ok())
+            .map_err(|error| RoleError::Failure { role: Role("process"), detail: error.to_string() })?;
     let mut roles =
         Roles { deps, settings: Arc::clone(&settings), stop: stop.child_token(), tasks: JoinSet::new() };
 
@@ -184,7 +185,7 @@ impl Roles {
     }
 
     /// Makes the due requests for items of this process's partitions of the topic `reports`.
-    fn scan_partial_items(&mut self, inbox: &Inbox, fetcher: Fetcher) {
+    fn scan_partial_items(&mut self, inbox: &Inbox, fetcher: PartialItemsFetcher) {
         let stop = self.stop.clone();
         let table = DuePartialItems::new(fetcher, stop.clone());
         let request_tasks = table.tasks();

@@ -31,9 +31,12 @@ impl Lint {
         let (files, unreadable_files) = documents::read_with_faults(&self.folder)?;
         let files: Vec<_> = files.into_iter().map(|file| (file.name, file.text)).collect();
         let max_listed = if self.all { usize::MAX } else { MAX_LISTED };
-        match change::lint(&files, &unreadable_files, &settings, Millis::now(), max_listed) {
+        match change::lint_files(&files, &unreadable_files, &settings, Millis::now(), max_listed) {
             Ok(warnings) => {
-                warnings.listed.iter().for_each(|warning| print_error(format!("warning: {warning}")));
+                warnings
+                    .listed_warnings
+                    .iter()
+                    .for_each(|warning| print_error(format!("warning: {warning}")));
                 let verb = if files.len() == 1 { "is" } else { "are" };
                 let warnings_note = match warnings.total {
                     0 => String::new(),

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use tidegate_catalog::{
-    Keys, Live, Scope, Scopes, Secrets,
+    Keys, LiveConfigs, Scope, Scopes, Secrets,
     change::{Change, Changes, File},
     first_start,
     keys::NewKey,
@@ -71,7 +71,7 @@ pub(crate) struct Demo {
 /// Parts of the service that set up the demo.
 pub(crate) struct DemoDeps<'a> {
     pub(crate) store: &'a Store,
-    pub(crate) live: &'a Live,
+    pub(crate) live: &'a LiveConfigs,
     pub(crate) keys: &'a Keys,
     pub(crate) secrets: &'a Secrets,
     pub(crate) changes: &'a Changes,
@@ -123,7 +123,7 @@ impl Demo {
         let receiver_address = listener.local_addr()?;
         seed(deps.changes, &org, receiver_address).await?;
         // The documents must be live before the demo is announced as ready.
-        deps.live.latest(&org).await?;
+        deps.live.load_latest(&org).await?;
         let secret = match deps.secrets.reveal(&org, &EndpointId::new(ENDPOINT)).await {
             // The settings declare the master key of this secret as lost: callbacks are held, and the rest of the demo works.
             Err(error @ SecretError::OtherMasterKey { .. }) => {
@@ -181,7 +181,7 @@ async fn reuse_or_create_key(
     if let Some(earlier_key) = earlier_key
         && let Ok(caller) = keys.authenticate(earlier_key).await
         // The key of an earlier version may lack a scope.
-        && scopes.iter().all(|scope| caller.may(scope))
+        && scopes.iter().all(|scope| caller.has_scope(scope))
     {
         return Ok(earlier_key.clone());
     }
@@ -250,7 +250,7 @@ pub(crate) fn folder_or_default(given_folder: Option<PathBuf>) -> PathBuf {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use tidegate_catalog::{Settings, change::lint};
+    use tidegate_catalog::{Settings, change::lint_files};
     use tidegate_schemas::ids::Millis;
 
     use super::*;
@@ -260,8 +260,8 @@ mod tests {
         let mut files = DOCUMENTS.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
         let endpoint = format!("endpoint: {ENDPOINT}\nurl: http://127.0.0.1:8090/callbacks\n");
         files.push(("endpoints.yaml".to_owned(), endpoint));
-        let warnings = lint(&files, &[], &Settings::default(), Millis(0), usize::MAX).unwrap();
-        assert_eq!(warnings.listed, []);
+        let warnings = lint_files(&files, &[], &Settings::default(), Millis(0), usize::MAX).unwrap();
+        assert_eq!(warnings.listed_warnings, []);
         assert!(has_receiver(&files));
         assert!(!has_receiver(&files[..6]));
     }

@@ -337,7 +337,8 @@ impl Settings {
 
     /// Refuses a start if a file or variable that the settings name is missing or unusable.
     fn check_start(&self) -> Result<(), Refusal> {
-        let (named_key, has_embedded_data) = (self.security.named(), !self.embedded_parts().is_empty());
+        let (named_key, has_embedded_data) =
+            (self.security.load_configured(), !self.embedded_parts().is_empty());
         match (named_key, &self.security.master_key_file) {
             (Err(error), Some(path)) => {
                 let text = format!("security.master_key_file = {}: {error}", path.display());

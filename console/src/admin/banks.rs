@@ -14,7 +14,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tidegate_catalog::banks::{BankError, Entry, Given, Origin, Place, Withdrawn};
+use tidegate_catalog::banks::{BankError, Entry, EntryInput, Origin, PageCursor, WithdrawalResult};
 use tidegate_media::banks::{Hash, LookupScope, MediaHashes};
 use tidegate_schemas::{
     banks::{BankKind, HashKind},
@@ -221,7 +221,7 @@ async fn list_entries(
     if !(1..=MAX_PAGE_ENTRIES).contains(&limit) {
         return Err(invalid("", format!("`limit` is between 1 and {MAX_PAGE_ENTRIES}.")));
     }
-    let (after, bank): (Option<Place>, _) = (page.parse_cursor()?, BankId::from(bank));
+    let (after, bank): (Option<PageCursor>, _) = (page.parse_cursor()?, BankId::from(bank));
     let page = api.deps.banks.entries(&caller.org, &bank, after, limit).await.map_err(bank_problem)?;
     let document_entry = |(id, value)| DocumentEntry { id, value };
     let document_sizes =
@@ -252,8 +252,8 @@ async fn add_entries(
     let mut new_entries = Vec::with_capacity(request.entries.len());
     for (index, entry) in request.entries.into_iter().enumerate() {
         new_entries.push(match entry {
-            NewEntryRequest::Value(value) => Given { value, ..Given::default() },
-            NewEntryRequest::Described(entry) => Given {
+            NewEntryRequest::Value(value) => EntryInput { value, ..EntryInput::default() },
+            NewEntryRequest::Described(entry) => EntryInput {
                 value: entry.value,
                 labels: entry.labels,
                 source: entry.source,
@@ -300,11 +300,11 @@ async fn remove_entries(
     let (ids, invalid_count) = resolve_ids(&api, &caller, &bank, &selection).await?;
     let change = api.deps.banks.remove(&caller.org, &bank, &ids, &caller.name).await.map_err(bank_problem)?;
     // Values that cannot be entries of the bank are reported as missing, like unknown ids.
-    let found_count = change.found;
+    let found_count = change.existing_count;
     Ok(Json(SelectionResponse {
         found: found_count,
         missing: invalid_count + ids.len() - found_count,
-        in_document: change.written.len(),
+        in_document: change.document_ids.len(),
     }))
 }
 
@@ -326,7 +326,7 @@ struct Withdrawal {
 
 #[derive(Serialize)]
 struct WithdrawResponse {
-    outcomes: Vec<Withdrawn>,
+    outcomes: Vec<WithdrawalResult>,
 }
 
 async fn withdraw_entries(
@@ -346,7 +346,7 @@ async fn withdraw_entries(
             (withdrawal.value, Origin { source: Some(withdrawal.source), reference: withdrawal.reference })
         })
         .unzip();
-    let ids = api.deps.banks.ids_of(&caller.org, &bank, &values).await.map_err(bank_problem)?;
+    let ids = api.deps.banks.derive_ids(&caller.org, &bank, &values).await.map_err(bank_problem)?;
     let mut withdrawals = Vec::with_capacity(ids.len());
     for (index, (id, origin)) in ids.into_iter().zip(origins).enumerate() {
         // Outcomes are reported by position, so an invalid value cannot be left out of the list.
@@ -358,12 +358,12 @@ async fn withdraw_entries(
     let outcomes = api
         .deps
         .banks
-        .withdraw(&caller.org, &bank, &withdrawals, &caller.name)
+        .withdraw_entries(&caller.org, &bank, &withdrawals, &caller.name)
         .await
         .map_err(bank_problem)?;
     let count_of = |outcome| outcomes.iter().filter(|result| **result == outcome).count();
     let detail = AuditDetail(
-        json!({"removed": count_of(Withdrawn::Removed), "changed": count_of(Withdrawn::Changed)}),
+        json!({"removed": count_of(WithdrawalResult::Removed), "changed": count_of(WithdrawalResult::Changed)}),
     );
     Ok((Extension(detail), Json(WithdrawResponse { outcomes })))
 }
@@ -396,12 +396,13 @@ async fn set_entries_enabled(
     let bank = BankId::from(bank);
     let (ids, invalid_count) = resolve_ids(&api, &caller, &bank, &selection).await?;
     let banks = &api.deps.banks;
-    let change = banks.switch(&caller.org, &bank, &ids, enabled, &caller.name).await.map_err(bank_problem)?;
-    let found_count = change.found;
+    let change =
+        banks.switch_entries(&caller.org, &bank, &ids, enabled, &caller.name).await.map_err(bank_problem)?;
+    let found_count = change.existing_count;
     Ok(Json(SelectionResponse {
         found: found_count,
         missing: invalid_count + ids.len() - found_count,
-        in_document: change.written.len(),
+        in_document: change.document_ids.len(),
     }))
 }
 
@@ -494,7 +495,7 @@ async fn match_hashes(
     Body(request): Body<MatchRequest>,
 ) -> Result<Json<MatchResponse>, Problem> {
     let live = &api.deps.moderation.live;
-    let config = live.latest(&caller.org).await.map_err(faults::catalog_problem)?;
+    let config = live.load_latest(&caller.org).await.map_err(faults::catalog_problem)?;
     let banks = config.hash_banks();
     if let Some(unknown) = request.banks.iter().find(|id| !banks.banks().iter().any(|bank| bank.id == **id)) {
         // Without this check, a misspelled bank would look like a bank without matches.
@@ -553,7 +554,7 @@ async fn resolve_ids(
         ids.insert(parse_id(text)?);
     }
     let value_ids =
-        api.deps.banks.ids_of(&caller.org, bank, &selection.values).await.map_err(bank_problem)?;
+        api.deps.banks.derive_ids(&caller.org, bank, &selection.values).await.map_err(bank_problem)?;
     let invalid_count = value_ids.iter().filter(|id| id.is_none()).count();
     ids.extend(value_ids.into_iter().flatten());
     Ok((ids.into_iter().collect(), invalid_count))

@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq;
 use tidegate_catalog::{DEFAULT_ORG, Scope, Scopes};
 use tidegate_moderation::child_safety::Clearance;
 use tidegate_schemas::ids::OrgId;
-use tidegate_web::{AnswerFor, Problem, Query, RequestId, Scheme, bearer_token};
+use tidegate_web::{AnswerOrg, Problem, Query, RequestId, Scheme, bearer_token};
 
 use super::Api;
 
@@ -121,7 +121,7 @@ pub(crate) async fn authenticate(State(api): State<Api>, mut request: Request, n
     // Admitted after authentication, because the limits count for the caller's org.
     match caller.and_then(|caller| api.http.admit(&request, &caller.org).map(|()| caller)) {
         Ok(caller) => {
-            let org = AnswerFor(caller.org.clone());
+            let org = AnswerOrg(caller.org.clone());
             request.extensions_mut().insert(caller);
             let mut answer = next.run(request).await;
             // The answer's unsent bytes count for this org.
@@ -140,13 +140,13 @@ async fn identify_caller(api: &Api, headers: &HeaderMap, uri: &Uri) -> Result<Ca
     } else {
         let key = tidegate_web::authenticate(&api.deps.keys, headers, Scheme::Bearer).await?;
         // `admin` includes `review`. Keys of platforms have neither.
-        if !key.may(Scope::Review) {
+        if !key.has_scope(Scope::Review) {
             return Err(Problem::forbidden("The key has neither the scope `admin` nor `review`."));
         }
         Some(key)
     };
     // Parsed after authentication: the content of an unauthenticated request is not looked at.
-    let requested_org = Query::<OrgQuery>::of(uri)?.0.org.map(OrgId::from);
+    let requested_org = Query::<OrgQuery>::from_uri(uri)?.0.org.map(OrgId::from);
     match key {
         None => Ok(Caller {
             // The operator may act for any org. A command without an org means the default one.

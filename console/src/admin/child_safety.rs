@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 pub(super) use tidegate_moderation::child_safety::HELD_REASON;
-use tidegate_moderation::child_safety::{Clearance, restricted};
+use tidegate_moderation::child_safety::{Clearance, find_restricted};
 use tidegate_schemas::{
     ids::{ItemKey, JobId},
     records::JobClass,
@@ -38,7 +38,7 @@ pub(super) async fn withhold_or_record_view(
     object: String,
 ) -> Result<HashSet<ItemKey>, Problem> {
     let store = &api.deps.moderation.store;
-    let restricted_items = restricted(store, &caller.org, items).await.map_err(faults::store_problem)?;
+    let restricted_items = find_restricted(store, &caller.org, items).await.map_err(faults::store_problem)?;
     if restricted_items.is_empty() || !caller.may_see_child_safety() {
         return Ok(restricted_items);
     }
@@ -118,7 +118,7 @@ async fn authorize_items_as(
 ) -> Result<(), Problem> {
     let store = &api.deps.moderation.store;
     // Only views of restricted items are recorded.
-    if restricted(store, &caller.org, items).await.map_err(faults::store_problem)?.is_empty() {
+    if find_restricted(store, &caller.org, items).await.map_err(faults::store_problem)?.is_empty() {
         return Ok(());
     }
     caller.require_child_safety()?;
@@ -138,7 +138,8 @@ pub(super) async fn find_visible_requests(
     let requested_items =
         |request: &PartialRequest| serde_json::from_str::<Vec<ItemKey>>(&request.asked).ok();
     let items: Vec<ItemKey> = requests.iter().filter_map(requested_items).flatten().collect();
-    let restricted_items = restricted(store, &caller.org, &items).await.map_err(faults::store_problem)?;
+    let restricted_items =
+        find_restricted(store, &caller.org, &items).await.map_err(faults::store_problem)?;
     let keys: Vec<_> =
         requests.iter().filter_map(|request| Some((caller.org.clone(), request.job_id?))).collect();
     let jobs = store.get_many::<Job>(&keys).await.map_err(faults::store_problem)?.into_iter().flatten();

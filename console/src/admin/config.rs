@@ -11,7 +11,9 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tidegate_catalog::change::{self, ApplyError, Change, Difference, File, How, Planned, Waited};
+use tidegate_catalog::change::{
+    self, ApplyError, Change, Difference, DifferenceKind, File, PlannedChange, WaitOutcome,
+};
 use tidegate_moderation::review::queues;
 use tidegate_schemas::{
     documents::DocumentFault,
@@ -92,10 +94,10 @@ pub(super) struct DocumentChange {
 
 impl From<Difference> for DocumentChange {
     fn from(difference: Difference) -> Self {
-        let action = match difference.how {
-            How::Added => "added",
-            How::Changed => "changed",
-            How::Removed => "removed",
+        let action = match difference.difference_kind {
+            DifferenceKind::Added => "added",
+            DifferenceKind::Changed => "changed",
+            DifferenceKind::Removed => "removed",
         };
         Self { kind: difference.kind.name(), key: difference.key, how: action }
     }
@@ -146,7 +148,7 @@ struct WaitResponse {
 }
 
 /// Serializes the answer to a pull.
-pub(super) fn serialize_pulled(org: &OrgId, pulled: change::Pulled) -> Vec<u8> {
+pub(super) fn serialize_pulled(org: &OrgId, pulled: change::PulledConfig) -> Vec<u8> {
     let response = PullResponse {
         org: org.clone(),
         version: pulled.version,
@@ -181,7 +183,7 @@ async fn apply_documents(
     let applied = api.deps.changes.commit(planned).await.map_err(apply_problem)?;
     let detail = json!({"version": applied.version, "changes": applied.differences.len()});
     // The caller may use the configuration right after the answer. If it cannot be loaded now, the poll loads it later.
-    if let Err(error) = api.deps.moderation.live.latest(&caller.org).await {
+    if let Err(error) = api.deps.moderation.live.load_latest(&caller.org).await {
         tracing::warn!(tag = error.tag(), "an applied configuration is not loaded in this process yet");
     }
     let answer = Json(ApplyResponse {
@@ -201,7 +203,7 @@ async fn validate_documents(
 ) -> Result<Json<ValidateResponse>, Problem> {
     documents.require_org(&caller.org)?;
     let prune = documents.prune;
-    let change = Change::unsigned(documents.files(), prune);
+    let change = Change::for_check(documents.files(), prune);
     let planned = api.deps.changes.plan(&caller.org, change).await.map_err(apply_problem)?;
     require_document_scope(&caller, &planned)?;
     require_empty_removed_queues(&api, &caller, &planned).await?;
@@ -212,7 +214,7 @@ async fn validate_documents(
 
 /// Refuses callers without the scope `child_safety` if the change touches a destination of child-safety material. Such a
 /// change could send the material to the caller, or stop sending it to the child-safety team.
-fn require_document_scope(caller: &Caller, planned: &Planned) -> Result<(), Problem> {
+fn require_document_scope(caller: &Caller, planned: &PlannedChange) -> Result<(), Problem> {
     if caller.may_see_child_safety() {
         return Ok(());
     }
@@ -234,12 +236,17 @@ const MAX_COUNTED_JOBS: usize = 1_000;
 
 /// Refuses to remove queues with waiting jobs, because reviewers only look into configured queues. The lists of jobs and
 /// queues keep removed queues for jobs that arrive between this check and the change.
-async fn require_empty_removed_queues(api: &Api, caller: &Caller, planned: &Planned) -> Result<(), Problem> {
+async fn require_empty_removed_queues(
+    api: &Api,
+    caller: &Caller,
+    planned: &PlannedChange,
+) -> Result<(), Problem> {
     let checked_at = Millis::now();
     let mut blocking_queues = Vec::new();
     for queue in planned.removed_queues() {
         let store = &api.deps.moderation.store;
-        let listing = queues::waiting(store, &caller.org, &queue, MAX_COUNTED_JOBS, checked_at, |_| true);
+        let listing =
+            queues::list_waiting(store, &caller.org, &queue, MAX_COUNTED_JOBS, checked_at, |_| true);
         let open_jobs = listing.await.map_err(faults::moderation_problem)?;
         // Counted over all jobs, also those that the caller may not see: a queue with any open job must stay.
         let is_uncounted = open_jobs.iter().any(|job| !caller.clearance().covers_job(job));
@@ -273,15 +280,19 @@ async fn wait_for_version(
     let timeout = Duration::from_millis(query.within_ms).min(MAX_WAIT);
     let version = ConfigVersion(query.version);
     let outcome =
-        api.deps.changes.wait(&caller.org, version, timeout).await.map_err(|error| match error {
-            error @ tidegate_catalog::Error::NoSuchVersion { .. } => Problem::not_found(error.to_string()),
-            error => faults::catalog_problem(error),
-        })?;
+        api.deps.changes.wait_until_live(&caller.org, version, timeout).await.map_err(
+            |error| match error {
+                error @ tidegate_catalog::Error::NoSuchVersion { .. } => {
+                    Problem::not_found(error.to_string())
+                }
+                error => faults::catalog_problem(error),
+            },
+        )?;
     Ok(Json(match outcome {
-        Waited::Running(members) => {
+        WaitOutcome::Running(members) => {
             WaitResponse { state: "running", members: Some(members), others: Vec::new() }
         }
-        Waited::Failing(members) => WaitResponse {
+        WaitOutcome::Failing(members) => WaitResponse {
             state: "failing",
             members: None,
             others: members
@@ -289,7 +300,7 @@ async fn wait_for_version(
                 .map(|(label, failure)| format!("{label}: {}", failure.reason))
                 .collect(),
         },
-        Waited::Behind(members) => WaitResponse { state: "behind", members: None, others: members },
+        WaitOutcome::Behind(members) => WaitResponse { state: "behind", members: None, others: members },
     }))
 }
 

@@ -8,7 +8,7 @@ use axum::{
 use serde::Deserialize;
 use serde_json::json;
 use tidegate_moderation::dead_letters::{
-    self, DeadLetterError, Filter, ReplayCounts, ReplayOptions, Summary,
+    self, DeadLetterError, DeadLetterFilter, DeadLetterSummary, ReplayCounts, ReplayOptions,
 };
 use tidegate_stream::Topic;
 use tidegate_web::{Problem, Query};
@@ -62,11 +62,11 @@ async fn list_dead_letters(
     State(api): State<Api>,
     caller: Caller,
     Query(query): Query<ListDeadLettersQuery>,
-) -> Result<Json<ListResponse<Summary>>, Problem> {
+) -> Result<Json<ListResponse<DeadLetterSummary>>, Problem> {
     let limit = page_limit(&api, query.limit)?;
     let filter = build_filter(&caller, query.topic.as_deref(), query.reason, query.id)?;
     let deps = &api.deps.moderation;
-    let page = dead_letters::list(&deps.log, &deps.store, &filter, limit, query.cursor.as_deref());
+    let page = dead_letters::list_letters(&deps.log, &deps.store, &filter, limit, query.cursor.as_deref());
     let page = page.await.map_err(|error| dead_letter_problem(&error))?;
     Ok(Json(ListResponse { items: page.items, next: page.next }))
 }
@@ -81,7 +81,7 @@ async fn replay_dead_letters(
         return Err(invalid("", "Select letters by `id`, `topic` or `reason`, or set `all`."));
     }
     let filter = build_filter(&caller, topic.as_deref(), reason, id)?;
-    let options = ReplayOptions { by: caller.name.to_string(), again };
+    let options = ReplayOptions { by: caller.name.to_string(), include_replayed: again };
     let deps = &api.deps.moderation;
     let counts = dead_letters::replay(&deps.log, &deps.store, &filter, &options)
         .await
@@ -100,14 +100,14 @@ fn build_filter(
     topic: Option<&str>,
     reason: Option<String>,
     id: Option<String>,
-) -> Result<Filter, Problem> {
+) -> Result<DeadLetterFilter, Problem> {
     let topic = topic.map(|label| {
         Topic::from_label(label).ok_or_else(|| invalid("", format!("There is no topic `{label}`.")))
     });
     // A letter without an org may belong to any org, so only the operator sees it.
     let (org, include_unowned) = (Some(caller.org.clone()), caller.is_operator);
     let clearance = caller.clearance();
-    Ok(Filter { org, include_unowned, topic: topic.transpose()?, reason, id, clearance })
+    Ok(DeadLetterFilter { org, include_unowned, topic: topic.transpose()?, reason, id, clearance })
 }
 
 fn dead_letter_problem(error: &DeadLetterError) -> Problem {

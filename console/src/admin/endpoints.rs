@@ -38,7 +38,7 @@ async fn list_endpoints(
     caller: Caller,
     Query(_): Query<UnpagedQuery>,
 ) -> Result<Json<ListResponse<EndpointResponse>>, Problem> {
-    let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog_problem)?;
+    let config = api.deps.moderation.live.load_latest(&caller.org).await.map_err(faults::catalog_problem)?;
     let endpoints = config.endpoints().map(|endpoint| EndpointResponse {
         id: endpoint.key.clone(),
         url: endpoint.url.split('?').next().unwrap_or_default().to_owned(),

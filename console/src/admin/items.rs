@@ -25,7 +25,7 @@ async fn list_items(
     State(api): State<Api>,
     caller: Caller,
     Query(ListItemsQuery { id, .. }): Query<ListItemsQuery>,
-) -> Result<Json<ListResponse<stored::Answer>>, Problem> {
+) -> Result<Json<ListResponse<stored::ItemView>>, Problem> {
     let config = jobs::load_config(&api, &caller).await?;
     let mut items = Vec::new();
     let key_of_type = |type_id| ItemKey { type_id, id: id.clone() };
@@ -33,7 +33,7 @@ async fn list_items(
     // Checked for all keys before the first row is read, so that a refusal shows no part of the answer.
     child_safety::authorize_items_view(&api, &caller, &keys, "/items", format!("/items?id={id}")).await?;
     for key in keys {
-        let item = stored::answer(&api.deps.moderation.store, &caller.org, &key, None).await;
+        let item = stored::load_answer(&api.deps.moderation.store, &caller.org, &key, None).await;
         items.extend(item.map_err(faults::moderation_problem)?);
     }
     Ok(Json(ListResponse::unpaged(items)))

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use tidegate_moderation::review::{
     job_list::{self, ListPosition, ListRequest},
-    job_view::{self, Summary},
+    job_view::{self, JobSummary},
 };
 use tidegate_schemas::{ids::QueueId, records::JobClass};
 use tidegate_store::tables::review::jobs::{Job, JobState};
@@ -53,7 +53,7 @@ pub(crate) async fn load_page(
     api: &Api,
     caller: &Caller,
     query: &ListJobsQuery,
-) -> Result<ListResponse<Summary>, Problem> {
+) -> Result<ListResponse<JobSummary>, Problem> {
     if !matches!(query.state.as_deref(), None | Some("open" | "decided" | "closed" | "moved" | "all")) {
         return Err(invalid("", "`state` is open, decided, closed, moved or all."));
     }
@@ -73,10 +73,10 @@ pub(crate) async fn load_page(
     let is_listed = |job: &Job| {
         (job.class != JobClass::ChildSafety || caller.may_see_child_safety()) && query.matches(job, state)
     };
-    let page = job_list::list(&api.deps.moderation.store, &request, is_listed)
+    let page = job_list::list_jobs(&api.deps.moderation.store, &request, is_listed)
         .await
         .map_err(faults::moderation_problem)?;
-    let items = page.jobs.into_iter().map(job_view::summary).collect::<Result<_, _>>();
+    let items = page.jobs.into_iter().map(job_view::summarize).collect::<Result<_, _>>();
     // The cursor names its queue: a position of one queue has no meaning in another.
     let queue = query.queue.as_ref().map_or("", QueueId::as_str);
     let next = page.next.map(|position| format!("{queue}{SEPARATOR}{position}"));
@@ -105,7 +105,7 @@ async fn select_queues(api: &Api, caller: &Caller, query: &ListJobsQuery) -> Res
     if let Some(queue) = &query.queue {
         return Ok(vec![queue.clone()]);
     }
-    let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog_problem)?;
+    let config = api.deps.moderation.live.load_latest(&caller.org).await.map_err(faults::catalog_problem)?;
     let queues = config.queues().iter().chain(config.removed_queues());
     Ok(queues.map(|queue| queue.key.clone()).collect())
 }

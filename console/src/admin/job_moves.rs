@@ -4,7 +4,7 @@ use axum::{Extension, Json, Router, extract::State, http::StatusCode, routing::p
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tidegate_moderation::review::{
-    moves::{self, MoveRequest, Refusal},
+    moves::{self, MoveRefusal, MoveRequest},
     skips,
 };
 use tidegate_schemas::ids::{JobId, Millis, QueueId};
@@ -77,18 +77,18 @@ async fn move_job(
                 Json(json!({ "jobId": job_id, "queue": request.queue })),
             ))
         }
-        Err(Refusal::NotFound) => Err(no_such_job()),
-        Err(Refusal::Closed) => Err(already_decided()),
-        Err(Refusal::Claimed { by, until }) => {
+        Err(MoveRefusal::NotFound) => Err(no_such_job()),
+        Err(MoveRefusal::Closed) => Err(already_decided()),
+        Err(MoveRefusal::Claimed { by, until }) => {
             Err(Problem::conflict(format!("The job is claimed by {by} until {}.", until.iso())))
         }
-        Err(Refusal::Opening) => {
+        Err(MoveRefusal::Opening) => {
             Err(Problem::conflict("The job is still being opened: try again in a moment."))
         }
-        Err(Refusal::TooManyMoves { most }) => {
+        Err(MoveRefusal::TooManyMoves { most }) => {
             Err(Problem::conflict(format!("The job was moved {most} times: decide it where it is.")))
         }
-        Err(Refusal::Invalid { pointer, detail }) => Err(invalid(pointer, detail)),
+        Err(MoveRefusal::Invalid { pointer, detail }) => Err(invalid(pointer, detail)),
     }
 }
 

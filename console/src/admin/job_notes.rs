@@ -57,7 +57,7 @@ async fn list_comments(
     let after: Option<Cursor> = page.parse_cursor()?;
     let limit = job_list::page_limit(&api, page.limit)?;
     load_viewable_job(&api, &caller, job).await?;
-    let page = comments::list(&api.deps.moderation.store, &caller.org, job, after, limit).await;
+    let page = comments::list_comments(&api.deps.moderation.store, &caller.org, job, after, limit).await;
     let (items, next) = page.map_err(faults::moderation_problem)?;
     Ok(Json(ListResponse { items, next: next.map(|cursor| cursor.to_string()) }))
 }
@@ -73,7 +73,7 @@ async fn add_comment(
     let author = resolve_reviewer(&api, &caller, request.reviewer)?.name;
     let class = load_authorized_job(&api, &caller, job).await?.class;
     let store = &api.deps.moderation.store;
-    let result = comments::add(store, &caller.org, job, &author, &request.text, Millis::now()).await;
+    let result = comments::add_comment(store, &caller.org, job, &author, &request.text, Millis::now()).await;
     let comment = result.map_err(faults::moderation_problem)?;
     let detail = AuditDetail::of_job(class, json!({ "reviewer": comment.author, "comment": comment.id }));
     Ok((StatusCode::CREATED, Extension(detail), Json(comment)))

@@ -20,9 +20,9 @@ use tidegate_moderation::{
         views::{self, ItemLimits, RequestView},
     },
     review::{
-        decisions::{self, Refusal, StoredDecision, StoredRelated},
-        job_view::{self, Cause, CauseLimits, DecisionView, JobView, Summary},
-        queues::{self, Claim, ClaimNext, Reviewer},
+        decisions::{self, DecisionRefusal, StoredDecision, StoredRelated},
+        job_view::{self, CauseLimits, CauseView, DecisionView, JobSummary, JobView},
+        queues::{self, ClaimNext, ClaimOutcome, Reviewer},
         withheld,
     },
 };
@@ -101,7 +101,7 @@ async fn list_jobs(
     State(api): State<Api>,
     caller: Caller,
     Query(query): Query<job_list::ListJobsQuery>,
-) -> Result<Json<ListResponse<Summary>>, Problem> {
+) -> Result<Json<ListResponse<JobSummary>>, Problem> {
     job_list::load_page(&api, &caller, &query).await.map(Json)
 }
 
@@ -119,7 +119,7 @@ pub(crate) async fn load_job_view(api: &Api, caller: &Caller, job: JobId) -> Res
     let config = load_config(api, caller).await?;
     // Authorized and recorded before any cause or item of the job is read.
     let row = load_viewable_job(api, caller, job).await?;
-    let loaded_view = job_view::answer(&api.deps.moderation.store, &config, job, limits).await;
+    let loaded_view = job_view::load_view(&api.deps.moderation.store, &config, job, limits).await;
     let mut view = loaded_view.map_err(faults::moderation_problem)?.ok_or_else(no_such_job)?;
     let mut items = withheld::items_of(&view.causes).map_err(faults::moderation_problem)?;
     items.insert(row.item.clone());
@@ -151,7 +151,7 @@ async fn list_causes(
     caller: Caller,
     Path(job): Path<String>,
     Query(page): Query<PageQuery>,
-) -> Result<Json<ListResponse<Cause>>, Problem> {
+) -> Result<Json<ListResponse<CauseView>>, Problem> {
     let limits = build_cause_limits(&api, page.limit)?;
     load_causes(&api, &caller, parse_id(&job)?, page.parse_cursor()?, limits).await.map(Json)
 }
@@ -163,10 +163,10 @@ async fn load_causes(
     job: JobId,
     after: Option<Cursor>,
     limits: CauseLimits,
-) -> Result<ListResponse<Cause>, Problem> {
+) -> Result<ListResponse<CauseView>, Problem> {
     let row = load_viewable_job(api, caller, job).await?;
     let config = load_config(api, caller).await?;
-    let page = job_view::causes(&api.deps.moderation.store, &config, job, after, limits).await;
+    let page = job_view::load_causes(&api.deps.moderation.store, &config, job, after, limits).await;
     let (mut causes, next) = page.map_err(faults::moderation_problem)?;
     let mut items = withheld::items_of(&causes).map_err(faults::moderation_problem)?;
     items.insert(row.item.clone());
@@ -182,7 +182,7 @@ pub(crate) async fn load_causes_page(
     caller: &Caller,
     job: JobId,
     cursor: Option<&str>,
-) -> Result<ListResponse<Cause>, Problem> {
+) -> Result<ListResponse<CauseView>, Problem> {
     let after = cursor.map(str::parse).transpose().map_err(|_| not_a_cursor())?;
     load_causes(api, caller, job, after, build_cause_limits(api, None)?).await
 }
@@ -193,7 +193,7 @@ async fn list_partial_items(
     caller: Caller,
     Path(job): Path<String>,
     Query(page): Query<PageQuery>,
-) -> Result<Json<ListResponse<stored::Answer>>, Problem> {
+) -> Result<Json<ListResponse<stored::ItemView>>, Problem> {
     let limits = build_cause_limits(&api, page.limit)?;
     load_partial_items(&api, &caller, parse_id(&job)?, page.parse_cursor()?, limits).await.map(Json)
 }
@@ -205,7 +205,7 @@ async fn load_partial_items(
     job: JobId,
     after: Option<views::ItemCursor>,
     CauseLimits { causes: items, bytes }: CauseLimits,
-) -> Result<ListResponse<stored::Answer>, Problem> {
+) -> Result<ListResponse<stored::ItemView>, Problem> {
     let row = load_viewable_job(api, caller, job).await?;
     let (store, limits) = (&api.deps.moderation.store, ItemLimits { items, bytes });
     let loaded_page = views::items_of_job(store, &caller.org, job, after, limits).await;
@@ -234,7 +234,7 @@ async fn find_withheld_items(
     child_safety::withhold_or_record_view(api, caller, &items, route, object).await
 }
 
-fn item_key(item: &stored::Answer) -> ItemKey {
+fn item_key(item: &stored::ItemView) -> ItemKey {
     ItemKey { type_id: item.type_id.clone(), id: item.id.clone() }
 }
 
@@ -248,7 +248,7 @@ pub(crate) async fn load_partial_items_page(
     caller: &Caller,
     job: JobId,
     cursor: Option<&str>,
-) -> Result<ListResponse<stored::Answer>, Problem> {
+) -> Result<ListResponse<stored::ItemView>, Problem> {
     let after = cursor.map(str::parse).transpose().map_err(|_| not_a_cursor())?;
     load_partial_items(api, caller, job, after, build_cause_limits(api, None)?).await
 }
@@ -259,7 +259,7 @@ pub(super) async fn load_config(api: &Api, caller: &Caller) -> Result<Arc<Compil
     match live.org(&caller.org) {
         // The live configuration costs no read. Only an org that this process has not loaded yet is looked up.
         Some(config) => Ok(config),
-        None => live.latest(&caller.org).await.map_err(faults::catalog_problem),
+        None => live.load_latest(&caller.org).await.map_err(faults::catalog_problem),
     }
 }
 
@@ -272,7 +272,7 @@ async fn claim_job(
     caller: Caller,
     Path(job): Path<String>,
     Body(ClaimRequest { reviewer, roles }): Body<ClaimRequest>,
-) -> Result<(Extension<AuditDetail>, Json<Summary>), Problem> {
+) -> Result<(Extension<AuditDetail>, Json<JobSummary>), Problem> {
     let reviewer = require_named_reviewer(&api, &caller, reviewer)?;
     let (store, job) = (&api.deps.moderation.store, parse_id(&job)?);
     let row = load_viewable_job(&api, &caller, job).await?;
@@ -281,17 +281,19 @@ async fn claim_job(
     require_queue_access(&config, &row.queue, &reviewer, &roles)?;
     let result = queues::claim(store, &caller.org, job, &reviewer, Millis::now()).await;
     match result.map_err(faults::moderation_problem)? {
-        Claim::Yours(job) => {
+        ClaimOutcome::Yours(job) => {
             request_newer_data(&api, &job);
             Ok((claim_detail(&job), summarize(*job)?))
         }
         // The job's first cause is still to be written, so a reviewer would see an empty job.
-        Claim::Opening => Err(Problem::conflict("The job is still being opened: try again in a moment.")),
-        Claim::Taken { by, until } => {
+        ClaimOutcome::Opening => {
+            Err(Problem::conflict("The job is still being opened: try again in a moment."))
+        }
+        ClaimOutcome::Taken { by, until } => {
             Err(Problem::conflict(format!("The job is claimed by {by} until {}.", until.iso())))
         }
-        Claim::Decided => Err(already_decided()),
-        Claim::NotFound => Err(no_such_job()),
+        ClaimOutcome::Decided => Err(already_decided()),
+        ClaimOutcome::NotFound => Err(no_such_job()),
     }
 }
 
@@ -312,7 +314,7 @@ async fn claim_next(
     // Checked by the class of the queue before the claim. The class of the claimed job is checked below.
     require_queue_class(&config, &caller, &queue)?;
     let order = config.queue(&queue).map(|queue| queue.document.order.clone()).unwrap_or_default();
-    let next = ClaimNext { queue: &queue, order: &order, reviewer: &reviewer, include_held: query.held };
+    let next = ClaimNext { queue: &queue, order: &order, reviewer: &reviewer, include_own: query.held };
     let result = queues::claim_next(store, &caller.org, next, Millis::now(), draw).await;
     match result.map_err(faults::moderation_problem)? {
         Some(job) => {
@@ -343,7 +345,7 @@ fn claim_detail(job: &Job) -> Extension<AuditDetail> {
 fn request_newer_data(api: &Api, job: &Job) {
     let deps = &api.deps.moderation;
     // Without an endpoint of the platform, newer data cannot be requested.
-    if !deps.partial_items.has(&job.org) {
+    if !deps.partial_items.has_endpoint(&job.org) {
         return;
     }
     let (deps, job, refresh_after) = (deps.clone(), job.clone(), api.settings.refresh_after());
@@ -406,15 +408,15 @@ async fn decide(
             let detail = AuditDetail::of_job(class, decision_detail(&decision));
             Ok((StatusCode::ACCEPTED, Extension(detail), Json(decision.into())))
         }
-        Err(Refusal::NotFound) => Err(no_such_job()),
-        Err(Refusal::AlreadyDecided) => Err(already_decided()),
-        Err(Refusal::NotYours { claimed_by: Some(by) }) => Err(Problem::conflict(format!(
+        Err(DecisionRefusal::NotFound) => Err(no_such_job()),
+        Err(DecisionRefusal::AlreadyDecided) => Err(already_decided()),
+        Err(DecisionRefusal::NotYours { claimed_by: Some(by) }) => Err(Problem::conflict(format!(
             "The job is claimed by {by}, or under another epoch: claim it first, and decide as the same `reviewer`."
         ))),
-        Err(Refusal::NotYours { claimed_by: None }) => {
+        Err(DecisionRefusal::NotYours { claimed_by: None }) => {
             Err(Problem::conflict("The job is not claimed: claim it first."))
         }
-        Err(Refusal::Invalid { pointer, detail }) => Err(invalid(&pointer, detail)),
+        Err(DecisionRefusal::Invalid { pointer, detail }) => Err(invalid(&pointer, detail)),
     }
 }
 
@@ -513,8 +515,8 @@ fn require_queue_class(config: &Compiled, caller: &Caller, queue: &QueueId) -> R
     }
 }
 
-fn summarize(job: Job) -> Result<Json<Summary>, Problem> {
-    job_view::summary(job).map(Json).map_err(faults::moderation_problem)
+fn summarize(job: Job) -> Result<Json<JobSummary>, Problem> {
+    job_view::summarize(job).map(Json).map_err(faults::moderation_problem)
 }
 
 pub(super) fn no_such_job() -> Problem {

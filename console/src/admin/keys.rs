@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tidegate_catalog::{
     Scope, Scopes,
-    keys::{Created, KeyError, KeyInfo, NewKey},
+    keys::{CreatedKey, KeyError, KeyInfo, NewKey},
 };
 use tidegate_schemas::{
     ids::{ApiKeyId, Millis},
@@ -72,8 +72,8 @@ pub(crate) struct NewKeyResponse {
     pub(crate) info: KeyResponse,
 }
 
-impl From<Created> for NewKeyResponse {
-    fn from(created: Created) -> Self {
+impl From<CreatedKey> for NewKeyResponse {
+    fn from(created: CreatedKey) -> Self {
         Self { key: created.token.reveal(), info: KeyResponse::from(created.info) }
     }
 }
@@ -85,9 +85,9 @@ impl NewKeyResponse {
     }
 }
 
-type CreatedKey = (StatusCode, Extension<AuditDetail>, Json<NewKeyResponse>);
+type CreatedKeyResponse = (StatusCode, Extension<AuditDetail>, Json<NewKeyResponse>);
 
-fn respond_created(key: NewKeyResponse) -> CreatedKey {
+fn respond_created(key: NewKeyResponse) -> CreatedKeyResponse {
     (StatusCode::CREATED, Extension(key.audit_detail()), Json(key))
 }
 
@@ -134,7 +134,7 @@ async fn create_key(
     State(api): State<Api>,
     caller: Caller,
     Body(request): Body<CreateKeyRequest>,
-) -> Result<CreatedKey, Problem> {
+) -> Result<CreatedKeyResponse, Problem> {
     create_once(&api, &caller, request, ApiKeyId::random()).await.map(respond_created)
 }
 
@@ -203,7 +203,7 @@ async fn rotate_key(
     caller: Caller,
     Path(key): Path<String>,
     Body(request): Body<RotateKeyRequest>,
-) -> Result<CreatedKey, Problem> {
+) -> Result<CreatedKeyResponse, Problem> {
     let overlap = Duration::from_secs(request.overlap_seconds);
     rotate_once(&api, &caller, parse_id(&key)?, ApiKeyId::random(), overlap).await.map(respond_created)
 }

@@ -88,7 +88,7 @@ async fn reveal_secret(
     State(api): State<Api>,
     caller: Caller,
 ) -> Result<Json<RevealSecretResponse>, Problem> {
-    if !api.deps.moderation.partial_items.has(&caller.org) {
+    if !api.deps.moderation.partial_items.has_endpoint(&caller.org) {
         return Err(no_endpoint());
     }
     let secret = api.deps.secrets.for_partial_items(&caller.org).await.map_err(faults::secret_problem)?;
@@ -102,7 +102,7 @@ async fn request_refresh(
     Path((type_id, id)): Path<(String, String)>,
 ) -> Result<(StatusCode, Json<RefreshResponse>), Problem> {
     let moderation = &api.deps.moderation;
-    if !moderation.partial_items.has(&caller.org) {
+    if !moderation.partial_items.has_endpoint(&caller.org) {
         return Err(no_endpoint());
     }
     let item = ItemKey::new(type_id, id);
@@ -124,7 +124,7 @@ async fn request_refresh(
         items: vec![item],
         at,
     };
-    requests::store(moderation, request).await.map_err(faults::moderation_problem)?;
+    requests::store_request(moderation, request).await.map_err(faults::moderation_problem)?;
     Ok((StatusCode::ACCEPTED, Json(RefreshResponse { request_id: views::public_id(at, request_id) })))
 }
 
@@ -138,7 +138,7 @@ async fn get_request(
 
 /// Loads the request with this id, if the caller may see it.
 pub(crate) async fn load_request(api: &Api, caller: &Caller, id: &str) -> Result<RequestView, Problem> {
-    let result = views::find(&api.deps.moderation.store, &caller.org, id).await;
+    let result = views::find_request(&api.deps.moderation.store, &caller.org, id).await;
     let row = result.map_err(faults::moderation_problem)?;
     let request = row.ok_or_else(|| Problem::not_found("There is no such request."))?;
     let object = format!("/partial-requests/{id}");
@@ -146,7 +146,7 @@ pub(crate) async fn load_request(api: &Api, caller: &Caller, id: &str) -> Result
     let visible =
         child_safety::find_visible_requests(api, caller, vec![request], "/partial-requests/{id}", object);
     let row = visible.await?.pop().ok_or_else(Caller::missing_child_safety_scope)?;
-    views::request(row).map_err(faults::moderation_problem)
+    views::request_view(row).map_err(faults::moderation_problem)
 }
 
 /// Filters and page of a list of requests.
@@ -234,7 +234,7 @@ pub(crate) async fn load_page(
         batch.retain(|row| filter.matches(row));
         let route = "/partial-requests";
         for row in child_safety::find_visible_requests(api, caller, batch, route, route.to_owned()).await? {
-            items.push(views::request(row).map_err(faults::moderation_problem)?);
+            items.push(views::request_view(row).map_err(faults::moderation_problem)?);
         }
         if is_day_complete {
             place = DayPlace { day: place.day - 1, after: None };

@@ -35,7 +35,7 @@ async fn list_policies(
     caller: Caller,
     Query(_): Query<UnpagedQuery>,
 ) -> Result<Response, Problem> {
-    let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog_problem)?;
+    let config = api.deps.moderation.live.load_latest(&caller.org).await.map_err(faults::catalog_problem)?;
     // Estimated without serializing, to decide whether the answer is written in the org's turn.
     let lengths = config.policies().iter().map(|policy| {
         let text_bytes =

@@ -5,7 +5,7 @@ use axum::{Json, Router, extract::State, routing::get};
 use serde::Serialize;
 use tidegate_catalog::Queue;
 use tidegate_moderation::{
-    queue_counts::{self, Flow},
+    queue_counts::{self, QueueFlow},
     review::queues,
 };
 use tidegate_schemas::{
@@ -65,8 +65,8 @@ pub(crate) struct FlowResponse {
     pub(crate) closed: i64,
 }
 
-impl From<Flow> for FlowResponse {
-    fn from(flow: Flow) -> Self {
+impl From<QueueFlow> for FlowResponse {
+    fn from(flow: QueueFlow) -> Self {
         Self { opened: flow.opened, closed: flow.closed }
     }
 }
@@ -87,7 +87,7 @@ pub(crate) async fn load_page(
     limit: Option<usize>,
     after: Option<String>,
 ) -> Result<ListResponse<QueueResponse>, Problem> {
-    let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog_problem)?;
+    let config = api.deps.moderation.live.load_latest(&caller.org).await.map_err(faults::catalog_problem)?;
     let limit = job_list::page_limit(api, limit)?;
     // Ordered by key, so that a cursor stays valid while queues are added and removed.
     let configured = config.queues().iter().map(|queue| (queue, false));
@@ -150,9 +150,10 @@ async fn load_view(
     if view.class == QueueClass::ChildSafety && !caller.may_see_child_safety() {
         return Ok(view);
     }
-    let counts = queue_counts::counts(store, org, &queue.key, now).await?;
-    let claimed_count = queue_counts::claimed(store, org, &queue.key, api.settings.lease(), now).await?;
-    let oldest = queues::oldest(store, org, &queue.key, now).await?;
+    let counts = queue_counts::load_counts(store, org, &queue.key, now).await?;
+    let claimed_count =
+        queue_counts::count_claimed(store, org, &queue.key, api.settings.lease(), now).await?;
+    let oldest = queues::find_oldest(store, org, &queue.key, now).await?;
     view.open = Some(counts.open);
     view.claimed = Some(claimed_count);
     view.oldest_at = oldest.map(Millis::iso);

@@ -5,7 +5,7 @@ use axum::{Json, Router, extract::State, routing::get};
 use serde::Deserialize;
 use tidegate_moderation::{
     items::stored,
-    review::job_view::Summary,
+    review::job_view::JobSummary,
     users::{self, ReportEntry, UserView},
 };
 use tidegate_schemas::ids::{ItemId, ItemKey, Millis, TypeId};
@@ -55,7 +55,7 @@ async fn get_user(
     let config = jobs::load_config(&api, &caller).await?;
     authorize_user(&api, &caller, &user, "/users/{type}/{id}").await?;
     let store = &api.deps.moderation.store;
-    let view = users::view(store, &config, &user, caller.clearance(), Millis::now()).await;
+    let view = users::load_view(store, &config, &user, caller.clearance(), Millis::now()).await;
     view.map_err(faults::moderation_problem)?.map(Json).ok_or_else(|| {
         Problem::not_found("There is no such user: no item, strike, job, action or report names it.")
     })
@@ -78,7 +78,7 @@ async fn list_items(
     caller: Caller,
     Path((type_id, id)): Path<(String, String)>,
     Query(query): Query<PageQuery>,
-) -> Result<Json<ListResponse<stored::Answer>>, Problem> {
+) -> Result<Json<ListResponse<stored::ItemView>>, Problem> {
     const ROUTE: &str = "/users/{type}/{id}/items";
     let user = ItemKey::new(type_id, id);
     authorize_user(&api, &caller, &user, ROUTE).await?;
@@ -92,7 +92,7 @@ async fn list_items(
         let keys: Vec<_> =
             pointers.iter().map(|pointer| item_key(&pointer.type_id, &pointer.item_id)).collect();
         let withheld_items = child_safety::find_withheld_items(&api, &caller, &keys).await?;
-        let answers = users::items(store, &pointers).await.map_err(faults::moderation_problem)?;
+        let answers = users::load_items(store, &pointers).await.map_err(faults::moderation_problem)?;
         let visible = keys.iter().zip(answers);
         page.add(
             &pointers,
@@ -112,7 +112,7 @@ async fn list_jobs(
     caller: Caller,
     Path((type_id, id)): Path<(String, String)>,
     Query(query): Query<PageQuery>,
-) -> Result<Json<ListResponse<Summary>>, Problem> {
+) -> Result<Json<ListResponse<JobSummary>>, Problem> {
     let user = ItemKey::new(type_id, id);
     authorize_user(&api, &caller, &user, "/users/{type}/{id}/jobs").await?;
     let mut page = start_page::<CaseOfUser, _>(&api, query.limit, query.parse_cursor()?)?;
@@ -121,7 +121,7 @@ async fn list_jobs(
     while let Some(pointers) =
         page.next::<CaseOfUser>(store, &partition).await.map_err(faults::store_problem)?
     {
-        let jobs = users::jobs_of(store, &pointers, caller.clearance()).await;
+        let jobs = users::load_listed_jobs(store, &pointers, caller.clearance()).await;
         page.add(&pointers, jobs.map_err(faults::moderation_problem)?);
     }
     Ok(Json(finish_page(page)))
@@ -150,7 +150,7 @@ async fn list_reports(
     {
         let keys: Vec<_> = pointers.iter().map(|pointer| pointer.item.clone()).collect();
         let withheld_items = child_safety::find_withheld_items(&api, &caller, &keys).await?;
-        let reports = users::reports(store, &pointers, caller.clearance()).await;
+        let reports = users::load_reports(store, &pointers, caller.clearance()).await;
         let visible = keys.iter().zip(reports.map_err(faults::moderation_problem)?);
         page.add(
             &pointers,

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 use tidegate_moderation::review::job_view::{
-    AppealView, Cause, DecisionView, JobView, ReportView, SentItem, Summary,
+    AppealView, CauseView, DecisionView, JobSummary, JobView, ReportView, SentItem,
 };
 use tidegate_schemas::ids::{ItemKey, JobId};
 use tidegate_web::{Path, Problem, Query};
@@ -137,7 +137,7 @@ fn item_name(item: &ItemKey) -> Markup {
     html! { (code(&item.type_id)) " " (code(&item.id)) }
 }
 
-fn job_facts(job: &Summary) -> Markup {
+fn job_facts(job: &JobSummary) -> Markup {
     html! {
         dl.facts {
             dt { "Item" } dd { (item_name(&job.item)) }
@@ -181,7 +181,7 @@ fn decision_section(decision: &DecisionView) -> Markup {
     }
 }
 
-fn cause_section(cause: &Cause) -> Markup {
+fn cause_section(cause: &CauseView) -> Markup {
     html! {
         section.cause {
             h3 { (cause.kind) ", " (time(&cause.at)) }

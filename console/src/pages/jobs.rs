@@ -3,7 +3,7 @@
 use axum::{Router, extract::State, response::Response, routing::get};
 use maud::{Markup, html};
 use serde::Deserialize;
-use tidegate_moderation::review::job_view::Summary;
+use tidegate_moderation::review::job_view::JobSummary;
 use tidegate_schemas::ids::QueueId;
 use tidegate_web::{Problem, Query};
 
@@ -95,7 +95,7 @@ async fn show_jobs(
     Ok(html::render_page(session.frame(), Some(Section::Jobs), "Jobs", &body))
 }
 
-fn job_row(job: &Summary) -> Markup {
+fn job_row(job: &JobSummary) -> Markup {
     html! {
         tr {
             th scope="row" {

@@ -18,9 +18,9 @@ use axum::{
 };
 use maud::html;
 use serde::Deserialize;
-use tidegate_catalog::{Caller as KeyHolder, Denied, Scope};
+use tidegate_catalog::{Caller as KeyHolder, KeyRejection, Scope};
 use tidegate_schemas::{ids::ApiKeyId, validation_error::tag};
-use tidegate_web::{AnswerFor, Limit, Problem, Query, RequestId};
+use tidegate_web::{AnswerOrg, Limit, Problem, Query, RequestId};
 
 use self::cookies::SessionToken;
 pub(crate) use self::forms::FormFields;
@@ -106,7 +106,7 @@ pub(crate) async fn authenticate(State(api): State<Api>, request: Request, next:
     if let Some(problem) = take_problem(&mut answer) {
         answer = html::render_problem_page(problem, Some(session.frame()), id_text);
     }
-    answer.extensions_mut().insert(AnswerFor(session.caller.org));
+    answer.extensions_mut().insert(AnswerOrg(session.caller.org));
     answer
 }
 
@@ -189,7 +189,7 @@ struct SignInQuery {
 }
 
 async fn show_form(request: Request) -> Response {
-    let query = Query::<SignInQuery>::of(request.uri()).map(|Query(query)| query).unwrap_or_default();
+    let query = Query::<SignInQuery>::from_uri(request.uri()).map(|Query(query)| query).unwrap_or_default();
     let notice = match (query.ended.is_empty(), query.out.is_empty()) {
         (false, _) => {
             Some("Your session has ended, and the form was not carried out. Sign in and send it again.")
@@ -267,7 +267,7 @@ struct SignInRefusal {
 /// Starts a session for the holder of a key.
 async fn begin_session(api: &Api, key: &str, id: Option<&RequestId>) -> Result<SessionToken, SignInRefusal> {
     let key = api.deps.keys.authenticate(key).await.map_err(refuse_key)?;
-    if !key.may(Scope::Review) {
+    if !key.has_scope(Scope::Review) {
         return Err(SignInRefusal {
             status: StatusCode::FORBIDDEN,
             reason:
@@ -297,13 +297,13 @@ async fn record_and_start_session(
 
 /// Builds the refusal of a key. Unknown, expired and revoked keys get the same message, so that it does not reveal which keys
 /// exist.
-fn refuse_key(denied: Denied) -> SignInRefusal {
+fn refuse_key(denied: KeyRejection) -> SignInRefusal {
     tidegate_web::metrics::count_denied_request(denied.tag());
     let reason = match denied {
-        Denied::Missing => "Enter a key.",
-        Denied::OrgDisabled => "The organisation of this key is disabled.",
-        Denied::Unavailable => "Keys cannot be checked now. Try again in a moment.",
-        Denied::Malformed | Denied::Unknown | Denied::Expired | Denied::Revoked => {
+        KeyRejection::Missing => "Enter a key.",
+        KeyRejection::OrgDisabled => "The organisation of this key is disabled.",
+        KeyRejection::Unavailable => "Keys cannot be checked now. Try again in a moment.",
+        KeyRejection::Malformed | KeyRejection::Unknown | KeyRejection::Expired | KeyRejection::Revoked => {
             "This key is not valid: it is mistyped, unknown, expired or revoked. Check it, or use another key."
         }
     };
@@ -392,9 +392,10 @@ mod tests {
 
     #[test]
     fn invalid_keys_get_the_same_answer() {
-        let answers = [Denied::Malformed, Denied::Unknown, Denied::Expired, Denied::Revoked]
-            .map(|denied| refuse_key(denied).reason);
+        let answers =
+            [KeyRejection::Malformed, KeyRejection::Unknown, KeyRejection::Expired, KeyRejection::Revoked]
+                .map(|denied| refuse_key(denied).reason);
         assert!(answers.windows(2).all(|pair| pair[0] == pair[1]));
-        assert_ne!(refuse_key(Denied::Unavailable).reason, answers[0]);
+        assert_ne!(refuse_key(KeyRejection::Unavailable).reason, answers[0]);
     }
 }

@@ -1,6 +1,6 @@
 //! Stores sessions, so that every process of the console knows them and a sign-out takes effect everywhere.
 
-use tidegate_catalog::{Caller as KeyHolder, Denied, Scope};
+use tidegate_catalog::{Caller as KeyHolder, KeyRejection, Scope};
 use tidegate_schemas::ids::Millis;
 use tidegate_store::{Replaced, tables::catalog::sessions::Session};
 use tidegate_web::Problem;
@@ -35,9 +35,9 @@ pub(super) async fn find_holder(api: &Api, token: &SessionToken) -> Result<Optio
         return Ok(None);
     };
     // The key is checked on every request, so a revocation ends its sessions.
-    match api.deps.keys.holder(row.key_id).await {
-        Ok(key) if key.org == row.org && key.may(Scope::Review) => Ok(Some(key)),
-        Err(Denied::Unavailable) => Err(faults::outage_problem()),
+    match api.deps.keys.caller_of_key(row.key_id).await {
+        Ok(key) if key.org == row.org && key.has_scope(Scope::Review) => Ok(Some(key)),
+        Err(KeyRejection::Unavailable) => Err(faults::outage_problem()),
         Ok(_) | Err(_) => Ok(None),
     }
 }

@@ -317,12 +317,12 @@ fn build_vocabulary(
     entries: &BankEntries,
     item_types: &BTreeMap<TypeId, ItemType>,
 ) -> Vocabulary {
-    let mut vocabulary = Vocabulary::of(item_types.values().map(|item_type| &**item_type));
+    let mut vocabulary = Vocabulary::from_item_types(item_types.values().map(|item_type| &**item_type));
     for (_, window) in content.set.windows.values() {
-        vocabulary.window(to_json(window));
+        vocabulary.add_window(to_json(window));
     }
     for (key, (_, document)) in &content.set.banks {
-        vocabulary.bank(build_bank(key, document, entries.get(key)));
+        vocabulary.add_bank(build_bank(key, document, entries.get(key)));
     }
     vocabulary
 }

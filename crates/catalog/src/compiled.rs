@@ -254,7 +254,7 @@ impl Compiled {
 
     /// Returns this configuration with the hash banks of `live`, for comparing media in a backtest.
     #[must_use]
-    pub fn beside(self, live: &Self) -> Self {
+    pub fn with_hash_banks_of(self, live: &Self) -> Self {
         Self { hashes: Arc::clone(&live.hashes), ..self }
     }
 

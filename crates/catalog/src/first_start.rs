@@ -13,7 +13,7 @@ pub const DEFAULT_ORG: &str = "default";
 
 /// Created organisation and key. The key is not stored in clear and cannot be shown again.
 #[derive(Debug)]
-pub struct FirstStart {
+pub struct FirstStartResult {
     pub org: OrgId,
     pub key: Token,
 }
@@ -50,7 +50,7 @@ pub async fn first_start(
     store: &Store,
     keys: &Keys,
     clock: &Clock,
-) -> Result<Option<FirstStart>, FirstStartError> {
+) -> Result<Option<FirstStartResult>, FirstStartError> {
     let org = OrgId::new(DEFAULT_ORG);
     let existing_orgs = orgs::list(store).await.map_err(OrgError::from)?;
     let is_first_start = match existing_orgs.as_slice() {
@@ -73,5 +73,5 @@ pub async fn first_start(
         expires_at: None,
     };
     let created = keys.create_with_id(id, properties).await?;
-    Ok(created.map(|created| FirstStart { org, key: created.token }))
+    Ok(created.map(|created| FirstStartResult { org, key: created.token }))
 }

@@ -32,14 +32,14 @@ mod snapshots;
 
 pub use self::{
     banks::Banks,
-    change::{Applied, ApplyError, Change, Changes},
+    change::{AppliedChange, ApplyError, Change, Changes},
     compiled::{Action, ActionKind, Compiled, Policy, Queue, Threshold},
     endpoint::{Endpoint, UnresolvedHeader},
     error::Error,
-    first_start::{DEFAULT_ORG, FirstStart, first_start},
+    first_start::{DEFAULT_ORG, FirstStartResult, first_start},
     item_type::ItemType,
-    keys::{Caller, Denied, Keys, Scope, Scopes},
-    live::{Follower, Live},
+    keys::{Caller, KeyRejection, Keys, Scope, Scopes},
+    live::{Follower, LiveConfigs},
     org_work::{ComputePermit, OrgWork},
     private_file::write_private,
     processing_load::{LoadReport, OrgLoad, ProcessingLoad},

@@ -28,13 +28,13 @@ use crate::{
     compile::compile,
     content::{Content, join_faults},
     flights::Flights,
-    members::{self, Failing, Heartbeat},
+    members::{self, CompileFailure, Heartbeat},
     processing_load::{LoadReport, ProcessingLoad},
     snapshots,
 };
 
 /// Compiled configurations of all organisations. One instance per process.
-pub struct Live(Arc<Inner>);
+pub struct LiveConfigs(Arc<Inner>);
 
 struct Inner {
     store: Store,
@@ -42,7 +42,7 @@ struct Inner {
     clock: Clock,
     orgs: ArcSwap<HashMap<OrgId, Arc<Compiled>>>,
     /// Current versions that failed to compile. Retried when a newer version or a bank revision arrives.
-    failed_versions: Mutex<BTreeMap<OrgId, Failing>>,
+    failed_versions: Mutex<BTreeMap<OrgId, CompileFailure>>,
     /// Loaded list banks, by organisation.
     loaded_banks: Mutex<HashMap<OrgId, LoadedBanks>>,
     /// Loaded hash banks, by organisation.
@@ -82,7 +82,7 @@ const ABANDONED_CHANGE_AGE: Duration = Duration::from_secs(10);
 /// Greatest number of costly rules of one configuration that are logged.
 const MAX_LOGGED_OVERLOADS: usize = 20;
 
-impl Live {
+impl LiveConfigs {
     /// Compiles the current configuration of every organisation. One that does not compile is left out and
     /// alarmed.
     pub async fn open(store: Store, settings: Settings) -> Result<Self, Error> {
@@ -141,7 +141,7 @@ impl Live {
     }
 
     /// Returns the current version, read from the store if it is not live yet.
-    pub async fn latest(&self, org: &OrgId) -> Result<Arc<Compiled>, Error> {
+    pub async fn load_latest(&self, org: &OrgId) -> Result<Arc<Compiled>, Error> {
         let head = snapshots::load_head(&self.0.store, org).await?;
         let head = head.ok_or_else(|| Error::NoSuchOrg(org.clone()))?;
         match self.org(org) {
@@ -156,7 +156,7 @@ impl Live {
     /// A configuration changed after `since` is accepted with any number. Numbers decrease only when an older
     /// store is restored. The requested version is then lost, and a configuration made after the record that
     /// names it is newer than the one the record was checked against.
-    pub async fn find(
+    pub async fn find_version(
         &self,
         org: &OrgId,
         version: ConfigVersion,
@@ -190,19 +190,19 @@ impl Live {
     }
 
     /// Returns the number of organisations with a live configuration.
-    pub fn running(&self) -> usize {
+    pub fn count_running_orgs(&self) -> usize {
         self.0.orgs.load().len()
     }
 
     /// True if the store answered within `stale_after_ms`, so that the live configurations are known to be
     /// current.
-    pub fn ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.0.last_store_answer.lock().elapsed() < self.0.settings.stale_after()
     }
 
     /// Returns the current versions that failed to compile here. Their organisations run an older version or
     /// none.
-    pub fn failing(&self) -> Vec<Failing> {
+    pub fn list_compile_failures(&self) -> Vec<CompileFailure> {
         self.0.failed_versions.lock().values().cloned().collect()
     }
 
@@ -213,7 +213,7 @@ impl Live {
 
     /// Returns the measurements of all processes that evaluate items. Those of other processes are some
     /// seconds old.
-    pub async fn loads(&self) -> Result<LoadReport, Error> {
+    pub async fn read_load_report(&self) -> Result<LoadReport, Error> {
         let other_loads = members::loads_of_others(&self.0.store, self.0.member_id).await?;
         Ok(self.0.own_load.report(std::time::Instant::now()).merge(other_loads))
     }
@@ -585,8 +585,10 @@ impl Inner {
             "a configuration does not compile; the organisation keeps its previous version");
         let mut failed_versions = self.failed_versions.lock();
         self.revisions_at_failure.lock().insert(org.clone(), collect_revisions(loaded_banks));
-        failed_versions
-            .insert(org.clone(), Failing { org: org.clone(), version, running, reason: reason.clone() });
+        failed_versions.insert(
+            org.clone(),
+            CompileFailure { org: org.clone(), version, running, reason: reason.clone() },
+        );
         report_failing_orgs(failed_versions.len());
         Error::NotCompiled { org, version, reason }
     }
@@ -625,9 +627,9 @@ mod tests {
     /// Roles spawn these futures; a future that is not `Send` would otherwise fail to compile only there.
     #[test]
     fn futures_of_live_configs_are_send() {
-        fn sendable<T: Send>(_: impl Fn(&'static Live, &'static OrgId) -> T) {}
+        fn sendable<T: Send>(_: impl Fn(&'static LiveConfigs, &'static OrgId) -> T) {}
         sendable(|live, _| live.run(CancellationToken::new()));
-        sendable(Live::latest);
-        sendable(|live, org| live.find(org, ConfigVersion(1), Millis(0)));
+        sendable(LiveConfigs::load_latest);
+        sendable(|live, org| live.find_version(org, ConfigVersion(1), Millis(0)));
     }
 }

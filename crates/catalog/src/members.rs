@@ -16,7 +16,7 @@ use crate::{Error, LoadReport};
 
 /// Current version that does not compile in a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failing {
+pub struct CompileFailure {
     pub org: OrgId,
     pub version: ConfigVersion,
     /// Version that the process runs instead.
@@ -34,7 +34,7 @@ pub struct Member {
     pub seen_at: Millis,
     /// Epoch up to which the process runs all changes, except the failing ones.
     pub epoch: i64,
-    pub failing: Vec<Failing>,
+    pub failing: Vec<CompileFailure>,
 }
 
 /// Returns the loads of all other processes.
@@ -85,7 +85,7 @@ impl Heartbeat {
         &mut self,
         store: &Store,
         epoch: i64,
-        failing: impl FnOnce() -> Vec<Failing>,
+        failing: impl FnOnce() -> Vec<CompileFailure>,
         load: impl FnOnce() -> Option<String>,
         now: Millis,
     ) -> Result<(), Error> {

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
-    Explained, Facts, Fields, Item, Kind, Limits, Number, On, Plan, RuleError, RuleSource, Scan, Shape,
+    Explained, Facts, Fields, Item, Kind, Limits, Number, Plan, RuleError, RuleSource, Scan, Shape, Trigger,
     Value, Vocabulary,
 };
 use tidegate_schemas::{
@@ -59,12 +59,12 @@ impl RankedChoice {
 
 /// Cause to route.
 #[derive(Clone, Copy)]
-pub struct Routed<'a> {
+pub struct RoutingInput<'a> {
     pub item: &'a ItemKey,
     /// Values of the item's data; `None` if the data is invalid under the item's type.
     pub values: Option<&'a dyn Fields>,
     /// Facts about the cause: an object for each reserved name, such as `{"report": {"reporters": 3}}`.
-    pub known: &'a Json,
+    pub cause_facts: &'a Json,
     /// Known scores of the item.
     pub facts: &'a Facts,
     pub now: Millis,
@@ -233,12 +233,12 @@ impl Router {
     }
 
     /// Evaluates the conditions on the cause's own fields. `cause.facts` is ignored.
-    pub fn scan(&self, cause: Routed<'_>) -> Scan {
+    pub fn scan(&self, cause: RoutingInput<'_>) -> Scan {
         self.plan.scan(&build_item(cause, &self.combine_fields(cause)))
     }
 
     /// Returns the queue of the first entry that matches, or the list's default.
-    pub fn choose(&self, cause: Routed<'_>) -> RankedChoice {
+    pub fn choose(&self, cause: RoutingInput<'_>) -> RankedChoice {
         let matched_ids = self.find_matched_ids(cause);
         match self
             .entries
@@ -255,7 +255,7 @@ impl Router {
     }
 
     /// Explains every entry, in order.
-    pub fn explain(&self, cause: Routed<'_>) -> Vec<ExplainedEntry> {
+    pub fn explain(&self, cause: RoutingInput<'_>) -> Vec<ExplainedEntry> {
         let matched_ids = self.find_matched_ids(cause);
         let combined = self.combine_fields(cause);
         let item = build_item(cause, &combined);
@@ -272,11 +272,15 @@ impl Router {
         entries.collect()
     }
 
-    fn combine_fields<'a>(&self, cause: Routed<'a>) -> CombinedFields<'a> {
-        CombinedFields { values: cause.values, known: cause.known, reserved: reserved_fields(self.list) }
+    fn combine_fields<'a>(&self, cause: RoutingInput<'a>) -> CombinedFields<'a> {
+        CombinedFields {
+            values: cause.values,
+            known: cause.cause_facts,
+            reserved: reserved_fields(self.list),
+        }
     }
 
-    fn find_matched_ids(&self, cause: Routed<'_>) -> HashSet<RuleId> {
+    fn find_matched_ids(&self, cause: RoutingInput<'_>) -> HashSet<RuleId> {
         let combined = self.combine_fields(cause);
         let scan = self.plan.scan(&build_item(cause, &combined));
         let outcome = self.plan.finish(scan, cause.facts);
@@ -284,25 +288,25 @@ impl Router {
     }
 }
 
-fn build_item<'a>(cause: Routed<'a>, values: &'a CombinedFields<'a>) -> Item<'a> {
+fn build_item<'a>(cause: RoutingInput<'a>, values: &'a CombinedFields<'a>) -> Item<'a> {
     Item {
         type_id: &cause.item.type_id,
         values,
         user: None,
-        on: On::Item,
+        on: Trigger::Item,
         now: cause.now,
         submission: SubmissionId(uuid::Uuid::nil()),
     }
 }
 
-fn applies_to_type(entry: &RoutingEntry, cause: Routed<'_>) -> bool {
+fn applies_to_type(entry: &RoutingEntry, cause: RoutingInput<'_>) -> bool {
     entry.item_types.is_empty() || entry.item_types.contains(&cause.item.type_id)
 }
 
 fn entry_matches(
     index: usize,
     entry: &RoutingEntry,
-    cause: Routed<'_>,
+    cause: RoutingInput<'_>,
     matched_ids: &HashSet<RuleId>,
 ) -> bool {
     applies_to_type(entry, cause) && (entry.when.is_none() || matched_ids.contains(&entry_rule_id(index)))
@@ -322,7 +326,7 @@ mod tests {
 
     fn compile(routing: &str) -> Result<Compiled, Vec<String>> {
         let files = [("all.yaml".to_owned(), format!("{DOCUMENTS}{routing}"))];
-        match change::offline(&files, &Settings::default()) {
+        match change::compile_offline(&files, &Settings::default()) {
             Ok((compiled, _)) => Ok(compiled),
             Err(faults) => Err(faults.iter().map(ToString::to_string).collect()),
         }
@@ -351,7 +355,13 @@ mod tests {
         let item = ItemKey::new(type_id, "1");
         let values = Text(text);
         let facts = Facts::new();
-        let cause = Routed { item: &item, values: Some(&values), known, facts: &facts, now: Millis(0) };
+        let cause = RoutingInput {
+            item: &item,
+            values: Some(&values),
+            cause_facts: known,
+            facts: &facts,
+            now: Millis(0),
+        };
         let choice = config.router(RoutingList::Reports).unwrap().choose(cause).choice;
         (choice.queue.to_string(), choice.routed_by)
     }
@@ -386,7 +396,7 @@ mod tests {
             (format!("routing: reports\n{entry}"), "There is no signal `toxic`"),
         ] {
             let files = [("all.yaml".to_owned(), format!("{DOCUMENTS}{routing}"))];
-            let faults = change::lint(&files, &[], &Settings::default(), Millis(0), 9).unwrap_err();
+            let faults = change::lint_files(&files, &[], &Settings::default(), Millis(0), 9).unwrap_err();
             let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
             let faults = faults.join("\n");
             assert!(faults.contains(expected), "{routing}: {faults}");
@@ -399,7 +409,8 @@ mod tests {
         let item = ItemKey::new("post", "1");
         let known = json!({"report": {"reporters": 12}});
         let facts = Facts::new();
-        let cause = Routed { item: &item, values: None, known: &known, facts: &facts, now: Millis(0) };
+        let cause =
+            RoutingInput { item: &item, values: None, cause_facts: &known, facts: &facts, now: Millis(0) };
         let told = config.router(RoutingList::Reports).unwrap().explain(cause);
         let told: Vec<_> =
             told.iter().map(|it| (&*it.name, it.matches, it.concerns, it.tree.is_some())).collect();

@@ -170,7 +170,7 @@ impl ScoreSignal {
         }
         let text = |pointer: &String| answer.pointer(pointer).and_then(Value::as_str).map(Arc::from);
         let texts = self.output.text.iter().map(|pointer| text(pointer).ok_or(AnswerError::Shape));
-        Ok(Scores { whole: overall_score, labels, texts: texts.collect::<Result<_, _>>()? })
+        Ok(Scores { overall: overall_score, labels, texts: texts.collect::<Result<_, _>>()? })
     }
 }
 
@@ -231,8 +231,9 @@ mod tests {
         let files = [("all.yaml".to_owned(), documents.to_owned())];
         let told =
             |faults: Vec<_>| faults.iter().map(ToString::to_string).collect::<Vec<String>>().join("\n");
-        change::lint(&files, &[], &Settings::default(), tidegate_schemas::ids::Millis(0), 9).map_err(told)?;
-        change::offline(&files, &Settings::default()).map(|(compiled, _)| compiled).map_err(told)
+        change::lint_files(&files, &[], &Settings::default(), tidegate_schemas::ids::Millis(0), 9)
+            .map_err(told)?;
+        change::compile_offline(&files, &Settings::default()).map(|(compiled, _)| compiled).map_err(told)
     }
 
     fn signal(rest: &str) -> ScoreSignal {
@@ -261,9 +262,9 @@ mod tests {
         let read = |rest: &str, answer: &str| signal(rest).read(answer.as_bytes(), 1).map(one);
         let both = "output: {score: /r/0/s, labels: {toxic: /r/0/t}}";
         let scores = read(both, r#"{"r":[{"s":0.25,"t":1}]}"#).unwrap();
-        assert_eq!((scores.whole, scores.labels["toxic"]), (Some(0.25), 1.0));
+        assert_eq!((scores.overall, scores.labels["toxic"]), (Some(0.25), 1.0));
         let list = read("output: {labels_at: /0}", r#"[[{"label":"hate","score":0.5}]]"#).unwrap();
-        assert_eq!((list.whole, list.labels["hate"]), (None, 0.5));
+        assert_eq!((list.overall, list.labels["hate"]), (None, 0.5));
         for (answer, tag) in [
             ("<html>", "no_json"),
             ("", "no_json"),
@@ -300,7 +301,8 @@ mod tests {
         assert_eq!(body(&[json!("a")]), json!(["a"]), "a list of one");
         let read = |answer: &str, inputs: usize| batched.read(answer.as_bytes(), inputs);
         let read_all = read(r#"{"r":[{"s":1},{"t":1},{"s":0.5}]}"#, 3).unwrap();
-        let whole = |scores: &Result<Scores, AnswerError>| scores.as_ref().map(|it| it.whole).map_err(|e| *e);
+        let whole =
+            |scores: &Result<Scores, AnswerError>| scores.as_ref().map(|it| it.overall).map_err(|e| *e);
         let expected = [Ok(Some(1.0)), Err(AnswerError::Shape), Ok(Some(0.5))];
         assert_eq!(read_all.iter().map(whole).collect::<Vec<_>>(), expected);
         for (answer, error) in [

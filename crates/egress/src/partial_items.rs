@@ -157,7 +157,7 @@ impl ErrorKind {
 
 /// Sends one request within the settings' time, and repeats it once after a failed connection. `now` is in
 /// unix seconds.
-pub async fn fetch(
+pub async fn fetch_items(
     client: &Client,
     request: &PartialItemsRequest,
     now: u64,

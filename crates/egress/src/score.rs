@@ -47,7 +47,7 @@ impl From<Failure> for ScoreFailure {
 
 /// Makes one call. Returns the body of a complete 2xx answer; any other result is a failure. `now` is in unix
 /// seconds.
-pub async fn ask(
+pub async fn request_scores(
     client: &Client,
     request: ScoreRequest,
     now: u64,

@@ -61,7 +61,7 @@ impl Clearance {
         if self.covers_child_safety() || items.is_empty() {
             return Ok(HashSet::new());
         }
-        Ok(restricted(store, org, items).await?)
+        Ok(find_restricted(store, org, items).await?)
     }
 
     /// Returns the stored items that may be evaluated for the reader.
@@ -114,7 +114,7 @@ fn is_child_safety_job(job: &Job) -> bool {
 
 /// Returns the items with a present or past child-safety job, except those with a newest job that was moved to a
 /// review queue.
-pub async fn restricted(
+pub async fn find_restricted(
     store: &Store,
     org: &OrgId,
     items: &[ItemKey],
@@ -142,7 +142,7 @@ pub async fn is_restricted(
     org: &OrgId,
     item: &ItemKey,
 ) -> Result<bool, tidegate_store::Error> {
-    Ok(!restricted(store, org, std::slice::from_ref(item)).await?.is_empty())
+    Ok(!find_restricted(store, org, std::slice::from_ref(item)).await?.is_empty())
 }
 
 /// Returns the callbacks that name a child-safety item, or concern a decision on a child-safety job.
@@ -159,7 +159,7 @@ async fn find_restricted_events(
         items
     };
     let named_items: HashSet<ItemKey> = events.iter().flat_map(items_of).collect();
-    let items = restricted(store, org, &named_items.into_iter().collect::<Vec<_>>()).await?;
+    let items = find_restricted(store, org, &named_items.into_iter().collect::<Vec<_>>()).await?;
     let decisions: Vec<_> = events.iter().filter_map(|(_, event)| event.decision.as_ref()?.key()).collect();
     let restricted_decisions = find_child_safety_decisions(store, org, &decisions).await?;
     let is_restricted = |event: &&(&Delivery, EventReferences)| {

@@ -20,7 +20,7 @@ use tidegate_stream::{
 };
 
 use crate::{
-    child_safety::{Clearance, restricted},
+    child_safety::{Clearance, find_restricted},
     items::stored::RESENT,
 };
 
@@ -29,7 +29,7 @@ const PAGE_SIZE: usize = 100;
 
 /// Conditions for dead letters. The default matches all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct DeadLetterFilter {
     pub org: Option<OrgId>,
     /// Also matches letters without a readable org.
     pub include_unowned: bool,
@@ -44,7 +44,7 @@ pub struct Filter {
 /// Dead letter in a list, without its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Summary {
+pub struct DeadLetterSummary {
     /// Partition and offset in the topic of dead letters.
     pub id: String,
     pub org: Option<OrgId>,
@@ -66,7 +66,7 @@ pub struct Summary {
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DeadLetterPage {
-    pub items: Vec<Summary>,
+    pub items: Vec<DeadLetterSummary>,
     pub next: Option<String>,
 }
 
@@ -75,7 +75,7 @@ pub struct ReplayOptions {
     /// Name of the caller, stored with each replay.
     pub by: String,
     /// Also replays letters with an earlier replay. A letter selected by `id` is always replayed.
-    pub again: bool,
+    pub include_replayed: bool,
 }
 
 /// Numbers of dead letters by outcome of the replay.
@@ -128,10 +128,10 @@ impl DeadLetterError {
 }
 
 /// Returns up to `limit` matching dead letters, newest first.
-pub async fn list(
+pub async fn list_letters(
     log: &Log,
     store: &Store,
-    filter: &Filter,
+    filter: &DeadLetterFilter,
     limit: usize,
     cursor: Option<&str>,
 ) -> Result<DeadLetterPage, DeadLetterError> {
@@ -160,11 +160,11 @@ pub async fn list(
 pub async fn replay(
     log: &Log,
     store: &Store,
-    filter: &Filter,
+    filter: &DeadLetterFilter,
     options: &ReplayOptions,
 ) -> Result<ReplayCounts, DeadLetterError> {
     // A request for one id is an explicit request to repeat its replay.
-    let include_replayed = options.again || filter.id.is_some();
+    let include_replayed = options.include_replayed || filter.id.is_some();
     let mut counts = ReplayCounts::default();
     let mut after = None;
     loop {
@@ -193,7 +193,7 @@ pub async fn replay(
     }
 }
 
-impl Filter {
+impl DeadLetterFilter {
     fn matches(&self, page_record: &PageRecord, letter: &DeadLetter) -> bool {
         let is_owned_by =
             |org| letter.org.as_ref().map_or(self.include_unowned, |letter_org| letter_org == org);
@@ -208,7 +208,7 @@ impl Filter {
 async fn find_matching<'t>(
     log: &Log,
     store: &Store,
-    filter: &Filter,
+    filter: &DeadLetterFilter,
     page_records: &'t [PageRecord],
 ) -> Result<Vec<(&'t PageRecord, DeadLetter, Option<Replay>)>, DeadLetterError> {
     let letters = page_records.iter().filter_map(|page_record| Some((page_record, decode(page_record)?)));
@@ -243,7 +243,7 @@ async fn retain_unrestricted<'t>(
             (_, Some(LetterSubject { is_child_safety: true, .. })) => true,
             // An item can become restricted after the letter was written.
             (Some(org), Some(LetterSubject { items, .. })) => {
-                !restricted(store, org, items).await?.is_empty()
+                !find_restricted(store, org, items).await?.is_empty()
             }
             _ => false,
         };
@@ -320,10 +320,10 @@ fn decode(page_record: &PageRecord) -> Option<DeadLetter> {
         .ok()
 }
 
-fn summarize(page_record: &PageRecord, letter: DeadLetter, replay: Option<Replay>) -> Summary {
+fn summarize(page_record: &PageRecord, letter: DeadLetter, replay: Option<Replay>) -> DeadLetterSummary {
     let (replayed_at, replayed_by) =
         replay.map(|replay| (replay.replayed_at.iso(), replay.replayed_by)).unzip();
-    Summary {
+    DeadLetterSummary {
         id: letter_id(page_record),
         org: letter.org,
         topic: letter.topic,

@@ -28,7 +28,7 @@ mod error;
 
 use std::sync::Arc;
 
-use tidegate_catalog::Live;
+use tidegate_catalog::LiveConfigs;
 use tidegate_egress::settings::PartialItemsEndpoints;
 use tidegate_store::Store;
 use tidegate_stream::Log;
@@ -40,7 +40,7 @@ pub use error::Error;
 pub struct Deps {
     pub log: Log,
     pub store: Store,
-    pub live: Arc<Live>,
+    pub live: Arc<LiveConfigs>,
     /// Endpoints of platforms that deliver items on request, by org.
     pub partial_items: Arc<PartialItemsEndpoints>,
 }

@@ -24,12 +24,12 @@ const LATE_EVENTS: Duration = Duration::from_secs(600);
 
 /// Numbers of jobs that entered and left a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flow {
+pub struct QueueFlow {
     pub opened: i64,
     pub closed: i64,
 }
 
-impl Flow {
+impl QueueFlow {
     fn add(&mut self, other: Self) {
         self.opened += other.opened;
         self.closed += other.closed;
@@ -40,9 +40,9 @@ impl Flow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounts {
     pub open: i64,
-    pub last_hour: Flow,
+    pub last_hour: QueueFlow,
     /// Flow since the start of the hour 24 hours ago.
-    pub last_day: Flow,
+    pub last_day: QueueFlow,
 }
 
 /// Writes the event of an imminent change. Must happen before the change of the job's row.
@@ -80,7 +80,12 @@ fn hour_of(at: Millis) -> i64 {
     at.0.div_euclid(HOUR_MS)
 }
 
-pub async fn counts(store: &Store, org: &OrgId, queue: &QueueId, now: Millis) -> Result<QueueCounts, Error> {
+pub async fn load_counts(
+    store: &Store,
+    org: &OrgId,
+    queue: &QueueId,
+    now: Millis,
+) -> Result<QueueCounts, Error> {
     let mut counts = QueueCounts::default();
     let this_hour = hour_of(now);
     let last_rolled_up = roll_up(store, org, queue, now).await?;
@@ -92,8 +97,8 @@ pub async fn counts(store: &Store, org: &OrgId, queue: &QueueId, now: Millis) ->
     for hour in first_open_hour.min(this_hour - 1)..=this_hour {
         for (change, at) in load_confirmed_events(store, org, queue, hour).await? {
             let flow = match change {
-                QueueChange::Opened => Flow { opened: 1, closed: 0 },
-                QueueChange::Closed => Flow { opened: 0, closed: 1 },
+                QueueChange::Opened => QueueFlow { opened: 1, closed: 0 },
+                QueueChange::Closed => QueueFlow { opened: 0, closed: 1 },
             };
             if hour >= first_open_hour {
                 counts.open += flow.opened - flow.closed;
@@ -106,7 +111,7 @@ pub async fn counts(store: &Store, org: &OrgId, queue: &QueueId, now: Millis) ->
     }
     let range = At::since(this_hour - 24);
     for hour in store.scan::<QueueHour>(&(org.clone(), queue.clone()), range).all().await? {
-        counts.last_day.add(Flow { opened: hour.opened, closed: hour.closed });
+        counts.last_day.add(QueueFlow { opened: hour.opened, closed: hour.closed });
     }
     // Jobs of earlier versions have no opening event, so the difference can be negative.
     counts.open = counts.open.max(0);
@@ -133,7 +138,7 @@ async fn roll_up(
     // An hour is summed only after its late events had time to arrive, because its row is final.
     let end = hour_of(now.minus(LATE_EVENTS));
     for hour in first..end {
-        let mut flow = Flow::default();
+        let mut flow = QueueFlow::default();
         for (change, _) in load_confirmed_events(store, org, queue, hour).await? {
             match change {
                 QueueChange::Opened => flow.opened += 1,
@@ -197,7 +202,7 @@ async fn load_confirmed_events(
 
 /// Counts the claimed jobs of a queue. Without renewal a claim lasts at most `lease`, so older claim events are not
 /// read.
-pub async fn claimed(
+pub async fn count_claimed(
     store: &Store,
     org: &OrgId,
     queue: &QueueId,

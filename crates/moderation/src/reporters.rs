@@ -79,6 +79,6 @@ pub async fn load_outcome(
 }
 
 /// Returns the share of the newest decisions on a user's reports that took an action. `None` without decisions.
-pub async fn accuracy(store: &Store, org: &OrgId, reporter: &ItemKey) -> Result<Option<f64>, Error> {
+pub async fn load_accuracy(store: &Store, org: &OrgId, reporter: &ItemKey) -> Result<Option<f64>, Error> {
     Ok(load_outcome(store, org, reporter, Clearance::ChildSafety).await?.accuracy)
 }

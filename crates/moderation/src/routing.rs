@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use tidegate_catalog::{
     Compiled,
-    routing::{Choice, Routed},
+    routing::{Choice, RoutingInput},
 };
 use tidegate_rules::{Facts, Fields};
 use tidegate_schemas::{
@@ -28,7 +28,7 @@ pub(crate) fn choose_queue(
     let Some(router) = config.router(list) else {
         return Choice { queue: list.default_queue(), routed_by: None };
     };
-    let choice = router.choose(Routed { item, values, known: cause_facts, facts: &Facts::new(), now }).choice;
+    let choice = router.choose(RoutingInput { item, values, cause_facts, facts: &Facts::new(), now }).choice;
     count_choice(config, list, &choice);
     choice
 }

@@ -11,7 +11,7 @@ use tidegate_store::{
 use crate::Error;
 
 /// Returns the valid points of a user since a time.
-pub async fn total(store: &Store, org: &OrgId, user: &ItemKey, since: Millis) -> Result<i64, Error> {
+pub async fn load_total(store: &Store, org: &OrgId, user: &ItemKey, since: Millis) -> Result<i64, Error> {
     Ok(StrikeHistory::read(store, org, user, since).await?.sum(|_| true))
 }
 

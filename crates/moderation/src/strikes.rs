@@ -25,7 +25,7 @@ use crate::{
     standing::StrikeHistory,
 };
 
-pub use crate::standing::{load_total_at, total};
+pub use crate::standing::{load_total, load_total_at};
 
 /// Stores the strike and sends the events of crossed thresholds.
 pub async fn accept(deps: &Deps, strike: &records::Strike, seq: i64) -> Result<(), Error> {
@@ -38,7 +38,7 @@ pub async fn accept(deps: &Deps, strike: &records::Strike, seq: i64) -> Result<(
     let plan = match effects::load_plan(&deps.store, &strike.org, cause).await? {
         Some(plan) => plan,
         None => {
-            let config = effects::config(deps, &strike.org, strike.config_version, strike.at).await?;
+            let config = effects::load_config(deps, &strike.org, strike.config_version, strike.at).await?;
             let crossings = find_crossings(&deps.store, &config, strike, seq).await?;
             // No plan is stored without effects; the strike's row is enough for a replay.
             if crossings.is_empty() {

@@ -30,7 +30,7 @@ use crate::{
     child_safety::Clearance,
     items::{context, stored},
     reporters::{self, ReporterRecord},
-    review::job_view::{self, Summary},
+    review::job_view::{self, JobSummary},
     strikes, user_history,
 };
 
@@ -53,14 +53,14 @@ pub struct UserView {
     /// Newest strikes, newest first.
     pub newest_strikes: Vec<StrikeView>,
     /// Newest job about the user in each class.
-    pub jobs: Vec<Summary>,
+    pub jobs: Vec<JobSummary>,
     /// Actions on the user, newest first. The views of items contain the actions on the user's items.
     pub actions: Vec<ActionView>,
     /// Outcome of the user's reports.
     pub reports: ReporterRecord,
     /// The user's own item, if the platform sent it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub latest_item: Option<stored::Answer>,
+    pub latest_item: Option<stored::ItemView>,
 }
 
 #[derive(Debug, Serialize)]
@@ -105,7 +105,7 @@ pub struct ActionView {
 
 /// Loads the view of a user. `None` if no item, strike, job, action or report names the user. Parts beyond the
 /// clearance are omitted.
-pub async fn view(
+pub async fn load_view(
     store: &Store,
     config: &Compiled,
     user: &ItemKey,
@@ -117,7 +117,7 @@ pub async fn view(
     let jobs = load_jobs(store, org, user, clearance).await?;
     let actions = load_actions(store, org, user).await?;
     let reports = reporters::load_outcome(store, org, user, clearance).await?;
-    let latest_item = stored::answer(store, org, user, None).await?;
+    let latest_item = stored::load_answer(store, org, user, None).await?;
     let is_unknown = newest_strikes.is_empty() && jobs.is_empty() && actions.is_empty();
     // The lists are read last, because they cost one read per stretch of time.
     if is_unknown
@@ -132,7 +132,7 @@ pub async fn view(
         let period_start = threshold.within.map_or(Millis(0), |within| now.minus(within));
         standing.push(Standing {
             threshold: threshold.key.clone(),
-            strikes: strikes::total(store, org, user, period_start).await?,
+            strikes: strikes::load_total(store, org, user, period_start).await?,
             limit: threshold.strikes,
             within_seconds: threshold.within.map(|within| within.as_secs()),
         });
@@ -140,7 +140,7 @@ pub async fn view(
     Ok(Some(UserView {
         type_id: user.type_id.clone(),
         id: user.id.clone(),
-        strikes: strikes::total(store, org, user, Millis(0)).await?,
+        strikes: strikes::load_total(store, org, user, Millis(0)).await?,
         standing,
         newest_strikes,
         jobs,
@@ -192,7 +192,7 @@ async fn load_jobs(
     org: &OrgId,
     user: &ItemKey,
     clearance: Clearance,
-) -> Result<Vec<Summary>, Error> {
+) -> Result<Vec<JobSummary>, Error> {
     // An appeal is its own subject, so appeal jobs are never about a user.
     let mut classes = vec![JobClass::Review];
     if clearance.covers_child_safety() {
@@ -204,7 +204,7 @@ async fn load_jobs(
         .collect();
     let pointers = store.get_many::<SubjectJob>(&keys).await?.into_iter().flatten();
     let jobs: Vec<_> = pointers.map(|pointer| (org.clone(), pointer.job_id)).collect();
-    store.get_many::<Job>(&jobs).await?.into_iter().flatten().map(job_view::summary).collect()
+    store.get_many::<Job>(&jobs).await?.into_iter().flatten().map(job_view::summarize).collect()
 }
 
 async fn load_actions(store: &Store, org: &OrgId, user: &ItemKey) -> Result<Vec<ActionView>, Error> {
@@ -239,7 +239,10 @@ pub struct ReportEntry {
 }
 
 /// Loads the submissions of the pointers, in their order. `None` for a submission that is not stored.
-pub async fn items(store: &Store, pointers: &[ItemOfUser]) -> Result<Vec<Option<stored::Answer>>, Error> {
+pub async fn load_items(
+    store: &Store,
+    pointers: &[ItemOfUser],
+) -> Result<Vec<Option<stored::ItemView>>, Error> {
     let key = |pointer: &ItemOfUser| {
         (
             pointer.org.clone(),
@@ -262,11 +265,11 @@ pub async fn items(store: &Store, pointers: &[ItemOfUser]) -> Result<Vec<Option<
 }
 
 /// Loads the jobs of the pointers, in their order. `None` for an invalid pointer, and for jobs beyond the clearance.
-pub async fn jobs_of(
+pub async fn load_listed_jobs(
     store: &Store,
     pointers: &[CaseOfUser],
     clearance: Clearance,
-) -> Result<Vec<Option<Summary>>, Error> {
+) -> Result<Vec<Option<JobSummary>>, Error> {
     let keys: Vec<_> = pointers.iter().map(|pointer| (pointer.org.clone(), JobId(pointer.id))).collect();
     let rows = store.get_many::<Job>(&keys).await?;
     let visible_job = |(pointer, job): (&CaseOfUser, Option<Job>)| {
@@ -275,11 +278,11 @@ pub async fn jobs_of(
             .filter(|job| clearance.covers_child_safety() || job.class != JobClass::ChildSafety)
     };
     let jobs = pointers.iter().zip(rows).map(visible_job);
-    jobs.map(|job| job.map(job_view::summary).transpose()).collect()
+    jobs.map(|job| job.map(job_view::summarize).transpose()).collect()
 }
 
 /// Loads the reports of the pointers, in their order. `None` for child-safety reports beyond the clearance.
-pub async fn reports(
+pub async fn load_reports(
     store: &Store,
     pointers: &[CaseOfUser],
     clearance: Clearance,

@@ -8,7 +8,7 @@ use tidegate_schemas::{
 
 pub use tidegate_schemas::documents::{OnError, RolloutBy};
 
-use crate::facts::Within;
+use crate::facts::Lookback;
 
 /// Limits of a rule in addition to its status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,13 +34,13 @@ pub struct ActionLimits {
     /// Items per day.
     pub actions_per_day: Option<i64>,
     /// Period in which the rule acts on at most one item of a user.
-    pub per_user_cooldown: Option<Within>,
+    pub per_user_cooldown: Option<Lookback>,
     /// Number of matches per hour above which the rule stops acting.
     pub alarm_per_hour: Option<i64>,
 }
 
 /// Maximum cooldown. The rows that store cooldowns are kept slightly longer.
-pub(crate) const MAX_COOLDOWN: Within = Within::from_millis(90 * 86_400_000);
+pub(crate) const MAX_COOLDOWN: Lookback = Lookback::from_millis(90 * 86_400_000);
 
 /// Share of all subjects, selected by a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ const ALL_HUNDREDTHS: u128 = 10_000;
 
 impl Share {
     /// `None` unless the number is between 0 and 100 with at most two decimals.
-    pub fn of_percent(percent: f64) -> Option<Self> {
+    pub fn from_percent(percent: f64) -> Option<Self> {
         Percent::new(percent).map(Self)
     }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     fn rollout(percent: f64, salt: Option<&str>, by: RolloutBy) -> Enforcement {
-        let share = Share::of_percent(percent).unwrap();
+        let share = Share::from_percent(percent).unwrap();
         Enforcement {
             rollout: Some(Rollout { share, salt: salt.map(str::to_owned), by }),
             ..Enforcement::default()
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn sample_is_independent_of_the_rollout() {
         let sampled =
-            Enforcement { review_sample: Share::of_percent(10.0), ..rollout(10.0, None, RolloutBy::Item) };
+            Enforcement { review_sample: Share::from_percent(10.0), ..rollout(10.0, None, RolloutBy::Item) };
         let rule = RuleId::new("r");
         let drawn: Vec<_> = (0..10_000_u128)
             .map(|nth| sampled.is_sampled(&rule, derive(Kind::Submission, &[&nth.to_be_bytes()])))

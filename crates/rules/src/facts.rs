@@ -12,12 +12,12 @@ use crate::windows::{Amount, WindowKey};
 
 /// Span of time that ends at an item's append time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Within(i64);
+pub struct Lookback(i64);
 
 const UNITS: [&str; 5] = ["w", "d", "h", "m", "s"];
 const LONGEST_MILLIS: i64 = 3_660 * 86_400_000;
 
-impl Within {
+impl Lookback {
     /// Parses a whole number and one unit, such as `30d`, `24h`, `15m`, `90s` or `2w`. The maximum is ten years.
     pub fn parse(text: &str) -> Option<Self> {
         let span = parse_duration(text, &UNITS).ok()?;
@@ -34,12 +34,12 @@ impl Within {
     }
 
     /// First instant of the span that ends at `now`.
-    pub fn since(self, now: Millis) -> Millis {
+    pub fn start(self, now: Millis) -> Millis {
         Millis(now.0.saturating_sub(self.0))
     }
 }
 
-impl fmt::Display for Within {
+impl fmt::Display for Lookback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let span = Duration::from_millis(self.0.unsigned_abs());
         f.write_str(&format_duration(span, &["w", "d", "h", "m", "s", "ms"]))
@@ -50,7 +50,7 @@ impl fmt::Display for Within {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Need {
     /// Sum of the user's strike points, over `within` or over all points that have not expired.
-    Strikes { user: ItemKey, within: Option<Within> },
+    Strikes { user: ItemKey, within: Option<Lookback> },
     /// Amount that a window has counted under a key. The caller may stop reading rows at `at_least`, the largest number that
     /// a rule compares with.
     Count { window: WindowId, key: WindowKey, at_least: Amount },
@@ -122,7 +122,7 @@ pub struct BankMatch {
 /// Answer of a model for an item: one number, numbers by label, or texts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
-    pub whole: Option<f64>,
+    pub overall: Option<f64>,
     pub labels: HashMap<String, f64>,
     /// One text for each input, in input order. Empty if the model returns no text.
     pub texts: Vec<Arc<str>>,
@@ -179,46 +179,46 @@ impl Facts {
         let mut facts = Self::new();
         for need in needs {
             match need {
-                Need::Strikes { .. } => facts.strikes(need.clone(), 0),
-                Need::Count { .. } => facts.count(need.clone(), Amount::ZERO),
-                Need::Media { .. } | Need::Score { .. } => facts.unknown(need.clone()),
+                Need::Strikes { .. } => facts.set_strikes(need.clone(), 0),
+                Need::Count { .. } => facts.set_count(need.clone(), Amount::ZERO),
+                Need::Media { .. } | Need::Score { .. } => facts.set_unknown(need.clone()),
             }
         }
         facts
     }
 
     /// Sets the strike points of the user.
-    pub fn strikes(&mut self, need: Need, points: i64) {
+    pub fn set_strikes(&mut self, need: Need, points: i64) {
         self.answer(&need, Answer::Points(points));
     }
 
     /// Sets the amount of the window. It may be a lower bound that reaches the need's `at_least`.
-    pub fn count(&mut self, need: Need, counted: Amount) {
+    pub fn set_count(&mut self, need: Need, counted: Amount) {
         self.answer(&need, Answer::Counted(counted));
     }
 
     /// Sets the state and the matches of the medium.
-    pub fn media(&mut self, need: Need, media: Media) {
+    pub fn set_media(&mut self, need: Need, media: Media) {
         self.answer(&need, Answer::Media(media));
     }
 
     /// Sets the answer of the model.
-    pub fn scores(&mut self, need: Need, scores: Scores) {
+    pub fn set_scores(&mut self, need: Need, scores: Scores) {
         self.answer(&need, Answer::Scores(scores));
     }
 
     /// Sets that no answer exists. Conditions on it are inapplicable.
-    pub fn unknown(&mut self, need: Need) {
+    pub fn set_unknown(&mut self, need: Need) {
         self.answer(&need, Answer::Unknown);
     }
 
     /// Sets that the look-up failed. `reason` is stored with the item, so it is a short tag without user data.
-    pub fn failed(&mut self, need: Need, reason: impl Into<String>) {
+    pub fn set_failed(&mut self, need: Need, reason: impl Into<String>) {
         self.answer(&need, Answer::Failed(reason.into()));
     }
 
     /// Sets that the look-up was skipped because no outcome depends on it. Explanations show the condition as skipped.
-    pub fn skipped(&mut self, need: Need) {
+    pub fn set_skipped(&mut self, need: Need) {
         self.answer(&need, Answer::Skipped);
     }
 
@@ -226,13 +226,13 @@ impl Facts {
     pub fn skip_scores(&mut self, needs: &[Need]) {
         for need in needs {
             if matches!(need, Need::Score { .. }) && !self.has(need) {
-                self.skipped(need.clone());
+                self.set_skipped(need.clone());
             }
         }
     }
 
     /// True if an answer is a text. Its search takes CPU time.
-    pub fn have_texts(&self) -> bool {
+    pub fn has_texts(&self) -> bool {
         self.answers
             .values()
             .any(|answer| matches!(answer, Answer::Scores(scores) if !scores.texts.is_empty()))
@@ -292,11 +292,11 @@ mod tests {
 
     #[test]
     fn span_is_a_number_and_a_unit() {
-        assert_eq!(Within::parse("30d").map(Within::millis), Some(2_592_000_000));
-        assert_eq!(Within::parse("14d").map(|w| w.to_string()).as_deref(), Some("2w"));
-        assert_eq!(Within::parse("90s").map(|w| w.to_string()).as_deref(), Some("90s"));
+        assert_eq!(Lookback::parse("30d").map(Lookback::millis), Some(2_592_000_000));
+        assert_eq!(Lookback::parse("14d").map(|w| w.to_string()).as_deref(), Some("2w"));
+        assert_eq!(Lookback::parse("90s").map(|w| w.to_string()).as_deref(), Some("90s"));
         for bad in ["", "d", "0d", "-1d", "+1d", "1", "1y", "1 d", "5é", "99999999999999999999d", "4000d"] {
-            assert_eq!(Within::parse(bad), None, "{bad}");
+            assert_eq!(Lookback::parse(bad), None, "{bad}");
         }
     }
 }

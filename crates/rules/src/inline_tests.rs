@@ -7,7 +7,7 @@ use tidegate_schemas::ids::{ItemKey, Kind, Millis, RuleId, TypeId, derive};
 use crate::{
     error::{RuleError, did_you_mean, escape_key, quote},
     facts::{Facts, Need, Scores},
-    item::{Fields, Item, On},
+    item::{Fields, Item, Trigger},
     plan::Plan,
     syntax::{self, ExampleFacts},
 };
@@ -72,12 +72,12 @@ pub fn run_tests(
                         values: &*test_item.values,
                         user: test_item.user.as_ref(),
                         // A rule for reports only is tested as if a report had triggered it.
-                        on: rule.on.first().copied().unwrap_or(On::Item),
+                        on: rule.on.first().copied().unwrap_or(Trigger::Item),
                         now,
                         submission: derive(Kind::Submission, &[rule.head.rule.as_str().as_bytes()]),
                     };
                     let scan = plan.scan_rule(&item, rule);
-                    let facts = test.facts.answers(scan.needs());
+                    let facts = test.facts.answer_needs(scan.pending_needs());
                     let outcome = plan.finish(scan, &facts);
                     match (outcome.errored.into_iter().next(), !outcome.matched.is_empty(), test.matches) {
                         (Some(errored), ..) => TestResult::Errored(errored.reason),
@@ -100,20 +100,20 @@ pub fn run_tests(
 
 impl ExampleFacts {
     /// Answers these needs.
-    pub fn answers(&self, needs: &[Need]) -> Facts {
+    pub fn answer_needs(&self, needs: &[Need]) -> Facts {
         let mut facts = Facts::offline(needs);
         for need in needs {
             match need {
-                Need::Strikes { .. } => facts.strikes(need.clone(), self.strikes),
+                Need::Strikes { .. } => facts.set_strikes(need.clone(), self.strikes),
                 Need::Count { window, .. } => {
                     if let Some((_, counted)) = self.counts.iter().find(|(key, _)| key == window) {
-                        facts.count(need.clone(), *counted);
+                        facts.set_count(need.clone(), *counted);
                     }
                 }
                 Need::Media { url } => {
                     let is_for_url = |of: &Option<String>| of.as_ref().is_none_or(|of| of == url);
                     if let Some((_, media)) = self.media.iter().find(|(of, _)| is_for_url(of)) {
-                        facts.media(need.clone(), media.clone());
+                        facts.set_media(need.clone(), media.clone());
                     }
                 }
                 Need::Score { model, .. } => {
@@ -122,7 +122,7 @@ impl ExampleFacts {
                     if scores.is_some() || texts.is_some() {
                         let scores = scores.map(|(_, scores)| scores.clone()).unwrap_or_default();
                         let texts = texts.map(|(_, texts)| texts.clone()).unwrap_or_default();
-                        facts.scores(need.clone(), Scores { texts, ..scores });
+                        facts.set_scores(need.clone(), Scores { texts, ..scores });
                     }
                 }
             }

@@ -9,7 +9,7 @@ use tidegate_schemas::{
 
 tidegate_schemas::string_enum! {
     /// Event that triggers rules.
-    pub enum On {
+    pub enum Trigger {
         Item = "item",
         Report = "report",
         /// Triggers no rules.
@@ -73,7 +73,7 @@ pub struct Item<'a> {
     /// User with the strike points: the field with role creator, or the item itself if it is a user.
     pub user: Option<&'a ItemKey>,
     /// Event that triggers the evaluation.
-    pub on: On,
+    pub on: Trigger,
     /// Append time of the item's record. A clock would make a replay differ.
     pub now: Millis,
     pub submission: SubmissionId,

@@ -31,9 +31,9 @@ mod windows;
 pub use compile::{RuleHead, RuleSource};
 pub use enforcement::{ActionLimits, Enforcement, OnError, Rollout, RolloutBy, Share};
 pub use error::{RuleError, Warning};
-pub use facts::{BankMatch, Facts, Media, MediaState, Need, Scores, Within};
+pub use facts::{BankMatch, Facts, Lookback, Media, MediaState, Need, Scores};
 pub use inline_tests::{TestItem, TestReport, TestResult, run_tests};
-pub use item::{Fields, Item, Number, On, Value};
+pub use item::{Fields, Item, Number, Trigger, Value};
 pub use leaves::{
     AllExplained, CutExplained, Explained, NotExplained, RuleExplained,
     count::CountExplained,

@@ -32,7 +32,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub fn left_out(&self) -> Omissions {
+    pub fn omissions(&self) -> Omissions {
         Omissions {
             matched_more: self.matched_more,
             errored_more: self.errored_more,

@@ -6,7 +6,7 @@ use tidegate_schemas::{banks::BankKind, ids::Millis, item_types::datetime};
 
 use crate::{
     error::{ERRORS_LISTED, RuleError, did_you_mean, escape_key, quote},
-    facts::Within,
+    facts::Lookback,
     item::Number,
     limits::Limits,
     windows::Amount,
@@ -242,9 +242,9 @@ impl Reader<'_> {
         kind.canonical(text).map_err(|reason| self.error::<()>("type", reason)).ok()
     }
 
-    pub(crate) fn span(&mut self, value: &Json) -> Option<Within> {
+    pub(crate) fn span(&mut self, value: &Json) -> Option<Lookback> {
         let text = self.text(value)?;
-        Within::parse(text)
+        Lookback::parse(text)
             .or_else(|| self.error("type", "expected a span from 1s to ten years, such as 30d, 24h or 15m"))
     }
 

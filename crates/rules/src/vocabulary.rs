@@ -218,7 +218,7 @@ impl Vocabulary {
     }
 
     /// Creates the vocabulary of compiled item types.
-    pub fn of<'a>(item_types: impl IntoIterator<Item = &'a ItemType>) -> Self {
+    pub fn from_item_types<'a>(item_types: impl IntoIterator<Item = &'a ItemType>) -> Self {
         let mut vocabulary = Self::new();
         for item_type in item_types {
             let fields = item_type.fields().iter().map(|field| (&*field.name, Shape::from(field)));
@@ -228,12 +228,12 @@ impl Vocabulary {
     }
 
     /// Adds a window document. Its errors are reported when rules are compiled.
-    pub fn window(&mut self, document: Json) {
+    pub fn add_window(&mut self, document: Json) {
         self.windows.push(document);
     }
 
     /// Adds a bank with its enabled entries.
-    pub fn bank(&mut self, bank: Bank) {
+    pub fn add_bank(&mut self, bank: Bank) {
         self.banks.push(bank);
     }
 

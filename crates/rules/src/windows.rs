@@ -21,7 +21,7 @@ impl Amount {
     pub const ONE: Self = Self(MILLION);
 
     /// Amount of a whole number, at most about nine trillion.
-    pub const fn whole(number: i64) -> Self {
+    pub const fn from_whole(number: i64) -> Self {
         Self(number.saturating_mul(MILLION))
     }
 
@@ -119,7 +119,7 @@ pub struct Window {
     pub key: WindowId,
     pub measure: Measure,
     /// Length in milliseconds.
-    pub over: i64,
+    pub length_millis: i64,
     /// Length of a bucket in milliseconds.
     pub bucket: i64,
 }
@@ -138,7 +138,7 @@ pub struct WindowEntry {
     /// Hashes of the item's values, in a window of distinct values.
     pub members: Vec<i64>,
     /// Milliseconds for which the row must be kept.
-    pub lives: i64,
+    pub retention_millis: i64,
 }
 
 impl Window {
@@ -149,12 +149,12 @@ impl Window {
     /// Times of the rows that count for an item at this time, in either order of counting: the rows in its window, and the
     /// rows with a window that contains the item.
     pub fn around(&self, item: Millis) -> RangeInclusive<Millis> {
-        Millis(item.0.saturating_sub(self.over).saturating_add(1))
-            ..=Millis(item.0.saturating_add(self.over).saturating_sub(1))
+        Millis(item.0.saturating_sub(self.length_millis).saturating_add(1))
+            ..=Millis(item.0.saturating_add(self.length_millis).saturating_sub(1))
     }
 
     /// Times of the rows that count for an item at this time and are not later.
-    pub fn until(&self, item: Millis) -> RangeInclusive<Millis> {
+    pub fn up_to(&self, item: Millis) -> RangeInclusive<Millis> {
         *self.around(item).start()..=item
     }
 
@@ -164,8 +164,8 @@ impl Window {
     }
 
     /// Milliseconds for which a row must be kept.
-    pub fn lives(&self) -> i64 {
-        self.over.saturating_add(self.bucket)
+    pub fn retention_millis(&self) -> i64 {
+        self.length_millis.saturating_add(self.bucket)
     }
 
     /// Starts the count of rows of these times.
@@ -207,7 +207,7 @@ impl RunningCount<'_> {
     pub fn amount(&self) -> Amount {
         match self.window.measure {
             Measure::Count | Measure::Sum => self.amount,
-            Measure::Distinct => Amount::whole(i64::try_from(self.members.len()).unwrap_or(i64::MAX)),
+            Measure::Distinct => Amount::from_whole(i64::try_from(self.members.len()).unwrap_or(i64::MAX)),
         }
     }
 }
@@ -226,14 +226,14 @@ mod tests {
     use super::*;
 
     fn window(measure: Measure) -> Window {
-        Window { key: WindowId::new("w"), measure, over: 60_000, bucket: 25_000 }
+        Window { key: WindowId::new("w"), measure, length_millis: 60_000, bucket: 25_000 }
     }
 
     #[test]
     fn counted_rows_are_in_the_buckets_read() {
         let window = window(Measure::Count);
         for item in [0, 1, 24_999, 25_000, 60_000, 1_767_225_600_000] {
-            let (until, around) = (window.until(Millis(item)), window.around(Millis(item)));
+            let (until, around) = (window.up_to(Millis(item)), window.around(Millis(item)));
             for at in
                 (item - 130_000..=item + 130_000).step_by(997).chain([item - 60_000, item - 59_999, item])
             {
@@ -253,8 +253,8 @@ mod tests {
     fn row_is_kept_while_a_reader_can_ask_for_its_bucket() {
         let window = window(Measure::Count);
         let at = Millis(26_000);
-        let last = Millis(at.0 + window.over - 1);
-        assert!(window.around(last).contains(&at) && last.0 - at.0 < window.lives());
+        let last = Millis(at.0 + window.length_millis - 1);
+        assert!(window.around(last).contains(&at) && last.0 - at.0 < window.retention_millis());
     }
 
     #[test]
@@ -262,40 +262,40 @@ mod tests {
         for (measure, amount) in [(Measure::Count, 3), (Measure::Sum, 6), (Measure::Distinct, 2)] {
             let window = window(measure);
             let sum = |rows: &[i64]| {
-                let mut tally = window.tally(window.until(Millis(100_000)));
-                rows.iter().for_each(|row| tally.add(Millis(90_000), Amount::whole(2), &[*row]));
+                let mut tally = window.tally(window.up_to(Millis(100_000)));
+                rows.iter().for_each(|row| tally.add(Millis(90_000), Amount::from_whole(2), &[*row]));
                 tally
             };
             let mut tally = sum(&[7, 8]);
             tally.merge(sum(&[7]));
-            assert_eq!(tally.amount(), Amount::whole(amount));
+            assert_eq!(tally.amount(), Amount::from_whole(amount));
         }
     }
 
     #[test]
     fn sums_are_exact_and_never_fall() {
         let window = window(Measure::Sum);
-        let mut tally = window.tally(window.until(Millis(100_000)));
+        let mut tally = window.tally(window.up_to(Millis(100_000)));
         for _ in 0..10 {
             tally.add(Millis(90_000), Amount::from_number(Number::Fraction(0.1)), &[]);
         }
         tally.add(Millis(90_000), Amount::from_number(Number::Fraction(-7.0)), &[]);
-        tally.add(Millis(40_000), Amount::whole(99), &[]);
-        tally.add(Millis(100_001), Amount::whole(99), &[]);
+        tally.add(Millis(40_000), Amount::from_whole(99), &[]);
+        tally.add(Millis(100_001), Amount::from_whole(99), &[]);
         assert_eq!(tally.amount(), Amount::ONE);
-        assert_eq!(Amount::whole(i64::MAX).plus(Amount::ONE), Amount(i64::MAX));
+        assert_eq!(Amount::from_whole(i64::MAX).plus(Amount::ONE), Amount(i64::MAX));
         assert_eq!(Amount::from_number(Number::Whole(i128::MAX)), Amount(i64::MAX));
     }
 
     #[test]
     fn repeated_value_counts_once() {
         let window = window(Measure::Distinct);
-        let mut tally = window.tally(window.until(Millis(100_000)));
+        let mut tally = window.tally(window.up_to(Millis(100_000)));
         let of = |text: &str| hash_member(&Value::Text(text)).into_iter().collect::<Vec<_>>();
         for text in ["a", "b", "a"] {
             tally.add(Millis(90_000), Amount::ZERO, &of(text));
         }
-        assert_eq!(tally.amount(), Amount::whole(2));
+        assert_eq!(tally.amount(), Amount::from_whole(2));
         assert_eq!(hash_member(&Value::Number(Number::Whole(1))), hash_member(&Value::Text("1")));
         assert_eq!(hash_member(&Value::Number(Number::Fraction(1.0))), hash_member(&Value::Text("1")));
     }
@@ -313,7 +313,7 @@ mod tests {
             assert_eq!(Amount(amount).to_string(), text);
         }
         assert_eq!(Amount(2_500_000).to_json(), serde_json::json!(2.5));
-        assert_eq!(Amount::whole(7).to_json(), serde_json::json!(7));
+        assert_eq!(Amount::from_whole(7).to_json(), serde_json::json!(7));
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn measured(texts: usize) -> (usize, usize) {
         labels: Default::default(),
     };
     let entries = (0..texts).map(entry).collect();
-    vocabulary.bank(Bank { key: "words".into(), kind: BankKind::Text, entries });
+    vocabulary.add_bank(Bank { key: "words".into(), kind: BankKind::Text, entries });
     let plan = Plan::compile(&sources, &vocabulary, &Limits::default()).unwrap();
     let kept = HELD.load(SeqCst) - before;
     let peak = PEAK.load(SeqCst) - before;

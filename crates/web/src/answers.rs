@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     HttpServer, Problem,
     connection::{Connection, UnsentAnswer},
-    fair_budget::{Holder, Lease, Refusal},
+    fair_budget::{BudgetRefusal, Holder, Lease},
     problem::replace_with_problem,
-    server::{AnswerFor, Limit},
+    server::{AnswerOrg, Limit},
 };
 
 /// Largest piece of an answer that is handed to the protocol at once. Small pieces make the client's progress visible.
@@ -64,13 +64,13 @@ impl HttpServer {
         let connection = request.extensions().get::<Connection>().map(Connection::unsent_bytes);
         let holder = Holder { org: Some(org.clone()), connection };
         let expected_bytes = EXPECTED_ANSWER_BYTES.min(self.settings().unsent_bytes / 8);
-        self.answers()
+        self.answer_budget()
             .take(holder, expected_bytes)
             .map(drop)
             .map_err(|refusal| self.answer_budget_problem(refusal))
     }
 
-    fn answer_budget_problem(&self, refusal: Refusal) -> Problem {
+    fn answer_budget_problem(&self, refusal: BudgetRefusal) -> Problem {
         let limits = [Limit::AnswerShare, Limit::AnswerTotal];
         self.refuse(refusal, limits, "the answers that clients have not taken")
     }
@@ -101,12 +101,12 @@ impl HttpServer {
         Ok(with_lease(answer, lease, destination))
     }
 
-    fn take_lease(&self, answer: &Response, destination: &AnswerDestination) -> Result<Lease, Refusal> {
-        let org = answer.extensions().get::<AnswerFor>().map(|AnswerFor(org)| org.clone());
+    fn take_lease(&self, answer: &Response, destination: &AnswerDestination) -> Result<Lease, BudgetRefusal> {
+        let org = answer.extensions().get::<AnswerOrg>().map(|AnswerOrg(org)| org.clone());
         let holder = Holder { org, connection: Some(destination.connection.unsent_bytes()) };
         // Answers are built as a whole, so the lower bound is their size.
         let bytes = usize::try_from(answer.body().size_hint().lower()).unwrap_or(usize::MAX);
-        self.answers().take(holder, bytes)
+        self.answer_budget().take(holder, bytes)
     }
 }
 

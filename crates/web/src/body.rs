@@ -17,7 +17,7 @@ use crate::{
     HttpServer, Problem,
     connection::Connection,
     content_coding::{Coding, Decoder},
-    fair_budget::{Holder, Lease, Refusal},
+    fair_budget::{BudgetRefusal, Holder, Lease},
     server::Limit,
 };
 
@@ -132,7 +132,7 @@ impl HttpServer {
         Ok(collected.into_body())
     }
 
-    fn budget_problem(&self, refusal: Refusal) -> Problem {
+    fn budget_problem(&self, refusal: BudgetRefusal) -> Problem {
         self.refuse(refusal, [Limit::BodyShare, Limit::BodyTotal], "the bytes of requests under way")
     }
 }
@@ -153,7 +153,7 @@ struct CollectedBody<'a> {
 
 impl<'a> CollectedBody<'a> {
     fn new(server: &'a HttpServer, max_length: usize, holder: Holder, limit: usize) -> Result<Self, Problem> {
-        let lease = server.bodies().take(holder, 0).map_err(|refusal| server.budget_problem(refusal))?;
+        let lease = server.body_budget().take(holder, 0).map_err(|refusal| server.budget_problem(refusal))?;
         Ok(Self { server, max_length, limit, lease, only_frame: None, buffer: Vec::new(), length: 0 })
     }
 
@@ -208,7 +208,7 @@ struct Decompression<'a> {
 impl<'a> Decompression<'a> {
     fn new(server: &'a HttpServer, coding: Coding, holder: Holder) -> Result<Self, Problem> {
         let lease = server
-            .bodies()
+            .body_budget()
             .take(holder, DECODE_STEP_BYTES)
             .map_err(|refusal| server.budget_problem(refusal))?;
         Ok(Self { server, decoder: Decoder::new(coding), step_buffer: vec![0; DECODE_STEP_BYTES], lease })

@@ -2,7 +2,7 @@
 //! decides on the required scope.
 
 use axum::http::{HeaderMap, header};
-use tidegate_catalog::{Caller, Denied, Keys, Scope};
+use tidegate_catalog::{Caller, KeyRejection, Keys, Scope};
 
 use crate::{Problem, problem::record_org};
 
@@ -67,21 +67,23 @@ pub async fn authorize(
     scope: Scope,
 ) -> Result<Caller, Problem> {
     let caller = authenticate(keys, headers, scheme).await?;
-    if caller.may(scope) {
+    if caller.has_scope(scope) {
         return Ok(caller);
     }
     Err(Problem::forbidden(format!("The key lacks the scope `{}`.", scope.name())))
 }
 
-fn refusal_problem(denied: Denied, scheme: Scheme) -> Problem {
+fn refusal_problem(denied: KeyRejection, scheme: Scheme) -> Problem {
     // The metric distinguishes the reasons that the answer conceals.
     crate::metrics::count_denied_request(denied.tag());
     match denied {
-        Denied::Missing | Denied::Malformed | Denied::Unknown | Denied::Expired | Denied::Revoked => {
-            Problem::unauthenticated(scheme.challenge())
-        }
-        Denied::OrgDisabled => Problem::forbidden("The organisation is disabled."),
-        Denied::Unavailable => {
+        KeyRejection::Missing
+        | KeyRejection::Malformed
+        | KeyRejection::Unknown
+        | KeyRejection::Expired
+        | KeyRejection::Revoked => Problem::unauthenticated(scheme.challenge()),
+        KeyRejection::OrgDisabled => Problem::forbidden("The organisation is disabled."),
+        KeyRejection::Unavailable => {
             Problem::unavailable("Keys cannot be checked now.", std::time::Duration::from_secs(1))
         }
     }
@@ -129,14 +131,20 @@ mod tests {
 
     #[test]
     fn all_invalid_keys_get_the_same_answer() {
-        let answers = [Denied::Missing, Denied::Malformed, Denied::Unknown, Denied::Expired, Denied::Revoked]
-            .map(|denied| {
-                let problem = refusal_problem(denied, Scheme::ApiKey);
-                (problem.status, problem.title, problem.errors, problem.headers)
-            });
+        let answers = [
+            KeyRejection::Missing,
+            KeyRejection::Malformed,
+            KeyRejection::Unknown,
+            KeyRejection::Expired,
+            KeyRejection::Revoked,
+        ]
+        .map(|denied| {
+            let problem = refusal_problem(denied, Scheme::ApiKey);
+            (problem.status, problem.title, problem.errors, problem.headers)
+        });
         assert!(answers.windows(2).all(|pair| pair[0] == pair[1]));
         assert_eq!(answers[0].0, 401);
-        assert_eq!(refusal_problem(Denied::OrgDisabled, Scheme::ApiKey).status, 403);
-        assert_eq!(refusal_problem(Denied::Unavailable, Scheme::ApiKey).status, 503);
+        assert_eq!(refusal_problem(KeyRejection::OrgDisabled, Scheme::ApiKey).status, 403);
+        assert_eq!(refusal_problem(KeyRejection::Unavailable, Scheme::ApiKey).status, 503);
     }
 }

@@ -60,7 +60,7 @@ fn unsupported_coding() -> Problem {
     let detail = "Send it with one `Content-Encoding` of `gzip` or `zstd`, or without any.";
     let title = "The compression of the body is not supported.";
     Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, tag::INVALID_INPUT, title, detail)
-        .with(header::ACCEPT_ENCODING, ACCEPTED_CODINGS)
+        .with_header(header::ACCEPT_ENCODING, ACCEPTED_CODINGS)
 }
 
 /// Decoder of one body.

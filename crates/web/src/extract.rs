@@ -37,7 +37,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
 pub struct Query<T>(pub T);
 
 impl<T: DeserializeOwned> Query<T> {
-    pub fn of(uri: &Uri) -> Result<Self, Problem> {
+    pub fn from_uri(uri: &Uri) -> Result<Self, Problem> {
         match axum::extract::Query::try_from_uri(uri) {
             Ok(axum::extract::Query(value)) => Ok(Self(value)),
             Err(rejection) => Err(invalid_request("The query is not valid.", rejection.body_text())),
@@ -49,7 +49,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        Self::of(&parts.uri)
+        Self::from_uri(&parts.uri)
     }
 }
 

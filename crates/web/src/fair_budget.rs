@@ -36,7 +36,7 @@ struct State {
 
 /// Reason for refusing an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum BudgetRefusal {
     /// The org or the connection holds its full share.
     Share,
     /// All holders together use the whole budget.
@@ -64,7 +64,7 @@ impl FairBudget {
         Self(Arc::new(Inner { total, state: Mutex::default(), gauge }))
     }
 
-    pub fn take(&self, holder: Holder, amount: usize) -> Result<Lease, Refusal> {
+    pub fn take(&self, holder: Holder, amount: usize) -> Result<Lease, BudgetRefusal> {
         let mut lease = Lease { budget: Arc::clone(&self.0), holder, amount: 0 };
         lease.grow(amount)?;
         Ok(lease)
@@ -81,20 +81,20 @@ impl Lease {
     }
 
     /// Takes an additional amount for the same holder.
-    pub fn grow(&mut self, amount: usize) -> Result<(), Refusal> {
+    pub fn grow(&mut self, amount: usize) -> Result<(), BudgetRefusal> {
         if amount == 0 {
             return Ok(());
         }
         let Inner { total, state, gauge } = &*self.budget;
         // One lock for org, connection and total: the check and the update must not interleave.
         let mut state = state.lock();
-        let remaining = (total - state.used_amount).checked_sub(amount).ok_or(Refusal::Total)?;
+        let remaining = (total - state.used_amount).checked_sub(amount).ok_or(BudgetRefusal::Total)?;
         let connection = self.holder.connection.as_deref();
         let held_by_connection = connection.map_or(0, |connection| connection.load(Ordering::Relaxed));
         let held_by_org = state.by_org.get(&self.holder.org).copied().unwrap_or(0);
         // The holder must leave at least as much as it would hold, so a newcomer finds room at any time.
         if held_by_org.max(held_by_connection).saturating_add(amount) > remaining {
-            return Err(Refusal::Share);
+            return Err(BudgetRefusal::Share);
         }
         *state.by_org.entry(self.holder.org.clone()).or_default() += amount;
         if let Some(connection) = connection {
@@ -155,14 +155,14 @@ mod tests {
         let first = budget.take(org("a"), 30).unwrap();
         let mut second = budget.take(org("a"), 10).unwrap();
         second.grow(10).unwrap();
-        assert_eq!(budget.take(org("a"), 1).unwrap_err(), Refusal::Share);
+        assert_eq!(budget.take(org("a"), 1).unwrap_err(), BudgetRefusal::Share);
         assert_eq!(budget.used_amount(), 50);
         drop(first);
         assert_eq!(budget.used_amount(), 20);
         drop(second);
         assert!(budget.0.state.lock().by_org.is_empty());
-        assert_eq!(budget.take(org("a"), 101).unwrap_err(), Refusal::Total);
-        assert_eq!(budget.take(org("a"), usize::MAX).unwrap_err(), Refusal::Total);
+        assert_eq!(budget.take(org("a"), 101).unwrap_err(), BudgetRefusal::Total);
+        assert_eq!(budget.take(org("a"), usize::MAX).unwrap_err(), BudgetRefusal::Total);
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
         let on = |name| Holder { connection: Some(Arc::clone(&connection)), ..org(name) };
         let first = budget.take(on("a"), 30).unwrap();
         let second = budget.take(on("b"), 20).unwrap();
-        assert_eq!(budget.take(on("c"), 1).unwrap_err(), Refusal::Share);
+        assert_eq!(budget.take(on("c"), 1).unwrap_err(), BudgetRefusal::Share);
         assert!(budget.take(org("c"), 1).is_ok());
         drop((first, second));
         assert_eq!(connection.load(Ordering::Relaxed), 0);

@@ -31,18 +31,18 @@ use axum::{
 pub use body::Body;
 pub use caller::{Scheme, authenticate, authorize, bearer_token};
 pub use extract::{Path, Query};
-pub use fair_budget::{FairBudget, Holder, Lease, Refusal};
+pub use fair_budget::{BudgetRefusal, FairBudget, Holder, Lease};
 pub use json::Json;
 pub use networks::Network;
 pub use problem::{Problem, handle_request, record_org};
-pub use rates::{Rate, Rates};
+pub use rates::{RateDecision, RateLimiter};
 pub use request_id::RequestId;
-pub use serve::Drained;
-pub use server::{AnswerFor, HttpServer, Limit, Load};
+pub use serve::DrainOutcome;
+pub use server::{AnswerOrg, HttpServer, Limit, RequestCounts};
 pub use settings::{Settings, SettingsError};
 
 /// Wraps the router's answers, including those of unknown routes, in [`handle_request`].
-pub fn with_envelope(router: Router) -> Router {
+pub fn with_error_envelope(router: Router) -> Router {
     router.layer(from_fn(|request, next: Next| {
         handle_request(request, |mut request, id| {
             request.extensions_mut().insert(id);

@@ -70,7 +70,7 @@ impl Problem {
             "A valid API key is required.",
             "The key is missing, malformed, unknown or expired.",
         )
-        .with(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge))
+        .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge))
     }
 
     pub fn forbidden(detail: impl Into<String>) -> Self {
@@ -106,7 +106,7 @@ impl Problem {
     }
 
     #[must_use]
-    pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
     }
@@ -114,7 +114,7 @@ impl Problem {
     /// Sets `Retry-After` in whole seconds, at least one.
     #[must_use]
     pub fn retry_after(self, wait: Duration) -> Self {
-        self.with(header::RETRY_AFTER, HeaderValue::from(round_up_seconds(wait).max(1)))
+        self.with_header(header::RETRY_AFTER, HeaderValue::from(round_up_seconds(wait).max(1)))
     }
 }
 

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use tidegate_schemas::{ids::OrgId, validation_error::tag};
 
-use crate::{Problem, Rate, Rates, problem::round_up_seconds};
+use crate::{Problem, RateDecision, RateLimiter, problem::round_up_seconds};
 
 const POLICY_HEADER: HeaderName = HeaderName::from_static("ratelimit-policy");
 const LIMIT_HEADER: HeaderName = HeaderName::from_static("ratelimit");
 
-impl Rates {
+impl RateLimiter {
     /// Takes one request from the organisation's rate, or refuses it.
-    pub fn admit(&self, org: &OrgId, now: Instant) -> Result<Rate, Problem> {
+    pub fn admit(&self, org: &OrgId, now: Instant) -> Result<RateDecision, Problem> {
         let rate = self.take(org, now);
-        let Rate::Exceeded(wait) = rate else { return Ok(rate) };
+        let RateDecision::Exceeded(wait) = rate else { return Ok(rate) };
         let problem = Problem::new(
             StatusCode::TOO_MANY_REQUESTS,
             tag::RATE_LIMITED,
@@ -22,15 +22,18 @@ impl Rates {
             "The organisation is over its rate. Send the next request after the time in `Retry-After`.",
         )
         .retry_after(wait);
-        Err(self.headers(rate).into_iter().fold(problem, |problem, (name, value)| problem.with(name, value)))
+        Err(self
+            .headers(rate)
+            .into_iter()
+            .fold(problem, |problem, (name, value)| problem.with_header(name, value)))
     }
 
     /// Builds the headers with the remaining rate.
-    pub fn headers(&self, rate: Rate) -> Vec<(HeaderName, HeaderValue)> {
+    pub fn headers(&self, rate: RateDecision) -> Vec<(HeaderName, HeaderValue)> {
         let (remaining, wait) = match rate {
-            Rate::Unlimited => return Vec::new(),
-            Rate::Remaining(remaining) => (remaining, Duration::ZERO),
-            Rate::Exceeded(wait) => (0, wait),
+            RateDecision::Unlimited => return Vec::new(),
+            RateDecision::Remaining(remaining) => (remaining, Duration::ZERO),
+            RateDecision::Exceeded(wait) => (0, wait),
         };
         let window = round_up_seconds(self.window()).max(1);
         let policy = format!(r#""org";q={};w={window}"#, self.burst());
@@ -58,7 +61,7 @@ mod tests {
 
     #[test]
     fn headers_report_remaining_rate_and_wait() {
-        let rates = Rates::new(1, 2);
+        let rates = RateLimiter::new(1, 2);
         let (org, now) = (OrgId::new("o"), Instant::now());
         let headers = rates.headers(rates.admit(&org, now).unwrap());
         assert_eq!(text(&headers, "ratelimit-policy"), r#""org";q=2;w=2"#);
@@ -72,6 +75,6 @@ mod tests {
 
     #[test]
     fn no_rate_means_no_headers() {
-        assert!(Rates::new(0, 0).headers(Rate::Unlimited).is_empty());
+        assert!(RateLimiter::new(0, 0).headers(RateDecision::Unlimited).is_empty());
     }
 }

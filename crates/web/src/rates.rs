@@ -11,7 +11,7 @@ use tidegate_schemas::ids::OrgId;
 
 /// Token buckets by organisation or other key.
 #[derive(Debug)]
-pub struct Rates<K = OrgId> {
+pub struct RateLimiter<K = OrgId> {
     per_second: u32,
     burst: u32,
     buckets: Mutex<HashMap<K, Bucket>>,
@@ -25,7 +25,7 @@ struct Bucket {
 
 /// Result of taking a request from a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rate {
+pub enum RateDecision {
     Unlimited,
     /// Admitted; this number of requests may follow at once.
     Remaining(u32),
@@ -36,7 +36,7 @@ pub enum Rate {
 /// Number of buckets from which full ones are removed, so that idle keys do not accumulate.
 const SWEEP_THRESHOLD: usize = 10_000;
 
-impl<K: Clone + Eq + Hash> Rates<K> {
+impl<K: Clone + Eq + Hash> RateLimiter<K> {
     pub fn new(per_second: u32, burst: u32) -> Self {
         Self { per_second, burst, buckets: Mutex::new(HashMap::new()) }
     }
@@ -50,9 +50,9 @@ impl<K: Clone + Eq + Hash> Rates<K> {
         Duration::from_secs_f64(f64::from(self.burst) / f64::from(self.per_second.max(1)))
     }
 
-    pub fn take(&self, key: &K, now: Instant) -> Rate {
+    pub fn take(&self, key: &K, now: Instant) -> RateDecision {
         if self.per_second == 0 {
-            return Rate::Unlimited;
+            return RateDecision::Unlimited;
         }
         let mut buckets = self.buckets.lock();
         if buckets.len() >= SWEEP_THRESHOLD {
@@ -63,11 +63,13 @@ impl<K: Clone + Eq + Hash> Rates<K> {
         let bucket = buckets.entry(key.clone()).or_insert(full);
         let tokens = self.refilled_tokens(*bucket, now);
         if tokens < 1.0 {
-            return Rate::Exceeded(Duration::from_secs_f64((1.0 - tokens) / f64::from(self.per_second)));
+            return RateDecision::Exceeded(Duration::from_secs_f64(
+                (1.0 - tokens) / f64::from(self.per_second),
+            ));
         }
         *bucket = Bucket { tokens: tokens - 1.0, updated_at: now };
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and burst")]
-        Rate::Remaining((tokens - 1.0) as u32)
+        RateDecision::Remaining((tokens - 1.0) as u32)
     }
 
     /// Returns a token, for a request that does not count.
@@ -89,39 +91,39 @@ mod tests {
 
     #[test]
     fn bucket_refills_with_time_up_to_its_burst() {
-        let rates = Rates::new(10, 2);
+        let rates = RateLimiter::new(10, 2);
         let org = OrgId::new("o");
         let start = Instant::now();
-        assert_eq!(rates.take(&org, start), Rate::Remaining(1));
-        assert_eq!(rates.take(&org, start), Rate::Remaining(0));
-        assert_eq!(rates.take(&org, start), Rate::Exceeded(Duration::from_millis(100)));
-        assert_eq!(rates.take(&org, start + Duration::from_millis(100)), Rate::Remaining(0));
-        assert_eq!(rates.take(&org, start + Duration::from_secs(60)), Rate::Remaining(1));
+        assert_eq!(rates.take(&org, start), RateDecision::Remaining(1));
+        assert_eq!(rates.take(&org, start), RateDecision::Remaining(0));
+        assert_eq!(rates.take(&org, start), RateDecision::Exceeded(Duration::from_millis(100)));
+        assert_eq!(rates.take(&org, start + Duration::from_millis(100)), RateDecision::Remaining(0));
+        assert_eq!(rates.take(&org, start + Duration::from_secs(60)), RateDecision::Remaining(1));
     }
 
     #[test]
     fn organisations_have_separate_rates() {
-        let rates = Rates::new(1, 1);
+        let rates = RateLimiter::new(1, 1);
         let now = Instant::now();
-        assert_eq!(rates.take(&OrgId::new("a"), now), Rate::Remaining(0));
-        assert_eq!(rates.take(&OrgId::new("b"), now), Rate::Remaining(0));
-        assert!(matches!(rates.take(&OrgId::new("a"), now), Rate::Exceeded(_)));
+        assert_eq!(rates.take(&OrgId::new("a"), now), RateDecision::Remaining(0));
+        assert_eq!(rates.take(&OrgId::new("b"), now), RateDecision::Remaining(0));
+        assert!(matches!(rates.take(&OrgId::new("a"), now), RateDecision::Exceeded(_)));
     }
 
     #[test]
     fn returned_request_does_not_count() {
-        let (rates, now) = (Rates::new(1, 1), Instant::now());
+        let (rates, now) = (RateLimiter::new(1, 1), Instant::now());
         for _ in 0..3 {
-            assert_eq!(rates.take(&"a", now), Rate::Remaining(0));
+            assert_eq!(rates.take(&"a", now), RateDecision::Remaining(0));
             rates.give_back(&"a");
         }
         rates.give_back(&"a");
-        assert_eq!(rates.take(&"a", now), Rate::Remaining(0), "never beyond its burst");
+        assert_eq!(rates.take(&"a", now), RateDecision::Remaining(0), "never beyond its burst");
     }
 
     #[test]
     fn zero_rate_is_unlimited() {
-        let rates = Rates::new(0, 0);
-        assert_eq!(rates.take(&OrgId::new("a"), Instant::now()), Rate::Unlimited);
+        let rates = RateLimiter::new(0, 0);
+        assert_eq!(rates.take(&OrgId::new("a"), Instant::now()), RateDecision::Unlimited);
     }
 }

@@ -32,7 +32,7 @@ use crate::{
 
 /// Result of draining the connections of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drained {
+pub enum DrainOutcome {
     Clean,
     /// The drain time ended with requests in work.
     Forced,
@@ -50,12 +50,22 @@ const SETTLE_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl HttpServer {
     /// Serves until `stop`, and returns when all connections have ended.
-    pub async fn serve(&self, listener: TcpListener, router: Router, stop: CancellationToken) -> Drained {
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        router: Router,
+        stop: CancellationToken,
+    ) -> DrainOutcome {
         serve(self, listener, router, stop).await
     }
 }
 
-async fn serve(http: &HttpServer, listener: TcpListener, router: Router, stop: CancellationToken) -> Drained {
+async fn serve(
+    http: &HttpServer,
+    listener: TcpListener,
+    router: Router,
+    stop: CancellationToken,
+) -> DrainOutcome {
     let settings = http.settings();
     bound_send_buffers(&listener);
     let slots = Connections::new(settings.connections, GRACE, connections_gauge(http.name()));
@@ -107,7 +117,7 @@ async fn serve(http: &HttpServer, listener: TcpListener, router: Router, stop: C
     // Aborts the remaining tasks after the deadline.
     connections.shutdown().await;
     // Unread answers do not count as forced: their requests are complete, so no work is repeated.
-    if drained.is_err() && in_work > 0 { Drained::Forced } else { Drained::Clean }
+    if drained.is_err() && in_work > 0 { DrainOutcome::Forced } else { DrainOutcome::Clean }
 }
 
 /// Send buffer of one connection in the system. The default grows to 4 MiB, which no budget would count.

@@ -10,7 +10,7 @@ use tidegate_schemas::ids::OrgId;
 
 use crate::{
     Problem, Settings, SettingsError,
-    fair_budget::{FairBudget, Refusal},
+    fair_budget::{BudgetRefusal, FairBudget},
     metrics::{body_bytes_gauge, limit_counter, unsent_bytes_gauge},
 };
 
@@ -68,7 +68,7 @@ impl Limit {
 
 /// Number of requests since the start, in total and refused by budgets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
+pub struct RequestCounts {
     pub requests: u64,
     /// Refused because the whole budget was in use.
     pub refused: u64,
@@ -104,17 +104,17 @@ impl HttpServer {
     }
 
     /// Budget for received bytes of bodies.
-    pub fn bodies(&self) -> &FairBudget {
+    pub fn body_budget(&self) -> &FairBudget {
         &self.0.body_budget
     }
 
     /// Budget for unsent bytes of answers.
-    pub fn answers(&self) -> &FairBudget {
+    pub fn answer_budget(&self) -> &FairBudget {
         &self.0.answer_budget
     }
 
-    pub fn load(&self) -> Load {
-        Load {
+    pub fn request_counts(&self) -> RequestCounts {
+        RequestCounts {
             requests: self.0.requests.load(Ordering::Relaxed),
             refused: self.0.refused_by_total.load(Ordering::Relaxed),
             refused_by_share: self.0.refused_by_share.load(Ordering::Relaxed),
@@ -152,18 +152,18 @@ impl HttpServer {
     /// Counts a refusal and builds its answer. `resource` is the subject of the message.
     pub(crate) fn refuse(
         &self,
-        refusal: Refusal,
+        refusal: BudgetRefusal,
         [share_limit, total_limit]: [Limit; 2],
         resource: &str,
     ) -> Problem {
         let (limit, detail) = match refusal {
-            Refusal::Share => (
+            BudgetRefusal::Share => (
                 share_limit,
                 format!(
                     "The organisation or the connection uses its full share of {resource}: make fewer requests at once."
                 ),
             ),
-            Refusal::Total => (
+            BudgetRefusal::Total => (
                 total_limit,
                 format!("All clients together have reached the limit for {resource}: try again later."),
             ),
@@ -181,7 +181,7 @@ impl std::fmt::Debug for HttpServer {
 
 /// Organisation of an answer, as an extension of the answer: unsent bytes count for it.
 #[derive(Clone, Debug)]
-pub struct AnswerFor(pub OrgId);
+pub struct AnswerOrg(pub OrgId);
 
 #[cfg(test)]
 mod tests {

@@ -69,7 +69,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.members.is_empty() && self.totals.iter().all(|totals| *totals == Totals::default())
     }
 }
@@ -451,7 +451,7 @@ mod tests {
     fn elements_are_matched_by_id_in_any_order_and_spelling() {
         let first = r#"{"kind":"k","items":[{"id":"a","text":"x","n":1},{"id":"b","n":2},{"id":"c"}],"summary":{"items":3}}"#;
         let respelled = r#"{"summary":{"items":3.0},"items":[{"id":"c"},{"n":2e0,"id":"\u0062"},{"n":1,"text":"x","id":"a"}],"kind":"k"}"#;
-        assert!(compare(first, respelled, 1 << 20).is_nothing());
+        assert!(compare(first, respelled, 1 << 20).is_empty());
         let changed_document = r#"{"kind":"l","items":[{"id":"a","text":"y","n":1,"m":0},{"id":"b","n":2},{"id":"d"}],"summary":{"items":4}}"#;
         let difference = compare(first, changed_document, 1 << 20);
         let members: Vec<_> =
@@ -479,14 +479,14 @@ mod tests {
             for (index, first) in documents.iter().enumerate() {
                 for (other_index, second) in documents.iter().enumerate() {
                     let difference = compare(first, second, 1 << 20);
-                    assert_eq!(difference.is_nothing(), index == other_index, "{first} {second}");
+                    assert_eq!(difference.is_empty(), index == other_index, "{first} {second}");
                     if index != other_index {
                         assert_eq!(difference.members[0].pointer, format!("/{list}"));
                     }
                 }
             }
         }
-        assert!(!compare("{}", r#"{"summary":{}}"#, 0).is_nothing());
+        assert!(!compare("{}", r#"{"summary":{}}"#, 0).is_empty());
         let one_item = r#"{"items":[{"id":"a"}]}"#;
         assert_eq!(compare(r#"{"items":[]}"#, one_item, 0).members, []);
         let spill_options = SpillOptions { memory: 0, folder: std::env::temp_dir() };
@@ -548,7 +548,7 @@ mod tests {
     #[test]
     fn large_numbers_are_not_rounded_away() {
         let with = |n: &str| format!(r#"{{"responses":[{{"id":"a","count":{n}}}]}}"#);
-        assert!(!compare(&with("9007199254740993"), &with("9007199254740992"), 0).is_nothing());
+        assert!(!compare(&with("9007199254740993"), &with("9007199254740992"), 0).is_empty());
     }
 
     #[test]

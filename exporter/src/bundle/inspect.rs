@@ -32,7 +32,7 @@ pub struct Item {
     /// Counts by answer, in the order of [`Answer::ALL`]. Comparisons count for their first item.
     pub counts: [u128; 6],
     /// Number of counts that outcomes list as suppressed.
-    pub hidden: u64,
+    pub suppressed_counts: u64,
 }
 
 /// Overview of a bundle.
@@ -46,7 +46,7 @@ pub struct Overview {
     /// First items, up to the memory limit.
     pub items: Vec<Item>,
     /// Number of items that are counted but not listed.
-    pub unlisted: u64,
+    pub unlisted_items: u64,
     /// Sum of the counts of all responses. Saturates, as all sums here do.
     pub responses: u128,
     /// Number of entries in the list of responses.
@@ -61,7 +61,7 @@ pub struct Overview {
     /// Number of locations that violate a rule of the form.
     pub findings: u64,
     /// Error that stopped the reading before the end of the document.
-    pub stopped: Option<InvalidJson>,
+    pub read_error: Option<InvalidJson>,
     pub bytes: u64,
 }
 
@@ -71,9 +71,9 @@ const MAX_LISTED: usize = 1_000;
 /// Number of items to list, and whether to include their texts.
 #[derive(Clone, Copy, Debug)]
 pub struct ItemOptions {
-    pub most: usize,
+    pub max_items: usize,
     /// Includes the items' texts.
-    pub texts: bool,
+    pub with_texts: bool,
 }
 
 /// Reads a document once, within the memory limit of `spill_options`. `schema` is the required value of the member
@@ -119,7 +119,7 @@ pub fn inspect(
     // now, when all items are known.
     for (subject, hidden) in suppressed_by_item {
         if let Some(item) = items.get(&subject) {
-            overview.items[*item].hidden = hidden;
+            overview.items[*item].suppressed_counts = hidden;
         }
     }
     for (subject, counts) in early_answers {
@@ -134,7 +134,7 @@ pub fn inspect(
     let errors = totals.iter().filter(|(rule, _)| rule.severity() == Severity::Error);
     overview.findings = errors.map(|(_, total)| total).sum();
     overview.bytes = end.bytes;
-    overview.stopped = end.stop.map(|(rule, at)| InvalidJson::at(rule, at));
+    overview.read_error = end.stop.map(|(rule, at)| InvalidJson::at(rule, at));
     Ok(overview)
 }
 
@@ -146,7 +146,7 @@ impl Overview {
 
     /// Number of items in the bundle.
     pub fn item_count(&self) -> u64 {
-        self.items.len() as u64 + self.unlisted
+        self.items.len() as u64 + self.unlisted_items
     }
 
     /// Returns the overview as JSON. Items are converted one at a time while the text is written.
@@ -172,13 +172,13 @@ impl Overview {
         JsonText(Document {
             file: name,
             bytes: self.bytes,
-            complete: self.stopped.is_none(),
+            complete: self.read_error.is_none(),
             faults: self.findings,
             head: &self.head,
             phases: &self.phases,
             artifacts: &self.artifacts,
             items: MappedArray(&self.items, item_json),
-            unlisted_items: self.unlisted,
+            unlisted_items: self.unlisted_items,
             responses: self.responses,
             rows: self.rows,
             participants: self.participants,
@@ -193,8 +193,8 @@ fn item_json(item: &Item) -> Value {
         "id": item.id, "phaseId": item.phase, "status": item.status, "origin": item.origin,
         "counts": counts(&item.counts),
     });
-    if item.hidden > 0 {
-        entry["hidden"] = json!(item.hidden);
+    if item.suppressed_counts > 0 {
+        entry["hidden"] = json!(item.suppressed_counts);
     }
     if !item.text.is_empty() {
         entry["text"] = json!(item.text);
@@ -225,8 +225,8 @@ struct OverviewSink {
 impl OverviewSink {
     fn item(&mut self, row: &Row) {
         // After the first item that did not fit, none is listed, so that the list is a prefix of the bundle's items.
-        if self.overview.unlisted > 0 || self.overview.items.len() >= self.options.most {
-            self.overview.unlisted += 1;
+        if self.overview.unlisted_items > 0 || self.overview.items.len() >= self.options.max_items {
+            self.overview.unlisted_items += 1;
             return;
         }
         let item = Item {
@@ -234,15 +234,15 @@ impl OverviewSink {
             phase: lossy_text(row, 1),
             status: lossy_text(row, 4),
             origin: lossy_text(row, 5),
-            text: if self.options.texts { lossy_text(row, 3) } else { String::new() },
+            text: if self.options.with_texts { lossy_text(row, 3) } else { String::new() },
             counts: [0; 6],
-            hidden: 0,
+            suppressed_counts: 0,
         };
         let texts = [&item.id, &item.phase, &item.status, &item.origin, &item.text];
         let bytes = texts.map(|text| text.capacity() + ALLOCATION_BYTES).iter().sum::<usize>()
             + 2 * size_of::<Item>();
         if !reserve(&mut self.free_bytes, bytes + entry_bytes::<usize>(item.id.as_bytes())) {
-            self.overview.unlisted += 1;
+            self.overview.unlisted_items += 1;
             return;
         }
         if let Some(id) = row.text(0) {
@@ -253,7 +253,7 @@ impl OverviewSink {
 
     fn response(&mut self, row: &Row) -> io::Result<()> {
         let overview = &mut self.overview;
-        let count = row.number(response::COUNT).map_or(0, |count| count.count());
+        let count = row.number(response::COUNT).map_or(0, |count| count.saturating_count());
         overview.rows += 1;
         overview.responses = overview.responses.saturating_add(count);
         match row.text(response::PARTICIPANT) {
@@ -307,7 +307,9 @@ impl Sink for OverviewSink {
                         || reserve(&mut self.free_bytes, entry_bytes::<u64>(item)))
                 {
                     let sum = self.suppressed_by_item.entry(item.into()).or_default();
-                    *sum = sum.saturating_add(u64::try_from(suppressed_names.count()).unwrap_or(u64::MAX));
+                    *sum = sum.saturating_add(
+                        u64::try_from(suppressed_names.saturating_count()).unwrap_or(u64::MAX),
+                    );
                 }
                 if types.len() < MAX_LISTED || types.contains_key(&outcome_type) {
                     *types.entry(outcome_type).or_default() += 1;
@@ -359,8 +361,8 @@ fn collect_fields(row: &Row, form: &Object) -> Map<String, Value> {
             json!(lossy_text(row, index))
         } else if let Some(number) = row.number(index) {
             // Counts are exact; other numbers are shown as their nearest double.
-            match number.count() {
-                count if number.whole && number.is_at_least(0) && count < u128::MAX => json!(count),
+            match number.saturating_count() {
+                count if number.is_whole && number.is_at_least(0) && count < u128::MAX => json!(count),
                 _ => json!(number.double),
             }
         } else if let Some(flag) = row.flag(index) {

@@ -11,9 +11,9 @@ use crate::{
 /// Reason that a document cannot be hashed, compared or inspected, with its position.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidJson {
-    #[error("line {at_line}, byte {offset}: {} {}", rule.id(), rule.says())]
+    #[error("line {at_line}, byte {offset}: {} {}", rule.id(), rule.message())]
     Content { rule: Rule, at_line: u64, offset: u64 },
-    #[error("line {at_line}, byte {offset}: {} {}: {name:?}", Rule::Twice.id(), Rule::Twice.says())]
+    #[error("line {at_line}, byte {offset}: {} {}: {name:?}", Rule::Twice.id(), Rule::Twice.message())]
     DuplicateName { name: String, at_line: u64, offset: u64 },
     #[error("line {at_line}, byte {offset}: an element of {list} is not an object with an id")]
     MissingId { list: &'static str, at_line: u64, offset: u64 },
@@ -44,9 +44,9 @@ impl InvalidJson {
         let (rule, at) = match error {
             CanonicalError::Stop(Stop::Io(error)) => match CompressionError::of(&error) {
                 None => return Self::Io(error),
-                Some(CompressionError::Cut) => (Rule::Truncated, at),
-                Some(CompressionError::Spoiled) => (Rule::Packed, at),
-                Some(CompressionError::Followed) => (Rule::Trailing, at),
+                Some(CompressionError::Truncated) => (Rule::Truncated, at),
+                Some(CompressionError::Damaged) => (Rule::Packed, at),
+                Some(CompressionError::TrailingData) => (Rule::Trailing, at),
             },
             CanonicalError::Stop(Stop::StoppedByCaller) => {
                 return Self::Io(io::Error::other("reading stopped before the end of the document"));

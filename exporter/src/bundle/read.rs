@@ -51,19 +51,19 @@ pub(crate) struct Response {
 }
 
 /// Largest count, and largest sum of counts, that is accepted: 38 digits.
-pub(crate) const MOST_COUNTED: u128 = 10_u128.pow(38) - 1;
+pub(crate) const MAX_COUNT: u128 = 10_u128.pow(38) - 1;
 
 /// Parses a count from its digits, since `1.0` is a count too. Counts that do not fit saturate, so they exceed the
 /// limit.
 fn deserialize_count<'de, D: Deserializer<'de>>(from: D) -> Result<u128, D::Error> {
     let number = serde_json::Number::deserialize(from)?;
-    let number = Number::parse(number.to_string().as_bytes()).filter(|number| number.whole);
-    let count = number.filter(|number| number.is_at_least(0)).map(|number| number.count());
+    let number = Number::parse(number.to_string().as_bytes()).filter(|number| number.is_whole);
+    let count = number.filter(|number| number.is_at_least(0)).map(|number| number.saturating_count());
     count.ok_or_else(|| serde::de::Error::custom("not a count"))
 }
 
 /// Receiver of a bundle's elements. The constants select the lists to read; the others are skipped.
-pub(crate) trait Reader {
+pub(crate) trait ElementReceiver {
     const ITEMS: bool = false;
     const RESPONSES: bool = false;
     const OUTCOMES: bool = false;
@@ -79,10 +79,10 @@ pub(crate) trait Reader {
 }
 
 /// Receiver of no elements, for callers that need only the other members.
-impl Reader for () {}
+impl ElementReceiver for () {}
 
 /// Passes elements to the reader, and returns the members outside the lists.
-pub(crate) fn bundle<R: Reader>(
+pub(crate) fn read_bundle<R: ElementReceiver>(
     path: &Path,
     reader: &mut R,
     meter: &Meter,
@@ -111,7 +111,7 @@ struct Document<'d, R> {
     name: &'d str,
 }
 
-impl<'de, R: Reader> DeserializeSeed<'de> for Document<'_, R> {
+impl<'de, R: ElementReceiver> DeserializeSeed<'de> for Document<'_, R> {
     type Value = Map<String, Value>;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
@@ -119,7 +119,7 @@ impl<'de, R: Reader> DeserializeSeed<'de> for Document<'_, R> {
     }
 }
 
-impl<'de, R: Reader> Visitor<'de> for Document<'_, R> {
+impl<'de, R: ElementReceiver> Visitor<'de> for Document<'_, R> {
     type Value = Map<String, Value>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -144,9 +144,9 @@ impl<'de, R: Reader> Visitor<'de> for Document<'_, R> {
                 "responses" if R::RESPONSES => {
                     let (name, mut rows) = (self.name, 0_u64);
                     let handle_row = |response: Response| {
-                        meter.row();
+                        meter.count_row();
                         rows += 1;
-                        if response.count > MOST_COUNTED {
+                        if response.count > MAX_COUNT {
                             let detail =
                                 format!("/responses/{}: its count has more than 38 digits", rows - 1);
                             return Err(ConvertError::content(name, None, ErrorKind::Value, detail));

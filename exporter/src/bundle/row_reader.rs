@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Receiver of rows. Its methods return false if a row is invalid.
-pub(crate) trait Rows {
+pub(crate) trait RowReceiver {
     fn item(&mut self, row: &Row) -> Result<bool, ConvertError>;
     fn response(&mut self, row: &Row) -> Result<bool, ConvertError>;
     /// Reports that the bundle has another outcome. Its content is not passed.
@@ -29,7 +29,7 @@ struct RowForwarder<'p, R> {
     error: Option<ConvertError>,
 }
 
-impl<R: Rows> Sink for RowForwarder<'_, R> {
+impl<R: RowReceiver> Sink for RowForwarder<'_, R> {
     fn on_entry(
         &mut self,
         part: Part,
@@ -40,7 +40,7 @@ impl<R: Rows> Sink for RowForwarder<'_, R> {
         let is_valid = match part {
             Part::Items => self.receiver.item(row),
             Part::Responses => {
-                self.meter.row();
+                self.meter.count_row();
                 self.receiver.response(row)
             }
             Part::Outcomes => {
@@ -59,7 +59,11 @@ impl<R: Rows> Sink for RowForwarder<'_, R> {
 }
 
 /// Passes all rows of a bundle to the receiver.
-pub(crate) fn rows<R: Rows>(path: &Path, receiver: &mut R, meter: &Meter) -> Result<(), ConvertError> {
+pub(crate) fn read_rows<R: RowReceiver>(
+    path: &Path,
+    receiver: &mut R,
+    meter: &Meter,
+) -> Result<(), ConvertError> {
     let file = File::open(path).map_err(|error| ConvertError::io("opening", path, error))?;
     let mut forwarder = RowForwarder { receiver, name: name_of(path), meter, error: None };
     let mut findings = Findings::new(1, false, usize::MAX);

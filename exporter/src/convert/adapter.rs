@@ -10,7 +10,7 @@ use crate::{
     model::BundleHeader,
     privacy::participants::{ParticipantRegistry, RegistryFor},
     sources::{aoi::Ideas, pocket_polis::PocketPolis, polis::Polis, sensemaking::Sensemaking},
-    storage::rows::{Read, Row, order::Flow},
+    storage::rows::{ReadResult, Row, order::Flow},
     tally::CountTable,
     unpack::Compression,
 };
@@ -101,18 +101,18 @@ impl Adapter {
         people: &mut ParticipantRegistry,
         notes: &mut Vec<String>,
         on_row: impl FnMut(Row) -> Result<Flow, ConvertError>,
-    ) -> Result<Read, ConvertError> {
+    ) -> Result<ReadResult, ConvertError> {
         match self {
             Self::Polis(polis) => polis.read_rows(limits, meter, people, notes, on_row),
             Self::Ideas(ideas) => ideas.read_rows(limits, meter, people, notes, on_row),
             Self::Pocket(pocket) => pocket.read_rows(limits, meter, people, on_row),
-            Self::Sensemaking(_) => Ok(Read { flow: Flow::More, rows: 0, ended: None }),
+            Self::Sensemaking(_) => Ok(ReadResult { flow: Flow::Continue, rows: 0, file_digest: None }),
         }
     }
 }
 
 pub(super) fn choose_format(files: &[(Member, Role)], job: &Job) -> Result<Format, ConvertError> {
-    job.from.map_or_else(|| detect_format(files, &job.limits), Ok)
+    job.input_format.map_or_else(|| detect_format(files, &job.limits), Ok)
 }
 
 fn detect_format(files: &[(Member, Role)], limits: &Limits) -> Result<Format, ConvertError> {

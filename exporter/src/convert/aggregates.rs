@@ -12,7 +12,7 @@ use crate::{
     },
     form::{Answer, SOURCE_RESPONSE_COUNTS},
     model::BundleHeader,
-    plural::{counted, were},
+    plural::{format_count, was_or_were},
     privacy::suppression::{Disclosure, min_total, suppress_participants, suppress_with},
     storage::rows::NO_OBJECT,
     tally::{CountTable, Tally},
@@ -33,16 +33,16 @@ pub(super) fn individual_outcomes<'h>(
     for (at, item) in head.items.iter().enumerate() {
         // The tally counts a compared item only as the subject, so its counts would be incomplete.
         if !head.pairwise {
-            outcomes.counted(&item.key, &item.id, tally.item(at), &SINGLE, &[]);
+            outcomes.add_counts(&item.key, &item.id, tally.item(at), &SINGLE, &[]);
         }
-        item.outcomes.iter().for_each(|outcome| outcomes.published(&item.key, &item.id, outcome));
+        item.outcomes.iter().for_each(|outcome| outcomes.add_published_outcome(&item.key, &item.id, outcome));
         if !head.groups.is_empty() {
-            outcomes.by_group(&item.key, &item.id, &head.groups, tally.groups(at), &SINGLE);
+            outcomes.add_group_counts(&item.key, &item.id, &head.groups, tally.groups(at), &SINGLE);
         }
     }
     if let Some(first) = head.items.first() {
         for (name, members) in head.groups.iter().zip(members) {
-            outcomes.members(name, &first.id, members);
+            outcomes.add_group_members(name, &first.id, members);
         }
     }
     outcomes
@@ -167,7 +167,7 @@ impl PublicCounts {
         let mut bytes = Vec::new();
         for (at, (table, answer, count)) in self.cells().enumerate() {
             bytes.extend_from_slice(if at == 0 { b"\n" } else { b",\n" });
-            formatter.tally(&mut bytes, table.subject, table.object, answer, count);
+            formatter.write_tally(&mut bytes, table.subject, table.object, answer, count);
         }
         bytes
     }
@@ -187,13 +187,14 @@ impl PublicCounts {
                 .zip(unknown_counts.hidden_answers)
                 .map(|(is_hidden, is_unknown)| *is_hidden || is_unknown)
                 .collect();
-            outcomes.counted(&item.key, &item.id, &table.counts, &answers, &hidden_cells);
+            outcomes.add_counts(&item.key, &item.id, &table.counts, &answers, &hidden_cells);
         }
         if published {
             for item in &head.items {
                 let other_outcomes =
                     item.outcomes.iter().filter(|outcome| outcome.kind != SOURCE_RESPONSE_COUNTS);
-                other_outcomes.for_each(|outcome| outcomes.published(&item.key, &item.id, outcome));
+                other_outcomes
+                    .for_each(|outcome| outcomes.add_published_outcome(&item.key, &item.id, outcome));
             }
         }
         outcomes
@@ -208,8 +209,9 @@ impl PublicCounts {
     ) -> Summary {
         let participants = participants.unwrap_or_default();
         // Hidden items do not count: coverage describes the disclosed counts.
-        let eligible: BTreeSet<_> =
-            (0..head.items.len()).filter(|at| lines[*at].kept && head.items[*at].is_eligible()).collect();
+        let eligible: BTreeSet<_> = (0..head.items.len())
+            .filter(|at| lines[*at].is_published && head.items[*at].is_eligible())
+            .collect();
         let (mut responses, mut answered) = (0_u64, 0_u64);
         let mut compared_pairs = BTreeSet::new();
         for (table, _, count) in self.cells() {
@@ -227,7 +229,7 @@ impl PublicCounts {
         } else {
             crate::form::coverage::Phase::Single { participants, eligible, answered }
         };
-        let items = lines.iter().filter(|line| line.kept).count() as u64;
+        let items = lines.iter().filter(|line| line.is_published).count() as u64;
         Summary { participants, items, responses, coverage: crate::form::coverage::of([phase]) }
     }
 }
@@ -235,5 +237,9 @@ impl PublicCounts {
 fn dropped_note(dropped: u64, noun: &str, k: u64, of_pairs: bool) -> String {
     let answers = if of_pairs { COMPARED.len() } else { SINGLE.len() };
     let min_answers = min_total(k, answers as u64);
-    format!("{} {} left out: fewer than {min_answers} answers.", counted(dropped, noun), were(dropped))
+    format!(
+        "{} {} left out: fewer than {min_answers} answers.",
+        format_count(dropped, noun),
+        was_or_were(dropped)
+    )
 }

@@ -44,12 +44,12 @@ pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, ConvertError> {
         result.map_err(|error| ConvertError::Io { action: "writing lines".to_owned(), error })
     };
     let read = adapter.read_rows(&job.limits, &meter, &mut people, &mut Vec::new(), |row| {
-        formatter.row(&mut bytes, row, 1, None, &mut cache);
+        formatter.write_row(&mut bytes, row, 1, None, &mut cache);
         bytes.push(b'\n');
         if bytes.len() >= BLOCK {
             write(&mut bytes)?;
         }
-        Ok(Flow::More)
+        Ok(Flow::Continue)
     })?;
     write(&mut bytes)?;
     Ok(read.rows)

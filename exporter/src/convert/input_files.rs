@@ -8,7 +8,7 @@ use crate::{
         has_known_name, list_files, tool_file_name,
     },
     model::Artifact,
-    plural::{counted, were},
+    plural::{format_count, was_or_were},
     privacy::Profile,
 };
 
@@ -20,7 +20,7 @@ pub(super) fn assign_roles(input: &mut Input, job: &Job) -> Result<Vec<(Member, 
             role => files.push((member.clone(), role?)),
         }
     }
-    let is_asked_for = |format: Format| job.from.is_none_or(|from| from == format);
+    let is_asked_for = |format: Format| job.input_format.is_none_or(|from| from == format);
     // If no file is recognised, the damaged one is the likely cause, and its error the best message.
     let is_export = files.iter().any(|(_, role)| format_of(*role).is_some_and(is_asked_for));
     for at in 0..broken_members.len() {
@@ -83,8 +83,8 @@ pub(super) fn describe_artifacts(
         artifacts.push(Artifact {
             role: role.map_or("archive", Role::name),
             name: member.name.clone(),
-            within: member.archive_name(),
-            ended: digest,
+            archive_name: member.archive_name(),
+            file_digest: digest,
             rows: row_count,
         });
     }
@@ -107,20 +107,21 @@ fn read_digest(member: &Member, role: Option<Role>, job: &Job) -> Result<Option<
 /// Note about input files that contribute no content.
 pub(super) fn note_unused_files(files: &[(Member, Role)]) -> Option<String> {
     let (names, count) = list_files(files, |role| !role.is_used() && role != Role::Broken);
-    (count > 0).then(|| format!("{} {} not used: {names}.", counted(count, "file"), were(count)))
+    (count > 0).then(|| format!("{} {} not used: {names}.", format_count(count, "file"), was_or_were(count)))
 }
 
 /// Note about damaged files that were skipped.
 pub(super) fn note_broken_files(files: &[(Member, Role)]) -> Option<String> {
     let (names, count) = input::list_broken(files);
-    let files = || counted(count, "file");
-    (count > 0).then(|| format!("{} that cannot be unpacked {} skipped: {names}.", files(), were(count)))
+    let files = || format_count(count, "file");
+    (count > 0)
+        .then(|| format!("{} that cannot be unpacked {} skipped: {names}.", files(), was_or_were(count)))
 }
 
 /// Note about skipped entries of an input folder.
 pub(super) fn note_skipped_folders(names: &[String], job: &Job) -> Option<String> {
     let count = names.len() as u64;
-    let folders = format!("{} within the input {}", counted(count, "folder"), were(count));
+    let folders = format!("{} within the input {}", format_count(count, "folder"), was_or_were(count));
     // A folder name may identify a person, so a public note only counts them.
     let listing = match job.profile {
         Profile::Public => String::new(),

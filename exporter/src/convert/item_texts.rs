@@ -10,15 +10,15 @@ use super::Job;
 use crate::{
     bundle::write::document::ItemLine,
     error::ConvertError,
-    form::{Hand, TEXT_REVIEWED_BY},
+    form::{TEXT_REVIEWED_BY, TextAuthor},
     meter::Meter,
     model::{BundleHeader, Item},
     plural::HiddenBelow,
     privacy::{
-        Profile, Texts,
+        Profile, TextTreatment,
         data_card::Content,
         identifying_text::{identifies, redact},
-        participants::refers,
+        participants::mentions_participant,
     },
 };
 
@@ -40,15 +40,15 @@ pub(super) fn prepare_texts(
         meter.check_stop()?;
         let text = match job.texts() {
             _ if item.organizer => item.text.clone(),
-            Texts::Keep => item.text.clone(),
-            Texts::Redact => {
+            TextTreatment::Keep => item.text.clone(),
+            TextTreatment::Redact => {
                 let (text, count) = redact(&item.text);
                 redacted += count;
                 text
             }
-            Texts::Omit => String::new(),
+            TextTreatment::Omit => String::new(),
         };
-        Ok(ItemLine { text, created: item.created, kept: true })
+        Ok(ItemLine { text, created_at: item.created, is_published: true })
     });
     let lines = lines.collect::<Result<_, ConvertError>>()?;
     Ok(ItemTexts { lines, redacted, is_reviewed: job.text_reviewed_by.is_some() })
@@ -86,19 +86,21 @@ pub(super) fn replace_identifying_ids(
 }
 
 fn is_identifying_id(id: &str) -> bool {
-    identifies(id, Hand::Reference) || refers(id.as_bytes())
+    identifies(id, TextAuthor::Reference) || mentions_participant(id.as_bytes())
 }
 
 /// Notes about the treatment of the texts.
 pub(super) fn notes(texts: &ItemTexts, job: &Job) -> Vec<String> {
     let mut notes = Vec::new();
     match job.texts() {
-        Texts::Keep => {}
+        TextTreatment::Keep => {}
         // The singular reveals the exact count, so it needs a private bundle.
-        Texts::Redact if texts.redacted == 1 && job.hidden_below() == HiddenBelow::default() => notes.push(
-            "1 address, number, link or handle in participants' texts was replaced by a token.".to_owned(),
-        ),
-        Texts::Redact => {
+        TextTreatment::Redact if texts.redacted == 1 && job.hidden_below() == HiddenBelow::default() => notes
+            .push(
+                "1 address, number, link or handle in participants' texts was replaced by a token."
+                    .to_owned(),
+            ),
+        TextTreatment::Redact => {
             let nouns = "addresses, numbers, links and handles in participants' texts";
             let count = job
                 .hidden_below()
@@ -106,7 +108,7 @@ pub(super) fn notes(texts: &ItemTexts, job: &Job) -> Vec<String> {
                 .unwrap_or_else(|| texts.redacted.to_string());
             notes.push(format!("{count} {nouns} were replaced by tokens."));
         }
-        Texts::Omit => notes.push("Participants' texts were left out.".to_owned()),
+        TextTreatment::Omit => notes.push("Participants' texts were left out.".to_owned()),
     }
     if let Some(by) = &job.text_reviewed_by {
         notes.push(format!("{TEXT_REVIEWED_BY}{by}"));
@@ -124,20 +126,22 @@ impl ItemTexts {
     ) -> Result<Content, ConvertError> {
         let source_texts = [head.source.title.as_str(), &head.source.description];
         let mut content = Content {
-            identifying_text: source_texts.iter().any(|text| identifies(text, Hand::People))
-                || tool_texts(head, job).any(|text| identifies(text, Hand::Tool))
+            identifying_text: source_texts.iter().any(|text| identifies(text, TextAuthor::People))
+                || tool_texts(head, job).any(|text| identifies(text, TextAuthor::Tool))
                 || published_values(head, job).any(value_identifies),
-            refers: tool_texts(head, job).chain(source_texts).any(|text| refers(text.as_bytes())),
+            refers: tool_texts(head, job)
+                .chain(source_texts)
+                .any(|text| mentions_participant(text.as_bytes())),
             text_reviewed: self.is_reviewed,
             ..Content::default()
         };
-        for (item, line) in head.items.iter().zip(&self.lines).filter(|(_, line)| line.kept) {
+        for (item, line) in head.items.iter().zip(&self.lines).filter(|(_, line)| line.is_published) {
             meter.check_stop()?;
             content.participant_text |= !item.organizer && !line.text.is_empty();
             content.identifying_text = content.identifying_text
-                || identifies(&line.text, Hand::People)
-                || identifies(&item.id, Hand::Reference);
-            content.refers = content.refers || refers(item.id.as_bytes());
+                || identifies(&line.text, TextAuthor::People)
+                || identifies(&item.id, TextAuthor::Reference);
+            content.refers = content.refers || mentions_participant(item.id.as_bytes());
         }
         Ok(content)
     }
@@ -147,10 +151,9 @@ impl ItemTexts {
 fn tool_texts<'h>(head: &'h BundleHeader, job: &'h Job) -> impl Iterator<Item = &'h str> {
     let source = &head.source;
     let source = [&source.tool, &source.schema, &source.id, &source.url];
-    let artifacts = head
-        .artifacts
-        .iter()
-        .flat_map(|artifact| [Some(artifact.role), Some(artifact.name.as_str()), artifact.within.as_deref()]);
+    let artifacts = head.artifacts.iter().flat_map(|artifact| {
+        [Some(artifact.role), Some(artifact.name.as_str()), artifact.archive_name.as_deref()]
+    });
     let lists = [&head.notes, &head.groups, &job.limitations].into_iter().flatten();
     source
         .into_iter()
@@ -166,17 +169,17 @@ fn tool_texts<'h>(head: &'h BundleHeader, job: &'h Job) -> impl Iterator<Item = 
 fn published_values<'h>(head: &'h BundleHeader, job: &Job) -> impl Iterator<Item = (&'h String, &'h Value)> {
     let is_private = job.profile == Profile::Private;
     let outcomes = head.items.iter().filter(move |_| is_private).flat_map(|item| &item.outcomes);
-    outcomes.flat_map(|outcome| outcome.counts.iter().chain(&outcome.more))
+    outcomes.flat_map(|outcome| outcome.counts.iter().chain(&outcome.other_members))
 }
 
 fn value_identifies((name, value): (&String, &Value)) -> bool {
     let in_value = match value {
-        Value::String(text) => identifies(text, Hand::Tool),
+        Value::String(text) => identifies(text, TextAuthor::Tool),
         Value::Array(values) => values.iter().any(|value| value_identifies((name, value))),
         Value::Object(members) => members.iter().any(value_identifies),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     };
-    in_value || identifies(name, Hand::Tool)
+    in_value || identifies(name, TextAuthor::Tool)
 }
 
 #[cfg(test)]

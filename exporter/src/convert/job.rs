@@ -5,13 +5,13 @@ use std::{fs::File, path::PathBuf, sync::Arc};
 use serde::Serialize;
 
 use crate::{
-    bundle::validate::formats::uri,
+    bundle::validate::formats::is_uri,
     error::{ConvertError, ErrorKind},
     form::{K_DEFAULT, Naming, Text},
     input::Limits,
     model::{Source, URN},
     plural::HiddenBelow,
-    privacy::{Participants, Profile, Texts, participants::Key},
+    privacy::{ParticipantNaming, Profile, TextTreatment, participants::Key},
     sources::{aoi, polis},
     tables::{Cells, TableFormat, VoterIds},
     timestamp::Timestamp,
@@ -85,19 +85,19 @@ pub struct Job {
     pub inputs: Vec<PathBuf>,
     pub target: Target,
     /// Format of the input; detected by default.
-    pub from: Option<Format>,
+    pub input_format: Option<Format>,
     pub polis: polis::Options,
     pub aoi: aoi::Options,
     pub profile: Profile,
     /// Minimum number of people behind a figure of a public bundle.
     pub k: u64,
     /// Treatment of participants' texts. Default: `Keep` for a private bundle, `Redact` for a public one.
-    pub texts: Option<Texts>,
+    pub texts: Option<TextTreatment>,
     pub text_reviewed_by: Option<String>,
     /// Marks the bundle as not for sharing, even if its content would allow it.
-    pub withheld: bool,
+    pub not_for_sharing: bool,
     pub limitations: Vec<String>,
-    pub participants: Participants,
+    pub participants: ParticipantNaming,
     /// Key of the pseudonyms. A given key links bundles; by default a random key is generated and discarded.
     pub key: Option<Key>,
     /// File of the given key, which must not be overwritten.
@@ -108,7 +108,7 @@ pub struct Job {
     pub schema_url: Option<String>,
     pub bundle_id: Option<String>,
     /// Time of the export; default: the start of the conversion.
-    pub exported: Option<Timestamp>,
+    pub exported_at: Option<Timestamp>,
     pub overrides: Overrides,
     /// Truncates titles and descriptions that are too long instead of refusing them.
     pub truncate_metadata: bool,
@@ -124,7 +124,7 @@ pub struct Job {
     /// License of the package: an SPDX id, a custom id or a URI.
     pub license: Option<String>,
     /// Writes tables in this format instead of a bundle; the target is then a folder.
-    pub to: Option<TableFormat>,
+    pub table_format: Option<TableFormat>,
     pub cells: Cells,
     pub voter_ids: VoterIds,
 }
@@ -135,23 +135,23 @@ impl Job {
         Self {
             inputs,
             target,
-            from: None,
+            input_format: None,
             polis: polis::Options::default(),
             aoi: aoi::Options::default(),
             profile: Profile::default(),
             k: K_DEFAULT,
             texts: None,
             text_reviewed_by: None,
-            withheld: false,
+            not_for_sharing: false,
             limitations: Vec::new(),
-            participants: Participants::default(),
+            participants: ParticipantNaming::default(),
             key: None,
             key_file: None,
             events: false,
             naming: Naming::default(),
             schema_url: None,
             bundle_id: None,
-            exported: None,
+            exported_at: None,
             overrides: Overrides::default(),
             truncate_metadata: false,
             limits: Limits::default(),
@@ -161,7 +161,7 @@ impl Job {
             sidecars: None,
             package: false,
             license: None,
-            to: None,
+            table_format: None,
             cells: Cells::default(),
             voter_ids: VoterIds::default(),
         }
@@ -179,10 +179,10 @@ impl Job {
             (
                 "--participants",
                 // `external-ids` is among the options of its tool.
-                !matches!(self.participants, Participants::Pseudonyms | Participants::ExternalIds),
+                !matches!(self.participants, ParticipantNaming::Pseudonyms | ParticipantNaming::ExternalIds),
             ),
             ("--linkage-key-file", self.key.is_some()),
-            ("--not-for-sharing", self.withheld),
+            ("--not-for-sharing", self.not_for_sharing),
             ("--limitation", !self.limitations.is_empty()),
             ("--events", self.events),
             ("--rename-constants", self.naming != Naming::default()),
@@ -204,7 +204,11 @@ impl Job {
             (Format::Polis, "--variant", self.polis.variant.is_some()),
             (Format::Polis, "--vote-sign", self.polis.vote_sign.is_some()),
             (Format::Polis, "--organizer", !self.polis.organizers.is_empty()),
-            (Format::Polis, "--participants external-ids", self.participants == Participants::ExternalIds),
+            (
+                Format::Polis,
+                "--participants external-ids",
+                self.participants == ParticipantNaming::ExternalIds,
+            ),
             (Format::AllOurIdeas, "--equal-reason", self.aoi != aoi::Options::default()),
         ];
         options.into_iter().filter_map(|(tool, name, is_given)| is_given.then_some((tool, name)))
@@ -225,10 +229,10 @@ impl Job {
         if self.profile == Profile::Public { HiddenBelow(self.k) } else { HiddenBelow::default() }
     }
 
-    pub(crate) fn texts(&self) -> Texts {
+    pub(crate) fn texts(&self) -> TextTreatment {
         self.texts.unwrap_or(match self.profile {
-            Profile::Private => Texts::Keep,
-            Profile::Public => Texts::Redact,
+            Profile::Private => TextTreatment::Keep,
+            Profile::Public => TextTreatment::Redact,
         })
     }
 }
@@ -284,7 +288,7 @@ impl Overrides {
         if source.url.is_empty() {
             source.url = make_urn(&source.id);
         }
-        if !uri(source.url.as_bytes()) {
+        if !is_uri(source.url.as_bytes()) {
             // An invalid URL in the input is replaced; one in an option is a mistake to report.
             if self.url.is_some() {
                 return Err(ConvertError::Refused("--source-url is not a URL".to_owned()));
@@ -299,7 +303,7 @@ impl Overrides {
             ("description", &mut source.description, "--description", &self.description),
             ("url", &mut source.url, "--source-url", &self.url),
         ] {
-            let Some(Text { most, .. }) = text_bound(name) else { continue };
+            let Some(Text { max_chars: most, .. }) = text_bound(name) else { continue };
             let length = field.chars().count() as u64;
             if length <= most {
                 continue;

@@ -32,18 +32,18 @@ use self::{
 pub use crate::input::Limits;
 use crate::{
     bundle::{
-        validate::formats::uri,
+        validate::formats::is_uri,
         write::{
             document::{self, Beginning, Constants, Summary},
             output::{Mark, Output},
-            pipeline::{Counting, Pipeline},
+            pipeline::{CountingSink, Pipeline},
             row_lines::RowFormatter,
         },
     },
     error::ConvertError,
     form::{K_DEFAULT, K_FLOOR, MAX_ID_CHARS},
     input::{Input, Member, Role, note_dropped_columns},
-    json::write::hex_of,
+    json::write::encode_hex,
     meter::Meter,
     privacy::{
         Profile,
@@ -74,7 +74,7 @@ fn run(
     input: &Input,
     files: &[(Member, Role)],
 ) -> Result<Report, ConvertError> {
-    let exported = job.exported.unwrap_or_else(Timestamp::now);
+    let exported = job.exported_at.unwrap_or_else(Timestamp::now);
     let format = adapter::choose_format(files, job)?;
     if format == Format::Bundle {
         return outputs::from_bundle(job, &workspace, files, meter);
@@ -85,7 +85,8 @@ fn run(
             "{option} applies to --from {tool} only, and the input is {format}"
         )));
     }
-    let constants = Constants { naming: job.naming, schema_url: job.schema_url.clone(), exported };
+    let constants =
+        Constants { naming: job.naming, schema_url: job.schema_url.clone(), exported_at: exported };
     convert_export(job, meter, workspace, input, files, format, constants)
 }
 
@@ -121,7 +122,7 @@ fn convert_export(
     let texts = item_texts::prepare_texts(&head, job, meter)?;
     head.notes.extend(item_texts::notes(&texts, job));
     // Progress refers to the response file; the other files were read above.
-    meter.total.store(adapter.rows_file().map_or(0, Member::stored_bytes), Ordering::Relaxed);
+    meter.bytes_expected.store(adapter.rows_file().map_or(0, Member::stored_bytes), Ordering::Relaxed);
     let mut conversion =
         Conversion { job, meter, workspace, adapter, head, people: &mut people, texts, constants };
     let report = if conversion.has_counts_only() {
@@ -151,10 +152,10 @@ fn check_options(job: &Job) -> Result<(), ConvertError> {
     if public && job.participants.identifies() {
         return refuse("--participants: a public bundle contains no participant ids");
     }
-    if job.to.is_some() && (job.target.is_stream() || job.package || job.sidecars.is_some()) {
+    if job.table_format.is_some() && (job.target.is_stream() || job.package || job.sidecars.is_some()) {
         return refuse("--to writes tables to a folder: set it with -o, without --sidecar and --package");
     }
-    if public && job.to == Some(tables::TableFormat::PolisCsv) {
+    if public && job.table_format == Some(tables::TableFormat::PolisCsv) {
         return refuse("--to polis-csv lists votes, which --profile public removes");
     }
     if job.target.is_stream()
@@ -175,7 +176,7 @@ fn check_options(job: &Job) -> Result<(), ConvertError> {
         // Checked early, since the package is written last.
         tables::license::license_value(license).map_err(ConvertError::Refused)?;
     }
-    if job.schema_url.as_deref().is_some_and(|url| !uri(url.as_bytes())) {
+    if job.schema_url.as_deref().is_some_and(|url| !is_uri(url.as_bytes())) {
         return refuse("--schema-url is not a URI (RFC 3986)");
     }
     let Overrides { id, title, url, .. } = &job.overrides;
@@ -241,7 +242,7 @@ impl Conversion<'_> {
     /// True if the preview can skip writing. Tables report omissions only while they are written, so their preview
     /// writes to a temporary folder.
     fn is_preview(&self) -> bool {
-        self.job.dry_run && self.job.to.is_none()
+        self.job.dry_run && self.job.table_format.is_none()
     }
 
     /// Writes a bundle of individual answers.
@@ -251,8 +252,9 @@ impl Conversion<'_> {
         let formatter = self.row_formatter();
         let beginning = self.format_beginning();
         if self.is_preview() {
-            let counting = Counting::new(&mut tally, self.meter);
-            let mut sink = counting.measuring(&formatter, self.people.names(), outputs::LARGE_BUNDLE_BYTES);
+            let counting = CountingSink::new(&mut tally, self.meter);
+            let mut sink =
+                counting.with_measurement(&formatter, self.people.names(), outputs::LARGE_BUNDLE_BYTES);
             let rows_read = read_rows(
                 &self.adapter,
                 self.job,
@@ -262,7 +264,7 @@ impl Conversion<'_> {
                 needs_sorting,
                 &mut sink,
             )?;
-            let byte_count = sink.measured() + beginning.bytes.len() as u64;
+            let byte_count = sink.measured_bytes() + beginning.bytes.len() as u64;
             let (end, mut report, outcomes) = self.finish_individual(&tally, &rows_read)?;
             outputs::preview(self.job, &mut report, byte_count + end.len() as u64, outcomes);
             return Ok(report);
@@ -272,7 +274,9 @@ impl Conversion<'_> {
         if is_streamed && !needs_sorting {
             let mut preview_tally = self.new_tally();
             // The rows are read once to check their order and once to write them.
-            self.meter.total.fetch_add(self.meter.total.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.meter
+                .bytes_expected
+                .fetch_add(self.meter.bytes_expected.load(Ordering::Relaxed), Ordering::Relaxed);
             needs_sorting = !rows_are_in_order(
                 &self.adapter,
                 self.job,
@@ -284,11 +288,11 @@ impl Conversion<'_> {
         }
         let (mut out, responses_start) = self.open_output(&beginning)?;
         let pipeline = Pipeline {
-            shape: &formatter,
+            formatter: &formatter,
             names: self.people.names(),
-            out: &mut out,
-            start: responses_start,
-            apart: self.job.threads > 1,
+            output: &mut out,
+            responses_start,
+            uses_writer_thread: self.job.threads > 1,
             meter: self.meter,
         };
         let (adapter, job, meter, workspace) = (&self.adapter, self.job, self.meter, &self.workspace);
@@ -308,7 +312,7 @@ impl Conversion<'_> {
             Some(tallies) => (tallies.to_vec(), None),
             None => {
                 let needs_sorting = !self.adapter.is_sorted_by_item();
-                let mut sink = Counting::new(&mut tally, self.meter);
+                let mut sink = CountingSink::new(&mut tally, self.meter);
                 let rows_read = read_rows(
                     &self.adapter,
                     self.job,
@@ -325,8 +329,8 @@ impl Conversion<'_> {
         let public_counts =
             aggregates::select_public_counts(&tables, &self.head, public.then_some(self.job.k));
         for (line, is_shown) in self.texts.lines.iter_mut().zip(&public_counts.shown_items) {
-            line.kept &= is_shown;
-            line.created = if public { line.created.map(Timestamp::day) } else { line.created };
+            line.is_published &= is_shown;
+            line.created_at = if public { line.created_at.map(Timestamp::day) } else { line.created_at };
         }
         if let Some(read) = &rows_read {
             self.note_rows(read);
@@ -351,7 +355,7 @@ impl Conversion<'_> {
             pairwise: self.head.pairwise,
             ..self.texts.describe_content(&self.head, self.job, self.meter)?
         };
-        let card = compute_card(content, self.job.withheld, &self.job.limitations);
+        let card = compute_card(content, self.job.not_for_sharing, &self.job.limitations);
         let mut report = self.report(summary, &card);
         // A small number of changed answers must not be disclosed by the report either.
         let superseded = rows_read.as_ref().map(|read| read.superseded);
@@ -360,7 +364,7 @@ impl Conversion<'_> {
         let (beginning, lines) = (self.format_beginning(), public_counts.lines(&self.row_formatter()));
         let outcomes = public_counts.outcomes(&self.head, !public);
         let has_responses = summary.responses > 0;
-        let end = document::end(has_responses, &outcomes, summary, &self.head, &self.constants, &card);
+        let end = document::format_end(has_responses, &outcomes, summary, &self.head, &self.constants, &card);
         if self.is_preview() {
             let bytes = beginning.bytes.len() + lines.len() + end.len();
             outputs::preview(self.job, &mut report, bytes as u64, outcomes.count);
@@ -377,9 +381,9 @@ impl Conversion<'_> {
     /// values.
     fn remove_source_details(&mut self) {
         for artifact in &mut self.head.artifacts {
-            (artifact.ended, artifact.rows) = (None, None);
+            (artifact.file_digest, artifact.rows) = (None, None);
             artifact.name = public_name(&artifact.name, artifact.role);
-            artifact.within = artifact.within.take().map(|name| public_name(&name, "archive"));
+            artifact.archive_name = artifact.archive_name.take().map(|name| public_name(&name, "archive"));
         }
         let note = "Digests, sizes and row counts of the sources are left out: they could confirm guesses \
             at hidden values.";
@@ -387,15 +391,15 @@ impl Conversion<'_> {
     }
 
     fn note_rows(&mut self, read: &RowsRead) {
-        if let (Some(digest), Some(file)) = (read.summary.ended, self.adapter.rows_file()) {
+        if let (Some(digest), Some(file)) = (read.summary.file_digest, self.adapter.rows_file()) {
             let (name, archive) = (file.name.clone(), file.archive_name());
             let artifact = self
                 .head
                 .artifacts
                 .iter_mut()
-                .find(|artifact| artifact.name == name && artifact.within == archive);
+                .find(|artifact| artifact.name == name && artifact.archive_name == archive);
             if let Some(artifact) = artifact {
-                (artifact.ended, artifact.rows) = (Some(digest), Some(read.summary.rows));
+                (artifact.file_digest, artifact.rows) = (Some(digest), Some(read.summary.rows));
             }
         }
         let replaced = read.superseded;
@@ -436,12 +440,12 @@ impl Conversion<'_> {
             pairwise: self.head.pairwise,
             ..self.texts.describe_content(&self.head, self.job, self.meter)?
         };
-        let card = compute_card(content, self.job.withheld, &self.job.limitations);
+        let card = compute_card(content, self.job.not_for_sharing, &self.job.limitations);
         let mut report = self.report(summary, &card);
         report.superseded = Some(read.superseded);
         let outcomes =
             aggregates::individual_outcomes(&self.head, tally, &self.people.members(self.head.groups.len()));
-        let end = document::end(has_responses, &outcomes, summary, &self.head, &self.constants, &card);
+        let end = document::format_end(has_responses, &outcomes, summary, &self.head, &self.constants, &card);
         Ok((end, report, outcomes.count))
     }
 
@@ -473,13 +477,13 @@ impl Conversion<'_> {
             .bundle_id
             .clone()
             .unwrap_or_else(|| make_bundle_id(&self.head.source, &"0".repeat(DIGEST_DIGITS)));
-        document::beginning(&self.constants, &id, &self.head, &self.texts.lines)
+        document::format_beginning(&self.constants, &id, &self.head, &self.texts.lines)
     }
 
     /// Opens the output, writes the start of the document, and marks where the responses begin.
     fn open_output(&self, beginning: &Beginning) -> Result<(Output, Mark), ConvertError> {
         let mut out = match self.job.stream() {
-            Some(stream) => Output::stream(stream)?,
+            Some(stream) => Output::to_stream(stream)?,
             None => self.workspace.output()?,
         };
         let at = usize::try_from(beginning.id_end).unwrap_or_default();
@@ -493,15 +497,15 @@ impl Conversion<'_> {
 
     /// Replaces the id's placeholder and syncs the file to disk.
     fn seal(&self, mut out: Output, beginning: &Beginning, report: &mut Report) -> Result<(), ConvertError> {
-        let digest = hex_of(&out.digest());
+        let digest = encode_hex(&out.digest());
         let id = match &self.job.bundle_id {
             Some(id) => id.clone(),
             None => {
                 let id = make_bundle_id(&self.head.source, &digest[..DIGEST_DIGITS]);
                 let mut text = Vec::new();
-                crate::json::write::text(&mut text, &id);
+                crate::json::write::write_string(&mut text, &id);
                 // Without quotes, which already surround the placeholder.
-                out.patch(beginning.id_at, &text[1..text.len() - 1])?;
+                out.patch(beginning.id_start, &text[1..text.len() - 1])?;
                 id
             }
         };

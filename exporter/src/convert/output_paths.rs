@@ -7,7 +7,7 @@ use crate::tables::{self, ndjson, package, parquet};
 
 /// Paths of all files that may be written, for checks before the conversion starts.
 pub(super) fn output_paths(job: &Job, out: &Path) -> Vec<PathBuf> {
-    match job.to {
+    match job.table_format {
         Some(shape) => tables::file_names(shape).iter().map(|name| out.join(name)).collect(),
         None => [out.to_owned()].into_iter().chain(sidecar_paths(job, out, AUTOMATIC_SIDECARS)).collect(),
     }
@@ -16,7 +16,7 @@ pub(super) fn output_paths(job: &Job, out: &Path) -> Vec<PathBuf> {
 /// Returns an existing file that a sidecar or the package would replace.
 pub(super) fn existing_sidecar(job: &Job, out: &Path) -> Option<PathBuf> {
     // Tables have no sidecars, and a stream has no folder for them.
-    if job.to.is_some() || job.target.is_stream() {
+    if job.table_format.is_some() || job.target.is_stream() {
         return None;
     }
     sidecar_paths(job, out, AUTOMATIC_SIDECARS).into_iter().find(|path| path.exists())

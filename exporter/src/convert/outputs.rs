@@ -33,14 +33,14 @@ pub(super) fn publish(
     mut report: Report,
     meter: &Meter,
 ) -> Result<Report, ConvertError> {
-    if let Some(shape) = job.to {
+    if let Some(shape) = job.table_format {
         let tables::Exported { files, notes } = export(
             workspace.partial(),
             &workspace.out,
             shape,
             job.cells,
             job.voter_ids,
-            job.limits.memory,
+            job.limits.sort_memory,
             meter,
         )?;
         report.files = names(&files);
@@ -107,7 +107,7 @@ pub(super) fn chosen_sidecars(job: &Job, bytes: u64) -> &[Sidecar] {
 
 /// Number of bytes that the outputs made from a bundle of this size will read again.
 pub(super) fn bytes_to_reread(job: &Job, bytes: u64) -> u64 {
-    let readings = match job.to {
+    let readings = match job.table_format {
         Some(shape) => tables::count_readings(shape),
         None => chosen_sidecars(job, bytes).len() as u64 + if job.package { 2 } else { 0 },
     };
@@ -132,7 +132,7 @@ pub(super) fn check_shape(
     format: Format,
     files: &[(Member, Role)],
 ) -> Result<(), ConvertError> {
-    let (role, detail) = match job.to {
+    let (role, detail) = match job.table_format {
         Some(TableFormat::PolisCsv | TableFormat::SensemakingCsv) if head.pairwise => {
             (Role::IdeasVotes, COMPARISONS_ONLY)
         }
@@ -159,7 +159,7 @@ pub(super) fn from_bundle(
     meter: &Arc<Meter>,
 ) -> Result<Report, ConvertError> {
     let member = find_single(members, Role::Bundle)?.ok_or_else(|| missing_file_error("a bundle"))?;
-    let Some(shape) = job.to else {
+    let Some(shape) = job.table_format else {
         return Err(ConvertError::Refused(
             "the input is already a bundle: choose an output format with --to".to_owned(),
         ));
@@ -188,7 +188,7 @@ pub(super) fn from_bundle(
     };
     meter.expect(bytes_to_reread(job, fs::metadata(&path).map_or(0, |metadata| metadata.len())));
     let tables::Exported { files, notes } =
-        export(&path, &workspace.out, shape, job.cells, job.voter_ids, job.limits.memory, meter)?;
+        export(&path, &workspace.out, shape, job.cells, job.voter_ids, job.limits.sort_memory, meter)?;
     let notes = note_broken_files(members).into_iter().chain(notes).collect();
     let (files, dry_run) = (names(&files), job.dry_run);
     Ok(Report { format: "bundle", files, notes, dry_run, ..Report::default() })

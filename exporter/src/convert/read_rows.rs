@@ -4,21 +4,21 @@ use std::sync::{Arc, atomic::Ordering};
 
 use super::{Job, adapter::Adapter, workspace::Workspace};
 use crate::{
-    bundle::write::pipeline::Counting,
+    bundle::write::pipeline::CountingSink,
     error::ConvertError,
     input::Member,
     meter::Meter,
     privacy::participants::ParticipantRegistry,
     storage::rows::{
-        Read,
-        order::{Flow, Grouped, Order, Sink, Sorted},
+        ReadResult,
+        order::{Flow, FullSorter, ItemwiseSorter, RowSink, SortSettings},
     },
     tally::Tally,
 };
 
 /// Result of reading all rows.
 pub(super) struct RowsRead {
-    pub(super) summary: Read,
+    pub(super) summary: ReadResult,
     pub(super) superseded: u64,
     pub(super) notes: Vec<String>,
 }
@@ -31,29 +31,29 @@ pub(super) fn read_rows(
     people: &mut ParticipantRegistry,
     workspace: &Workspace,
     needs_sorting: bool,
-    sink: &mut impl Sink,
+    sink: &mut impl RowSink,
 ) -> Result<RowsRead, ConvertError> {
     let order = order(job, workspace);
     let mut notes = Vec::new();
     if !needs_sorting {
-        let mut grouped = Grouped::new(order);
+        let mut grouped = ItemwiseSorter::new(order);
         let summary =
             adapter.read_rows(&job.limits, meter, people, &mut notes, |row| grouped.push(row, sink))?;
-        if summary.flow == Flow::More {
+        if summary.flow == Flow::Continue {
             let superseded = grouped.finish(sink)?;
             return Ok(RowsRead { summary, superseded, notes });
         }
         // The rows turned out unsorted: discard the partial output and read them again through the sorter.
-        sink.again()?;
+        sink.restart()?;
         restart_reading(adapter, people, meter);
         notes.clear();
     }
-    let mut sorter = Sorted::new(order);
+    let mut sorter = FullSorter::new(order);
     let mut count = 0_u64;
     let summary = adapter.read_rows(&job.limits, meter, people, &mut notes, |row| {
         count += 1;
         // Sorting emits no rows yet, so the sink does not check for a stop.
-        if count.is_multiple_of(1 << 16) && meter.stopped() {
+        if count.is_multiple_of(1 << 16) && meter.is_stop_requested() {
             return Err(ConvertError::Stopped { rows: 0 });
         }
         sorter.push(row)
@@ -72,20 +72,20 @@ pub(super) fn rows_are_in_order(
     workspace: &Workspace,
     tally: &mut Tally,
 ) -> Result<bool, ConvertError> {
-    let mut sink = Counting::new(tally, meter);
-    let mut grouped = Grouped::new(order(job, workspace));
+    let mut sink = CountingSink::new(tally, meter);
+    let mut grouped = ItemwiseSorter::new(order(job, workspace));
     let on_row = |row| grouped.push(row, &mut sink);
     let summary = adapter.read_rows(&job.limits, meter, people, &mut Vec::new(), on_row)?;
     restart_reading(adapter, people, meter);
-    Ok(summary.flow == Flow::More)
+    Ok(summary.flow == Flow::Continue)
 }
 
-fn order<'p>(job: &Job, workspace: &'p Workspace) -> Order<'p> {
-    Order { events: job.events, memory: job.limits.memory, folder: &workspace.folder }
+fn order<'p>(job: &Job, workspace: &'p Workspace) -> SortSettings<'p> {
+    SortSettings { events: job.events, memory: job.limits.sort_memory, folder: &workspace.folder }
 }
 
 fn restart_reading(adapter: &Adapter, people: &mut ParticipantRegistry, meter: &Meter) {
     people.forget_answers();
-    meter.rows.store(0, Ordering::Relaxed);
+    meter.rows_read.store(0, Ordering::Relaxed);
     meter.expect(adapter.rows_file().map_or(0, Member::stored_bytes));
 }

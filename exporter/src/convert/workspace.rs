@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 
 use super::{Job, Target, output_paths};
 use crate::{
-    bundle::write::output::{Output, beside, publish},
+    bundle::write::output::{Output, append_to_name, publish},
     error::ConvertError,
     input::name_of,
 };
@@ -43,7 +43,7 @@ impl Workspace {
             Target::File(path) => (path.clone(), None),
             Target::Stream(_) => temporary_output()?,
         };
-        if job.to.is_none() && out.is_dir() {
+        if job.table_format.is_none() && out.is_dir() {
             return Err(ConvertError::Refused(format!("{} is a folder", name_of(&out))));
         }
         if spool.is_none() {
@@ -66,7 +66,7 @@ impl Workspace {
         let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(|error| ConvertError::io("making the folder", folder, error))?;
         let folder = folder.to_owned();
-        let partial = Partial::create(beside(&out, PARTIAL))?;
+        let partial = Partial::create(append_to_name(&out, PARTIAL))?;
         let copy_target = match &job.target {
             Target::Stream(stream) if job.stream().is_none() => Some(Arc::clone(stream)),
             Target::Stream(_) | Target::File(_) => None,
@@ -85,7 +85,7 @@ impl Workspace {
 
     /// Opens the unfinished bundle for writing.
     pub(super) fn output(&self) -> Result<Output, ConvertError> {
-        Output::file(&self.partial.path, &self.partial.file)
+        Output::to_file(&self.partial.path, &self.partial.file)
     }
 
     /// Renames the bundle to its final name. A streamed bundle has none.
@@ -180,15 +180,15 @@ fn is_at(file: &File, path: &Path) -> bool {
 /// Working files beside the output, which must not be read as input.
 pub(super) fn working_files(job: &Job) -> Vec<PathBuf> {
     match &job.target {
-        Target::File(out) => vec![beside(out, PARTIAL)],
+        Target::File(out) => vec![append_to_name(out, PARTIAL)],
         Target::Stream(_) => Vec::new(),
     }
 }
 
 /// Refuses existing outputs that are not files, such as devices. A link to a file is replaced, not its target.
 fn refuse_non_files(job: &Job, out: &Path) -> Result<(), ConvertError> {
-    let is_folder = job.to.is_some() && out.is_dir();
-    let folder = job.to.map(|_| out.to_owned()).filter(|_| !is_folder);
+    let is_folder = job.table_format.is_some() && out.is_dir();
+    let folder = job.table_format.map(|_| out.to_owned()).filter(|_| !is_folder);
     let is_below_a_file = |error: &io::Error| error.kind() == io::ErrorKind::NotADirectory;
     if out.symlink_metadata().is_err_and(|error| is_below_a_file(&error)) {
         let detail = "a part of its path is a file, not a folder";
@@ -226,7 +226,7 @@ fn describe_non_file(path: &Path) -> Option<String> {
 
 /// True if the output exists: a bundle file, or a folder with content.
 fn has_output(out: &Path, job: &Job) -> bool {
-    match job.to {
+    match job.table_format {
         None => out.exists(),
         Some(_) => out.is_file() || out.read_dir().is_ok_and(|mut entries| entries.next().is_some()),
     }

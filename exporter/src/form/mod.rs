@@ -10,7 +10,7 @@ pub const KIND: &str = "service-data-bundle";
 pub const DELIB_SCHEMA_URL: &str = "https://delib.mashbean.net/schemas/delib-data/v1.json";
 pub const DELIB_KIND: &str = "delib-data-bundle";
 /// Maximum size in bytes of a file for Delib's importer.
-pub const DELIB_MOST_BYTES: u64 = 3 << 20;
+pub const DELIB_MAX_BYTES: u64 = 3 << 20;
 
 /// Vendor naming of the schema constants and of one field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub enum Answer {
 
 /// Whether a response must refer to a second item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Second {
+pub enum SecondItem {
     Required,
     Optional,
     Forbidden,
@@ -92,11 +92,11 @@ impl Answer {
     }
 
     /// Whether the answer must refer to a second item. A pass may also refuse a comparison.
-    pub const fn second(self) -> Second {
+    pub const fn second_item(self) -> SecondItem {
         match self {
-            Self::Agree | Self::Disagree => Second::Forbidden,
-            Self::Pass => Second::Optional,
-            Self::PreferSubject | Self::PreferObject | Self::Equal => Second::Required,
+            Self::Agree | Self::Disagree => SecondItem::Forbidden,
+            Self::Pass => SecondItem::Optional,
+            Self::PreferSubject | Self::PreferObject | Self::Equal => SecondItem::Required,
         }
     }
 }
@@ -167,7 +167,7 @@ pub enum Value {
     TextOrNull(Text),
     Answer,
     /// Number without a fraction, in any notation (`1e2` is one).
-    Whole {
+    Integer {
         least: u64,
     },
     Number {
@@ -181,7 +181,7 @@ pub enum Value {
     },
     Texts,
     /// Arbitrary value copied from the source.
-    Anything,
+    Arbitrary,
 }
 
 impl Value {
@@ -193,8 +193,8 @@ impl Value {
             | Self::Text(_)
             | Self::TextOrNull(_)
             | Self::Answer
-            | Self::Anything => true,
-            Self::Whole { .. }
+            | Self::Arbitrary => true,
+            Self::Integer { .. }
             | Self::Number { .. }
             | Self::Flag
             | Self::Object(_)
@@ -206,7 +206,7 @@ impl Value {
 
 /// Author of a text. Decides which digit sequences in it may be telephone numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hand {
+pub enum TextAuthor {
     People,
     /// Tool: file names, notes and fixed words, which contain digests, ids, counts and dates.
     Tool,
@@ -217,11 +217,11 @@ pub enum Hand {
 /// Length limits and format of a string. Lengths count Unicode code points.
 #[derive(Clone, Copy, Debug)]
 pub struct Text {
-    pub least: u64,
-    pub most: u64,
+    pub min_chars: u64,
+    pub max_chars: u64,
     pub format: Option<Format>,
     /// Author of the text, which selects the search for identifiers; `None` to skip the search.
-    pub hand: Option<Hand>,
+    pub author: Option<TextAuthor>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,15 +230,16 @@ pub enum Format {
     Uri,
 }
 
-const UNBOUNDED: Text = Text { least: 0, most: u64::MAX, format: None, hand: None };
+const UNBOUNDED: Text = Text { min_chars: 0, max_chars: u64::MAX, format: None, author: None };
 const DATE_TIME: Text = Text { format: Some(Format::DateTime), ..UNBOUNDED };
-const URI: Text = Text { format: Some(Format::Uri), most: 2000, hand: Some(Hand::Tool), ..UNBOUNDED };
+const URI: Text =
+    Text { format: Some(Format::Uri), max_chars: 2000, author: Some(TextAuthor::Tool), ..UNBOUNDED };
 
 /// Maximum number of characters of a bundle id.
 pub const MAX_ID_CHARS: usize = 240;
 
-const fn text(least: u64, most: u64, hand: Option<Hand>) -> Value {
-    Value::Text(Text { least, most, format: None, hand })
+const fn text(least: u64, most: u64, hand: Option<TextAuthor>) -> Value {
+    Value::Text(Text { min_chars: least, max_chars: most, format: None, author: hand })
 }
 
 const fn required(name: &'static str, value: Value) -> Field {
@@ -250,20 +251,20 @@ const fn optional(name: &'static str, value: Value) -> Field {
 }
 
 /// Defining occurrence of an id. References to it (`REF`) are not searched again for identifiers.
-const ID: Value = Value::Text(Text { hand: Some(Hand::Reference), ..UNBOUNDED });
+const ID: Value = Value::Text(Text { author: Some(TextAuthor::Reference), ..UNBOUNDED });
 const REF: Value = Value::Text(UNBOUNDED);
-const WORD: Value = Value::Text(Text { hand: Some(Hand::Tool), ..UNBOUNDED });
-const PROSE: Value = Value::Text(Text { hand: Some(Hand::People), ..UNBOUNDED });
+const WORD: Value = Value::Text(Text { author: Some(TextAuthor::Tool), ..UNBOUNDED });
+const PROSE: Value = Value::Text(Text { author: Some(TextAuthor::People), ..UNBOUNDED });
 
 /// Counts by answer. Additional members belong to the source.
 pub static COUNTS: Object = Object {
     fields: &[
-        optional(Answer::ALL[0].as_str(), Value::Anything),
-        optional(Answer::ALL[1].as_str(), Value::Anything),
-        optional(Answer::ALL[2].as_str(), Value::Anything),
-        optional(Answer::ALL[3].as_str(), Value::Anything),
-        optional(Answer::ALL[4].as_str(), Value::Anything),
-        optional(Answer::ALL[5].as_str(), Value::Anything),
+        optional(Answer::ALL[0].as_str(), Value::Arbitrary),
+        optional(Answer::ALL[1].as_str(), Value::Arbitrary),
+        optional(Answer::ALL[2].as_str(), Value::Arbitrary),
+        optional(Answer::ALL[3].as_str(), Value::Arbitrary),
+        optional(Answer::ALL[4].as_str(), Value::Arbitrary),
+        optional(Answer::ALL[5].as_str(), Value::Arbitrary),
     ],
     open: true,
 };
@@ -271,22 +272,22 @@ pub static COUNTS: Object = Object {
 /// Input file of a bundle, as this exporter describes it. The schema requires no member.
 pub static ARTIFACT: Object = Object {
     fields: &[
-        optional("role", Value::Anything),
-        optional("name", Value::Anything),
-        optional("size", Value::Anything),
-        optional("sha256", Value::Anything),
-        optional("rows", Value::Anything),
+        optional("role", Value::Arbitrary),
+        optional("name", Value::Arbitrary),
+        optional("size", Value::Arbitrary),
+        optional("sha256", Value::Arbitrary),
+        optional("rows", Value::Arbitrary),
     ],
     open: true,
 };
 
 pub static SOURCE: Object = Object {
     fields: &[
-        required("tool", text(1, 120, Some(Hand::Tool))),
+        required("tool", text(1, 120, Some(TextAuthor::Tool))),
         required("sourceSchema", Value::Text(URI)),
-        required("sourceId", text(0, 240, Some(Hand::Tool))),
-        required("title", text(1, 120, Some(Hand::People))),
-        required("description", text(0, 2000, Some(Hand::People))),
+        required("sourceId", text(0, 240, Some(TextAuthor::Tool))),
+        required("title", text(1, 120, Some(TextAuthor::People))),
+        required("description", text(0, 2000, Some(TextAuthor::People))),
         required("url", Value::Text(URI)),
     ],
     open: false,
@@ -318,7 +319,7 @@ pub static RESPONSE: Object = Object {
         optional("objectRef", REF),
         required("participantRef", Value::TextOrNull(UNBOUNDED)),
         required("response", Value::Answer),
-        required("count", Value::Whole { least: 1 }),
+        required("count", Value::Integer { least: 1 }),
         required("occurredAt", Value::TextOrNull(DATE_TIME)),
     ],
     open: false,
@@ -330,21 +331,21 @@ pub static OUTCOME: Object = Object {
         required("phaseId", REF),
         required("type", WORD),
         required("itemRef", REF),
-        optional("rank", Value::Whole { least: 1 }),
+        optional("rank", Value::Integer { least: 1 }),
         optional("score", Value::Number { from_zero_to_one: false }),
-        optional("observations", Value::Whole { least: 0 }),
+        optional("observations", Value::Integer { least: 0 }),
         optional("counts", Value::Object(&COUNTS)),
-        optional("members", Value::Anything),
-        optional("suppressed", Value::Anything),
+        optional("members", Value::Arbitrary),
+        optional("suppressed", Value::Arbitrary),
     ],
     open: true,
 };
 
 pub static SUMMARY: Object = Object {
     fields: &[
-        required("participants", Value::Whole { least: 0 }),
-        required("items", Value::Whole { least: 0 }),
-        required("responses", Value::Whole { least: 0 }),
+        required("participants", Value::Integer { least: 0 }),
+        required("items", Value::Integer { least: 0 }),
+        required("responses", Value::Integer { least: 0 }),
         required("coverage", Value::Number { from_zero_to_one: true }),
     ],
     open: false,
@@ -352,7 +353,7 @@ pub static SUMMARY: Object = Object {
 
 pub static PROVENANCE: Object = Object {
     fields: &[
-        required("adapter", text(1, 120, Some(Hand::Tool))),
+        required("adapter", text(1, 120, Some(TextAuthor::Tool))),
         required("transformedAt", Value::Text(DATE_TIME)),
         required("sourceArtifacts", list(&ARTIFACT, 0)),
         required("notes", Value::Texts),
@@ -388,7 +389,7 @@ const fn bundle(kind: &'static str, data_card: &'static Object) -> [Field; 12] {
     [
         required("schema", Value::Schema),
         required("kind", Value::Constant(kind)),
-        required("bundleId", text(1, MAX_ID_CHARS as u64, Some(Hand::Tool))),
+        required("bundleId", text(1, MAX_ID_CHARS as u64, Some(TextAuthor::Tool))),
         required("exportedAt", Value::Text(DATE_TIME)),
         required("source", Value::Object(&SOURCE)),
         required("phases", list(&PHASE, 1)),

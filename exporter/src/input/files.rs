@@ -398,7 +398,7 @@ mod tests {
         let path = folder.path().join("many.zip");
         fs::write(&path, archive(4)).unwrap();
         let open = |path: &Path, files| {
-            let limits = Limits { files, ..Limits::default() };
+            let limits = Limits { max_files: files, ..Limits::default() };
             let meter = Arc::default();
             Input::open(&[path.to_owned()], folder.path(), &[], &limits, &meter)
                 .map(|input| input.members.len())

@@ -29,32 +29,33 @@ use crate::error::{ConvertError, ErrorKind};
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Maximum bytes of one row.
-    pub record: usize,
+    pub max_row_bytes: usize,
     /// Maximum ratio of decompressed to compressed size, applied above 64 MiB.
-    pub expansion: u64,
+    pub max_expansion: u64,
     /// Maximum number of files in one folder or archive.
-    pub files: usize,
+    pub max_files: usize,
     /// Bytes of rows sorted in memory; larger inputs are sorted on disk.
-    pub memory: usize,
+    pub sort_memory: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { record: 16 << 20, expansion: 250, files: 10_000, memory: 256 << 20 }
+        Self { max_row_bytes: 16 << 20, max_expansion: 250, max_files: 10_000, sort_memory: 256 << 20 }
     }
 }
 
 impl Limits {
     fn check_file_count(&self, container: &str, count: usize) -> Result<(), ConvertError> {
-        if count <= self.files {
+        if count <= self.max_files {
             return Ok(());
         }
-        let detail = format!("it holds {count} files, {} are allowed (--max-files allows more)", self.files);
+        let detail =
+            format!("it holds {count} files, {} are allowed (--max-files allows more)", self.max_files);
         Err(ConvertError::content(container, None, ErrorKind::Bomb, detail))
     }
 
     fn bomb_error(&self, name: &str) -> ConvertError {
-        let times = self.expansion;
+        let times = self.max_expansion;
         let detail = format!("it unpacks to more than {times} times its size (--max-expansion allows more)");
         ConvertError::content(name, None, ErrorKind::Bomb, detail)
     }

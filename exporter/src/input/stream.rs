@@ -296,7 +296,7 @@ impl ReaderThread {
             sent_bytes += block.len() as u64;
             if let Some(packed_size) = packed_bytes()
                 // Checked while unpacking: the sizes in headers may be false.
-                && sent_bytes > UNCHECKED_BYTES.max(packed_size.saturating_mul(self.limits.expansion))
+                && sent_bytes > UNCHECKED_BYTES.max(packed_size.saturating_mul(self.limits.max_expansion))
             {
                 return Err(self.limits.bomb_error(&self.name));
             }

@@ -78,7 +78,7 @@ impl Table {
         let name = stream.name.clone();
         let bytes_since_row = Rc::new(Cell::new(0));
         // The CSV reader fetches up to one buffer beyond the row.
-        let limit = limits.record.saturating_add(READ_AHEAD);
+        let limit = limits.max_row_bytes.saturating_add(READ_AHEAD);
         let bounded = BoundedReader {
             inner: stream,
             quotes: QuoteChecker::default(),

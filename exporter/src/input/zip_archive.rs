@@ -81,7 +81,7 @@ pub(super) fn open(
         entries.push(Entry { name, index, packed_bytes: entry.compressed_size() });
     }
     // The sum is checked: entries can share compressed bytes, so each one alone may look harmless.
-    if unpacked_bytes > UNCHECKED_BYTES.max(stored_bytes.saturating_mul(limits.expansion)) {
+    if unpacked_bytes > UNCHECKED_BYTES.max(stored_bytes.saturating_mul(limits.max_expansion)) {
         return Err(limits.bomb_error(name));
     }
     Ok((archive, entries))

@@ -9,7 +9,7 @@ pub(crate) struct Number {
     is_negative: bool,
     is_zero: bool,
     /// True if the number has no fraction.
-    pub(crate) whole: bool,
+    pub(crate) is_whole: bool,
     /// True if the number is exactly 1.
     is_one: bool,
     /// True if the absolute value is at least 1.
@@ -26,7 +26,7 @@ impl Number {
         Self {
             is_negative: false,
             is_zero: value == 0,
-            whole: true,
+            is_whole: true,
             is_one: value == 1,
             is_at_least_one: value > 0,
             integer: Some(u128::from(value)),
@@ -53,7 +53,7 @@ impl Number {
         Some(Self {
             is_negative,
             is_zero,
-            whole: has_no_fraction,
+            is_whole: has_no_fraction,
             is_one: mantissa == b"1" && power == 0 && !is_negative,
             is_at_least_one: !is_zero && point > 0,
             integer,
@@ -76,8 +76,8 @@ impl Number {
     }
 
     /// Value as a count: saturated if it is too large, and 0 for negative numbers and fractions.
-    pub(crate) fn count(&self) -> u128 {
-        self.integer.unwrap_or(if self.whole && !self.is_negative { u128::MAX } else { 0 })
+    pub(crate) fn saturating_count(&self) -> u128 {
+        self.integer.unwrap_or(if self.is_whole && !self.is_negative { u128::MAX } else { 0 })
     }
 }
 
@@ -196,24 +196,27 @@ mod tests {
     fn notation_does_not_change_the_value() {
         for one in ["1", "1.0", "1e0", "1.000E+00", "10e-1", "0.1e1", "1000000000000000000000e-21"] {
             let one = number(one);
-            assert!(one.whole && one.is_at_least(1) && one.is_at_most_one() && one.count() == 1, "{one:?}");
+            assert!(
+                one.is_whole && one.is_at_least(1) && one.is_at_most_one() && one.saturating_count() == 1,
+                "{one:?}"
+            );
         }
         for zero in ["0", "-0", "0.0", "0e999999999999999999999", "-0e-5"] {
             let zero = number(zero);
             assert!(
-                zero.whole && zero.is_at_least(0) && !zero.is_at_least(1) && zero.is_at_most_one(),
+                zero.is_whole && zero.is_at_least(0) && !zero.is_at_least(1) && zero.is_at_most_one(),
                 "{zero:?}"
             );
         }
-        assert!(!number("1.0000000000000000000000000000001").whole);
+        assert!(!number("1.0000000000000000000000000000001").is_whole);
         assert!(!number("1.0000000000000000000000000000001").is_at_most_one());
         assert!(number("0.99999999999999999999999999999999").is_at_most_one());
         assert!(!number("-1e-400").is_at_least(0) && number("-1e-400").is_at_most_one());
-        assert!(number("1e400").whole && number("1e400").double.is_infinite());
-        assert_eq!(number("18446744073709551617").count(), 18_446_744_073_709_551_617);
-        assert_eq!(number("1e30").count(), 10_u128.pow(30));
-        assert_eq!(number("1e300").count(), u128::MAX);
-        assert_eq!(number("-5").count(), 0);
+        assert!(number("1e400").is_whole && number("1e400").double.is_infinite());
+        assert_eq!(number("18446744073709551617").saturating_count(), 18_446_744_073_709_551_617);
+        assert_eq!(number("1e30").saturating_count(), 10_u128.pow(30));
+        assert_eq!(number("1e300").saturating_count(), u128::MAX);
+        assert_eq!(number("-5").saturating_count(), 0);
     }
 
     #[test]

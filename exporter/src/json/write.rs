@@ -3,7 +3,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "a digit")]
 
 /// Appends a string with its quotes, with the fewest escapes that JSON allows.
-pub(crate) fn text(into: &mut Vec<u8>, text: &str) {
+pub(crate) fn write_string(into: &mut Vec<u8>, text: &str) {
     into.push(b'"');
     let mut rest = text.as_bytes();
     while let Some(at) = rest.iter().position(|byte| *byte < 0x20 || matches!(byte, b'"' | b'\\')) {
@@ -23,12 +23,12 @@ pub(crate) fn text(into: &mut Vec<u8>, text: &str) {
 }
 
 /// Writer of one object's members.
-pub(crate) struct Object<'o> {
+pub(crate) struct ObjectWriter<'o> {
     into: &'o mut Vec<u8>,
     is_empty: bool,
 }
 
-impl<'o> Object<'o> {
+impl<'o> ObjectWriter<'o> {
     pub(crate) fn begin(into: &'o mut Vec<u8>) -> Self {
         into.push(b'{');
         Self { into, is_empty: true }
@@ -39,13 +39,13 @@ impl<'o> Object<'o> {
         if !std::mem::take(&mut self.is_empty) {
             self.into.push(b',');
         }
-        text(self.into, name);
+        write_string(self.into, name);
         self.into.push(b':');
         self.into
     }
 
     pub(crate) fn text(&mut self, name: &str, value: &str) -> &mut Self {
-        text(self.key(name), value);
+        write_string(self.key(name), value);
         self
     }
 
@@ -54,7 +54,7 @@ impl<'o> Object<'o> {
         self
     }
 
-    pub(crate) fn whole(&mut self, name: &str, value: u64) -> &mut Self {
+    pub(crate) fn integer(&mut self, name: &str, value: u64) -> &mut Self {
         write_number(self.key(name), value);
         self
     }
@@ -100,7 +100,7 @@ pub(crate) fn hex(value: u128) -> [u8; 32] {
     text
 }
 
-pub(crate) fn hex_of(bytes: &[u8]) -> String {
+pub(crate) fn encode_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -115,7 +115,7 @@ mod tests {
         #[test]
         fn written_text_is_parsed_unchanged(value in any::<String>()) {
             let mut json = Vec::new();
-            text(&mut json, &value);
+            write_string(&mut json, &value);
             prop_assert_eq!(serde_json::from_slice::<String>(&json).unwrap(), value);
         }
     }

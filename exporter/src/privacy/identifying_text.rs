@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::form::Hand;
+use crate::form::TextAuthor;
 
 /// Token, pattern, and whether the identifier points to a person. Order matters: an earlier match hides a later one.
 const KINDS: [(&str, &str, bool); 6] = [
@@ -109,8 +109,8 @@ pub(crate) fn is_address(id: &[u8]) -> bool {
 }
 
 /// True if the text contains an identifier of a person.
-pub(crate) fn identifies(text: &str, hand: Hand) -> bool {
-    if hand == Hand::Reference {
+pub(crate) fn identifies(text: &str, hand: TextAuthor) -> bool {
+    if hand == TextAuthor::Reference {
         return is_address(text.as_bytes());
     }
     // Fast path: every pattern needs one of these bytes; a percent-encoded `@` contains digits.
@@ -118,7 +118,7 @@ pub(crate) fn identifies(text: &str, hand: Hand) -> bool {
         return false;
     }
     let digests;
-    let text = if hand == Hand::Tool {
+    let text = if hand == TextAuthor::Tool {
         // A digest may contain digits that look like a telephone number.
         digests = DIGEST_PATTERN.replace_all(text, "");
         &digests
@@ -127,7 +127,8 @@ pub(crate) fn identifies(text: &str, hand: Hand) -> bool {
     };
     // Tools write counts and dates, which resemble telephone numbers.
     let is_harmless = |fragment: &str| {
-        YEARS_PATTERN.is_match(fragment) || hand == Hand::Tool && COUNT_OR_DATE_PATTERN.is_match(fragment)
+        YEARS_PATTERN.is_match(fragment)
+            || hand == TextAuthor::Tool && COUNT_OR_DATE_PATTERN.is_match(fragment)
     };
     let matches = |pattern: &Regex| pattern.find_iter(text).any(|fragment| !is_harmless(fragment.as_str()));
     KINDS
@@ -146,7 +147,7 @@ mod tests {
         let (redacted, count) = redact(text);
         assert_eq!(redacted, "Ask [email] or [handle], call [phone], see [url] from [ip]");
         assert_eq!(count, 5);
-        assert!(identifies(text, Hand::People) && !identifies(&redacted, Hand::People));
+        assert!(identifies(text, TextAuthor::People) && !identifies(&redacted, TextAuthor::People));
     }
 
     #[test]
@@ -213,7 +214,7 @@ mod tests {
                     "{form}"
                 );
                 assert_eq!(redact(form), (token.to_owned(), 1), "{form}");
-                assert_eq!(identifies(form, Hand::People), token != "[url]", "{form}");
+                assert_eq!(identifies(form, TextAuthor::People), token != "[url]", "{form}");
             }
         }
     }
@@ -228,7 +229,7 @@ mod tests {
             "std::vector, not Add::more; yes::, no: \u{fc}::1",
         ] {
             assert_eq!(redact(text), (text.to_owned(), 0));
-            assert!(!identifies(text, Hand::People));
+            assert!(!identifies(text, TextAuthor::People));
         }
     }
     #[test]
@@ -241,13 +242,16 @@ mod tests {
             "session:3f2b8c1e-0000-4000-8000-000000000001",
             "https://pol.is/report/r12345678",
         ] {
-            assert!(!identifies(text, Hand::Tool), "{text}");
+            assert!(!identifies(text, TextAuthor::Tool), "{text}");
         }
         for text in
             ["030 12345678", "+493012345678", "03012345678.csv", "ada@city.example", "see @ada_l", "10.1.2.3"]
         {
-            assert!(identifies(text, Hand::Tool), "{text}");
+            assert!(identifies(text, TextAuthor::Tool), "{text}");
         }
-        assert!(identifies("ada@city", Hand::Reference) && !identifies("030 12345678", Hand::Reference));
+        assert!(
+            identifies("ada@city", TextAuthor::Reference)
+                && !identifies("030 12345678", TextAuthor::Reference)
+        );
     }
 }

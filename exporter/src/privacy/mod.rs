@@ -19,7 +19,7 @@ pub enum Profile {
 
 /// Treatment of texts that participants wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Texts {
+pub enum TextTreatment {
     Keep,
     Redact,
     Omit,
@@ -27,7 +27,7 @@ pub enum Texts {
 
 /// Naming of participants in a private bundle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Participants {
+pub enum ParticipantNaming {
     #[default]
     Pseudonyms,
     /// Pseudonyms that the input has from this exporter are kept, others are made.
@@ -38,7 +38,7 @@ pub enum Participants {
     SourceIds,
 }
 
-impl Participants {
+impl ParticipantNaming {
     pub(crate) fn identifies(self) -> bool {
         matches!(self, Self::ExternalIds | Self::SourceIds)
     }

@@ -15,7 +15,7 @@ use std::{
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-use super::Participants;
+use super::ParticipantNaming;
 use crate::{error::ConvertError, input::table::canonical_number, json::write, plural::HiddenBelow};
 
 /// Secret key of the pseudonyms. Its `Debug` output is redacted.
@@ -28,7 +28,7 @@ const FRESH_KEY_BYTES: usize = 32;
 
 impl Key {
     /// Key from stored bytes, to link several bundles. `None` if it is too short.
-    pub fn kept(bytes: Vec<u8>) -> Option<Self> {
+    pub fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
         (bytes.len() >= MIN_KEY_BYTES).then_some(Self(bytes))
     }
 
@@ -42,7 +42,7 @@ impl Key {
     }
 
     /// Mode of the key file if users other than its owner can read it. They could reverse the pseudonyms.
-    pub fn open_to_others(file: &Metadata) -> Option<u32> {
+    pub fn exposed_mode(file: &Metadata) -> Option<u32> {
         let mode = file.permissions().mode() & 0o777;
         (mode & 0o044 != 0).then_some(mode)
     }
@@ -73,7 +73,7 @@ pub(crate) fn scope(tool: &str, source: &str) -> String {
 #[derive(Debug)]
 pub(crate) struct ParticipantRegistry {
     mac: Hmac<Sha256>,
-    naming: Participants,
+    naming: ParticipantNaming,
     /// Pseudonyms by participant number, 0 for none. Most sources number their participants, so this vector serves
     /// most rows.
     pseudonyms: Vec<u128>,
@@ -113,7 +113,7 @@ pub(crate) struct WithoutAnswers {
 const DIRECT_IDS: u64 = 1 << 20;
 
 impl ParticipantRegistry {
-    pub(crate) fn new(key: &Key, scope: &str, naming: Participants) -> Self {
+    pub(crate) fn new(key: &Key, scope: &str, naming: ParticipantNaming) -> Self {
         let mut mac = Hmac::new_from_slice(&key.0).expect("a key of HMAC may have any length");
         // Zero bytes separate domain, scope and id, so that different inputs are never equal.
         mac.update(DOMAIN);
@@ -155,7 +155,7 @@ impl ParticipantRegistry {
     }
 
     pub(crate) fn uses_external_ids(&self) -> bool {
-        self.naming == Participants::ExternalIds
+        self.naming == ParticipantNaming::ExternalIds
     }
 
     pub(crate) fn set_external_id(&mut self, id: &[u8], external: &str) {
@@ -176,8 +176,8 @@ impl ParticipantRegistry {
     /// Pseudonym of any participant, with or without rows.
     pub(crate) fn pseudonym(&self, id: &[u8]) -> u128 {
         // The id may be a pseudonym of an earlier conversion.
-        if self.naming == Participants::KeepPseudonyms
-            && let Some(pseudonym) = number_of(id)
+        if self.naming == ParticipantNaming::KeepPseudonyms
+            && let Some(pseudonym) = parse_reference(id)
         {
             return pseudonym;
         }
@@ -252,10 +252,10 @@ impl ParticipantRegistry {
         self.count += 1;
         let pseudonym = self.pseudonym(id);
         let name = match self.naming {
-            Participants::SourceIds => Some(String::from_utf8_lossy(id).into_owned()),
+            ParticipantNaming::SourceIds => Some(String::from_utf8_lossy(id).into_owned()),
             // Participants without an external id keep their pseudonym.
-            Participants::ExternalIds => self.external_ids.get(id).cloned(),
-            Participants::Pseudonyms | Participants::KeepPseudonyms => None,
+            ParticipantNaming::ExternalIds => self.external_ids.get(id).cloned(),
+            ParticipantNaming::Pseudonyms | ParticipantNaming::KeepPseudonyms => None,
         };
         if let Some(name) = name {
             let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
@@ -321,7 +321,7 @@ pub(crate) fn reference(number: u128) -> String {
 
 /// Parses a participant reference written by [`reference`]; never returns 0.
 #[inline]
-pub(crate) fn number_of(id: &[u8]) -> Option<u128> {
+pub(crate) fn parse_reference(id: &[u8]) -> Option<u128> {
     let digits: &[u8; 32] = id.strip_prefix(PREFIX.as_bytes())?.try_into().ok()?;
     let number = digits.as_chunks::<8>().0.iter().fold(0, |sum, eight| sum << 32 | u128::from(hex(*eight)));
     // Round trip: other spellings, such as upper case, are not references of this exporter.
@@ -329,7 +329,7 @@ pub(crate) fn number_of(id: &[u8]) -> Option<u128> {
 }
 
 /// True if the text contains a participant reference.
-pub(crate) fn refers(text: &[u8]) -> bool {
+pub(crate) fn mentions_participant(text: &[u8]) -> bool {
     let prefix = PREFIX.as_bytes();
     memchr::memmem::find_iter(text, prefix)
         .any(|at| text.get(at + prefix.len()).is_some_and(u8::is_ascii_alphanumeric))
@@ -364,13 +364,13 @@ fn hex(eight: [u8; 8]) -> u32 {
 mod tests {
     use super::*;
 
-    fn new_registry(naming: Participants) -> ParticipantRegistry {
-        ParticipantRegistry::new(&Key::kept(vec![7; 32]).unwrap(), "scope", naming)
+    fn new_registry(naming: ParticipantNaming) -> ParticipantRegistry {
+        ParticipantRegistry::new(&Key::from_bytes(vec![7; 32]).unwrap(), "scope", naming)
     }
 
     #[test]
     fn each_id_has_one_pseudonym() {
-        let mut people = new_registry(Participants::Pseudonyms);
+        let mut people = new_registry(ParticipantNaming::Pseudonyms);
         people.set_group(b"12", 3);
         let ids: [&[u8]; 6] = [b"12", b"0", b"1048575", b"1048576", b"012", b"p12"];
         let first: Vec<_> = ids.iter().map(|id| people.look_up(id)).collect();
@@ -386,14 +386,14 @@ mod tests {
 
     #[test]
     fn key_and_scope_separate_bundles() {
-        let key = Key::kept(vec![7; 32]).unwrap();
-        let other_key = Key::kept(vec![8; 32]).unwrap();
+        let key = Key::from_bytes(vec![7; 32]).unwrap();
+        let other_key = Key::from_bytes(vec![8; 32]).unwrap();
         let pseudonym_of =
-            |key, scope| ParticipantRegistry::new(key, scope, Participants::Pseudonyms).pseudonym(b"1");
+            |key, scope| ParticipantRegistry::new(key, scope, ParticipantNaming::Pseudonyms).pseudonym(b"1");
         assert_eq!(pseudonym_of(&key, "a"), pseudonym_of(&key, "a"));
         assert_ne!(pseudonym_of(&key, "a"), pseudonym_of(&key, "b"));
         assert_ne!(pseudonym_of(&key, "a"), pseudonym_of(&other_key, "a"));
-        assert!(Key::kept(vec![1; 15]).is_none());
+        assert!(Key::from_bytes(vec![1; 15]).is_none());
     }
 
     #[test]
@@ -403,7 +403,7 @@ mod tests {
             [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o644, true), (0o666, true)]
         {
             std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
-            let exposed_mode = Key::open_to_others(&file.path().metadata().unwrap());
+            let exposed_mode = Key::exposed_mode(&file.path().metadata().unwrap());
             assert_eq!(exposed_mode, is_exposed.then_some(mode), "{mode:o}");
         }
     }
@@ -411,9 +411,9 @@ mod tests {
     #[test]
     fn pseudonyms_are_kept_only_when_asked() {
         let reference = format!("{PREFIX}{:032x}", 0xab_u128);
-        assert_eq!(new_registry(Participants::KeepPseudonyms).pseudonym(reference.as_bytes()), 0xab);
-        assert_ne!(new_registry(Participants::Pseudonyms).pseudonym(reference.as_bytes()), 0xab);
-        assert_ne!(new_registry(Participants::KeepPseudonyms).pseudonym(b"171"), 0xab);
+        assert_eq!(new_registry(ParticipantNaming::KeepPseudonyms).pseudonym(reference.as_bytes()), 0xab);
+        assert_ne!(new_registry(ParticipantNaming::Pseudonyms).pseudonym(reference.as_bytes()), 0xab);
+        assert_ne!(new_registry(ParticipantNaming::KeepPseudonyms).pseudonym(b"171"), 0xab);
     }
 
     #[test]
@@ -442,7 +442,7 @@ mod tests {
     fn pseudonym_has_one_spelling() {
         for number in [1, 0xab, 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210, u128::MAX] {
             let reference = format!("{PREFIX}{number:032x}");
-            assert_eq!(number_of(reference.as_bytes()), Some(number));
+            assert_eq!(parse_reference(reference.as_bytes()), Some(number));
             for other in [
                 &reference[1..],
                 &reference[..reference.len() - 1],
@@ -451,9 +451,9 @@ mod tests {
                 &format!("{PREFIX}{number:032X}").replace('0', "O"),
                 &reference.replace('1', "g").replace('f', "F").replace('a', ":"),
             ] {
-                assert_eq!(number_of(other.as_bytes()), None, "{other}");
+                assert_eq!(parse_reference(other.as_bytes()), None, "{other}");
             }
         }
-        assert_eq!(number_of(format!("{PREFIX}{:032}", 0).as_bytes()), None);
+        assert_eq!(parse_reference(format!("{PREFIX}{:032}", 0).as_bytes()), None);
     }
 }

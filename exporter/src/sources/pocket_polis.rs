@@ -12,7 +12,7 @@ use crate::{
     model::{BundleHeader, Item, ItemIndex, PublishedOutcome, Source},
     privacy::participants::{ParticipantRegistry, RegistryFor, scope},
     storage::{
-        rows::{NO_OBJECT, Read, Row, order::Flow},
+        rows::{NO_OBJECT, ReadResult, Row, order::Flow},
         spill::{Spill, SpillOptions},
     },
     timestamp::Timestamp,
@@ -65,7 +65,7 @@ impl PocketPolis {
         meter: &Arc<Meter>,
         people: &mut ParticipantRegistry,
         mut on_row: impl FnMut(Row) -> Result<Flow, ConvertError>,
-    ) -> Result<Read, ConvertError> {
+    ) -> Result<ReadResult, ConvertError> {
         let mut table = Table::open(self.votes.open(limits, Some(meter))?, limits, true)?;
         let (participant, statement) = (table.require(&["participant"])?, table.require(&["statement_id"])?);
         let (vote, updated_at) = (table.require(&["vote"])?, table.find(&["updated_at"])?);
@@ -91,13 +91,13 @@ impl PocketPolis {
                 return Err(row.error(ErrorKind::Value, "participant is empty"));
             }
             let (pseudonym, group) = people.look_up(id);
-            meter.rows.fetch_add(1, Ordering::Relaxed);
-            if on_row(Row::new(pseudonym, item, NO_OBJECT, answer, answered_at, group))? == Flow::Enough {
-                return Ok(Read { flow: Flow::Enough, rows: table.rows(), ended: None });
+            meter.rows_read.fetch_add(1, Ordering::Relaxed);
+            if on_row(Row::new(pseudonym, item, NO_OBJECT, answer, answered_at, group))? == Flow::Stop {
+                return Ok(ReadResult { flow: Flow::Stop, rows: table.rows(), file_digest: None });
             }
         }
         let rows = table.rows();
-        Ok(Read { flow: Flow::More, rows, ended: Some(table.finish()?) })
+        Ok(ReadResult { flow: Flow::Continue, rows, file_digest: Some(table.finish()?) })
     }
 }
 
@@ -110,7 +110,7 @@ fn refuse_repeated_answers(
     let io_error = |error| ConvertError::from_io(&votes.name, error);
     let mut table = Table::open(votes.without_digest().open(limits, None)?, limits, true)?;
     let (participant, statement) = (table.require(&["participant"])?, table.require(&["statement_id"])?);
-    let mut answers = Spill::new(SpillOptions { memory: limits.memory, folder: std::env::temp_dir() });
+    let mut answers = Spill::new(SpillOptions { memory: limits.sort_memory, folder: std::env::temp_dir() });
     let mut key = Vec::new();
     while let Some(row) = table.next()? {
         // Rows about unknown statements are reported when the votes are read.

@@ -14,7 +14,7 @@ use crate::{
         table::{Table, repeated_column},
     },
     model::{BundleHeader, Item, ItemIndex, PublishedOutcome, Source, by_key},
-    plural::{counted, were},
+    plural::{format_count, was_or_were},
     privacy::{
         participants::{ParticipantRegistry, RegistryFor, scope},
         suppression::Counts,
@@ -167,7 +167,7 @@ fn read_table(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertErro
         if !by_group.is_empty() {
             let groups_member = Map::from_iter([("groups".to_owned(), Value::Object(by_group))]);
             outcomes.push(PublishedOutcome {
-                more: groups_member,
+                other_members: groups_member,
                 ..PublishedOutcome::counts(GROUP_RESPONSE_COUNTS, Map::new())
             });
         }
@@ -179,8 +179,10 @@ fn read_table(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertErro
             }
         }
         if !topics.is_empty() {
-            outcomes
-                .push(PublishedOutcome { more: topics, ..PublishedOutcome::counts("topics", Map::new()) });
+            outcomes.push(PublishedOutcome {
+                other_members: topics,
+                ..PublishedOutcome::counts("topics", Map::new())
+            });
         }
         let item = Item {
             id: format!("statement:{key}"),
@@ -201,7 +203,7 @@ fn read_table(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertErro
         rows.push((item, (counts, unknown)));
     }
     if empty_cells > 0 {
-        let (cells, were) = (counted(empty_cells, "empty cell"), were(empty_cells));
+        let (cells, were) = (format_count(empty_cells, "empty cell"), was_or_were(empty_cells));
         notes.push(format!("{cells} among the counts {were} treated as hidden counts: unknown, not zero."));
     }
     Ok(ReadTable { rows, notes })

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use strsim::levenshtein;
 
-use crate::bundle::validate::formats::uri;
+use crate::bundle::validate::formats::is_uri;
 
 const IDS: &str = include_str!("spdx.txt");
 /// Prefix of custom license ids.
@@ -16,7 +16,7 @@ pub(crate) fn license_value(license: &str) -> Result<Value, String> {
     let printable = license.escape_debug();
     // Neither SPDX ids nor custom ids contain a colon.
     if license.contains(':') {
-        let path = uri(license.as_bytes()).then(|| json!({ "path": license }));
+        let path = is_uri(license.as_bytes()).then(|| json!({ "path": license }));
         return path.ok_or_else(|| format!("--license {printable} is not a URI"));
     }
     let is_custom = license.strip_prefix(CUSTOM_PREFIX).is_some_and(|name| {

@@ -23,11 +23,11 @@ pub(crate) use self::opinions::NO_VOTES;
 use crate::{
     bundle::{
         read,
-        write::output::{self, beside, fresh},
+        write::output::{self, append_to_name, replace_with_new_file},
     },
     error::ConvertError,
     meter::Meter,
-    plural::counted,
+    plural::format_count,
 };
 
 /// Output formats other than a bundle.
@@ -79,9 +79,9 @@ pub(crate) struct FinishedFile {
 
 impl PartialFile {
     pub(crate) fn create(path: PathBuf) -> Result<Self, ConvertError> {
-        let partial = beside(&path, ".partial");
+        let partial = append_to_name(&path, ".partial");
         let io_error = |error| ConvertError::io("writing", &partial, error);
-        let file = fresh(&partial).map_err(io_error)?;
+        let file = replace_with_new_file(&partial).map_err(io_error)?;
         let partial = TempPath::try_from_path(&partial).map_err(io_error)?;
         Ok(Self { path, partial, file: BufWriter::with_capacity(1 << 18, file), guarded_cells: 0 })
     }
@@ -158,7 +158,7 @@ pub(crate) fn export(
 }
 
 fn guarded_note(cells: u64) -> Option<String> {
-    let (phrase, begin) = (counted(cells, "cell"), if cells == 1 { "begins" } else { "begin" });
+    let (phrase, begin) = (format_count(cells, "cell"), if cells == 1 { "begins" } else { "begin" });
     (cells > 0).then(|| {
         format!(
             "{phrase} {begin} with an added apostrophe, which keeps spreadsheets from executing the rest \
@@ -227,7 +227,7 @@ pub(crate) fn write_card(
     path: PathBuf,
     meter: &Meter,
 ) -> Result<FinishedFile, ConvertError> {
-    let card = read::bundle(bundle_path, &mut (), meter)?;
+    let card = read::read_bundle(bundle_path, &mut (), meter)?;
     let mut text =
         serde_json::to_vec_pretty(&card).map_err(|error| ConvertError::io("writing", &path, error.into()))?;
     text.push(b'\n');

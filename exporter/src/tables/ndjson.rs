@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::{FinishedFile, PartialFile};
 use crate::{
-    bundle::read::{Item, Reader, Response, bundle},
+    bundle::read::{ElementReceiver, Item, Response, read_bundle},
     error::ConvertError,
-    json::write::Object,
+    json::write::ObjectWriter,
     meter::Meter,
 };
 
@@ -29,18 +29,18 @@ pub(crate) fn write(
 ) -> Result<Vec<FinishedFile>, ConvertError> {
     let [items, responses, outcomes] = FILES.map(|name| PartialFile::create(path_of(name)));
     let mut files = Files { items: items?, responses: responses?, outcomes: outcomes?, line: Vec::new() };
-    bundle(bundle_path, &mut files, meter)?;
+    read_bundle(bundle_path, &mut files, meter)?;
     Ok(vec![files.items.finish()?, files.responses.finish()?, files.outcomes.finish()?])
 }
 
-impl Reader for Files {
+impl ElementReceiver for Files {
     const ITEMS: bool = true;
     const RESPONSES: bool = true;
     const OUTCOMES: bool = true;
 
     fn item(&mut self, item: Item) -> Result<(), ConvertError> {
         self.line.clear();
-        let mut object = Object::begin(&mut self.line);
+        let mut object = ObjectWriter::begin(&mut self.line);
         object
             .text("id", &item.id)
             .text("phaseId", &item.phase_id)
@@ -56,7 +56,7 @@ impl Reader for Files {
 
     fn response(&mut self, response: Response) -> Result<(), ConvertError> {
         self.line.clear();
-        let mut object = Object::begin(&mut self.line);
+        let mut object = ObjectWriter::begin(&mut self.line);
         object
             .text("id", &response.id)
             .text("phaseId", &response.phase_id)

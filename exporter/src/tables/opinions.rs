@@ -10,7 +10,7 @@ use crate::bundle::read::{Item, Response};
 use crate::{
     error::{ConvertError, ErrorKind},
     form::{RESPONSE_COUNTS, SOURCE_RESPONSE_COUNTS},
-    plural::{self, counted},
+    plural::{self, format_count},
 };
 
 pub(super) const ANSWERS: [&str; 3] = ["agree", "disagree", "pass"];
@@ -232,19 +232,19 @@ impl Opinions {
             0 => {}
             count => notes.push(format!(
                 "Of {} `moderated` is 1, as if {} approved: the status is active.",
-                counted(count, "item"),
+                format_count(count, "item"),
                 if count == 1 { "it were" } else { "they were" },
             )),
         }
         let left_out: u64 = self.left_out.values().sum();
         if left_out > 0 {
-            let (outcomes, were) = (counted(left_out, "outcome"), plural::were(left_out));
+            let (outcomes, were) = (format_count(left_out, "outcome"), plural::was_or_were(left_out));
             let types = self.left_out.iter().map(|(kind, count)| format!("{count} of {kind}"));
             let types = types.collect::<Vec<_>>().join(", ");
             notes.push(format!("The table has no column for {outcomes}, which {were} left out: {types}."));
         }
         if self.other_answers > 0 {
-            let outcomes = counted(self.other_answers, "outcome");
+            let outcomes = format_count(self.other_answers, "outcome");
             notes.push(format!(
                 "Of {outcomes} counts of other answers than agree, disagree and pass were left out: they have no column."
             ));

@@ -6,11 +6,11 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{FinishedFile, PartialFile, license};
-use crate::bundle::read::bundle;
+use crate::bundle::read::read_bundle;
 use crate::{
     error::ConvertError,
     input::name_of,
-    json::write::hex_of,
+    json::write::encode_hex,
     meter::{Meter, Metered},
 };
 
@@ -24,7 +24,7 @@ pub(crate) fn write(
     license: Option<&str>,
     meter: &Meter,
 ) -> Result<Vec<FinishedFile>, ConvertError> {
-    let card = bundle(partial, &mut (), meter)?;
+    let card = read_bundle(partial, &mut (), meter)?;
     let folder = out.parent().unwrap_or(Path::new(""));
     let mut resources = Vec::new();
     let mut manifest = String::new();
@@ -162,7 +162,7 @@ fn digest_file(path: &Path, meter: &Meter) -> Result<(u64, String, Members), Con
         if byte_count == 0 {
             let line = first_block.split(|byte| *byte == b'\n').next().unwrap_or_default();
             let members: Map<String, Value> = serde_json::from_slice(line).unwrap_or_default();
-            return Ok((bytes, hex_of(&hash.finalize()), Members(members)));
+            return Ok((bytes, encode_hex(&hash.finalize()), Members(members)));
         }
         if bytes == 0 {
             first_block.extend_from_slice(&block[..byte_count]);

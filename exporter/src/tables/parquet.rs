@@ -23,7 +23,7 @@ use parquet::{
 
 use super::{FinishedFile, PartialFile};
 use crate::{
-    bundle::row_reader::{Rows, rows},
+    bundle::row_reader::{RowReceiver, read_rows},
     bundle::validate::Row,
     error::{ConvertError, ErrorKind},
     input::name_of,
@@ -91,8 +91,8 @@ impl Column {
     /// Appends a count. `Some(false)` if it is not a whole number, `None` if it exceeds 64 bits.
     fn push_count(&mut self, number: Option<Number>) -> Option<bool> {
         let (Self::Integers(values), Some(number)) = (self, number) else { return Some(false) };
-        values.push(i64::try_from(number.count()).ok()?);
-        Some(number.whole)
+        values.push(i64::try_from(number.saturating_count()).ok()?);
+        Some(number.is_whole)
     }
 
     /// Appends an optional time; false if the text is not a valid time.
@@ -171,7 +171,7 @@ pub(crate) fn write(
 /// Note about omitted outcomes.
 pub(crate) fn outcomes_note(outcomes: u64) -> Option<String> {
     let are = if outcomes == 1 { "is" } else { "are" };
-    let outcomes = (outcomes > 0).then(|| plural::counted(outcomes, "outcome"))?;
+    let outcomes = (outcomes > 0).then(|| plural::format_count(outcomes, "outcome"))?;
     Some(format!("Parquet files hold items and responses: {outcomes} {are} not in them."))
 }
 
@@ -207,7 +207,7 @@ fn write_tables(
         outcomes: 0,
         name: name_of(bundle_path),
     };
-    rows(bundle_path, &mut tables, meter)?;
+    read_rows(bundle_path, &mut tables, meter)?;
     tables.items.finish()?;
     tables.responses.finish()?;
     Ok(tables.outcomes)
@@ -273,7 +273,7 @@ fn no_time_error(name: &str, list: &str, row: &Row, field: &str) -> ConvertError
     ConvertError::content(name, None, ErrorKind::Value, detail)
 }
 
-impl Rows for Tables<'_> {
+impl RowReceiver for Tables<'_> {
     fn outcome(&mut self) {
         self.outcomes += 1;
     }

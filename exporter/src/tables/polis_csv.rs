@@ -17,7 +17,7 @@ use super::{
     polis_matrix::{COLUMNS, Matrix, RESERVED_KEY},
 };
 use crate::{
-    bundle::read::{Item, Reader, Response, bundle},
+    bundle::read::{ElementReceiver, Item, Response, read_bundle},
     error::ConvertError,
     form::{
         Answer, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS, ORIGIN_ORGANIZER, ORIGIN_PARTICIPANT, RESPONSE_COUNTS,
@@ -25,7 +25,7 @@ use crate::{
     },
     input::name_of,
     meter::Meter,
-    plural::{self, counted},
+    plural::{self, format_count},
     timestamp::Timestamp,
 };
 
@@ -67,7 +67,7 @@ struct ItemCounts {
     counts: Counts,
 }
 
-impl Reader for BundleTables {
+impl ElementReceiver for BundleTables {
     const ITEMS: bool = true;
     const OUTCOMES: bool = true;
 
@@ -140,7 +140,7 @@ pub(crate) fn write(
         empty_groups: 0,
         by_group: GroupCountCheck::default(),
     };
-    let card = bundle(bundle_path, &mut tables, meter)?;
+    let card = read_bundle(bundle_path, &mut tables, meter)?;
     let BundleTables {
         opinions, items, counts, mut groups, has_mixed_groups, empty_groups, by_group, ..
     } = tables;
@@ -175,7 +175,7 @@ pub(crate) fn write(
         times_without_number: 0,
     };
     // Second reading: votes need the items and groups of the first one.
-    bundle(bundle_path, &mut votes, meter)?;
+    read_bundle(bundle_path, &mut votes, meter)?;
     let Votes { file, matrix, mut opinions, by_group, mut times_without_number, .. } = votes;
     opinions.check_response_items(&items)?;
     let left_out = if groups.is_empty() { by_group.count_all() } else { by_group.count_differing(&opinions) };
@@ -201,13 +201,14 @@ pub(crate) fn write(
                 .to_owned(),
         );
     } else if empty_groups > 0 {
-        let (groups, were) = (counted(empty_groups, "group"), plural::were(empty_groups));
+        let (groups, were) = (format_count(empty_groups, "group"), plural::was_or_were(empty_groups));
         notes.push(format!(
             "{groups} without answering members {were} left out: tables list only participants with answers."
         ));
     }
     if times_without_number > 0 {
-        let (times, were) = (counted(times_without_number, "time"), plural::were(times_without_number));
+        let (times, were) =
+            (format_count(times_without_number, "time"), plural::was_or_were(times_without_number));
         notes.push(format!(
             "{times} {were} written as text only (datetime): before 1970, from 5138 on, or before 1973 \
                 with a fraction, numbers would be read as other times."
@@ -219,7 +220,7 @@ pub(crate) fn write(
         let it_were = if without_code == 1 { "it were" } else { "they were" };
         notes.push(format!(
             "Of {} `moderated` is 0, as if {it_were} pending: the status is none of approved, pending and rejected.",
-            counted(without_code, "item")
+            format_count(without_code, "item")
         ));
     }
     let other_origins =
@@ -228,7 +229,7 @@ pub(crate) fn write(
         let it = if other_origins == 1 { "it" } else { "them" };
         notes.push(format!(
             "Of {} `is-seed` is true, as if an organizer had written {it}: the origin is another one.",
-            counted(other_origins, "item")
+            format_count(other_origins, "item")
         ));
     }
     notes.extend(opinions.notes(&items, &card));
@@ -239,7 +240,7 @@ pub(crate) fn write(
 /// back as another time is omitted and counted.
 fn format_times<'t>(time: Option<&'t str>, times_without_number: &mut u64) -> (String, &'t str) {
     let Some(text) = time else { return Default::default() };
-    let epoch_count = |at: Timestamp| if at.fine { at.millis } else { at.millis.div_euclid(1000) };
+    let epoch_count = |at: Timestamp| if at.has_millis { at.millis } else { at.millis.div_euclid(1000) };
     let is_read_back =
         |at: &Timestamp| at.millis >= 0 && Timestamp::from_epoch(epoch_count(*at)) == Some(*at);
     let Some(at) = Timestamp::parse(text).filter(is_read_back) else {
@@ -298,7 +299,7 @@ fn comments(
     file.finish()
 }
 
-impl Reader for Votes<'_> {
+impl ElementReceiver for Votes<'_> {
     const RESPONSES: bool = true;
 
     fn response(&mut self, response: Response) -> Result<(), ConvertError> {

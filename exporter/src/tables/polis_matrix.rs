@@ -84,7 +84,7 @@ impl Matrix {
                 matrix_row.finish_row(&id, group)?;
             }
             // Repeated answers are sorted by time, so the latest one wins.
-            matrix_row.votes[row.who as usize] = Some(row.answer());
+            matrix_row.votes[row.pseudonym as usize] = Some(row.answer());
             Ok(())
         })?;
         if let Some(participant) = last_participant {

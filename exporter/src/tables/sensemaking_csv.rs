@@ -14,7 +14,7 @@ use super::{
     opinions::{ANSWERS, Opinions, answer_column, moderation_code},
 };
 use crate::{
-    bundle::read::{Item, MOST_COUNTED, Reader, Response, bundle},
+    bundle::read::{ElementReceiver, Item, MAX_COUNT, Response, read_bundle},
     error::{ConvertError, ErrorKind},
     form::{ORIGIN_PARTICIPANT, RESPONSE_COUNTS},
     input::name_of,
@@ -37,7 +37,7 @@ struct CountsReader {
     name: String,
 }
 
-impl Reader for CountsReader {
+impl ElementReceiver for CountsReader {
     const ITEMS: bool = true;
     const RESPONSES: bool = true;
     const OUTCOMES: bool = true;
@@ -52,7 +52,7 @@ impl Reader for CountsReader {
         self.rows += 1;
         let (row, answer) = (self.rows - 1, ANSWERS[column]);
         let sum = &mut self.counts.entry(response.subject_ref).or_default()[column];
-        *sum = sum.checked_add(response.count).filter(|sum| *sum <= MOST_COUNTED).ok_or_else(|| {
+        *sum = sum.checked_add(response.count).filter(|sum| *sum <= MAX_COUNT).ok_or_else(|| {
             let detail = format!("/responses/{row}: with it the count of {answer} has more than 38 digits");
             ConvertError::content(&self.name, None, ErrorKind::Value, detail)
         })?;
@@ -95,7 +95,7 @@ pub(crate) fn write(
         unnamed_answers: HashMap::new(),
         name,
     };
-    let card = bundle(bundle_path, &mut reader, meter)?;
+    let card = read_bundle(bundle_path, &mut reader, meter)?;
     reader.opinions.check_items(&reader.items)?;
     reader.opinions.check_response_items(&reader.items)?;
     let mut file = PartialFile::create(path)?;
@@ -122,21 +122,21 @@ pub(crate) fn write(
     }
     let mut notes = Vec::new();
     if without_code > 0 {
-        let items = plural::counted(without_code, "item");
+        let items = plural::format_count(without_code, "item");
         notes.push(format!(
             "Of {items} `moderated` is empty: the status is none of approved, pending and rejected."
         ));
     }
     if partial_responses > 0 {
-        let responses = plural::counted_wide(partial_responses, "response");
+        let responses = plural::format_wide_count(partial_responses, "response");
         let were = if partial_responses == 1 { "was" } else { "were" };
         notes.push(format!(
             "{responses} {were} left out: their counts are known only in part, so the cells are empty."
         ));
     }
     if other_origins > 0 {
-        let items = plural::counted(other_origins, "item");
-        let were = plural::were(other_origins);
+        let items = plural::format_count(other_origins, "item");
+        let were = plural::was_or_were(other_origins);
         notes.push(format!(
             "The table has no column for origins: {items} {were} not written by participants."
         ));

@@ -11,7 +11,7 @@ use tidegate_exporter::{
     },
     convert::{Job, Sidecar, Target},
     form::Naming,
-    privacy::{Participants, Profile, Texts},
+    privacy::{ParticipantNaming, Profile, TextTreatment},
     storage::spill::SpillOptions,
     tables::{Cells, TableFormat, VoterIds},
     timestamp::Timestamp,
@@ -26,14 +26,14 @@ fn polis_tables_convert_back_to_the_same_bundle() {
     let mut tables_job = folder.job(&folder.path("bundle.json"));
     tables_job.key = None;
     tables_job.target = Target::File(folder.path("tables"));
-    tables_job.to = Some(TableFormat::PolisCsv);
+    tables_job.table_format = Some(TableFormat::PolisCsv);
     tables_job.voter_ids = VoterIds::References;
     tables_job.cells = Cells::Exact;
     let report = run(&tables_job).unwrap();
     assert_eq!(report.files, ["votes.csv", "comments.csv", "participant-votes.csv", "summary.csv"]);
     let mut bundle_job = folder.job(&folder.path("tables"));
     bundle_job.target = Target::File(folder.path("again.json"));
-    bundle_job.participants = Participants::KeepPseudonyms;
+    bundle_job.participants = ParticipantNaming::KeepPseudonyms;
     let second = bundle(&bundle_job).1;
     let members = |bundle: &Value| {
         bundle["outcomes"].as_array().unwrap().iter().filter(|it| it["type"] == "group-members").count()
@@ -58,8 +58,8 @@ fn numbered_participants_stay_in_their_groups() {
     let mut tables_job = folder.job(&folder.path("bundle.json"));
     tables_job.key = None;
     tables_job.target = Target::File(folder.path("tables"));
-    tables_job.to = Some(TableFormat::PolisCsv);
-    tables_job.limits.memory = 1;
+    tables_job.table_format = Some(TableFormat::PolisCsv);
+    tables_job.limits.sort_memory = 1;
     run(&tables_job).unwrap();
     let mut bundle_job = folder.job(&folder.path("tables"));
     bundle_job.target = Target::File(folder.path("again.json"));
@@ -78,7 +78,7 @@ fn counts_become_a_table_and_formulas_are_guarded() {
     conversation.comments[1].3 = "=HYPERLINK(1)".to_owned();
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     let counts = bundle(&job).1["outcomes"][0]["counts"].clone();
-    job.to = Some(TableFormat::SensemakingCsv);
+    job.table_format = Some(TableFormat::SensemakingCsv);
     job.target = Target::File(folder.path("table"));
     run(&job).unwrap();
     let table = fs::read_to_string(folder.path("table/comments.csv")).unwrap();
@@ -97,11 +97,11 @@ fn hidden_counts_are_blank_in_tables() {
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     job.profile = Profile::Public;
     job.k = 12;
-    job.texts = Some(Texts::Omit);
+    job.texts = Some(TextTreatment::Omit);
     let shared = bundle(&job).1;
     let mut table = folder.job(&folder.path("bundle.json"));
     table.key = None;
-    table.to = Some(TableFormat::SensemakingCsv);
+    table.table_format = Some(TableFormat::SensemakingCsv);
     table.target = Target::File(folder.path("table"));
     run(&table).unwrap();
     let table = fs::read_to_string(folder.path("table/comments.csv")).unwrap();
@@ -124,11 +124,12 @@ fn options_for_exports_are_refused_for_bundles() {
     let (folder, conversation) = (Folder::new(), Conversation::new(43, 6, 30));
     bundle(&folder.job(&conversation.variant_a(&folder, "a")));
     let mut plain = folder.job(&folder.path("bundle.json"));
-    (plain.to, plain.target, plain.key) = (Some(TableFormat::Ndjson), Target::File(folder.path("out")), None);
+    (plain.table_format, plain.target, plain.key) =
+        (Some(TableFormat::Ndjson), Target::File(folder.path("out")), None);
     let mut public = plain.clone();
-    (public.profile, public.k, public.texts) = (Profile::Public, 7, Some(Texts::Omit));
+    (public.profile, public.k, public.texts) = (Profile::Public, 7, Some(TextTreatment::Omit));
     let mut private_job = plain.clone();
-    (private_job.withheld, private_job.overrides.title) = (true, Some("Ours".to_owned()));
+    (private_job.not_for_sharing, private_job.overrides.title) = (true, Some("Ours".to_owned()));
     for (job, says) in
         [(public, "--profile, --k, --text cannot"), (private_job, "--not-for-sharing, --title cannot")]
     {
@@ -270,7 +271,7 @@ fn databases_read_the_parquet_file() {
 fn package_schema_keeps_empty_texts() {
     let (folder, conversation) = (Folder::new(), Conversation::new(46, 3, 30));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
-    (job.profile, job.texts, job.package) = (Profile::Public, Some(Texts::Omit), true);
+    (job.profile, job.texts, job.package) = (Profile::Public, Some(TextTreatment::Omit), true);
     job.sidecars = Some(vec![Sidecar::Ndjson, Sidecar::Parquet]);
     bundle(&job);
     let package: Value = serde_json::from_slice(&fs::read(folder.path("datapackage.json")).unwrap()).unwrap();
@@ -307,7 +308,7 @@ fn table_of_counts_keeps_decisions_and_notes_the_rest() {
          1,one,1,2,A:B,1\n2,two,3,4,,-1\n3,three,5,6,C,0\n",
     );
     let mut job = folder.job(&path);
-    (job.to, job.target) = (Some(TableFormat::SensemakingCsv), Target::File(folder.path("table")));
+    (job.table_format, job.target) = (Some(TableFormat::SensemakingCsv), Target::File(folder.path("table")));
     let direct = run(&job).unwrap();
     let table = fs::read_to_string(folder.path("table/comments.csv")).unwrap();
     assert!(table.starts_with("comment-id,comment_text,agrees,disagrees,passes,moderated\n"), "{table}");
@@ -317,7 +318,7 @@ fn table_of_counts_keeps_decisions_and_notes_the_rest() {
     bundle(&job);
     job.key = None;
     job.inputs = vec![folder.path("bundle.json")];
-    (job.to, job.target) = (Some(TableFormat::SensemakingCsv), Target::File(folder.path("other")));
+    (job.table_format, job.target) = (Some(TableFormat::SensemakingCsv), Target::File(folder.path("other")));
     for report in [direct, run(&job).unwrap()] {
         let note = "The table has no column for 5 outcomes, which were left out: 3 of \
             group-response-counts, 2 of topics.";
@@ -333,7 +334,7 @@ fn parquet_notes_the_number_of_missing_outcomes() {
     let (beside, whole) = bundle(&job);
     let outcomes = whole["outcomes"].as_array().unwrap().len();
     let mut instead = folder.job(&folder.path("bundle.json"));
-    (instead.key, instead.to) = (None, Some(TableFormat::Parquet));
+    (instead.key, instead.table_format) = (None, Some(TableFormat::Parquet));
     instead.target = Target::File(folder.path("out"));
     let note = format!("Parquet files hold items and responses: {outcomes} outcomes are not in them.");
     for report in [beside, run(&instead).unwrap()] {
@@ -347,7 +348,7 @@ fn noted(folder: &Folder, shape: TableFormat, change: impl FnOnce(&mut Value)) -
     let mut bundle = bundle(&folder.job(&conversation.variant_a(folder, "a"))).1;
     change(&mut bundle);
     let mut job = folder.job(&folder.write("changed.json", bundle.to_string()));
-    (job.key, job.to) = (None, Some(shape));
+    (job.key, job.table_format) = (None, Some(shape));
     job.target = Target::File(folder.path("tables"));
     run(&job).unwrap().notes
 }
@@ -387,7 +388,7 @@ fn generated_source_id_survives_the_round_trip() {
     let first = bundle(&folder.fresh(&input)).1;
     assert_eq!(first["source"]["sourceId"], "two words & more");
     let mut tables_job = folder.job(&folder.path("bundle.json"));
-    (tables_job.key, tables_job.to) = (None, Some(TableFormat::PolisCsv));
+    (tables_job.key, tables_job.table_format) = (None, Some(TableFormat::PolisCsv));
     (tables_job.target, tables_job.voter_ids, tables_job.cells) =
         (Target::File(folder.path("tables")), VoterIds::References, Cells::Exact);
     run(&tables_job).unwrap();
@@ -395,7 +396,7 @@ fn generated_source_id_survives_the_round_trip() {
     let error = run(&folder.job(&folder.path("tables"))).unwrap_err();
     assert!(error.to_string().contains("--source-id"), "{error}");
     let mut bundle_job = folder.fresh(&folder.path("tables"));
-    bundle_job.participants = Participants::KeepPseudonyms;
+    bundle_job.participants = ParticipantNaming::KeepPseudonyms;
     assert_eq!(bundle(&bundle_job).1["source"], first["source"]);
 }
 
@@ -424,7 +425,7 @@ fn dry_run_notes_what_other_formats_leave_out() {
         [(&input, Profile::Private), (&input, Profile::Public), (&counts, Profile::Private)]
     {
         let mut job = folder.fresh(input);
-        (job.profile, job.texts) = (profile, Some(Texts::Omit));
+        (job.profile, job.texts) = (profile, Some(TextTreatment::Omit));
         for sidecars in [None, Some(vec![Sidecar::Parquet]), Some(vec![Sidecar::Ndjson])] {
             let options = format!("{profile:?} {sidecars:?}");
             compare(&Job { sidecars, ..job.clone() }, &options);
@@ -434,7 +435,7 @@ fn dry_run_notes_what_other_formats_leave_out() {
         for shape in
             [TableFormat::SensemakingCsv, TableFormat::Ndjson, TableFormat::Parquet].into_iter().chain(votes)
         {
-            compare(&Job { to: Some(shape), ..job.clone() }, &format!("{profile:?} {shape:?}"));
+            compare(&Job { table_format: Some(shape), ..job.clone() }, &format!("{profile:?} {shape:?}"));
         }
     }
     // A bundle of this size has Parquet sidecars by default.
@@ -449,7 +450,7 @@ fn dry_run_notes_what_other_formats_leave_out() {
 fn counts_are_exact_or_refused_in_every_format() {
     let (folder, conversation) = (Folder::new(), Conversation::new(41, 3, 30));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
-    (job.profile, job.k, job.texts) = (Profile::Public, 3, Some(Texts::Omit));
+    (job.profile, job.k, job.texts) = (Profile::Public, 3, Some(TextTreatment::Omit));
     let original = bundle(&job).1;
     let with = |counts: [&str; 2]| {
         let mut changed_bundle = original.clone();
@@ -463,7 +464,7 @@ fn counts_are_exact_or_refused_in_every_format() {
     };
     let outcome = |shape, bundle: &Value| {
         let mut job = folder.job(&folder.write("changed.json", bundle.to_string()));
-        (job.key, job.to) = (None, Some(shape));
+        (job.key, job.table_format) = (None, Some(shape));
         job.target = Target::File(folder.path("tables"));
         run(&job).map_err(|error| error.to_string())
     };
@@ -506,7 +507,7 @@ fn counts_are_exact_or_refused_in_every_format() {
     );
     let text = with(["1e30", "2"]).to_string();
     let room = SpillOptions { memory: 1 << 20, folder: folder.path("") };
-    let items = ItemOptions { most: 10, texts: false };
+    let items = ItemOptions { max_items: 10, with_texts: false };
     let overview =
         inspect(&mut text.as_bytes(), Naming::Service, None, items, Limits::default(), &room).unwrap();
     let max = 10_u128.pow(30);
@@ -534,7 +535,7 @@ fn times_without_exact_number_are_written_as_text_only() {
     changed["items"][0]["createdAt"] = json!("1969-12-31T23:59:59Z");
     let file = folder.write("changed.json", changed.to_string());
     let mut tables_job = folder.job(&file);
-    (tables_job.key, tables_job.to, tables_job.voter_ids) =
+    (tables_job.key, tables_job.table_format, tables_job.voter_ids) =
         (None, Some(TableFormat::PolisCsv), VoterIds::References);
     tables_job.target = Target::File(folder.path("tables"));
     let without_number = times.iter().filter(|(_, told)| !told).count() + 1;
@@ -543,14 +544,14 @@ fn times_without_exact_number_are_written_as_text_only() {
     assert!(report.notes.iter().any(|said| said.starts_with(&note)), "{:?}", report.notes);
     let mut bundle_job = folder.job(&folder.path("tables"));
     bundle_job.target = Target::File(folder.path("again.json"));
-    bundle_job.participants = Participants::KeepPseudonyms;
+    bundle_job.participants = ParticipantNaming::KeepPseudonyms;
     let reconverted = bundle(&bundle_job).1;
     assert_eq!(reconverted["items"][0]["createdAt"], Value::Null);
     for (at, (time, told)) in times.iter().enumerate() {
         let read = reconverted["responses"][at]["occurredAt"].as_str().and_then(Timestamp::parse);
         assert_eq!(read, Timestamp::parse(time).filter(|_| *told), "{time}");
     }
-    tables_job.to = Some(TableFormat::Parquet);
+    tables_job.table_format = Some(TableFormat::Parquet);
     run(&tables_job).unwrap();
     changed["responses"][1]["occurredAt"] = json!("0000-01-01T00:00:00+00:01");
     fs::write(&file, changed.to_string()).unwrap();

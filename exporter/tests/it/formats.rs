@@ -325,7 +325,7 @@ fn other_constants_are_written_on_request() {
     let (_, own) = bundle(&job);
     assert_eq!((&own["schema"], &own["bundleId"]), (&json!("https://b.example/s.json"), &json!("mine")));
     assert_eq!(own["exportedAt"], "2026-01-02T03:04:05Z");
-    job.from = Some(Format::Polis);
+    job.input_format = Some(Format::Polis);
     assert_eq!(run(&job).unwrap_err().tag(), "missing_file");
 }
 
@@ -429,7 +429,7 @@ fn missing_count_column_adds_no_counts() {
 /// Converts a table to a bundle and back.
 fn convert_and_back(folder: &Folder, path: &std::path::Path) -> String {
     let mut job = folder.job(path);
-    (job.to, job.target) = (Some(TableFormat::SensemakingCsv), Target::File(folder.path("again")));
+    (job.table_format, job.target) = (Some(TableFormat::SensemakingCsv), Target::File(folder.path("again")));
     run(&job).unwrap();
     fs::read_to_string(folder.path("again/comments.csv")).unwrap()
 }

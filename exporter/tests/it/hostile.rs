@@ -17,7 +17,7 @@ use tidegate_exporter::{
 #[track_caller]
 fn assert_refused(folder: &Folder, input: &Path, tag: &str, says: &str) {
     let mut job = folder.fresh(input);
-    job.limits.record = 1 << 20;
+    job.limits.max_row_bytes = 1 << 20;
     let error = run(&job).unwrap_err();
     assert_eq!(error.tag(), tag, "{error}");
     assert!(error.to_string().contains(says), "{error}");
@@ -255,7 +255,7 @@ fn impossible_outputs_are_refused_before_reading() {
     let error = run(&job).unwrap_err();
     assert!(error.tag() == "refused" && error.to_string() == "there is a folder", "{error}");
     job.target = Target::File(folder.path("tables"));
-    (job.to, job.profile) = (Some(TableFormat::PolisCsv), Profile::Public);
+    (job.table_format, job.profile) = (Some(TableFormat::PolisCsv), Profile::Public);
     let error = run(&job).unwrap_err();
     assert!(error.tag() == "refused" && error.to_string().starts_with("--to polis-csv"), "{error}");
     assert_eq!(folder.names(), ["a", "there"]);
@@ -331,7 +331,7 @@ fn file_in_place_of_the_output_folder_is_reported() {
     let path = folder.write("t.csv", "comment-id,comment_text,agrees\n1,one,1\n");
     for shape in [None, Some(TableFormat::Ndjson)] {
         let mut job = folder.fresh(&path);
-        (job.target, job.to) = (Target::File(folder.path("t.csv/bundle.json")), shape);
+        (job.target, job.table_format) = (Target::File(folder.path("t.csv/bundle.json")), shape);
         let error = run(&job).unwrap_err();
         assert_eq!(error.tag(), "refused");
         let message = "bundle.json cannot be written: a part of its path is a file, not a folder";
@@ -382,7 +382,8 @@ fn folder_of_tables_may_end_with_a_slash() {
     let folder = Folder::new();
     let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
     let mut job = folder.job(&path);
-    (job.to, job.target) = (Some(TableFormat::SensemakingCsv), Target::File(folder.path("new/tables/")));
+    (job.table_format, job.target) =
+        (Some(TableFormat::SensemakingCsv), Target::File(folder.path("new/tables/")));
     run(&job).unwrap();
     assert_eq!(folder.names(), ["new", "t.csv"]);
     let names: Vec<_> =
@@ -441,11 +442,11 @@ fn failed_export_leaves_existing_files_only() {
         (TableFormat::Ndjson, &broken_bundle),
         (TableFormat::Parquet, &broken_bundle),
     ] {
-        (job.to, job.inputs) = (Some(shape), vec![from.clone()]);
+        (job.table_format, job.inputs) = (Some(shape), vec![from.clone()]);
         run(&job).unwrap_err();
         assert_eq!(folder.names(), names_before, "{shape:?}");
     }
-    job.to = Some(TableFormat::Ndjson);
+    job.table_format = Some(TableFormat::Ndjson);
     folder.write("tables/items.ndjson", "mine");
     run(&job).unwrap_err();
     let names: Vec<_> = fs::read_dir(tables).unwrap().map(|found| found.unwrap().file_name()).collect();
@@ -478,7 +479,7 @@ fn outputs_that_are_not_files_are_never_replaced() {
     for (out, to, says) in cases {
         for (force, dry_run) in [(false, false), (true, false), (true, true)] {
             let mut job = folder.job(&path);
-            (job.to, job.force, job.dry_run) = (to, force, dry_run);
+            (job.table_format, job.force, job.dry_run) = (to, force, dry_run);
             job.sidecars = to.is_none().then(|| vec![Sidecar::Ndjson]);
             job.target = Target::File(folder.path(out));
             let error = run(&job).unwrap_err();
@@ -510,10 +511,10 @@ fn dry_run_refuses_and_reports_like_a_run() {
     let mut existing_output = folder.job(&path);
     (existing_output.dry_run, existing_output.force) = (true, false);
     let mut existing_folder = existing_output.clone();
-    (existing_folder.to, existing_folder.target) =
+    (existing_folder.table_format, existing_folder.target) =
         (Some(TableFormat::SensemakingCsv), Target::File(folder.path("tables")));
     let mut votes = folder.job(&path);
-    (votes.to, votes.target) = (Some(TableFormat::PolisCsv), Target::File(folder.path("out")));
+    (votes.table_format, votes.target) = (Some(TableFormat::PolisCsv), Target::File(folder.path("out")));
     let names = folder.names();
     for (job, says) in [
         (own_input, "same file"),
@@ -535,7 +536,8 @@ fn dry_run_refuses_and_reports_like_a_run() {
     job.dry_run = false;
     assert_eq!(job_files, run(&job).unwrap().files);
     (job.key, job.sidecars, job.inputs) = (None, None, vec![folder.path("bundle.json")]);
-    (job.to, job.target, job.dry_run) = (Some(TableFormat::Ndjson), Target::File(folder.path("lines")), true);
+    (job.table_format, job.target, job.dry_run) =
+        (Some(TableFormat::Ndjson), Target::File(folder.path("lines")), true);
     let preview = serde_json::to_value(run(&job).unwrap()).unwrap();
     assert_eq!(preview["dryRun"], true);
     assert!(!folder.path("lines").exists());

@@ -102,7 +102,7 @@ fn input_is_never_overwritten_under_another_name() {
     assert_refused(
         &|job| {
             job.target = Target::File(folder.path("a"));
-            job.to = Some(TableFormat::PolisCsv);
+            job.table_format = Some(TableFormat::PolisCsv);
         },
         "votes.csv",
         "votes.csv",
@@ -226,7 +226,7 @@ fn damage_of_compressed_bundles_is_reported() {
             let found_rules = match validate(&mut tidegate_exporter::unpack::File::new(&path), &options) {
                 Ok(report) => {
                     let rules: Vec<_> = report.totals.iter().map(|(rule, _)| rule.id()).collect();
-                    (format!("{rules:?}"), report.complete)
+                    (format!("{rules:?}"), report.is_complete)
                 }
                 Err(error) => (error.to_string(), false),
             };
@@ -288,14 +288,15 @@ fn bytes_read_never_exceed_the_total_and_reach_it() {
             let (mut before, mut above) = (0, 0_u64);
             while Arc::strong_count(&watched) > 1 {
                 // Read in this order, since both counters only grow.
-                let read = watched.read.load(Ordering::Acquire);
-                above += u64::from(read < before || read > watched.total.load(Ordering::Relaxed));
+                let read = watched.bytes_read.load(Ordering::Acquire);
+                above += u64::from(read < before || read > watched.bytes_expected.load(Ordering::Relaxed));
                 before = read;
             }
             above
         });
         convert(&job, &meter).unwrap();
-        let (read, total) = (meter.read.load(Ordering::Relaxed), meter.total.load(Ordering::Relaxed));
+        let (read, total) =
+            (meter.bytes_read.load(Ordering::Relaxed), meter.bytes_expected.load(Ordering::Relaxed));
         drop(meter);
         let length = votes.len() as u64;
         let case = format!("{times} {packed} {stream}: {read} of {total}, {length} in the file");
@@ -430,7 +431,7 @@ fn broken_file_is_noted_beside_an_export_and_refused_alone() {
                 && error.to_string().starts_with(&format!("{told}: ")),
             "{name}: {error}"
         );
-        let other_format = Job { from: Some(Format::Sensemaking), ..folder.job(&path) };
+        let other_format = Job { input_format: Some(Format::Sensemaking), ..folder.job(&path) };
         assert_eq!(run(&other_format).unwrap_err().to_string(), error.to_string());
         fs::remove_file(broken_file).unwrap();
     }
@@ -467,7 +468,8 @@ fn unused_compressed_file_is_not_unpacked() {
     assert!(notes.contains(&"1 file was not used: others.gz.".to_owned()), "{notes:?}");
     let mut job = folder.job(&folder.path("bundle.json"));
     job.inputs.push(folder.write("notes.gz", b"\x1f\x8bno"));
-    (job.key, job.to, job.target) = (None, Some(TableFormat::Ndjson), Target::File(folder.path("lines")));
+    (job.key, job.table_format, job.target) =
+        (None, Some(TableFormat::Ndjson), Target::File(folder.path("lines")));
     assert_eq!(run(&job).unwrap().notes, [format!("{PASSED_OVER}notes.gz.")]);
 }
 

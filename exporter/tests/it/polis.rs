@@ -576,7 +576,7 @@ fn input_order_memory_and_threads_do_not_change_bytes() {
         assert!(shuffled.votes != conversation.votes && shuffled.votes.len() == conversation.votes.len());
         shuffled.variant_a(&folder, "a");
         job.threads = threads;
-        job.limits.memory = memory;
+        job.limits.sort_memory = memory;
         bundle(&job);
         let other_bytes = fs::read(folder.path("bundle.json")).unwrap();
         assert!(rest(&other_bytes) == first_rest, "seed {seed}");
@@ -584,7 +584,7 @@ fn input_order_memory_and_threads_do_not_change_bytes() {
     }
     conversation.variant_a(&folder, "a");
     // Too little memory even for the rows of one comment.
-    job.limits.memory = 1;
+    job.limits.sort_memory = 1;
     bundle(&job);
     assert!(fs::read(folder.path("bundle.json")).unwrap() == first);
 }
@@ -670,7 +670,7 @@ fn unclosed_quote_among_votes_is_refused() {
     ] {
         votes(rows);
         for sorted in [false, true] {
-            job.limits.memory = if sorted { 1 } else { 1 << 20 };
+            job.limits.sort_memory = if sorted { 1 } else { 1 << 20 };
             let error = run(&job).unwrap_err();
             assert_eq!(error.tag(), "quote", "{error}");
             assert!(error.to_string().starts_with(says), "{rows:?}: {error}");
@@ -700,7 +700,7 @@ fn times_are_kept_up_to_the_year_9999() {
     }
     folder.write("a/votes.csv", &votes);
     for memory in [1, 1 << 20] {
-        job.limits.memory = memory;
+        job.limits.sort_memory = memory;
         let (_, bundle) = bundle(&job);
         let answer_times: Vec<_> = bundle["responses"]
             .as_array()

@@ -9,7 +9,7 @@ use tidegate_exporter::{
     bundle::validate::{Options, validate},
     convert::{Job, Overrides},
     form::{K_DEFAULT, K_FLOOR},
-    privacy::{Key, Participants, Profile, Texts},
+    privacy::{Key, ParticipantNaming, Profile, TextTreatment},
     storage::spill::SpillOptions,
 };
 
@@ -63,7 +63,7 @@ fn public_bundle_has_no_ids_and_no_small_counts() {
 fn address_in_title_or_description_is_identifying() {
     let (folder, conversation) = (Folder::new(), Conversation::new(12, 8, 60));
     let mut job = public(&folder, &conversation);
-    job.texts = Some(Texts::Omit);
+    job.texts = Some(TextTreatment::Omit);
     job.force = true;
     let mut flags = |change: &dyn Fn(&mut Overrides)| {
         job.overrides = Overrides::default();
@@ -83,7 +83,7 @@ fn percent_encoded_address_is_identifying() {
     let (folder, mut conversation) = (Folder::new(), Conversation::new(12, 3, 20));
     conversation.comments[1].3 = "See jane.doe%40example.org".to_owned();
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
-    job.texts = Some(Texts::Redact);
+    job.texts = Some(TextTreatment::Redact);
     let redacted = bundle(&job).1;
     assert_eq!(redacted["items"][1]["text"], "See [email]");
     assert_eq!(redacted["dataCard"]["containsDirectIdentifiers"], false);
@@ -97,7 +97,7 @@ fn percent_encoded_address_is_identifying() {
 fn bundle_is_public_with_reviewed_or_omitted_texts() {
     let (folder, conversation) = (Folder::new(), Conversation::new(12, 8, 60));
     let mut job = public(&folder, &conversation);
-    job.texts = Some(Texts::Omit);
+    job.texts = Some(TextTreatment::Omit);
     let (_, omitted) = bundle(&job);
     assert_eq!(omitted["dataCard"]["suitableForPublicSharing"], true);
     assert_eq!(omitted["dataCard"]["containsParticipantFreeText"], false);
@@ -106,7 +106,7 @@ fn bundle_is_public_with_reviewed_or_omitted_texts() {
     let (_, reviewed) = bundle(&job);
     assert_eq!(reviewed["dataCard"]["suitableForPublicSharing"], true);
     assert_eq!(reviewed["dataCard"]["containsParticipantFreeText"], true);
-    job.withheld = true;
+    job.not_for_sharing = true;
     assert_eq!(bundle(&job).1["dataCard"]["suitableForPublicSharing"], false);
 }
 
@@ -119,7 +119,7 @@ fn public_bundle_refuses_disclosing_options() {
         match wrong {
             0 => job.k = 2,
             1 => job.events = true,
-            _ => job.participants = Participants::ExternalIds,
+            _ => job.participants = ParticipantNaming::ExternalIds,
         }
         assert_eq!(run(&job).unwrap_err().tag(), "refused");
     }
@@ -133,7 +133,7 @@ fn texts_are_redacted_and_counted() {
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     let (_, kept) = bundle(&job);
     assert_eq!(kept["dataCard"]["containsDirectIdentifiers"], true);
-    job.texts = Some(Texts::Redact);
+    job.texts = Some(TextTreatment::Redact);
     let (report, redacted) = bundle(&job);
     assert_eq!(redacted["items"][1]["text"], "Write to [email] or [handle]");
     assert_eq!((report.redacted, &redacted["dataCard"]["containsDirectIdentifiers"]), (2, &false.into()));
@@ -147,7 +147,7 @@ fn same_key_links_bundles_and_random_keys_do_not() {
     assert_eq!(refs(&job), refs(&job));
     job.key = None;
     assert_ne!(refs(&job), refs(&job));
-    job.key = Key::kept(vec![9; 32]);
+    job.key = Key::from_bytes(vec![9; 32]);
     let other_key = refs(&job);
     job.overrides.id = Some("another conversation".to_owned());
     assert_ne!(refs(&job), other_key);
@@ -253,7 +253,7 @@ fn equal_ids_of_two_sources_are_two_people() {
 fn external_ids_are_kept_on_request_and_declared() {
     let (folder, conversation) = (Folder::new(), Conversation::new(16, 3, 20));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
-    job.participants = Participants::ExternalIds;
+    job.participants = ParticipantNaming::ExternalIds;
     for threads in [1, 3] {
         job.threads = threads;
         let (_, named) = bundle(&job);
@@ -272,7 +272,7 @@ fn missing_and_repeated_external_ids_are_refused() {
     let write = |text: &str| folder.write("a/participants-votes.csv", text);
     write(&table.replace("xid-of-7700003,", "xid-of-7700001 ,"));
     run(&job).unwrap();
-    job.participants = Participants::ExternalIds;
+    job.participants = ParticipantNaming::ExternalIds;
     let message = run(&job).unwrap_err().to_string();
     assert!(
         message.starts_with("participants-votes.csv, row 5: its xid occurs in row 3 already"),
@@ -302,7 +302,7 @@ fn references_in_names_keep_a_bundle_private() {
     let folder = Folder::new();
     let counts = |id: &str| format!("comment-id,comment_text,agrees,disagrees\n{id},one,10,20\n");
     let mut job = folder.job(&folder.write("t.csv", counts("participant:7")));
-    (job.profile, job.texts) = (Profile::Public, Some(Texts::Omit));
+    (job.profile, job.texts) = (Profile::Public, Some(TextTreatment::Omit));
     let (report, shared) = bundle(&job);
     assert!(report.suitable && shared["items"][0]["id"] == "statement:hidden-1", "{shared}");
     folder.write("t.csv", counts("7"));
@@ -386,7 +386,7 @@ fn totals_of_a_public_bundle_never_differ_by_few_people() {
             .iter_mut()
             .for_each(|vote| vote.3 = [1, 1, -1, 1, 0][(vote.0 + vote.1) as usize % 5]);
         let mut job = public(&folder, &conversation);
-        (job.k, job.texts) = (3 + u64::from(seed % 4), Some(Texts::Omit));
+        (job.k, job.texts) = (3 + u64::from(seed % 4), Some(TextTreatment::Omit));
         let (_, shared) = bundle(&job);
         let participants = shared["summary"]["participants"].as_u64().unwrap();
         let responses = shared["summary"]["responses"].as_u64().unwrap();
@@ -460,7 +460,7 @@ fn public_bundles_pass_validation_as_public() {
         folder.write("polis-2024-05-06/12345678/x", "");
         job.inputs = vec![folder.path("polis-2024-05-06")];
         job.k = K_FLOOR + draw(6, 3);
-        job.texts = Some(Texts::Omit);
+        job.texts = Some(TextTreatment::Omit);
         assert_eq!(check_bundle(&folder, &job), (Vec::new(), true), "seed {seed}");
         job.texts = None;
         assert_eq!(check_bundle(&folder, &job).0, [""; 0], "seed {seed}");
@@ -474,7 +474,7 @@ fn address_outside_the_texts_is_identifying() {
     let (folder, conversation) = (Folder::new(), Conversation::new(18, 8, 60));
     let check_with = |change: &dyn Fn(&mut Job)| {
         let mut job = public(&folder, &conversation);
-        job.texts = Some(Texts::Omit);
+        job.texts = Some(TextTreatment::Omit);
         change(&mut job);
         check_bundle(&folder, &job)
     };
@@ -511,7 +511,7 @@ fn ids_with_addresses_are_replaced_in_public_bundles() {
     let (_, private) = bundle(&job);
     assert_eq!(private["dataCard"]["containsDirectIdentifiers"], true);
     assert!(private.to_string().contains("statement:ada@town.example"));
-    (job.profile, job.texts) = (Profile::Public, Some(Texts::Omit));
+    (job.profile, job.texts) = (Profile::Public, Some(TextTreatment::Omit));
     let (report, public) = bundle(&job);
     let text = public.to_string();
     assert!(!text.contains("ada@") && !text.contains("12345678"), "{text}");
@@ -575,7 +575,7 @@ fn public_notes_hide_small_numbers_of_people() {
     has(&public, "Fewer than 5 answers were replaced by a later one");
     has(&public, "Fewer than 5 addresses, numbers, links and handles in participants' texts were replaced");
     has(&public, "Participants had an id of the embedding site (xid)");
-    (job.profile, job.texts) = (Profile::Private, Some(Texts::Redact));
+    (job.profile, job.texts) = (Profile::Private, Some(TextTreatment::Redact));
     let private = notes(&job);
     has(&private, "3 participants without an answer were left out.");
     has(&private, "3 answers were replaced by a later one");

@@ -159,7 +159,7 @@ fn other_type(draw: &mut Draw, kind: &form::Value) -> Value {
         let fits = match kind {
             form::Value::Text(_) => value.is_string(),
             form::Value::TextOrNull(_) => value.is_string() || value.is_null(),
-            form::Value::Whole { .. } => value == all[2],
+            form::Value::Integer { .. } => value == all[2],
             form::Value::Number { .. } => value.is_number(),
             form::Value::Flag => value.is_boolean(),
             form::Value::Object(_) => value.is_object(),
@@ -180,7 +180,7 @@ fn good(draw: &mut Draw, kind: &form::Value) -> Option<Value> {
             if matches!(kind, form::Value::TextOrNull(_)) && draw.next(3) == 0 {
                 return Some(json!(null));
             }
-            match (text.format, text.most) {
+            match (text.format, text.max_chars) {
                 (Some(Format::DateTime), _) => json!(draw.of(&DATE_TIMES)),
                 (Some(Format::Uri), most) if draw.next(4) == 0 => {
                     json!(format!("a:{}", "b".repeat(usize::try_from(most).unwrap() - 2)))
@@ -189,25 +189,26 @@ fn good(draw: &mut Draw, kind: &form::Value) -> Option<Value> {
                 (None, u64::MAX) => json!(draw.of(&TEXTS)),
                 (None, most) => match draw.next(3) {
                     0 => long(draw, most),
-                    1 => long(draw, text.least),
+                    1 => long(draw, text.min_chars),
                     _ => json!(draw.of(&TEXTS[1..])),
                 },
             }
         }
         form::Value::Answer => json!(draw.of(&Answer::ALL).as_str()),
-        form::Value::Whole { least: 0 } if draw.next(2) == 0 => {
+        form::Value::Integer { least: 0 } if draw.next(2) == 0 => {
             number(draw.word(&["0", "-0", "0.0", "0e5", "-0.0"]))
         }
-        form::Value::Whole { .. } => number(draw.word(&whole)),
+        form::Value::Integer { .. } => number(draw.word(&whole)),
         form::Value::Number { from_zero_to_one: true } => {
             number(draw.word(&["0", "1", "-0.0", "1.0", "0.5", "1e-9", "10e-1", "0.999999999999"]))
         }
         form::Value::Number { .. } => number(draw.word(&["-1.5", "0", "1e300", "-1e-300", "12"])),
         form::Value::Flag => json!(draw.next(2) == 0),
         form::Value::Texts => json!([draw.of(&TEXTS), draw.of(&TEXTS)]),
-        form::Value::Anything => {
-            other_type(draw, &form::Value::Text(form::Text { least: 0, most: 9, format: None, hand: None }))
-        }
+        form::Value::Arbitrary => other_type(
+            draw,
+            &form::Value::Text(form::Text { min_chars: 0, max_chars: 9, format: None, author: None }),
+        ),
         _ => return None,
     })
 }
@@ -231,10 +232,13 @@ const RULES: [&str; 12] = [
 /// Value that breaks only this rule, if the location allows one.
 fn bad(draw: &mut Draw, rule: usize, kind: &form::Value) -> Option<Value> {
     Some(match (rule, kind) {
-        (0, form::Value::Schema | form::Value::Constant(_) | form::Value::Answer | form::Value::Anything) => {
+        (
+            0,
+            form::Value::Schema | form::Value::Constant(_) | form::Value::Answer | form::Value::Arbitrary,
+        ) => {
             return None;
         }
-        (0, form::Value::Whole { .. }) if draw.next(2) == 0 => {
+        (0, form::Value::Integer { .. }) if draw.next(2) == 0 => {
             number(draw.word(&["1.5", "1e-1", "2.000001", "0.5"]))
         }
         (0, form::Value::List { .. } | form::Value::Texts) if draw.next(2) == 0 => match kind {
@@ -248,19 +252,19 @@ fn bad(draw: &mut Draw, rule: usize, kind: &form::Value) -> Option<Value> {
         (4, form::Value::Answer) => {
             draw.of(&[json!("Agree"), json!("agree "), json!(""), json!(null), json!(1), json!({})]).clone()
         }
-        (5, form::Value::Text(text)) if text.least > 0 => json!(""),
-        (6, form::Value::Text(text)) if text.most < u64::MAX && text.format == Some(Format::Uri) => {
-            json!(format!("a:{}", "b".repeat(usize::try_from(text.most).unwrap() - 1)))
+        (5, form::Value::Text(text)) if text.min_chars > 0 => json!(""),
+        (6, form::Value::Text(text)) if text.max_chars < u64::MAX && text.format == Some(Format::Uri) => {
+            json!(format!("a:{}", "b".repeat(usize::try_from(text.max_chars).unwrap() - 1)))
         }
-        (6, form::Value::Text(text)) if text.most < u64::MAX => long(draw, text.most + 1),
+        (6, form::Value::Text(text)) if text.max_chars < u64::MAX => long(draw, text.max_chars + 1),
         (7, form::Value::Text(text) | form::Value::TextOrNull(text))
             if text.format == Some(Format::DateTime) =>
         {
             json!(draw.of(&NO_DATE_TIMES))
         }
         (8, form::Value::Text(text)) if text.format == Some(Format::Uri) => json!(draw.of(&NO_URIS)),
-        (9, form::Value::Whole { least: 1 }) => number(draw.word(&["0", "-1", "0.0", "-3.0", "-1e3"])),
-        (9, form::Value::Whole { .. }) => number(draw.word(&["-1", "-1.0", "-1e0", "-100"])),
+        (9, form::Value::Integer { least: 1 }) => number(draw.word(&["0", "-1", "0.0", "-3.0", "-1e3"])),
+        (9, form::Value::Integer { .. }) => number(draw.word(&["-1", "-1.0", "-1e0", "-100"])),
         (9, form::Value::Number { from_zero_to_one: true }) => number(draw.word(&["-0.5", "-1", "-1e-9"])),
         (10, form::Value::Number { from_zero_to_one: true }) => {
             number(draw.word(&["1.5", "2", "1.000001", "1e9"]))

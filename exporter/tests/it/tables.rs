@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tidegate_exporter::{
     convert::{Job, Target},
     form::SCHEMA_URL,
-    privacy::Participants,
+    privacy::ParticipantNaming,
     tables::{Cells, TableFormat, VoterIds},
 };
 
@@ -19,7 +19,7 @@ fn tables(
     change: impl FnOnce(&mut Job),
 ) -> Result<Vec<String>, String> {
     let mut job = folder.job(&folder.write("theirs.json", bundle.to_string()));
-    (job.key, job.to, job.target) = (None, Some(shape), Target::File(folder.path("tables")));
+    (job.key, job.table_format, job.target) = (None, Some(shape), Target::File(folder.path("tables")));
     change(&mut job);
     let preview = run(&Job { dry_run: true, ..job.clone() }).map(|report| report.notes);
     let notes = run(&job).map(|report| report.notes);
@@ -365,7 +365,8 @@ fn repeated_list_is_refused_in_every_format() {
             [TableFormat::PolisCsv, TableFormat::SensemakingCsv, TableFormat::Ndjson, TableFormat::Parquet]
         {
             let mut job = folder.job(&path);
-            (job.key, job.to, job.target) = (None, Some(shape), Target::File(folder.path("tables")));
+            (job.key, job.table_format, job.target) =
+                (None, Some(shape), Target::File(folder.path("tables")));
             let message = run(&job).unwrap_err().to_string();
             assert_eq!(
                 message, "twice.json, row 2: not a valid bundle: run `tidegate bundle validate` for details",
@@ -487,7 +488,7 @@ fn statement_named_like_a_column_is_refused() {
     })
     .unwrap();
     let mut tables_job = folder.job(&folder.path("tables"));
-    tables_job.participants = Participants::KeepPseudonyms;
+    tables_job.participants = ParticipantNaming::KeepPseudonyms;
     let read_back = || {
         let report = run(&tables_job).unwrap();
         assert_eq!((report.items, report.responses), (2, 2));
@@ -523,7 +524,7 @@ fn published_counts_of_another_phase_are_left_out() {
     let text = bundle.to_string().replacen("\"outcomes\":null,", "", 1);
     let text = text.replacen('{', &format!("{{\"outcomes\":{outcomes},"), 1);
     let mut job = folder.job(&folder.write("first.json", text));
-    (job.key, job.to) = (None, Some(TableFormat::SensemakingCsv));
+    (job.key, job.table_format) = (None, Some(TableFormat::SensemakingCsv));
     job.target = Target::File(folder.path("first"));
     run(&job).unwrap();
 }
@@ -560,7 +561,7 @@ fn comparisons_and_counts_are_refused_with_their_place() {
     let counts = folder.write("t.csv", "comment-id,comment_text,agrees\n1,one,1\n");
     let message_of = |input: &Path, shape| {
         let mut job = folder.job(input);
-        (job.to, job.target) = (Some(shape), Target::File(folder.path("other")));
+        (job.table_format, job.target) = (Some(shape), Target::File(folder.path("other")));
         run(&job).unwrap_err().to_string()
     };
     for shape in BOTH {

@@ -8,7 +8,7 @@ use tidegate_exporter::{
     bundle::validate::Options,
     convert::Job,
     form::Naming,
-    privacy::{Profile, Texts},
+    privacy::{Profile, TextTreatment},
 };
 use tidegate_test_support::servers;
 
@@ -20,7 +20,7 @@ fn agree(what: &str, folder: &Folder, job: &Job) {
     let options = Options { k, naming: job.naming, delib, schema_url: job.schema_url.clone(), ..options() };
     let report = check_with(&text, &options);
     assert_eq!(finding_places(&report), [""; 0], "{what}");
-    assert!(report.complete, "{what}");
+    assert!(report.is_complete, "{what}");
 }
 
 fn in_every_way(name: &str, folder: &Folder, input: &Path) {
@@ -30,7 +30,7 @@ fn in_every_way(name: &str, folder: &Folder, input: &Path) {
     agree(&format!("{name}, Delib"), folder, &Job { naming: Naming::Delib, ..folder.job(input) });
     let url = Some("https://example.org/bundle/v1".to_owned());
     agree(&format!("{name}, another schema"), folder, &Job { schema_url: url, ..folder.job(input) });
-    for texts in [Texts::Keep, Texts::Redact, Texts::Omit] {
+    for texts in [TextTreatment::Keep, TextTreatment::Redact, TextTreatment::Omit] {
         for reviewed in [None, Some("the clerk".to_owned())] {
             // The last k hides all counts.
             for k in [3, 5, 8, 10_000] {

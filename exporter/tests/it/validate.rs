@@ -362,7 +362,7 @@ fn every_rule_is_found_where_it_is_broken_and_nothing_else_is() {
     for good in [bundle(), shared()] {
         let report = check(good.to_string().as_bytes());
         assert_eq!(finding_places(&report), [""; 0]);
-        assert!(report.is_valid() && report.complete);
+        assert!(report.is_valid() && report.is_complete);
         judge(&good, &[("/bundleId", json!("other"), &[])], &mut covered);
     }
     judge(&bundle(), &private_cases(), &mut covered);
@@ -437,7 +437,7 @@ fn lexical_errors_are_reported_and_reading_continues() {
         let start = String::from_utf8_lossy(&text[..text.len().min(2000)]).into_owned();
         let report = check(&text);
         let rules: Vec<_> = report.totals.iter().map(|(rule, total)| (rule.id(), *total)).collect();
-        assert_eq!((rules, report.complete), (vec![(rule, 1)], complete), "{start}");
+        assert_eq!((rules, report.is_complete), (vec![(rule, 1)], complete), "{start}");
         // For any position of the reader's window.
         if text.len() < 100_000 {
             let mut drips = Drips { text: &text, drip: 3, once: true };
@@ -463,7 +463,7 @@ fn locations_give_line_and_byte_without_the_value() {
         validate::text(report, "x").to_string() + &validate::json(report, "x").to_string() + &sarif
     };
     assert!(!output_of(&report).contains("seecret"));
-    let report = check_with(text.as_bytes(), &Options { values: true, ..options() });
+    let report = check_with(text.as_bytes(), &Options { with_values: true, ..options() });
     assert_eq!(output_of(&report).matches("seecret").count(), 3);
     let sarif = serde_json::to_value(&validate::sarif(&report, "a b.json").0).unwrap();
     let result = &sarif["runs"][0]["results"][0];
@@ -647,7 +647,7 @@ fn group_members_must_have_answered_in_its_phase() {
         (first..first + 3).map(|at| format!("BND-SUM-06 /outcomes/1/members/{at}")).collect();
     for (text, memory) in [(large.to_string(), 64 << 20), (large.to_string(), 0), (shuffled(&large, 3), 0)] {
         let mut options = options();
-        options.room.memory = memory;
+        options.spill_options.memory = memory;
         let found = finding_places(&check_with(text.as_bytes(), &options));
         let found: Vec<_> = found.into_iter().filter(|found| found.starts_with("BND-SUM-06")).collect();
         assert_eq!(found, expected, "{memory}");
@@ -691,7 +691,7 @@ fn totals_are_complete_with_limited_locations() {
     for response in wrong["responses"].as_array_mut().unwrap() {
         response["phaseId"] = json!("phase-x");
     }
-    let report = check_with(wrong.to_string().as_bytes(), &Options { most: 2, ..options() });
+    let report = check_with(wrong.to_string().as_bytes(), &Options { max_findings: 2, ..options() });
     assert_eq!(report.findings.len(), 2);
     assert!(report.totals.contains(&(Rule::PhaseRef, 5)));
     assert!(validate::text(&report, "x").to_string().contains("and "));
@@ -729,10 +729,10 @@ fn repeated_ids_are_found_exactly_with_little_memory() {
         for (once, memory) in [(false, 0), (true, 0), (false, 64 << 20), (true, 64 << 20)] {
             let mut source = Drips { text: text.as_bytes(), drip: usize::MAX, once };
             let mut options = options();
-            options.room.memory = memory;
+            options.spill_options.memory = memory;
             let report = validate(&mut source, &options).unwrap();
             assert_eq!(finding_places(&report), expected, "once {once}, memory {memory}");
-            assert_eq!(report.counted.participants, 10_000);
+            assert_eq!(report.counts.participants, 10_000);
         }
     }
 }
@@ -760,7 +760,7 @@ fn long_value_is_not_missing_and_trailing_text_is_reported() {
     let long = "x".repeat(200);
     second["dataCard"]["limitations"] = json!([long]);
     let texts = [first.to_string(), second.to_string()];
-    let room = options().room;
+    let room = options().spill_options;
     let differ = |first: &str, second: &str| {
         diff(&mut first.as_bytes(), &mut second.as_bytes(), Limits::default(), &room, 10)
     };
@@ -776,7 +776,8 @@ fn the_guide_lists_all_rules_and_no_others() {
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guides/bundles.md");
     let guide = std::fs::read_to_string(guide).unwrap();
     let rows: Vec<_> = guide.lines().filter(|line| line.starts_with("| `BND-")).collect();
-    let row = |rule: &Rule| format!("| `{}` | {} | {} |", rule.id(), rule.severity().as_str(), rule.says());
+    let row =
+        |rule: &Rule| format!("| `{}` | {} | {} |", rule.id(), rule.severity().as_str(), rule.message());
     assert_eq!(rows, Rule::ALL.iter().map(row).collect::<Vec<_>>());
     let ids = guide.match_indices("BND-").filter_map(|(at, _)| guide.get(at..at + 10));
     let unknown: Vec<_> = ids.filter(|id| Rule::ALL.iter().all(|rule| rule.id() != *id)).collect();

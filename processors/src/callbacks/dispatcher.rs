@@ -13,7 +13,7 @@ use std::{
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
-use tidegate_catalog::{Live, Secrets};
+use tidegate_catalog::{LiveConfigs, Secrets};
 use tidegate_egress::Client;
 use tidegate_schemas::ids::{EndpointId, EventId, Millis};
 use tidegate_store::{Store, tables::callbacks::deliveries::Delivery};
@@ -49,7 +49,7 @@ const RELEASE_BATCH_ROWS: usize = 500;
 
 pub(crate) struct Dispatcher {
     pub(crate) store: Store,
-    pub(crate) live: Arc<Live>,
+    pub(crate) live: Arc<LiveConfigs>,
     pub(crate) secrets: Secrets,
     pub(crate) client: Client,
     pub(crate) health: Health,

@@ -20,7 +20,7 @@ mod settings;
 
 use std::{sync::Arc, time::Duration};
 
-use tidegate_catalog::{Live, Secrets};
+use tidegate_catalog::{LiveConfigs, Secrets};
 use tidegate_egress::Client;
 use tidegate_store::Store;
 use tidegate_stream::{
@@ -47,7 +47,7 @@ pub(crate) const ROLE: Role = Role("callbacks");
 pub struct Deps {
     pub log: Log,
     pub store: Store,
-    pub live: Arc<Live>,
+    pub live: Arc<LiveConfigs>,
     pub secrets: Secrets,
     pub client: Client,
     /// Shared by all roles of the process.

@@ -40,7 +40,7 @@ impl Dispatcher {
             return self.build_route(row, endpoint).await;
         }
         // The event may have been planned by a configuration that this process has not loaded yet.
-        let latest = match self.live.latest(&row.org).await {
+        let latest = match self.live.load_latest(&row.org).await {
             Ok(latest) => latest,
             Err(catalog::Error::Store(error)) => return Err(error.into()),
             Err(error) => return Ok(RouteResult::Missing(error.tag())),

@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tidegate_catalog::Live;
+use tidegate_catalog::LiveConfigs;
 use tidegate_moderation::items::{
     context_media::{self as context, CONTEXT},
     stored::{RESENT, WITHOUT_MEDIA},
@@ -62,7 +62,7 @@ impl<H: Handler> ConsumerLoop<H> {
         role: Role,
         inbox: Inbox,
         handler: H,
-        live: Arc<Live>,
+        live: Arc<LiveConfigs>,
         settings: Arc<Settings>,
         health: Health,
     ) -> Self {

@@ -11,7 +11,7 @@ use std::{
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
-use tidegate_catalog::Live;
+use tidegate_catalog::LiveConfigs;
 use tidegate_schemas::ids::{OrgId, SubmissionId};
 use tidegate_stream::{
     consumer::{
@@ -45,7 +45,7 @@ pub(crate) struct RetryLoop<H> {
     pub(crate) handler: H,
     pub(crate) settings: Arc<Settings>,
     pub(crate) slots: ConcurrencySlots,
-    live: Arc<Live>,
+    live: Arc<LiveConfigs>,
     health: Health,
     /// Number of parts that wait for the log or the store.
     parts_in_outage: AtomicUsize,
@@ -79,7 +79,7 @@ impl<H: Handler> RetryLoop<H> {
     pub(crate) fn new(
         role: Role,
         handler: H,
-        live: Arc<Live>,
+        live: Arc<LiveConfigs>,
         settings: Arc<Settings>,
         health: Health,
         backpressure: Backpressure,
@@ -178,8 +178,8 @@ impl<H: Handler> RetryLoop<H> {
         let state = ConsumerState {
             now: self.started_at.elapsed(),
             // During an outage the newest configuration cannot be read, so a missing one proves no defect.
-            is_catalog_current: self.live.ready() && self.parts_in_outage.load(Ordering::Relaxed) == 0,
-            running_orgs: self.live.running(),
+            is_catalog_current: self.live.is_ready() && self.parts_in_outage.load(Ordering::Relaxed) == 0,
+            running_orgs: self.live.count_running_orgs(),
             stalled_for: self.stall_timer.lock().stalled_for(self.backpressure.paused_for()),
         };
         let (action, is_new, is_newly_diverted) = {

@@ -7,7 +7,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tidegate_moderation::{
     self as moderation,
-    effects::Expected,
+    effects::AlarmThreshold,
     rules::{baselines, limits::RuleVersion},
 };
 use tidegate_store::Store;
@@ -54,12 +54,12 @@ impl AlarmThresholds {
     pub(crate) async fn max_matches(
         &self,
         rule_version: &RuleVersion,
-        expected: Expected,
+        expected: AlarmThreshold,
     ) -> Result<Option<i64>, moderation::Error> {
         match expected {
-            Expected::Said(max_matches) => Ok(Some(max_matches)),
-            Expected::Measured if self.factors.factor == 0 => Ok(None),
-            Expected::Measured => {
+            AlarmThreshold::Configured(max_matches) => Ok(Some(max_matches)),
+            AlarmThreshold::Measured if self.factors.factor == 0 => Ok(None),
+            AlarmThreshold::Measured => {
                 Ok(self.busiest_hour(rule_version).await?.and_then(|hour| self.factors.max_matches(hour)))
             }
         }

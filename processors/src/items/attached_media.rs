@@ -22,12 +22,12 @@ impl ItemPipeline {
         slot: &ConcurrencySlot,
     ) -> Result<(), TaskError> {
         let (items, org) = (&job.record.items, &job.record.org);
-        let entries = context_media::together(items, index);
+        let entries = context_media::entries_of_same_item(items, index);
         if entries.is_empty() {
             return Ok(());
         }
         let config = self.load_config(&job.record, job.written_at).await?;
-        let wanted_media = context_media::wanted(&config, &entries);
+        let wanted_media = context_media::list_media(&config, &entries);
         if wanted_media.is_empty() {
             return Ok(());
         }
@@ -41,8 +41,8 @@ impl ItemPipeline {
             MediaWaitResult::AssignmentLost => return Err(TaskError::AssignmentLost),
         };
         let (banks, id) = (config.hash_banks(), item.id.clone());
-        let judge = move || media::judge(&banks, id.as_str(), &signals).shown;
+        let judge = move || media::match_media(&banks, id.as_str(), &signals).rows;
         let media = self.pool.run(org, judge).await?;
-        Ok(context_media::keep(&self.deps, org, cause, &item, &media, job.written_at).await?)
+        Ok(context_media::store_media(&self.deps, org, cause, &item, &media, job.written_at).await?)
     }
 }

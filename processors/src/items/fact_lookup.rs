@@ -6,12 +6,12 @@ use std::{io, sync::Arc};
 use futures::future::{try_join, try_join_all};
 use tidegate_moderation::{
     self as moderation,
-    media::Judged,
-    rules::windows::{self, Moment, Question as WindowQuestion, RowBudget},
+    media::MatchedMedia,
+    rules::windows::{self, RowBudget, SubmissionPosition, WindowQuery as WindowQuestion},
     single_flight::SingleFlight,
     strikes,
 };
-use tidegate_rules::{Amount, Facts, Need, Plan, Scan, WindowEntry, WindowKey, Within};
+use tidegate_rules::{Amount, Facts, Lookback, Need, Plan, Scan, WindowEntry, WindowKey};
 use tidegate_schemas::ids::{ItemKey, Millis, OrgId, SubmissionId, WindowId};
 use tidegate_store::Store;
 use tokio::sync::Semaphore;
@@ -37,9 +37,9 @@ type StrikeQuery = (OrgId, ItemKey, Millis);
 #[derive(Clone, Copy)]
 pub(crate) struct FactRequest<'a> {
     pub(crate) org: &'a OrgId,
-    pub(crate) moment: Moment,
+    pub(crate) moment: SubmissionPosition,
     pub(crate) plan: &'a Plan,
-    pub(crate) media: &'a Judged,
+    pub(crate) media: &'a MatchedMedia,
     /// Place of the item in the order of window counts. `None` if its org had no windows at the start of the item.
     pub(crate) guard: Option<&'a Arc<WindowGuard>>,
 }
@@ -86,12 +86,12 @@ impl FactLookup {
     pub(crate) async fn count_items<'a>(
         &self,
         org: &OrgId,
-        items: impl IntoIterator<Item = (Moment, &'a [WindowEntry])> + Send,
+        items: impl IntoIterator<Item = (SubmissionPosition, &'a [WindowEntry])> + Send,
         are_new: bool,
     ) -> Result<(), moderation::Error> {
         let counted_items: Vec<_> = items.into_iter().filter(|(_, entries)| !entries.is_empty()).collect();
         if !counted_items.is_empty() {
-            windows::add_all(&self.store, org, counted_items, are_new).await?;
+            windows::put_entries_of_items(&self.store, org, counted_items, are_new).await?;
             tidegate_stream::failpoint!("after_count");
         }
         Ok(())
@@ -105,7 +105,7 @@ impl FactLookup {
     ) -> Result<Facts, moderation::Error> {
         let now = request.moment.append_ms();
         if let Some(guard) = request.guard
-            && scan.needs().iter().any(|need| matches!(need, Need::Count { .. }))
+            && scan.pending_needs().iter().any(|need| matches!(need, Need::Count { .. }))
         {
             guard.wait_for_earlier().await;
         }
@@ -113,7 +113,7 @@ impl FactLookup {
         let count_permits = Semaphore::new(CONCURRENT_COUNTS);
         let mut facts = Facts::new();
         let (mut strike_lookups, mut count_lookups) = (Vec::new(), Vec::new());
-        for need in scan.needs() {
+        for need in scan.pending_needs() {
             match need {
                 Need::Strikes { user, within } => {
                     let strike_points = self.total_strikes(request.org, user, *within, now);
@@ -129,9 +129,9 @@ impl FactLookup {
                     });
                 }
                 // An address in a field that is not of a media type is never inspected.
-                Need::Media { url } => match request.media.known(url) {
-                    Some(inspection) => facts.media(need.clone(), inspection.clone()),
-                    None => facts.unknown(need.clone()),
+                Need::Media { url } => match request.media.facts_for(url) {
+                    Some(inspection) => facts.set_media(need.clone(), inspection.clone()),
+                    None => facts.set_unknown(need.clone()),
                 },
                 // Models are called after all other facts are known, because they are slow and cost money.
                 Need::Score { .. } => {}
@@ -140,12 +140,12 @@ impl FactLookup {
         let (strike_totals, window_counts) =
             try_join(try_join_all(strike_lookups), try_join_all(count_lookups)).await?;
         for (need, points) in strike_totals {
-            facts.strikes(need.clone(), points);
+            facts.set_strikes(need.clone(), points);
         }
         for (need, amount) in window_counts {
             match amount {
-                Some(amount) => facts.count(need.clone(), amount),
-                None => facts.failed(need.clone(), "too_many_rows"),
+                Some(amount) => facts.set_count(need.clone(), amount),
+                None => facts.set_failed(need.clone(), "too_many_rows"),
             }
         }
         Ok(facts)
@@ -177,7 +177,7 @@ impl FactLookup {
             let (org, window, key) = (&org, &window, &key);
             let question =
                 WindowQuestion { org, window, key, at_least, times, select: &select, budget: &budget };
-            windows::counted(&store, &question).await
+            windows::count_window(&store, &question).await
         };
         self.counting_threads.run(request.org, count_rows).await
     }
@@ -186,19 +186,19 @@ impl FactLookup {
         &self,
         org: &OrgId,
         user: &ItemKey,
-        within: Option<Within>,
+        within: Option<Lookback>,
         now: Millis,
     ) -> Result<i64, moderation::Error> {
-        let counted_from = within.map_or(Millis(0), |within| within.since(now));
+        let counted_from = within.map_or(Millis(0), |within| within.start(now));
         let query = (org.clone(), user.clone(), counted_from);
         let (lookup, _) = self.running_strike_lookups.join(&query, || {
             let (store, (org, user, counted_from)) = (self.store.clone(), query.clone());
-            async move { strikes::total(&store, &org, &user, counted_from).await.ok() }
+            async move { strikes::load_total(&store, &org, &user, counted_from).await.ok() }
         });
         match lookup.await {
             Some(points) => Ok(points),
             // The shared look-up failed. Each item repeats it to receive an error of its own.
-            None => strikes::total(&self.store, org, user, counted_from).await,
+            None => strikes::load_total(&self.store, org, user, counted_from).await,
         }
     }
 }

@@ -10,7 +10,7 @@ impl ItemRun<'_> {
     pub(super) async fn store_fetched(mut self) -> Result<(), TaskError> {
         let evaluation = self.prepare().await?;
         let Some(evaluation) = self.await_media(evaluation).await? else { return Ok(()) };
-        let plan = submissions::plan_of_fetched(&self.submission, &evaluation.prepared)?;
+        let plan = submissions::plan_fetched(&self.submission, &evaluation.prepared)?;
         submissions::carry_out(&self.pipeline.deps, &self.submission, plan).await?;
         Ok(())
     }

@@ -42,7 +42,7 @@ impl Handler for ItemPipeline {
     fn dead_letter_content(job: &ItemJob, index: usize) -> DeadLetterContent {
         let submission_id = job.record.items.get(index).map(|entry| entry.submission_id);
         let entries = if job.context_of.is_some() {
-            context_media::together(&job.record.items, index).into_iter().cloned().collect()
+            context_media::entries_of_same_item(&job.record.items, index).into_iter().cloned().collect()
         } else {
             let coordinates = submission(job, index).at;
             vec![ItemEntry { origin: Some(coordinates), ..job.record.items[index].clone() }]

@@ -12,7 +12,7 @@ use tidegate_moderation::{
         batch::{self, BatchItem},
         stored::Submission,
     },
-    rules::windows::Moment,
+    rules::windows::SubmissionPosition,
 };
 use tidegate_rules::Interrupt;
 use tidegate_schemas::records::{self, Coordinates};
@@ -46,9 +46,9 @@ pub(super) fn submission(job: &ItemJob, index: usize) -> Submission<'_> {
     Submission { is_late: job.position.partition.topic == Topic::ItemsSlow, ..submission }
 }
 
-pub(super) fn moment(job: &ItemJob, index: usize) -> Moment {
+pub(super) fn moment(job: &ItemJob, index: usize) -> SubmissionPosition {
     let submission = submission(job, index);
-    Moment::new(submission.at, submission.entry.submission_id)
+    SubmissionPosition::new(submission.at, submission.entry.submission_id)
 }
 
 /// Evaluates the items in turn. `None` for an item that failed, panicked, or was not decided within `BATCH_COMPUTE_TIME`;

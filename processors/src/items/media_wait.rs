@@ -6,7 +6,9 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
-use tidegate_moderation::media::{self, Inspection, Search, Signal, Signals, Wanted};
+use tidegate_moderation::media::{
+    self, InspectedMedium, Inspection, MediaFetches, MediaInspector, MediumRequest,
+};
 use tidegate_scheduler::{Limits, Scheduler, fair_queue::QueueFull};
 use tidegate_schemas::{
     ids::{ItemKey, OrgId},
@@ -31,7 +33,7 @@ enum WaitMode {
 }
 
 pub(crate) struct MediaWait {
-    signals: Signals,
+    signals: MediaInspector,
     wait_limit: Duration,
     /// Time for which fetches continue after the item was handed over, so its second run finds the results.
     detached_fetch_time: Duration,
@@ -40,7 +42,7 @@ pub(crate) struct MediaWait {
 }
 
 pub(crate) enum MediaWaitResult {
-    Found(Vec<Signal>),
+    Found(Vec<InspectedMedium>),
     /// The item is to be handed over, with the media known so far.
     HandOver(Vec<Media>),
     /// The partition was revoked during the wait.
@@ -59,19 +61,19 @@ pub(crate) struct MediaRequest<'a> {
 }
 
 impl MediaWait {
-    pub(crate) fn short(signals: Signals, settings: &MediaSettings) -> Self {
+    pub(crate) fn short(signals: MediaInspector, settings: &MediaSettings) -> Self {
         let permits = short_wait_permits(settings);
         Self::new(signals, settings.wait_ms, settings, WaitMode::Short(permits))
     }
 
-    pub(crate) fn slow(signals: Signals, settings: &MediaSettings) -> Self {
+    pub(crate) fn slow(signals: MediaInspector, settings: &MediaSettings) -> Self {
         let known_hosts = signals.clone();
         let queue = SlowQueue::new(slow_limits(settings), move |org, host| known_hosts.is_known(org, host));
         let total_limit = Duration::from_millis(settings.slow_total_ms);
         Self::new(signals, settings.slow_wait_ms, settings, WaitMode::Slow(queue, total_limit))
     }
 
-    fn new(signals: Signals, wait_ms: u64, settings: &MediaSettings, mode: WaitMode) -> Self {
+    fn new(signals: MediaInspector, wait_ms: u64, settings: &MediaSettings, mode: WaitMode) -> Self {
         let detached_fetch_time = Duration::from_millis(settings.slow_wait_ms);
         Self {
             signals,
@@ -85,7 +87,7 @@ impl MediaWait {
     pub(crate) async fn wait_for_media(
         &self,
         request: MediaRequest<'_>,
-        wanted_media: &[Wanted],
+        wanted_media: &[MediumRequest],
     ) -> MediaWaitResult {
         match &self.mode {
             WaitMode::Short(permits) => self.wait_briefly(permits, request, wanted_media).await,
@@ -99,11 +101,11 @@ impl MediaWait {
         &self,
         permits: &Scheduler,
         request: MediaRequest<'_>,
-        wanted_media: &[Wanted],
+        wanted_media: &[MediumRequest],
     ) -> MediaWaitResult {
         let Some(_permit) = permits.try_acquire(request.org, &[], 0) else {
             metrics::record_handover("share");
-            return MediaWaitResult::HandOver(media::pending(without_inspection(wanted_media)));
+            return MediaWaitResult::HandOver(media::pending_rows(without_inspection(wanted_media)));
         };
         let mut search = self.signals.gather(request.org, wanted_media);
         // Remembered results are available at once, so the slot is not released for them.
@@ -121,7 +123,7 @@ impl MediaWait {
             WaitEnd::TimedOut => {
                 metrics::record_handover("time");
                 self.recent_timeouts.insert(key, Instant::now() + self.wait_limit);
-                MediaWaitResult::HandOver(media::pending(search.leave_running(self.detached_fetch_time)))
+                MediaWaitResult::HandOver(media::pending_rows(search.leave_running(self.detached_fetch_time)))
             }
             WaitEnd::AssignmentLost => MediaWaitResult::AssignmentLost,
         }
@@ -132,7 +134,7 @@ impl MediaWait {
         queue: &SlowQueue,
         deadline: Instant,
         request: MediaRequest<'_>,
-        wanted_media: &[Wanted],
+        wanted_media: &[MediumRequest],
     ) -> MediaWaitResult {
         // Remembered results need no permit. The search is dropped after this block, because a queued item must not
         // hold fetches.
@@ -210,7 +212,7 @@ impl MediaRequest<'_> {
         }
     }
 
-    async fn wait_for(&self, search: &mut Search, deadline: Instant) -> WaitEnd {
+    async fn wait_for(&self, search: &mut MediaFetches, deadline: Instant) -> WaitEnd {
         self.slot
             .release_during(async {
                 tokio::select! {
@@ -246,12 +248,12 @@ pub(super) fn slow_limits(settings: &MediaSettings) -> Limits {
     }
 }
 
-fn without_inspection(wanted_media: &[Wanted]) -> Vec<(String, Option<Inspection>)> {
+fn without_inspection(wanted_media: &[MediumRequest]) -> Vec<(String, Option<Inspection>)> {
     wanted_media.iter().map(|media| (media.url.clone(), None)).collect()
 }
 
-fn fail_all(wanted_media: &[Wanted], reason: &'static str) -> Vec<Signal> {
-    let failed_signal = |media: &Wanted| Signal {
+fn fail_all(wanted_media: &[MediumRequest], reason: &'static str) -> Vec<InspectedMedium> {
+    let failed_signal = |media: &MediumRequest| InspectedMedium {
         url: media.url.clone(),
         inspection: Inspection::FetchFailed(reason.into()),
     };

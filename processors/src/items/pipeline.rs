@@ -12,14 +12,14 @@ use std::{
 use tidegate_catalog::{self as catalog, Compiled};
 use tidegate_moderation::{
     self as moderation, child_safety,
-    effects::{self, Plan, Refused},
+    effects::{self, LimitRefusals, Plan},
     items::{
         batch::BatchItem,
-        evaluate::{self, Prepared, ScanResult},
+        evaluate::{self, PreparedItem, ScanResult},
         stored::Submission,
         submissions::{self, ReplayState},
     },
-    media::Wanted,
+    media::MediumRequest,
     review::{
         report_routing,
         rerouting::{Occasion, reroute_waiting_job},
@@ -115,7 +115,7 @@ impl ItemPipeline {
         let window_guard = self.window_guard(&job, index).map(Arc::new);
         let submission = submission(&job, index);
         if is_retry || may_be_replay(&job, index) {
-            let state = submissions::replay_state(&self.deps, &submission).await?;
+            let state = submissions::load_replay_state(&self.deps, &submission).await?;
             if !matches!(state, ReplayState::Fresh) {
                 // The item is not counted again, so later readers of windows need not wait for it.
                 drop(window_guard);
@@ -123,7 +123,7 @@ impl ItemPipeline {
             }
         }
         window_guard.iter().for_each(|guard| guard.set_evaluated_here());
-        let no_reviews = submissions::no_reviews(&self.deps, &job.record).await?;
+        let no_reviews = submissions::review_suppression(&self.deps, &job.record).await?;
         let config = self.load_config(&job.record, submission.at.append_ms).await?;
         let is_first_run = !is_retry && !may_be_replay(&job, index);
         let run = ItemRun {
@@ -181,7 +181,7 @@ impl ItemPipeline {
         {
             return Ok(config);
         }
-        let loading = effects::config(&self.deps, &header.org, header.config_version, written_at);
+        let loading = effects::load_config(&self.deps, &header.org, header.config_version, written_at);
         Ok(Box::pin(loading).await?)
     }
 }
@@ -204,9 +204,9 @@ pub(super) struct ItemRun<'a> {
 
 /// Validated item and the state of its rules.
 pub(super) struct Evaluation {
-    pub(super) prepared: Prepared,
+    pub(super) prepared: PreparedItem,
     scan: ScanResult,
-    wanted_media: Vec<Wanted>,
+    wanted_media: Vec<MediumRequest>,
 }
 
 impl ItemRun<'_> {
@@ -233,7 +233,7 @@ impl ItemRun<'_> {
             let Submission { header, entry, at, .. } = submission(&job, index);
             let prepared = evaluate::prepare(config, header.source, entry, at.append_ms)?;
             let Some(scan) = evaluate::scan_until(&prepared, interrupt) else { return Ok(None) };
-            let wanted_media = prepared.wanted();
+            let wanted_media = prepared.media_to_inspect();
             Ok(Some(Evaluation { prepared, scan, wanted_media }))
         };
         let Job { record, ticket, .. } = &**self.job;
@@ -289,7 +289,7 @@ impl ItemRun<'_> {
             self.count_windows(&evaluation).await?;
         }
         let judge = move || {
-            evaluation.prepared.judge(&signals);
+            evaluation.prepared.match_media(&signals);
             evaluation
         };
         Ok(Some(pipeline.pool.run(org, judge).await?))
@@ -297,7 +297,10 @@ impl ItemRun<'_> {
 
     /// Looks up the facts of undecided rules, models last, and decides the rules. `None`: the item was handed over to
     /// `items-slow`.
-    async fn look_up_facts(&self, evaluation: Evaluation) -> Result<Option<(Prepared, Outcome)>, TaskError> {
+    async fn look_up_facts(
+        &self,
+        evaluation: Evaluation,
+    ) -> Result<Option<(PreparedItem, Outcome)>, TaskError> {
         let Evaluation { prepared, scan, .. } = evaluation;
         let scan = match scan {
             ScanResult::Finished(outcome) => return Ok(Some((prepared, outcome))),
@@ -324,7 +327,7 @@ impl ItemRun<'_> {
         let facts = match pipeline.scores.complete(request, facts).await? {
             ScoreWaitResult::Complete(facts) => facts,
             ScoreWaitResult::HandOver => {
-                let (version, media) = (prepared.config.version(), &prepared.media.shown);
+                let (version, media) = (prepared.config.version(), &prepared.media.rows);
                 submissions::accept(&pipeline.deps, &self.submission, version, media, job.is_resent).await?;
                 return Ok(None);
             }
@@ -340,7 +343,11 @@ impl ItemRun<'_> {
 
     /// Requests the scores that the routing of the item's report depends on; routing reads the stored scores. `false`:
     /// the item was handed over to `items-slow`.
-    async fn ask_routing_scores(&self, prepared: &Prepared, outcome: &Outcome) -> Result<bool, TaskError> {
+    async fn ask_routing_scores(
+        &self,
+        prepared: &PreparedItem,
+        outcome: &Outcome,
+    ) -> Result<bool, TaskError> {
         let (pipeline, job) = (self.pipeline, self.job);
         let Some(report_id) = job.record.report_id else { return Ok(true) };
         let scan = report_routing::scan_scores(&pipeline.deps, prepared, outcome, report_id).await?;
@@ -357,7 +364,7 @@ impl ItemRun<'_> {
         match pipeline.scores.complete(request, Facts::new()).await? {
             ScoreWaitResult::Complete(_) => Ok(true),
             ScoreWaitResult::HandOver => {
-                let (version, media) = (prepared.config.version(), &prepared.media.shown);
+                let (version, media) = (prepared.config.version(), &prepared.media.rows);
                 submissions::accept(&pipeline.deps, &self.submission, version, media, job.is_resent).await?;
                 Ok(false)
             }
@@ -366,10 +373,15 @@ impl ItemRun<'_> {
     }
 
     /// Checks the limits of the matching rules. Returns the rules that may not act.
-    async fn check_limits(&self, prepared: &Prepared, outcome: &Outcome) -> Result<Refused, TaskError> {
-        let claims = submissions::claims(&self.submission, prepared, outcome, self.no_review_reason, None);
+    async fn check_limits(
+        &self,
+        prepared: &PreparedItem,
+        outcome: &Outcome,
+    ) -> Result<LimitRefusals, TaskError> {
+        let claims =
+            submissions::limit_requests(&self.submission, prepared, outcome, self.no_review_reason, None);
         if claims.is_empty() {
-            return Ok(Refused::new());
+            return Ok(LimitRefusals::new());
         }
         let refused_rules = self.pipeline.limits.request_claims(self.limit_request(), &claims).await?;
         tidegate_stream::failpoint!("after_limits");
@@ -378,9 +390,9 @@ impl ItemRun<'_> {
 
     async fn plan(
         &self,
-        prepared: &Prepared,
+        prepared: &PreparedItem,
         outcome: &Outcome,
-        refused_rules: &Refused,
+        refused_rules: &LimitRefusals,
     ) -> Result<Plan, TaskError> {
         let mut plan = submissions::plan(
             &self.submission,
@@ -400,7 +412,7 @@ impl ItemRun<'_> {
     pub(super) async fn carry_out(&self, plan: Plan) -> Result<(), TaskError> {
         let Submission { header, entry, at, .. } = self.submission;
         // Read before the plan opens a job: a match that sends the item to child safety is still counted in the statistics.
-        let is_child_safety = !plan.counted.is_empty()
+        let is_child_safety = !plan.rule_outcomes.is_empty()
             && child_safety::is_restricted(&self.pipeline.deps.store, &header.org, &entry.key()).await?;
         let outcomes = submissions::carry_out(&self.pipeline.deps, &self.submission, plan).await?;
         self.pipeline.counters.count(&header.org, at.append_ms, &outcomes, is_child_safety);

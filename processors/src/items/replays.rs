@@ -32,7 +32,7 @@ impl ItemPipeline {
                 // Effects that have begun must be completed, even if the item is superseded.
                 let may_set_aside = job.is_resent && !is_begun && plan.has_effects();
                 let plan = if may_set_aside && self.is_superseded(submission).await? {
-                    effects::set_aside(&self.deps.store, *plan).await?
+                    effects::replace_superseded(&self.deps.store, *plan).await?
                 } else {
                     *plan
                 };
@@ -47,7 +47,7 @@ impl ItemPipeline {
     pub(super) async fn is_superseded(&self, submission: &Submission<'_>) -> Result<bool, TaskError> {
         let (org, key) = (&submission.header.org, submission.entry.key());
         if submission.header.source == Source::Retroact {
-            let repeat = retroact::repeat_of(&self.deps, submission).await?;
+            let repeat = retroact::load_repeat(&self.deps, submission).await?;
             return Ok(retroact::is_superseded(&self.deps.store, org, &key, &repeat).await?);
         }
         let newest_row = stored::newest_place(&self.deps.store, org, &key).await?;

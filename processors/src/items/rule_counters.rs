@@ -96,8 +96,8 @@ impl OutcomeCounters {
 
     /// Writes the counts. After an error they are kept for the next write.
     pub(crate) async fn write_counts(&self) {
-        let counters = self.counters.lock().take();
-        if let Err(error) = stats::write(&self.store, &counters, Millis::now()).await {
+        let counters = self.counters.lock().take_changed();
+        if let Err(error) = stats::write_rows(&self.store, &counters, Millis::now()).await {
             tracing::debug!(
                 tag = error.tag(),
                 "the counts of rules cannot be written and are kept for the next write"

@@ -18,10 +18,10 @@ use futures::{
 use parking_lot::Mutex;
 use tidegate_moderation::{
     self as moderation,
-    effects::{Claim, Refused, Watch},
+    effects::{AlarmCheck, LimitRefusals, RuleLimitRequest},
     rules::{
         limits::{self, CooldownRequest, CounterState, LimitPeriod, PeriodUnit, RuleVersion},
-        stats::Suppressed,
+        stats::Suppression,
     },
 };
 use tidegate_schemas::ids::{ItemKey, Millis, OrgId, SubmissionId};
@@ -82,9 +82,9 @@ impl RuleLimits {
     pub(crate) async fn request_claims(
         &self,
         request: LimitRequest<'_>,
-        claims: &[Claim],
-    ) -> Result<Refused, moderation::Error> {
-        let mut refused_rules = Refused::new();
+        claims: &[RuleLimitRequest],
+    ) -> Result<LimitRefusals, moderation::Error> {
+        let mut refused_rules = LimitRefusals::new();
         for claim in claims {
             if let Some(reason) = self.check_claim(request, claim).await? {
                 refused_rules.insert(claim.rule.clone(), reason);
@@ -101,30 +101,30 @@ impl RuleLimits {
     async fn check_claim(
         &self,
         request: LimitRequest<'_>,
-        claim: &Claim,
-    ) -> Result<Option<Suppressed>, moderation::Error> {
+        claim: &RuleLimitRequest,
+    ) -> Result<Option<Suppression>, moderation::Error> {
         if let Some(watch) = &claim.alarm
             && self.check_alarm(request, claim, watch).await?
         {
-            return Ok(Some(Suppressed::Alarm));
+            return Ok(Some(Suppression::Alarm));
         }
         let cooldown_request = |user| cooldown_request(request, claim, user);
         if let (Some((user, _)), Some(_)) = (&claim.cooldown, claim.per_day)
             && !limits::is_cooldown_free(&self.store, &cooldown_request(user)).await?
         {
-            return Ok(Some(Suppressed::Cooldown));
+            return Ok(Some(Suppression::Cooldown));
         }
         if let Some(limit) = claim.per_day {
             let day = LimitPeriod::of(request.org, &claim.rule, PeriodUnit::Day, request.appended_at);
             if !self.take_one(day, limit).await? {
-                return Ok(Some(Suppressed::Limit));
+                return Ok(Some(Suppression::Limit));
             }
         }
         if let Some((user, span)) = &claim.cooldown
             && !limits::take_cooldown(&self.store, &cooldown_request(user), request.appended_at.plus(*span))
                 .await?
         {
-            return Ok(Some(Suppressed::Cooldown));
+            return Ok(Some(Suppression::Cooldown));
         }
         Ok(None)
     }
@@ -132,13 +132,13 @@ impl RuleLimits {
     async fn check_alarm(
         &self,
         request: LimitRequest<'_>,
-        claim: &Claim,
-        watch: &Watch,
+        claim: &RuleLimitRequest,
+        watch: &AlarmCheck,
     ) -> Result<bool, moderation::Error> {
         let (org, rule) = (request.org, &claim.rule);
         let rule_version =
             RuleVersion { org: org.clone(), rule: rule.clone(), version: watch.version.clone() };
-        let Some(max_matches) = self.thresholds.max_matches(&rule_version, watch.expected).await? else {
+        let Some(max_matches) = self.thresholds.max_matches(&rule_version, watch.threshold).await? else {
             return Ok(false);
         };
         if self.has_alarm(&rule_version).await? {
@@ -165,7 +165,7 @@ impl RuleLimits {
         {
             return Ok(*is_alarmed);
         }
-        let is_alarmed = limits::is_alarmed(&self.store, rule_version).await?;
+        let is_alarmed = limits::is_alarm_raised(&self.store, rule_version).await?;
         self.cache_alarm(rule_version.clone(), is_alarmed);
         Ok(is_alarmed)
     }
@@ -183,7 +183,7 @@ impl RuleLimits {
         match batch.granted_count.await {
             Some(granted_count) => Ok(position < granted_count),
             // The shared write failed. Each request repeats it alone to receive an error of its own.
-            None => Ok(limits::take(&self.store, &period, limit, 1, None).await?.0 == 1),
+            None => Ok(limits::take_places(&self.store, &period, limit, 1, None).await?.0 == 1),
         }
     }
 
@@ -213,11 +213,11 @@ impl RuleLimits {
             };
             let (period, limit) = batch_key;
             // Counts only grow, so a period that was full is still full, and no read is needed.
-            if counter_state.is_some_and(|state| state.taken >= limit) {
+            if counter_state.is_some_and(|state| state.count >= limit) {
                 return Some(0);
             }
             let (granted_count, state) =
-                limits::take(&store, &period, limit, requested, counter_state.take()).await.ok()?;
+                limits::take_places(&store, &period, limit, requested, counter_state.take()).await.ok()?;
             *counter_state = Some(state);
             Some(granted_count)
         };
@@ -229,7 +229,7 @@ impl RuleLimits {
 
 fn cooldown_request<'a>(
     request: LimitRequest<'a>,
-    claim: &'a Claim,
+    claim: &'a RuleLimitRequest,
     user: &'a ItemKey,
 ) -> CooldownRequest<'a> {
     CooldownRequest {
@@ -246,8 +246,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use tidegate_moderation::{
-        effects::Expected,
-        rules::baselines::{self, Measured, Measurement},
+        effects::AlarmThreshold,
+        rules::baselines::{self, Measurement, RuleMeasurement},
     };
     use tidegate_store::tables::items::limits::RuleDay;
 
@@ -263,13 +263,13 @@ mod tests {
         (folder, store)
     }
 
-    fn claim(per_day: Option<i64>, user: Option<&str>) -> Claim {
+    fn claim(per_day: Option<i64>, user: Option<&str>) -> RuleLimitRequest {
         let cooldown = user.map(|user| (ItemKey::new("user", user), Duration::from_secs(3_600)));
-        Claim { rule: "r".into(), per_day, cooldown, alarm: None }
+        RuleLimitRequest { rule: "r".into(), per_day, cooldown, alarm: None }
     }
 
     /// Requests one claim per item, concurrently and spread over processes. Returns the reason of each refusal.
-    async fn request(processes: &[RuleLimits], claims: Vec<Claim>) -> Vec<Option<Suppressed>> {
+    async fn request(processes: &[RuleLimits], claims: Vec<RuleLimitRequest>) -> Vec<Option<Suppression>> {
         let tasks = claims.into_iter().enumerate().map(|(nth, claim)| {
             let rule_limits = processes[nth % processes.len()].clone();
             tokio::spawn(async move {
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(results.iter().filter(|reason| reason.is_none()).count(), 1);
         let refusals = results.iter().flatten();
         assert!(
-            refusals.clone().count() == 29 && refusals.clone().all(|reason| *reason == Suppressed::Cooldown)
+            refusals.clone().count() == 29 && refusals.clone().all(|reason| *reason == Suppression::Cooldown)
         );
     }
 
@@ -359,9 +359,9 @@ mod tests {
         RuleLimits::new(store.clone(), thresholds)
     }
 
-    fn watched_claim(version: &str, expected: Expected) -> Claim {
-        let watch = Watch { version: version.to_owned(), expected, counts: true };
-        Claim { alarm: Some(watch), ..claim(None, None) }
+    fn watched_claim(version: &str, expected: AlarmThreshold) -> RuleLimitRequest {
+        let watch = AlarmCheck { version: version.to_owned(), threshold: expected, counts: true };
+        RuleLimitRequest { alarm: Some(watch), ..claim(None, None) }
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -375,27 +375,30 @@ mod tests {
             by: "test".to_owned(),
         };
         let backtest_result =
-            Measured { rule: "r".into(), version: "one".to_owned(), hits: 30, busiest_hour: 8 };
-        baselines::record(&store, &OrgId::new("acme"), &measurement, &[backtest_result], AT).await.unwrap();
+            RuleMeasurement { rule: "r".into(), version: "one".to_owned(), hits: 30, busiest_hour: 8 };
+        baselines::store_baselines(&store, &OrgId::new("acme"), &measurement, &[backtest_result], AT)
+            .await
+            .unwrap();
         let processes = [process(&store), process(&store)];
         for (version, granted) in [("one", 16), ("two", 40)] {
-            let results = request(&processes, vec![watched_claim(version, Expected::Measured); 40]).await;
+            let results =
+                request(&processes, vec![watched_claim(version, AlarmThreshold::Measured); 40]).await;
             assert_eq!(results.iter().filter(|reason| reason.is_none()).count(), granted, "{version}");
         }
         // A resent item is refused while the alarm is raised and does not count toward it.
-        let mut resent_claim = watched_claim("one", Expected::Measured);
+        let mut resent_claim = watched_claim("one", AlarmThreshold::Measured);
         resent_claim.alarm.as_mut().unwrap().counts = false;
-        assert_eq!(request(&processes, vec![resent_claim]).await, [Some(Suppressed::Alarm)]);
+        assert_eq!(request(&processes, vec![resent_claim]).await, [Some(Suppression::Alarm)]);
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn alarm_stops_a_rule_until_its_document_changes() {
         let (_folder, store) = store();
         let processes: Vec<_> = (0..3).map(|_| process(&store)).collect();
-        let watched_claim = |version: &str| watched_claim(version, Expected::Said(20));
+        let watched_claim = |version: &str| watched_claim(version, AlarmThreshold::Configured(20));
         let results = request(&processes, vec![watched_claim("one"); 50]).await;
         assert_eq!(results.iter().filter(|reason| reason.is_none()).count(), 20);
-        assert!(results.iter().flatten().all(|reason| *reason == Suppressed::Alarm));
+        assert!(results.iter().flatten().all(|reason| *reason == Suppression::Alarm));
         // The alarm also holds an hour later and in a new process.
         let (org, later) = (OrgId::new("acme"), Millis(AT.0 + 7_200_000));
         let new_process = process(&store);

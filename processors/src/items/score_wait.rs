@@ -9,8 +9,8 @@ use futures::future::join_all;
 use tidegate_catalog::Compiled;
 use tidegate_moderation::{
     Error,
-    items::evaluate::{self, Prepared},
-    scores::{Answer, Scorer},
+    items::evaluate::{self, PreparedItem},
+    scores::{ScoreAnswer, Scorer},
 };
 use tidegate_rules::{Facts, Need, Scan};
 use tidegate_scheduler::Scheduler;
@@ -73,7 +73,7 @@ pub(crate) struct ScoreRequest<'a> {
     pub(crate) org: &'a OrgId,
     /// Memory of the item during the wait.
     pub(crate) bytes: usize,
-    pub(crate) prepared: &'a Prepared,
+    pub(crate) prepared: &'a PreparedItem,
     pub(crate) conditions: Conditions,
     pub(crate) scan: &'a Arc<Scan>,
     pub(crate) ticket: &'a Ticket,
@@ -143,7 +143,7 @@ impl ScoreWait {
             }
         }
         // No rule depends on the remaining scores. Explanations show them as skipped instead of failed.
-        facts.skip_scores(request.scan.needs());
+        facts.skip_scores(request.scan.pending_needs());
         Ok(ScoreWaitResult::Complete(facts))
     }
 
@@ -204,9 +204,9 @@ impl ScoreWait {
             let answers = join_all(cheapest_needs.iter().map(|need| self.score_need(request, need))).await;
             for (need, answer) in cheapest_needs.into_iter().zip(answers) {
                 match answer? {
-                    Some(Ok(scores)) => facts.scores(need, (*scores).clone()),
-                    Some(Err(reason)) => facts.failed(need, &*reason),
-                    None => facts.unknown(need),
+                    Some(Ok(scores)) => facts.set_scores(need, (*scores).clone()),
+                    Some(Err(reason)) => facts.set_failed(need, &*reason),
+                    None => facts.set_unknown(need),
                 }
             }
         }
@@ -215,7 +215,7 @@ impl ScoreWait {
     /// Returns the scores that each rule still depends on.
     async fn undecided_needs(&self, request: ScoreRequest<'_>, facts: &Facts) -> Vec<Vec<Need>> {
         let config = Arc::clone(&request.prepared.config);
-        if !facts.have_texts() {
+        if !facts.has_texts() {
             return request.conditions.undecided_scores(&config, request.scan, facts);
         }
         let (scan, facts, conditions) = (Arc::clone(request.scan), facts.clone(), request.conditions);
@@ -227,12 +227,12 @@ impl ScoreWait {
     /// Marks the missing scores as failed.
     async fn fail_undecided(&self, request: ScoreRequest<'_>, facts: &mut Facts, reason: &str) {
         for need in self.undecided_needs(request, facts).await.into_iter().flatten() {
-            facts.failed(need, reason);
+            facts.set_failed(need, reason);
         }
     }
 
     /// Requests the score of one model. Returns `None` if the item has no input for the model.
-    async fn score_need(&self, request: ScoreRequest<'_>, need: &Need) -> Result<Option<Answer>, Error> {
+    async fn score_need(&self, request: ScoreRequest<'_>, need: &Need) -> Result<Option<ScoreAnswer>, Error> {
         let Need::Score { model, .. } = need else { return Ok(None) };
         let Some(signal) = request.prepared.config.signal(model) else {
             return Ok(Some(Err("no_signal".into())));
@@ -246,7 +246,7 @@ impl ScoreWait {
     }
 }
 
-fn need_cost(prepared: &Prepared, need: &Need) -> u32 {
+fn need_cost(prepared: &PreparedItem, need: &Need) -> u32 {
     match need {
         Need::Score { model, .. } => prepared.config.signal(model).map_or(0, |signal| signal.cost),
         _ => 0,
@@ -255,7 +255,7 @@ fn need_cost(prepared: &Prepared, need: &Need) -> u32 {
 
 /// Returns the models that the item may need, sorted, each once.
 fn undecided_models(request: &ScoreRequest<'_>, facts: &Facts) -> Vec<String> {
-    if !request.scan.needs().iter().any(|need| matches!(need, Need::Score { .. })) {
+    if !request.scan.pending_needs().iter().any(|need| matches!(need, Need::Score { .. })) {
         return Vec::new();
     }
     let undecided_needs = request.conditions.undecided_scores(&request.prepared.config, request.scan, facts);

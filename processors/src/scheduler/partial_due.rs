@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tidegate_moderation::partial_items::fetcher::Fetcher;
+use tidegate_moderation::partial_items::fetcher::PartialItemsFetcher;
 use tidegate_schemas::ids::{Millis, OrgId};
 use tidegate_store::{
     Store,
@@ -25,14 +25,14 @@ const RECHECK_PAUSE: Duration = Duration::from_millis(500);
 const MAX_WRITE_DELAY: Duration = Duration::from_secs(60);
 
 pub(crate) struct DuePartialItems {
-    fetcher: Fetcher,
+    fetcher: PartialItemsFetcher,
     running_requests: Arc<Mutex<HashSet<(OrgId, Uuid)>>>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
 impl DuePartialItems {
-    pub(crate) fn new(fetcher: Fetcher, stop: CancellationToken) -> Self {
+    pub(crate) fn new(fetcher: PartialItemsFetcher, stop: CancellationToken) -> Self {
         Self { fetcher, running_requests: Arc::default(), tasks: TaskTracker::new(), stop }
     }
 
@@ -76,7 +76,7 @@ impl StoredDueTable for DuePartialItems {
         let (fetcher, stop) = (self.fetcher.clone(), self.stop.clone());
         self.tasks.spawn(async move {
             let org = running_request.id.0.clone();
-            if let Some(Err(error)) = stop.run_until_cancelled(fetcher.work_off(row, permit)).await {
+            if let Some(Err(error)) = stop.run_until_cancelled(fetcher.execute(row, permit)).await {
                 tracing::warn!(%org, tag = error.tag(), "a request for items failed and is retried: {error}");
             }
             drop(running_request);

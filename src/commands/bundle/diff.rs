@@ -62,7 +62,7 @@ impl Diff {
         } else {
             print_difference(&difference);
         }
-        Ok(if difference.is_nothing() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
+        Ok(if difference.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
     }
 }
 
@@ -144,7 +144,7 @@ fn as_json(difference: &Difference) -> Value {
         ((*name).to_owned(), list_json)
     });
     json!({
-        "equal": difference.is_nothing(),
+        "equal": difference.is_empty(),
         "members": members.collect::<Vec<_>>(),
         "lists": lists.collect::<Map<_, _>>(),
     })

@@ -10,7 +10,7 @@ use tidegate_exporter::{
         inspect::{self, ItemOptions, Overview, counts},
         invalid_json::InvalidJson,
     },
-    plural::{counted, counted_wide},
+    plural::{format_count, format_wide_count},
 };
 
 use super::{Input, ReadLimits, schema::Constants, shorten};
@@ -50,7 +50,7 @@ impl Inspect {
             // JSON is read by programs, which expect all items.
             Format::Json => usize::MAX,
         });
-        let options = ItemOptions { most: max_items, texts: self.texts };
+        let options = ItemOptions { max_items, with_texts: self.texts };
         let result = inspect::inspect(&mut self.input.open(), naming, schema, options, limits, &room);
         let overview = match result {
             Ok(overview) => overview,
@@ -61,11 +61,11 @@ impl Inspect {
         };
         match self.format {
             // Without any readable content, only the error is printed.
-            Format::Text if overview.stopped.is_some() && overview.is_empty() => {}
+            Format::Text if overview.read_error.is_some() && overview.is_empty() => {}
             Format::Text => print_line(render(&overview, &name).trim_end()),
             Format::Json => print_line(overview.to_json(&name)),
         }
-        Ok(overview.stopped.map_or(ExitCode::SUCCESS, |invalid_json| report_invalid(&name, &invalid_json)))
+        Ok(overview.read_error.map_or(ExitCode::SUCCESS, |invalid_json| report_invalid(&name, &invalid_json)))
     }
 }
 
@@ -77,7 +77,7 @@ fn report_invalid(name: &str, invalid_json: &InvalidJson) -> ExitCode {
 fn render(overview: &Overview, name: &str) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
-    _ = writeln!(text, "{name}: {}", counted(overview.bytes, "byte"));
+    _ = writeln!(text, "{name}: {}", format_count(overview.bytes, "byte"));
     for (name, value) in &overview.head {
         match value {
             Value::Object(fields) => _ = writeln!(text, "{name}: {}", join_fields(fields)),
@@ -101,22 +101,23 @@ fn render(overview: &Overview, name: &str) -> String {
     let summary = overview.head.get("summary").and_then(|summary| summary["participants"].as_u64());
     let participants = match summary {
         Some(summary_count) if overview.participants == 0 && summary_count > 0 => {
-            format!("{} according to the summary", counted(summary_count, "participant"))
+            format!("{} according to the summary", format_count(summary_count, "participant"))
         }
-        _ => counted(overview.participants, "participant"),
+        _ => format_count(overview.participants, "participant"),
     };
     let rows = match overview.rows {
         rows if u128::from(rows) == overview.responses => String::new(),
-        rows => format!(" in {}", counted(rows, "row")),
+        rows => format!(" in {}", format_count(rows, "row")),
     };
     _ = writeln!(
         text,
         "{participants}, {}, {}{rows}{unlinked}",
-        counted(overview.item_count(), "item"),
-        counted_wide(overview.responses, "response")
+        format_count(overview.item_count(), "item"),
+        format_wide_count(overview.responses, "response")
     );
     for item in &overview.items {
-        let hidden_count = (item.hidden > 0).then(|| format!("{} hidden", counted(item.hidden, "count")));
+        let hidden_count = (item.suppressed_counts > 0)
+            .then(|| format!("{} hidden", format_count(item.suppressed_counts, "count")));
         let counts = counts(&item.counts).into_iter().map(|(answer, count)| format!("{answer} {count}"));
         let counts = counts.chain(hidden_count).collect::<Vec<_>>().join(", ");
         let [id, status, origin] =
@@ -128,10 +129,10 @@ fn render(overview: &Overview, name: &str) -> String {
             _ = writeln!(text, "\n      {}", item.text.escape_debug());
         }
     }
-    if overview.unlisted > 0 {
-        _ = writeln!(text, "  and {}", counted(overview.unlisted, "more item"));
+    if overview.unlisted_items > 0 {
+        _ = writeln!(text, "  and {}", format_count(overview.unlisted_items, "more item"));
     }
-    if let Some(invalid_json) = &overview.stopped {
+    if let Some(invalid_json) = &overview.read_error {
         _ = writeln!(text, "The overview ends before {invalid_json}");
     }
     match overview.findings {

@@ -11,7 +11,7 @@ use std::{borrow::Cow, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand};
 use tidegate_exporter::{
-    bundle::validate::Limits, plural::counted, storage::spill::SpillOptions, unpack::File,
+    bundle::validate::Limits, plural::format_count, storage::spill::SpillOptions, unpack::File,
 };
 
 use crate::output::{REFUSED, print_error};
@@ -75,7 +75,7 @@ fn shorten(text: &str, max_bytes: usize) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let start = &text[..text.floor_char_boundary(max_bytes)];
-    Cow::Owned(format!("{start}… ({})", counted(text.len() as u64, "byte")))
+    Cow::Owned(format!("{start}… ({})", format_count(text.len() as u64, "byte")))
 }
 
 /// Limits on reading.

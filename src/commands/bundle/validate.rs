@@ -76,10 +76,10 @@ impl Validate {
             schema_url: self.schema_url,
             delib: self.compat.is_some(),
             k: self.k,
-            most: self.max_errors,
-            values: self.show_values,
+            max_findings: self.max_errors,
+            with_values: self.show_values,
             limits: self.costs.limits(),
-            room: self.costs.spill_options(),
+            spill_options: self.costs.spill_options(),
         };
         let name = self.input.name();
         let report = validate::validate(&mut self.input.open(), &options)

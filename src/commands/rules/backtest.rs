@@ -14,8 +14,10 @@ use anyhow::bail;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tidegate_moderation::reevaluation::backtest::{Findings, Head, Opinion, RuleFindings};
-use tidegate_rules::Within;
+use tidegate_moderation::reevaluation::backtest::{
+    BacktestFindings, ComparedRule, RuleFindings, VerdictCounts,
+};
+use tidegate_rules::Lookback;
 use tidegate_schemas::{
     documents::{DocumentKind, parse},
     ids::{DAY_MS, Millis, RuleId},
@@ -81,8 +83,8 @@ impl Span {
 }
 
 pub(super) fn parse_time_or_age(text: &str, now: Millis) -> anyhow::Result<Millis> {
-    match (Within::parse(text), datetime::parse(text)) {
-        (Some(age), _) => Ok(age.since(now)),
+    match (Lookback::parse(text), datetime::parse(text)) {
+        (Some(age), _) => Ok(age.start(now)),
         (None, Some(at)) => Ok(at),
         (None, None) => {
             bail!("`{text}` is neither an instant such as 2026-01-31T12:00:00Z nor a time such as 7d")
@@ -97,8 +99,8 @@ struct StepResponse {
     changes: Vec<Change>,
     warnings: Vec<String>,
     uncounted_windows: Vec<String>,
-    rules: BTreeMap<RuleId, Head>,
-    findings: Findings,
+    rules: BTreeMap<RuleId, ComparedRule>,
+    findings: BacktestFindings,
     next: Option<String>,
     through: String,
 }
@@ -109,8 +111,8 @@ struct Run {
     changes: Vec<Change>,
     warnings: Vec<String>,
     uncounted_windows: Vec<String>,
-    heads: BTreeMap<RuleId, Head>,
-    findings: Findings,
+    heads: BTreeMap<RuleId, ComparedRule>,
+    findings: BacktestFindings,
     /// Part of the requested range that the items cover.
     covered_range: Range<Millis>,
     /// Factor by which numbers are scaled up.
@@ -247,7 +249,7 @@ pub(super) fn show_progress(line: &str) {
 struct RuleReport {
     rule: RuleId,
     #[serde(flatten)]
-    head: Head,
+    head: ComparedRule,
     hits: u64,
     live_hits: u64,
     new_hits: u64,
@@ -258,8 +260,8 @@ struct RuleReport {
     busiest_hour: f64,
     /// Number of actions a day as if the rule were live: with its rollout, and no more than its limit.
     actions_per_day: f64,
-    decided: Opinion,
-    live_decided: Opinion,
+    decided: VerdictCounts,
+    live_decided: VerdictCounts,
     precision: Option<f64>,
     live_precision: Option<f64>,
     overlaps: Vec<Overlap>,
@@ -328,7 +330,7 @@ impl Run {
         if count == 0 { 0.0 } else { count as f64 * self.scale / days }
     }
 
-    fn report(&self, rule: &RuleId, head: &Head, rule_findings: &RuleFindings) -> RuleReport {
+    fn report(&self, rule: &RuleId, head: &ComparedRule, rule_findings: &RuleFindings) -> RuleReport {
         let actions_per_day = self.per_day(rule_findings.acting);
         let mut overlaps: Vec<_> = self
             .findings
@@ -449,7 +451,7 @@ fn print_rule(report: &RuleReport) {
         report.busiest_hour,
         report.actions_per_day
     ));
-    let precision = |opinion: Opinion| {
+    let precision = |opinion: VerdictCounts| {
         let decision_count = opinion.confirmed + opinion.rejected;
         opinion.precision().map(|share| format!("{:.0} % of {decision_count}", share * 100.0))
     };

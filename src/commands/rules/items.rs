@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 use tidegate_catalog::Compiled;
-use tidegate_moderation::items::evaluate::{self, Prepared};
+use tidegate_moderation::items::evaluate::{self, PreparedItem};
 use tidegate_schemas::{
     ids::{ItemKey, Millis, SubmissionId},
     item_types::Mode,
@@ -28,7 +28,7 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// Line of a file: an item, or the reason why it cannot be evaluated.
 pub(super) struct Line {
     pub(super) key: Option<ItemKey>,
-    pub(super) item: Result<Prepared, String>,
+    pub(super) item: Result<PreparedItem, String>,
 }
 
 /// Maximum length of a line in bytes. No item is as long, and a file without line ends must not fill the memory.

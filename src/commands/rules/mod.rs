@@ -18,7 +18,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use clap::{Args, Subcommand};
 use tidegate_catalog::{Compiled, change};
-use tidegate_moderation::items::evaluate::{self, Prepared, ScanResult};
+use tidegate_moderation::items::evaluate::{self, PreparedItem, ScanResult};
 use tidegate_rules::{ExampleFacts, Explained, Facts, Omissions, Outcome};
 use tidegate_schemas::{ids::RuleId, nearest};
 
@@ -99,7 +99,7 @@ impl Folder {
         let settings = settings::load(self.settings.as_deref(), Vec::new())?.settings.catalog;
         let files: Vec<_> =
             documents::read(&self.folder)?.into_iter().map(|file| (file.name, file.text)).collect();
-        match change::offline(&files, &settings) {
+        match change::compile_offline(&files, &settings) {
             Ok((compiled, _)) => Ok(Ok(Arc::new(compiled))),
             Err(faults) => {
                 faults.iter().for_each(print_error);
@@ -111,16 +111,16 @@ impl Folder {
 }
 
 /// Evaluates an item without a store: no strikes, empty windows, unknown media and scores.
-fn evaluate(prepared: &Prepared) -> Outcome {
+fn evaluate(prepared: &PreparedItem) -> Outcome {
     evaluate_with(prepared, &ExampleFacts::default())
 }
 
 /// Evaluates an item with the given facts.
-fn evaluate_with(prepared: &Prepared, facts: &ExampleFacts) -> Outcome {
+fn evaluate_with(prepared: &PreparedItem, facts: &ExampleFacts) -> Outcome {
     match evaluate::scan(prepared) {
         ScanResult::Finished(outcome) => outcome,
         ScanResult::Waiting(scan) => {
-            let facts = facts.answers(scan.needs());
+            let facts = facts.answer_needs(scan.pending_needs());
             evaluate::finish(prepared, scan, &facts)
         }
     }
@@ -128,10 +128,10 @@ fn evaluate_with(prepared: &Prepared, facts: &ExampleFacts) -> Outcome {
 
 /// Explains a rule without a service: the result of each condition, as in `evaluate`; whether the rule is evaluated for such an
 /// item; and the skipped conditions.
-fn explain(prepared: &Prepared, rule: &RuleId) -> Option<(Explained, bool, Omissions)> {
+fn explain(prepared: &PreparedItem, rule: &RuleId) -> Option<(Explained, bool, Omissions)> {
     let pending = evaluate::begin_explanation(prepared, rule)?;
-    let needed_facts: Vec<_> = pending.needs().cloned().collect();
-    let (concerns, omissions) = (pending.concerns, pending.left_out.clone());
+    let needed_facts: Vec<_> = pending.pending_needs().cloned().collect();
+    let (concerns, omissions) = (pending.is_triggered, pending.omissions.clone());
     Some((
         prepared.config.plan().finish_explanation(pending, &Facts::offline(&needed_facts)),
         concerns,

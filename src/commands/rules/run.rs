@@ -51,7 +51,7 @@ impl Run {
                         .map(|error| json!({"rule": error.rule, "reason": error.reason}));
                     output.insert("matched".to_owned(), json!(matched_rules));
                     output.insert("errored".to_owned(), errored.collect());
-                    if let Json::Object(left_out) = json!(outcome.left_out()) {
+                    if let Json::Object(left_out) = json!(outcome.omissions()) {
                         output.extend(left_out);
                     }
                     if self.explain {

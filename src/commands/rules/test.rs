@@ -14,7 +14,7 @@ use std::{
 use anyhow::Context as _;
 use clap::Args;
 use tidegate_catalog::{Compiled, change};
-use tidegate_moderation::items::evaluate::Prepared;
+use tidegate_moderation::items::evaluate::PreparedItem;
 use tidegate_rules::TestResult;
 use tidegate_schemas::ids::Millis;
 
@@ -103,8 +103,9 @@ impl Test {
     }
 
     fn run_examples(&self, config: &Compiled, now: Millis) -> Vec<Case> {
-        let reports =
-            change::examples(config, now).into_iter().filter(|report| self.is_selected(report.rule.as_str()));
+        let reports = change::run_examples(config, now)
+            .into_iter()
+            .filter(|report| self.is_selected(report.rule.as_str()));
         let cases = reports.map(|report| Case {
             suite: report.rule.to_string(),
             name: match &report.name {
@@ -147,7 +148,7 @@ impl Test {
     }
 
     /// Returns the difference between actual and expected matches of an item.
-    fn compare_matches(&self, prepared: &Prepared, fixture: &Fixture) -> Option<String> {
+    fn compare_matches(&self, prepared: &PreparedItem, fixture: &Fixture) -> Option<String> {
         let outcome = evaluate_with(prepared, &fixture.facts);
         let matched_rules: BTreeSet<_> =
             outcome.matched.iter().map(|rule_match| rule_match.rule.as_str()).collect();

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use tidegate_catalog::{Compiled, OrgPermits, change::Difference};
 use tidegate_moderation::{
     items::history,
-    reevaluation::backtest::{Findings, Head, Trial},
+    reevaluation::backtest::{BacktestFindings, ComparedRule, ConfigComparison},
 };
 use tidegate_schemas::{
     documents::DocumentKind,
@@ -68,8 +68,8 @@ pub(super) struct BacktestResponse {
     changes: Vec<DocumentChange>,
     warnings: Vec<String>,
     uncounted_windows: Vec<WindowId>,
-    rules: BTreeMap<RuleId, Head>,
-    findings: Findings,
+    rules: BTreeMap<RuleId, ComparedRule>,
+    findings: BacktestFindings,
     /// Cursor of the next request; null at the end.
     next: Option<String>,
     /// Time up to which all items were evaluated.
@@ -106,7 +106,7 @@ pub(super) struct EvaluationTurn {
 pub(super) struct CachedTrial {
     org: OrgId,
     digest: [u8; 32],
-    trial: Arc<Trial>,
+    trial: Arc<ConfigComparison>,
     version: ConfigVersion,
     changes: Vec<Difference>,
     warnings: Vec<String>,
@@ -223,21 +223,21 @@ impl Trials {
         }
         // Compiled without the lock. The org's turn prevents a second compilation of the same candidate.
         let files = files.into_iter().map(NamedFile::into_file).collect();
-        let candidate = api.deps.changes.candidate(org, files, prune).await.map_err(apply_problem)?;
+        let candidate = api.deps.changes.build_candidate(org, files, prune).await.map_err(apply_problem)?;
         // The configuration changed after it was loaded. Both sides must start from the same version, or the run would report
         // the effects of that change as well.
-        if candidate.from != live.version() {
+        if candidate.base_version != live.version() {
             return Err(Problem::conflict("The configuration has just changed: try again."));
         }
         let windows =
             candidate.differences.iter().filter(|difference| difference.kind == DocumentKind::Window);
         let uncounted = windows.map(|window| WindowId::new(&window.key)).collect();
-        let compiled = Arc::new(candidate.compiled.beside(&live));
+        let compiled = Arc::new(candidate.compiled.with_hash_banks_of(&live));
         let cached_trial = Arc::new(CachedTrial {
             org: org.clone(),
             digest,
-            trial: Arc::new(Trial::new(live, compiled, uncounted)),
-            version: candidate.from,
+            trial: Arc::new(ConfigComparison::new(live, compiled, uncounted)),
+            version: candidate.base_version,
             changes: candidate.differences,
             warnings: candidate.warnings.iter().map(ToString::to_string).collect(),
         });
@@ -279,17 +279,17 @@ pub(crate) async fn run_step(
     let org = &caller.org;
     let deps = &api.deps.moderation;
     let org_turn = api.trials.acquire_org_turn(org, api.settings.turn_wait()).await?;
-    let live = deps.live.latest(org).await.map_err(faults::catalog_problem)?;
+    let live = deps.live.load_latest(org).await.map_err(faults::catalog_problem)?;
     let cached_trial = api.trials.find_or_compile(&api, org, live, request.files, request.prune).await?;
     // Taken after compiling: the candidate may wait behind the org's own changes, and must not hold up other orgs.
     let _turn = api.trials.acquire_turn(org_turn, api.settings.turn_wait()).await?;
     let trial = &cached_trial.trial;
 
-    let (budget, mut findings) = (TimeBudget::start(), Findings::default());
+    let (budget, mut findings) = (TimeBudget::start(), BacktestFindings::default());
     // Slow rules take seconds per item: the time is checked after the first item, then after growing batches.
     let mut items = 1;
     loop {
-        let page = history::page(&deps.store, org, &span, cursor.take(), items).await;
+        let page = history::load_page(&deps.store, org, &span, cursor.take(), items).await;
         let page = page.map_err(faults::moderation_problem)?;
         items = (2 * items).min(MAX_BATCH_ITEMS);
         // Filtered before the comparison, so that the findings do not depend on withheld items.

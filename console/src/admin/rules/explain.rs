@@ -56,7 +56,7 @@ pub(crate) async fn explain_rule(
     let row = row.ok_or_else(|| {
         Problem::not_found(format!("There is no stored item `{}` of type `{}`.", item.id, item.type_id))
     })?;
-    let live = deps.live.latest(org).await.map_err(faults::catalog_problem)?;
+    let live = deps.live.load_latest(org).await.map_err(faults::catalog_problem)?;
     let config_version = live.version();
     let (config, uncounted) = if files.is_empty() {
         (live, BTreeSet::new())

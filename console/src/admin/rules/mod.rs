@@ -16,7 +16,7 @@ use axum::{
     Router,
     routing::{get, post},
 };
-use tidegate_moderation::items::history::{self, HistoryCursor, Sample, Span};
+use tidegate_moderation::items::history::{self, HistoryCursor, Sample, SampledPeriod};
 use tidegate_schemas::{ids::Millis, item_types::datetime};
 use tidegate_web::Problem;
 
@@ -54,14 +54,14 @@ impl TimeBudget {
     }
 }
 
-fn parse_span(since: &str, until: &str, percent: Option<f64>) -> Result<Span, Problem> {
+fn parse_span(since: &str, until: &str, percent: Option<f64>) -> Result<SampledPeriod, Problem> {
     let time: Range<Millis> = parse_instant("/since", since)?..parse_instant("/until", until)?;
     if time.is_empty() {
         return Err(invalid("/until", "It must be after `since`."));
     }
-    let oldest = Millis::now().minus(history::kept());
+    let oldest = Millis::now().minus(history::retention());
     if time.start < oldest {
-        let days = history::kept().as_secs() / 86_400;
+        let days = history::retention().as_secs() / 86_400;
         return Err(invalid(
             "/since",
             format!("Stored items are kept for {days} days: the earliest time is {}.", oldest.iso()),
@@ -69,7 +69,7 @@ fn parse_span(since: &str, until: &str, percent: Option<f64>) -> Result<Span, Pr
     }
     let sample = Sample::of_percent(percent.unwrap_or(100.0))
         .ok_or_else(|| invalid("/samplePercent", "It is above 0 and at most 100."))?;
-    Ok(Span { time, sample })
+    Ok(SampledPeriod { time, sample })
 }
 
 fn parse_instant(pointer: &str, text: &str) -> Result<Millis, Problem> {

@@ -4,7 +4,7 @@ use axum::{Extension, Json, extract::State, http::StatusCode};
 use serde::Deserialize;
 use tidegate_moderation::{
     child_safety::Clearance,
-    reevaluation::retroact::{self, Refusal, Run},
+    reevaluation::retroact::{self, RunRefusal, RunView},
 };
 use tidegate_schemas::ids::{Millis, RuleId};
 use tidegate_web::{Path, Problem, Query};
@@ -50,7 +50,7 @@ pub(super) async fn begin_run(
     State(api): State<Api>,
     caller: Caller,
     Body(request): Body<RetroactionRequest>,
-) -> Result<(StatusCode, Extension<AuditDetail>, Json<Run>), Problem> {
+) -> Result<(StatusCode, Extension<AuditDetail>, Json<RunView>), Problem> {
     // Without the scope, such a run would let the caller act on items that they may not see.
     if request.child_safety {
         caller.require_child_safety()?;
@@ -59,7 +59,7 @@ pub(super) async fn begin_run(
     // Items that arrive after the start are evaluated by the live rules anyway.
     let end = request.until.unwrap_or_else(|| begun_at.iso());
     let span = parse_span(&request.since, &end, None)?;
-    let run_request = retroact::Wanted {
+    let run_request = retroact::RunRequest {
         rules: request.rules,
         since: span.time.start,
         until: span.time.end,
@@ -77,8 +77,8 @@ pub(super) async fn list_runs(
     State(api): State<Api>,
     caller: Caller,
     Query(_): Query<UnpagedQuery>,
-) -> Result<Json<ListResponse<Run>>, Problem> {
-    let runs = retroact::list(&api.deps.moderation.store, &caller.org, caller.clearance()).await;
+) -> Result<Json<ListResponse<RunView>>, Problem> {
+    let runs = retroact::list_runs(&api.deps.moderation.store, &caller.org, caller.clearance()).await;
     Ok(Json(ListResponse::unpaged(runs.map_err(faults::moderation_problem)?)))
 }
 
@@ -87,7 +87,7 @@ pub(super) async fn run_step(
     caller: Caller,
     Path(run): Path<String>,
     Body(request): Body<StepRequest>,
-) -> Result<Json<Run>, Problem> {
+) -> Result<Json<RunView>, Problem> {
     let run: Uuid = parse_id(&run)?;
     if request.most == 0 {
         return Err(invalid("/most", "It is at least 1."));
@@ -102,19 +102,19 @@ pub(super) async fn run_step(
     Ok(Json(result.map_err(faults::moderation_problem)?.map_err(refusal_problem)?))
 }
 
-fn refusal_problem(refusal: Refusal) -> Problem {
+fn refusal_problem(refusal: RunRefusal) -> Problem {
     match refusal {
-        Refusal::NoSuchRun => Problem::not_found("There is no such run."),
-        Refusal::NoRules => invalid("/rules", "The list is empty: name the rules to apply."),
-        Refusal::NoSuchRule(rule) => invalid("/rules", format!("There is no rule `{rule}`.")),
-        Refusal::NotLive(rule) => {
+        RunRefusal::NoSuchRun => Problem::not_found("There is no such run."),
+        RunRefusal::NoRules => invalid("/rules", "The list is empty: name the rules to apply."),
+        RunRefusal::NoSuchRule(rule) => invalid("/rules", format!("There is no rule `{rule}`.")),
+        RunRefusal::NotLive(rule) => {
             invalid("/rules", format!("The rule `{rule}` is not live: it would not act."))
         }
-        Refusal::Changed(rule) => Problem::conflict(format!(
+        RunRefusal::Changed(rule) => Problem::conflict(format!(
             "The rule `{rule}` was changed or is no longer live since the run began: begin another run."
         )),
-        Refusal::ChildSafety => Caller::missing_child_safety_scope(),
-        Refusal::Overtaken => {
+        RunRefusal::ChildSafety => Caller::missing_child_safety_scope(),
+        RunRefusal::Overtaken => {
             Problem::conflict("Another request continued this run: load its state and continue from there.")
         }
     }

@@ -6,11 +6,11 @@ use axum::{Json, extract::State};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
-use tidegate_catalog::routing::Routed;
+use tidegate_catalog::routing::RoutingInput;
 use tidegate_moderation::{
     Error,
     items::{
-        evaluate::{self, Prepared},
+        evaluate::{self, PreparedItem},
         stored,
     },
     review::report_routing,
@@ -97,7 +97,7 @@ pub(crate) async fn explain_routing(
     let ExplainRoutingRequest { list, item, report, appeal, rules, media, files } = request;
     let list: RoutingList =
         list.parse().map_err(|_| invalid("/list", "A routing list is reports, rules or appeals."))?;
-    let live = deps.live.latest(org).await.map_err(faults::catalog_problem)?;
+    let live = deps.live.load_latest(org).await.map_err(faults::catalog_problem)?;
     let config_version = live.version();
     let config = if files.is_empty() {
         live
@@ -153,15 +153,16 @@ pub(crate) async fn explain_routing(
         Some(router) => {
             let scores_needed =
                 report_routing::needed_scores(router, &prepared, &facts_of_cause, evaluated_at);
-            report_routing::kept_scores(&deps.store, &prepared, scores_needed)
+            report_routing::load_kept_scores(&deps.store, &prepared, scores_needed)
                 .await
                 .map_err(faults::moderation_problem)?
                 .facts
         }
         None => Facts::new(),
     };
-    let values = Some(Prepared::fields(&prepared));
-    let cause = Routed { item: &key, values, known: &facts_of_cause, facts: &facts, now: evaluated_at };
+    let values = Some(PreparedItem::fields(&prepared));
+    let cause =
+        RoutingInput { item: &key, values, cause_facts: &facts_of_cause, facts: &facts, now: evaluated_at };
     let entries = router.map(|router| router.explain(cause)).unwrap_or_default();
     let choice = router.map(|router| router.choose(cause).choice);
     let (queue, routed_by) =

@@ -4,8 +4,8 @@
 use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
 use tidegate_moderation::rules::{
-    baselines::{self, Measured, Measurement},
-    stats::{self, Stats},
+    baselines::{self, Measurement, RuleMeasurement},
+    stats::{self, RuleVersionStats},
 };
 use tidegate_schemas::ids::{DAY_MS, Millis, RuleId};
 use tidegate_web::{Problem, Query};
@@ -37,7 +37,7 @@ pub(super) struct RuleStatsResponse {
     rule: RuleId,
     version: String,
     #[serde(flatten)]
-    stats: Stats,
+    stats: RuleVersionStats,
 }
 
 pub(super) async fn list_stats(
@@ -53,7 +53,7 @@ pub(super) async fn list_stats(
     }
     let store = &api.deps.moderation.store;
     let rule = query.rule.as_ref();
-    let stats_by_rule = stats::read(store, &caller.org, start, end, rule, caller.clearance()).await;
+    let stats_by_rule = stats::load_stats(store, &caller.org, start, end, rule, caller.clearance()).await;
     let lines = stats_by_rule
         .map_err(faults::moderation_problem)?
         .into_iter()
@@ -69,7 +69,7 @@ pub(super) struct RecordBaselinesRequest {
     #[serde(default)]
     sample_percent: Option<f64>,
     items: u64,
-    rules: Vec<Measured>,
+    rules: Vec<RuleMeasurement>,
 }
 
 #[derive(Serialize)]
@@ -105,7 +105,8 @@ pub(super) async fn record_baselines(
         by: caller.name.to_string(),
     };
     let store = &api.deps.moderation.store;
-    let result = baselines::record(store, &caller.org, &measurement, &request.rules, Millis::now()).await;
+    let result =
+        baselines::store_baselines(store, &caller.org, &measurement, &request.rules, Millis::now()).await;
     result.map_err(faults::moderation_problem)?;
     Ok(Json(RecordBaselinesResponse { recorded: request.rules.len() }))
 }

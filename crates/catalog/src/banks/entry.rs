@@ -63,7 +63,7 @@ impl Entry {
 
 /// Entry in a request. `None` keeps the stored value of a field; a blank text clears it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct EntryInput {
     pub value: String,
     pub labels: Option<Vec<String>>,
     pub source: Option<String>,
@@ -80,12 +80,12 @@ pub struct Given {
 #[derive(Clone)]
 pub(super) struct ValidEntry {
     pub(super) id: Uuid,
-    input: Given,
+    input: EntryInput,
     distance: Option<u8>,
     is_hash: bool,
 }
 
-impl Given {
+impl EntryInput {
     /// Validates the entry; the error is the reason for the rejection.
     pub(super) fn validate(
         mut self,
@@ -154,7 +154,7 @@ impl ValidEntry {
 }
 
 /// Checks the fields that only hash banks have.
-fn check_hash_fields(kind: BankKind, input: &Given) -> Result<Option<u8>, String> {
+fn check_hash_fields(kind: BankKind, input: &EntryInput) -> Result<Option<u8>, String> {
     let Some(hash) = kind.hash() else {
         let has_hash_fields = input.distance.is_some() || input.reference.is_some() || input.note.is_some();
         return if has_hash_fields {

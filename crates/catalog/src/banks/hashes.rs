@@ -257,7 +257,7 @@ impl LiveHashBanks {
     ) {
         for (bank, entries) in spiking_entries {
             match banks.quarantine(&self.org, &bank, &entries).await {
-                Ok(EntryUpdate { changed: switched_off, written: kept_on, .. }) => {
+                Ok(EntryUpdate { changed_ids: switched_off, document_ids: kept_on, .. }) => {
                     crate::metrics::count_quarantined(switched_off.len());
                     for entry in &kept_on {
                         tracing::warn!(

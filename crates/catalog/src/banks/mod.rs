@@ -31,9 +31,9 @@ use uuid::Uuid;
 pub(crate) use self::lists::{LoadedBanks, active_entries, load_all, load_current};
 use self::operation::Operation;
 pub use self::{
-    entry::{Entry, Given},
-    origin::{Origin, Withdrawn},
-    pages::Place,
+    entry::{Entry, EntryInput},
+    origin::{Origin, WithdrawalResult},
+    pages::PageCursor,
 };
 use crate::{
     Error, Settings,
@@ -46,7 +46,7 @@ use crate::{
 
 /// Result of adding entries. The counts add up to the number of entries in the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct AddOutcome {
     pub added: usize,
     /// Entries that existed with other labels, source or expiry.
     pub changed: usize,
@@ -64,7 +64,7 @@ pub struct Taken {
 #[derive(Debug)]
 pub struct Page {
     pub entries: Vec<Entry>,
-    pub next: Option<Place>,
+    pub next: Option<PageCursor>,
     /// Values listed in the bank's document, by entry id. Present on the first page only.
     pub document: Option<BTreeMap<Uuid, String>>,
 }
@@ -129,10 +129,10 @@ const MAX_WARNINGS: usize = 20;
 #[derive(Debug)]
 pub struct EntryUpdate {
     /// Number of entries that existed.
-    pub found: usize,
-    pub changed: Vec<Uuid>,
+    pub existing_count: usize,
+    pub changed_ids: Vec<Uuid>,
     /// Entries that the bank's document lists as well. They stay active after any change of the stored entry.
-    pub written: Vec<Uuid>,
+    pub document_ids: Vec<Uuid>,
 }
 
 /// Collects the values of the bank's document, by the id that a stored entry of the same value has.
@@ -205,7 +205,7 @@ impl Banks {
         &self,
         org: &OrgId,
         bank: &BankId,
-        from: Option<Place>,
+        from: Option<PageCursor>,
         limit: usize,
     ) -> Result<Page, BankError> {
         let configured_bank = self.load_configured_bank(org, bank).await?;
@@ -224,9 +224,9 @@ impl Banks {
         &self,
         org: &OrgId,
         bank: &BankId,
-        inputs: Vec<Given>,
+        inputs: Vec<EntryInput>,
         author: &str,
-    ) -> Result<Taken, BankError> {
+    ) -> Result<AddOutcome, BankError> {
         let ConfiguredBank { content, kind, .. } = self.load_configured_bank(org, bank).await?;
         let now = (self.clock)();
         let cost_per_value = if kind == BankKind::Regex { REGEX_COST_BYTES } else { VALUE_COST_BYTES };
@@ -244,7 +244,7 @@ impl Banks {
         };
         let (valid_entries, rejections) = self.contents.work().run(org, work_bytes, check_inputs).await?;
         loop {
-            let mut outcome = Taken { rejected: rejections.clone(), ..Taken::default() };
+            let mut outcome = AddOutcome { rejected: rejections.clone(), ..AddOutcome::default() };
             let head = self.load_settled_head(org, bank).await?;
             let stored_entries = self
                 .load_stored_entries((org, bank), kind, valid_entries.iter().map(|entry| entry.id))
@@ -268,7 +268,7 @@ impl Banks {
             let operations: Vec<_> =
                 updated_entries.into_values().map(|entry| Operation::for_put(kind, entry)).collect();
             if operations.is_empty() {
-                return Ok(Taken { revision: head.revision, ..outcome });
+                return Ok(AddOutcome { revision: head.revision, ..outcome });
             }
             // An update is derived from the stored entry. Writing it over a newer revision would undo a
             // switch made in the meantime, or drop a source that listed the hash since.
@@ -277,7 +277,7 @@ impl Banks {
             if let Some((revision, warnings)) =
                 self.commit_change((org, bank), &content, change, author, now).await?
             {
-                return Ok(Taken { revision, warnings, ..outcome });
+                return Ok(AddOutcome { revision, warnings, ..outcome });
             }
         }
     }
@@ -303,18 +303,18 @@ impl Banks {
             let change = (&operations[..], None, None);
             self.commit_change((org, bank), content, change, author, (self.clock)()).await?;
         }
-        Ok(EntryUpdate { found: removed_ids.len(), changed: removed_ids, written: document_ids })
+        Ok(EntryUpdate { existing_count: removed_ids.len(), changed_ids: removed_ids, document_ids })
     }
 
     /// Withdraws sources from entries. An entry is removed with its last source. Returns one result per
     /// withdrawal, in order.
-    pub async fn withdraw(
+    pub async fn withdraw_entries(
         &self,
         org: &OrgId,
         bank: &BankId,
         withdrawals: &[(Uuid, Origin)],
         author: &str,
-    ) -> Result<Vec<Withdrawn>, BankError> {
+    ) -> Result<Vec<WithdrawalResult>, BankError> {
         let ConfiguredBank { content, kind, .. } = self.load_configured_bank(org, bank).await?;
         loop {
             let head = self.load_settled_head(org, bank).await?;
@@ -324,10 +324,10 @@ impl Banks {
             let mut results = Vec::with_capacity(withdrawals.len());
             for (id, origin) in withdrawals {
                 let current_entry = updates.get(id).map_or_else(|| stored_entries.get(id), Option::as_ref);
-                let (result, remaining_entry) =
-                    current_entry.map_or((Withdrawn::Missing, None), |entry| entry.without_origin(origin));
+                let (result, remaining_entry) = current_entry
+                    .map_or((WithdrawalResult::Missing, None), |entry| entry.without_origin(origin));
                 results.push(result);
-                if result != Withdrawn::Missing {
+                if result != WithdrawalResult::Missing {
                     updates.insert(*id, remaining_entry);
                 }
             }
@@ -346,7 +346,7 @@ impl Banks {
     }
 
     /// Switches entries on or off by id.
-    pub async fn switch(
+    pub async fn switch_entries(
         &self,
         org: &OrgId,
         bank: &BankId,
@@ -403,11 +403,7 @@ impl Banks {
             if operations.is_empty()
                 || self.commit_change((org, bank), &content, change, author, (self.clock)()).await?.is_some()
             {
-                return Ok(EntryUpdate {
-                    found: existing_count,
-                    changed: changed_ids,
-                    written: document_ids,
-                });
+                return Ok(EntryUpdate { existing_count, changed_ids, document_ids });
             }
         }
     }
@@ -431,7 +427,7 @@ impl Banks {
     }
 
     /// Derives the entry ids of values; `None` for a value that cannot be an entry of the bank.
-    pub async fn ids_of(
+    pub async fn derive_ids(
         &self,
         org: &OrgId,
         bank: &BankId,

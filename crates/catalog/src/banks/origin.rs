@@ -23,7 +23,7 @@ pub struct Origin {
 /// Result of withdrawing an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Withdrawn {
+pub enum WithdrawalResult {
     Removed,
     /// Other origins still list it.
     Changed,
@@ -122,23 +122,23 @@ fn add_origin(also: &mut Vec<Origin>, origin: Origin) {
 
 impl Entry {
     /// Returns the entry without one of its origins, or `None` if it was the last.
-    pub(super) fn without_origin(&self, origin: &Origin) -> (Withdrawn, Option<Self>) {
+    pub(super) fn without_origin(&self, origin: &Origin) -> (WithdrawalResult, Option<Self>) {
         let mut remaining_entry = self.clone();
         if let Some(index) = remaining_entry.also.iter().position(|it| it == origin) {
             remaining_entry.also.remove(index);
-            return (Withdrawn::Changed, Some(remaining_entry));
+            return (WithdrawalResult::Changed, Some(remaining_entry));
         }
         if (&self.source, &self.reference) != (&origin.source, &origin.reference) {
-            return (Withdrawn::Missing, Some(remaining_entry));
+            return (WithdrawalResult::Missing, Some(remaining_entry));
         }
         let next = match remaining_entry.also.pop() {
             Some(next) => next,
             // A disabled entry is kept without a source: removing it would let the next import enable it again.
             None if !self.enabled => Origin::default(),
-            None => return (Withdrawn::Removed, None),
+            None => return (WithdrawalResult::Removed, None),
         };
         (remaining_entry.source, remaining_entry.reference) = (next.source, next.reference);
-        (Withdrawn::Changed, Some(remaining_entry))
+        (WithdrawalResult::Changed, Some(remaining_entry))
     }
 }
 
@@ -151,12 +151,13 @@ mod tests {
         ids::{BankId, Millis},
     };
 
-    use super::{super::entry::Given, *};
+    use super::{super::entry::EntryInput, *};
 
     fn given(old: Option<&Entry>, source: Option<&str>, reference: Option<&str>) -> Entry {
         let owned = |text: Option<&str>| text.map(str::to_owned);
         let value = "00".repeat(16);
-        let given = Given { value, source: owned(source), reference: owned(reference), ..Given::default() };
+        let given =
+            EntryInput { value, source: owned(source), reference: owned(reference), ..EntryInput::default() };
         let checked = given.validate((&BankId::new("b"), BankKind::Md5), &Default::default()).unwrap();
         checked.into_entry(old, "me", Millis(1))
     }
@@ -193,11 +194,11 @@ mod tests {
     fn disabled_entry_stays_disabled_after_its_last_withdrawal() {
         let on = given(None, Some("a"), Some("1"));
         let theirs = Origin { source: on.source.clone(), reference: on.reference.clone() };
-        assert_eq!(on.without_origin(&theirs), (Withdrawn::Removed, None));
+        assert_eq!(on.without_origin(&theirs), (WithdrawalResult::Removed, None));
         let off = Entry { enabled: false, ..on };
         let (told, left) = off.without_origin(&theirs);
         let left = left.unwrap();
-        assert_eq!((told, left.source.as_ref(), left.enabled), (Withdrawn::Changed, None, false));
+        assert_eq!((told, left.source.as_ref(), left.enabled), (WithdrawalResult::Changed, None, false));
         assert!(!given(Some(&left), Some("a"), Some("1")).enabled);
     }
 }

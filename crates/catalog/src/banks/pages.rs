@@ -19,20 +19,20 @@ use crate::Error;
 
 /// Cursor of a page, passed through clients as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PageCursor {
     /// Bucket of a hash bank; 0 for list banks, which have one partition.
     bucket: i64,
     after: Option<Cursor>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PageCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.", self.bucket)?;
         self.after.as_ref().map_or(Ok(()), |cursor| cursor.fmt(f))
     }
 }
 
-impl FromStr for Place {
+impl FromStr for PageCursor {
     type Err = tidegate_store::Error;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -48,17 +48,17 @@ pub(super) async fn read_page(
     store: &Store,
     (org, bank): (&OrgId, &BankId),
     kind: BankKind,
-    from: Option<Place>,
+    from: Option<PageCursor>,
     limit: usize,
-) -> Result<(Vec<Entry>, Option<Place>), Error> {
-    let Place { mut bucket, mut after } = from.unwrap_or(Place { bucket: 0, after: None });
+) -> Result<(Vec<Entry>, Option<PageCursor>), Error> {
+    let PageCursor { mut bucket, mut after } = from.unwrap_or(PageCursor { bucket: 0, after: None });
     // A list bank is one partition, so one scan with a limit is a page.
     if kind.hash().is_none() {
         let partition = BankEntry::partition(org.clone(), bank.clone());
         let range = At::all().limit(limit).page_size(limit).after(after);
         let mut pages = store.scan::<BankEntry>(&partition, range);
         let rows = pages.all().await?;
-        let next = pages.cursor().map(|cursor| Place { bucket: 0, after: Some(cursor) });
+        let next = pages.cursor().map(|cursor| PageCursor { bucket: 0, after: Some(cursor) });
         return Ok((rows.into_iter().map(ledger::entry_from_row).collect(), next));
     }
     // Buckets are ordered like ids, so reading them one after the other keeps the order.
@@ -66,7 +66,7 @@ pub(super) async fn read_page(
     while bucket < BUCKET_COUNT {
         let remaining_limit = limit - entries.len();
         if remaining_limit == 0 {
-            return Ok((entries, Some(Place { bucket, after })));
+            return Ok((entries, Some(PageCursor { bucket, after })));
         }
         let partition = BankHash::partition(org.clone(), bank.clone(), bucket);
         let range = At::all().limit(remaining_limit).page_size(remaining_limit).after(after.take());

@@ -26,13 +26,13 @@ use crate::{
 /// total.
 #[derive(Debug)]
 pub struct Warnings {
-    pub listed: Vec<DocumentFault>,
+    pub listed_warnings: Vec<DocumentFault>,
     pub total: usize,
 }
 
 /// Checks files as the complete configuration of an organisation. `unreadable_files` are faults of files that
 /// could not be read; `max_per_kind` bounds the listed warnings of one kind.
-pub fn lint(
+pub fn lint_files(
     files: &[File],
     unreadable_files: &[DocumentFault],
     settings: &Settings,
@@ -51,11 +51,11 @@ pub fn lint(
         &BankEntries::new(),
         now,
     )?;
-    Ok(Warnings { total: warnings.len(), listed: limit_warnings(warnings, max_per_kind) })
+    Ok(Warnings { total: warnings.len(), listed_warnings: limit_warnings(warnings, max_per_kind) })
 }
 
 /// Compiles files without a service, and returns the configuration with its warnings.
-pub fn offline(
+pub fn compile_offline(
     files: &[File],
     settings: &Settings,
 ) -> Result<(Compiled, Vec<DocumentFault>), Vec<DocumentFault>> {

@@ -7,7 +7,7 @@ use tidegate_schemas::documents::{Document, DocumentKind};
 use crate::content::Content;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum DifferenceKind {
     Added,
     Changed,
     Removed,
@@ -18,17 +18,17 @@ pub enum How {
 pub struct Difference {
     pub kind: DocumentKind,
     pub key: String,
-    pub how: How,
+    pub difference_kind: DifferenceKind,
     /// True if the document sends child-safety material to a destination, before or after the change.
     pub is_child_safety: bool,
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sign = match self.how {
-            How::Added => '+',
-            How::Changed => '~',
-            How::Removed => '-',
+        let sign = match self.difference_kind {
+            DifferenceKind::Added => '+',
+            DifferenceKind::Changed => '~',
+            DifferenceKind::Removed => '-',
         };
         write!(f, "{sign} {}: {}", self.kind.name(), self.key)
     }
@@ -47,19 +47,19 @@ pub(super) fn compare_contents(before: &Content, after: &Content) -> Vec<Differe
     let difference = |name: (DocumentKind, &str), how| Difference {
         kind: name.0,
         key: name.1.to_owned(),
-        how,
+        difference_kind: how,
         is_child_safety: shares_child_safety(&before, &name) || shares_child_safety(&after, &name),
     };
     let mut differences: Vec<Difference> = after
         .iter()
         .filter_map(|(name, document)| match before.get(name) {
-            None => Some(difference(*name, How::Added)),
-            Some(old) if old != document => Some(difference(*name, How::Changed)),
+            None => Some(difference(*name, DifferenceKind::Added)),
+            Some(old) if old != document => Some(difference(*name, DifferenceKind::Changed)),
             Some(_) => None,
         })
         .collect();
     let removed_names = before.keys().filter(|name| !after.contains_key(*name));
-    differences.extend(removed_names.map(|name| difference(*name, How::Removed)));
+    differences.extend(removed_names.map(|name| difference(*name, DifferenceKind::Removed)));
     differences.sort_by(|left, right| (left.kind, &left.key).cmp(&(right.kind, &right.key)));
     differences
 }

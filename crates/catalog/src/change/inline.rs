@@ -14,7 +14,7 @@ use tidegate_schemas::{
 use crate::{Compiled, content::Content};
 
 /// Runs the examples of all rules.
-pub fn examples(compiled: &Compiled, now: Millis) -> Vec<TestReport> {
+pub fn run_examples(compiled: &Compiled, now: Millis) -> Vec<TestReport> {
     run_tests(compiled.plan(), now, |type_id, data| parse_example(compiled, type_id, data))
 }
 
@@ -24,7 +24,7 @@ pub(super) fn find_failed_examples(
     content: &Content,
     now: Millis,
 ) -> Vec<DocumentFault> {
-    let failed_examples = examples(compiled, now).into_iter().filter_map(|report| {
+    let failed_examples = run_examples(compiled, now).into_iter().filter_map(|report| {
         let message = match report.result {
             TestResult::Right => return None,
             TestResult::Missed => "The rule does not match this example, and should.".to_owned(),

@@ -18,11 +18,11 @@ use tidegate_schemas::{
 use tidegate_store::{Clock, Replaced, Store, system_clock, tables::catalog::configs::ConfigHead};
 
 pub use self::{
-    check::{Warnings, lint, offline},
-    difference::{Difference, How},
-    inline::examples,
+    check::{Warnings, compile_offline, lint_files},
+    difference::{Difference, DifferenceKind},
+    inline::run_examples,
     pulls::Pulls,
-    wait::Waited,
+    wait::WaitOutcome,
 };
 use crate::{
     Banks, Compiled, Error, OrgWork, Settings, banks,
@@ -50,14 +50,14 @@ pub struct Change {
 
 impl Change {
     /// Creates a change that is only checked: without an author, and based on any version.
-    pub fn unsigned(files: Vec<File>, prune: bool) -> Self {
+    pub fn for_check(files: Vec<File>, prune: bool) -> Self {
         Self { files, author: String::new(), expected_version: None, prune }
     }
 }
 
 /// Result of an applied change.
 #[derive(Clone, Debug)]
-pub struct Applied {
+pub struct AppliedChange {
     /// Current version: the old one if the files changed no document.
     pub version: ConfigVersion,
     pub differences: Vec<Difference>,
@@ -108,7 +108,7 @@ impl From<tidegate_store::Error> for ApplyError {
 
 /// Current configuration as files, and the version to name when they are applied again.
 #[derive(Clone, Debug)]
-pub struct Pulled {
+pub struct PulledConfig {
     pub version: ConfigVersion,
     pub changed_at: Millis,
     pub author: String,
@@ -126,7 +126,7 @@ pub struct Changes {
 }
 
 /// Change that passed all checks and is not applied yet.
-pub struct Planned {
+pub struct PlannedChange {
     head: ConfigHead,
     next_content: Content,
     /// Length of the documents, used as the cost of work with them.
@@ -137,7 +137,7 @@ pub struct Planned {
     warnings: Vec<DocumentFault>,
 }
 
-impl Planned {
+impl PlannedChange {
     /// Returns the documents that differ.
     pub fn differences(&self) -> &[Difference] {
         &self.differences
@@ -146,7 +146,9 @@ impl Planned {
     /// Returns the queues that the change removes. A built-in queue only loses its settings and is not among
     /// them.
     pub fn removed_queues(&self) -> impl Iterator<Item = QueueId> {
-        let is_removed = |it: &&Difference| it.kind == DocumentKind::Queue && it.how == How::Removed;
+        let is_removed = |it: &&Difference| {
+            it.kind == DocumentKind::Queue && it.difference_kind == DifferenceKind::Removed
+        };
         let keys = self.differences.iter().filter(is_removed).map(|it| QueueId::new(&it.key));
         keys.filter(|key| self.compiled.queue(key).is_none())
     }
@@ -157,7 +159,7 @@ impl Planned {
 pub struct Candidate {
     pub compiled: Compiled,
     /// Version that the change is based on.
-    pub from: ConfigVersion,
+    pub base_version: ConfigVersion,
     pub differences: Vec<Difference>,
     pub warnings: Vec<DocumentFault>,
 }
@@ -179,7 +181,7 @@ impl Changes {
     }
 
     /// Returns the cache of pulled documents. `write` serialises them.
-    pub fn pulls(&self, write: impl Fn(&OrgId, Pulled) -> Vec<u8> + Send + Sync + 'static) -> Pulls {
+    pub fn pulls(&self, write: impl Fn(&OrgId, PulledConfig) -> Vec<u8> + Send + Sync + 'static) -> Pulls {
         Pulls::new(self.contents.clone(), Arc::new(write), &self.settings)
     }
 
@@ -189,13 +191,14 @@ impl Changes {
     }
 
     /// Checks and applies a change, unless another change is committed in between.
-    pub async fn apply(&self, org: &OrgId, change: Change) -> Result<Applied, ApplyError> {
+    pub async fn apply(&self, org: &OrgId, change: Change) -> Result<AppliedChange, ApplyError> {
         self.commit(self.plan(org, change).await?).await
     }
 
     /// Applies a checked change, unless another change was committed since the check.
-    pub async fn commit(&self, planned: Planned) -> Result<Applied, ApplyError> {
-        let Planned { head, next_content, work_bytes, compiled, author, differences, warnings } = planned;
+    pub async fn commit(&self, planned: PlannedChange) -> Result<AppliedChange, ApplyError> {
+        let PlannedChange { head, next_content, work_bytes, compiled, author, differences, warnings } =
+            planned;
         let org = compiled.org();
         let endpoints: Vec<_> = next_content.set.endpoints.keys().cloned().collect();
         // Encoded before secrets are created: if encoding is refused because the service is busy, the next
@@ -207,12 +210,12 @@ impl Changes {
         // Created before the endpoints are live: deliveries wait for a missing secret.
         let mut new_secrets = Vec::new();
         for endpoint in endpoints {
-            if self.secrets.ensure(org, &endpoint).await? {
+            if self.secrets.ensure_secret(org, &endpoint).await? {
                 new_secrets.push(endpoint);
             }
         }
         let Some(text) = text else {
-            return Ok(Applied { version: head.config_version, differences, warnings, new_secrets });
+            return Ok(AppliedChange { version: head.config_version, differences, warnings, new_secrets });
         };
         let changed_at = (self.clock)();
         let version = ConfigVersion(head.config_version.0 + 1);
@@ -234,7 +237,7 @@ impl Changes {
             tracing::warn!(tag = error.tag(), %org, version = version.0, "processes see the change late");
         }
         tracing::info!(%org, version = version.0, changes = differences.len(), "the configuration changed");
-        Ok(Applied { version, differences, warnings, new_secrets })
+        Ok(AppliedChange { version, differences, warnings, new_secrets })
     }
 
     /// Returns the documents that applying the files would change, after the same checks.
@@ -244,39 +247,39 @@ impl Changes {
         files: Vec<File>,
         prune: bool,
     ) -> Result<Vec<Difference>, ApplyError> {
-        Ok(self.plan(org, Change::unsigned(files, prune)).await?.differences)
+        Ok(self.plan(org, Change::for_check(files, prune)).await?.differences)
     }
 
     /// Returns the configuration that applying the files would lead to, checked and ready to run.
-    pub async fn candidate(
+    pub async fn build_candidate(
         &self,
         org: &OrgId,
         files: Vec<File>,
         prune: bool,
     ) -> Result<Candidate, ApplyError> {
-        let Planned { head, compiled, differences, warnings, .. } =
-            self.plan(org, Change::unsigned(files, prune)).await?;
-        Ok(Candidate { compiled, from: head.config_version, differences, warnings })
+        let PlannedChange { head, compiled, differences, warnings, .. } =
+            self.plan(org, Change::for_check(files, prune)).await?;
+        Ok(Candidate { compiled, base_version: head.config_version, differences, warnings })
     }
 
     /// Returns the current documents in their canonical form, one file per kind.
-    pub async fn pull(&self, org: &OrgId) -> Result<Pulled, Error> {
+    pub async fn pull(&self, org: &OrgId) -> Result<PulledConfig, Error> {
         let current = self.contents.load_current(org).await?;
         self.work().run(org, current.text_bytes, move || pulls::pulled_config(current)).await
     }
 
     /// Waits until every live process runs this version or a later one.
-    pub async fn wait(
+    pub async fn wait_until_live(
         &self,
         org: &OrgId,
         version: ConfigVersion,
         within: std::time::Duration,
-    ) -> Result<Waited, Error> {
+    ) -> Result<WaitOutcome, Error> {
         wait::wait_until_live(&self.store, org, version, within, (self.clock)()).await
     }
 
     /// Checks a change without applying it.
-    pub async fn plan(&self, org: &OrgId, change: Change) -> Result<Planned, ApplyError> {
+    pub async fn plan(&self, org: &OrgId, change: Change) -> Result<PlannedChange, ApplyError> {
         let Change { files, author, expected_version, prune } = change;
         let CurrentConfig { head, content: current, text_bytes: bytes } =
             self.contents.load_current(org).await?;
@@ -310,7 +313,7 @@ impl Changes {
         // Banks can be far larger than the documents, so the document length does not bound the work.
         let (result, _permit) = permit.run(usize::MAX, check).await?;
         let (next_content, compiled, differences, warnings) = result?;
-        Ok(Planned { head, next_content, work_bytes, compiled, author, differences, warnings })
+        Ok(PlannedChange { head, next_content, work_bytes, compiled, author, differences, warnings })
     }
 }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tidegate_schemas::ids::OrgId;
 
-use super::{Pulled, render};
+use super::{PulledConfig, render};
 use crate::{
     Error, Settings,
     contents::{Contents, CurrentConfig},
     recent::Recent,
 };
 
-type Write = dyn Fn(&OrgId, Pulled) -> Vec<u8> + Send + Sync;
+type Write = dyn Fn(&OrgId, PulledConfig) -> Vec<u8> + Send + Sync;
 
 /// Serialises the documents that organisations pull. Concurrent pulls of one snapshot share the result.
 pub struct Pulls {
@@ -52,9 +52,9 @@ impl Pulls {
 }
 
 /// Renders the documents in their canonical form, one file per kind.
-pub(super) fn pulled_config(current: CurrentConfig) -> Pulled {
+pub(super) fn pulled_config(current: CurrentConfig) -> PulledConfig {
     let CurrentConfig { head, content, .. } = current;
-    Pulled {
+    PulledConfig {
         version: head.config_version,
         changed_at: head.changed_at,
         author: head.author,

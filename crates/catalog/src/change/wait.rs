@@ -8,17 +8,17 @@ use tokio::time::Instant;
 
 use crate::{
     Error,
-    members::{self, Failing, Member},
+    members::{self, CompileFailure, Member},
     snapshots,
 };
 
 /// Result of the wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Waited {
+pub enum WaitOutcome {
     /// All live processes run the version; their number.
     Running(usize),
     /// Processes that cannot run the version, by label, with the reason.
-    Failing(Vec<(String, Failing)>),
+    Failing(Vec<(String, CompileFailure)>),
     /// Labels of the processes that had not reached the version at the deadline.
     Behind(Vec<String>),
 }
@@ -29,7 +29,7 @@ pub(super) async fn wait_until_live(
     version: ConfigVersion,
     within: Duration,
     now: Millis,
-) -> Result<Waited, Error> {
+) -> Result<WaitOutcome, Error> {
     const POLL_INTERVAL: Duration = Duration::from_millis(50);
     let deadline = Instant::now() + within;
     let head = snapshots::load_head(store, org).await?.ok_or_else(|| Error::NoSuchOrg(org.clone()))?;
@@ -46,17 +46,22 @@ pub(super) async fn wait_until_live(
         if lagging_members.is_empty() {
             let failures: Vec<_> = members.iter().filter_map(|it| find_failure(it, org, version)).collect();
             let all_run = failures.is_empty();
-            return Ok(if all_run { Waited::Running(members.len()) } else { Waited::Failing(failures) });
+            return Ok(if all_run {
+                WaitOutcome::Running(members.len())
+            } else {
+                WaitOutcome::Failing(failures)
+            });
         }
         // Another poll would end after the deadline.
         if Instant::now() + POLL_INTERVAL > deadline {
-            return Ok(Waited::Behind(lagging_members.iter().map(|it| it.label.clone()).collect()));
+            return Ok(WaitOutcome::Behind(lagging_members.iter().map(|it| it.label.clone()).collect()));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-fn find_failure(member: &Member, org: &OrgId, version: ConfigVersion) -> Option<(String, Failing)> {
-    let blocks_version = |it: &&Failing| it.org == *org && it.running.is_none_or(|running| running < version);
+fn find_failure(member: &Member, org: &OrgId, version: ConfigVersion) -> Option<(String, CompileFailure)> {
+    let blocks_version =
+        |it: &&CompileFailure| it.org == *org && it.running.is_none_or(|running| running < version);
     member.failing.iter().find(blocks_version).map(|it| (member.label.clone(), it.clone()))
 }

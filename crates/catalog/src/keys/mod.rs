@@ -40,7 +40,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    pub fn may(&self, scope: Scope) -> bool {
+    pub fn has_scope(&self, scope: Scope) -> bool {
         self.scopes.grants(scope)
     }
 }
@@ -48,7 +48,7 @@ impl Caller {
 /// Reason for rejecting a key. Servers give one response for all but the last two, so that a client cannot
 /// find out which keys exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Denied {
+pub enum KeyRejection {
     #[error("no API key was given")]
     Missing,
     #[error("this is no API key")]
@@ -66,7 +66,7 @@ pub enum Denied {
     Unavailable,
 }
 
-impl Denied {
+impl KeyRejection {
     pub fn tag(self) -> &'static str {
         match self {
             Self::Missing => "key_missing",
@@ -142,7 +142,7 @@ pub struct NewKey {
 
 /// New key. Its token is not stored and cannot be shown again.
 #[derive(Debug)]
-pub struct Created {
+pub struct CreatedKey {
     pub token: Token,
     pub info: KeyInfo,
 }
@@ -205,57 +205,57 @@ impl Keys {
     }
 
     /// Returns the caller with this key. The key is empty if the request has none.
-    pub async fn authenticate(&self, key: &str) -> Result<Caller, Denied> {
+    pub async fn authenticate(&self, key: &str) -> Result<Caller, KeyRejection> {
         if key.is_empty() {
-            return Err(Denied::Missing);
+            return Err(KeyRejection::Missing);
         }
-        let token = Token::parse(key).map_err(|_| Denied::Malformed)?;
+        let token = Token::parse(key).map_err(|_| KeyRejection::Malformed)?;
         let cached_key = self.load_key(token.id).await?;
         // The comparison also runs for a key that does not exist, so that response times do not reveal which
         // keys exist.
         let hash_matches = token.has_hash(cached_key.as_ref().map_or(&[0; 32], |key| &key.hash));
-        let cached_key = cached_key.filter(|_| hash_matches).ok_or(Denied::Unknown)?;
+        let cached_key = cached_key.filter(|_| hash_matches).ok_or(KeyRejection::Unknown)?;
         self.admit(&cached_key)
     }
 
     /// Returns the caller with the key of this id, for a session that presented the key before.
-    pub async fn holder(&self, id: ApiKeyId) -> Result<Caller, Denied> {
-        let cached_key = self.load_key(id).await?.ok_or(Denied::Unknown)?;
+    pub async fn caller_of_key(&self, id: ApiKeyId) -> Result<Caller, KeyRejection> {
+        let cached_key = self.load_key(id).await?.ok_or(KeyRejection::Unknown)?;
         self.admit(&cached_key)
     }
 
-    async fn load_key(&self, id: ApiKeyId) -> Result<Option<Arc<CachedKey>>, Denied> {
+    async fn load_key(&self, id: ApiKeyId) -> Result<Option<Arc<CachedKey>>, KeyRejection> {
         let result = self.0.cache.get(&id, || Box::pin(self.read_key(id))).await;
         result.map_err(|error| {
             tracing::warn!(tag = error.tag(), "API keys cannot be checked");
-            Denied::Unavailable
+            KeyRejection::Unavailable
         })
     }
 
     /// Returns the caller unless the key is revoked or expired, or its organisation is disabled.
-    fn admit(&self, key: &CachedKey) -> Result<Caller, Denied> {
+    fn admit(&self, key: &CachedKey) -> Result<Caller, KeyRejection> {
         let now = (self.0.clock)();
         if key.revoked {
-            return Err(Denied::Revoked);
+            return Err(KeyRejection::Revoked);
         }
         // Checked here rather than in the cached lookup, so that a key expires on time.
         if key.expires_at.is_some_and(|end| end <= now) {
-            return Err(Denied::Expired);
+            return Err(KeyRejection::Expired);
         }
         if key.org_disabled {
-            return Err(Denied::OrgDisabled);
+            return Err(KeyRejection::OrgDisabled);
         }
         self.note_use(&key.caller, now);
         Ok(key.caller.clone())
     }
 
     /// Creates a key.
-    pub async fn create(&self, new: NewKey) -> Result<Created, KeyError> {
+    pub async fn create(&self, new: NewKey) -> Result<CreatedKey, KeyError> {
         self.create_once(ApiKeyId::random(), new).await
     }
 
     /// Creates a key with this id. A repetition fails, as the token of the first call cannot be shown again.
-    pub async fn create_once(&self, id: ApiKeyId, new: NewKey) -> Result<Created, KeyError> {
+    pub async fn create_once(&self, id: ApiKeyId, new: NewKey) -> Result<CreatedKey, KeyError> {
         if !names::is_name(&new.name) {
             return Err(KeyError::BadName);
         }
@@ -267,7 +267,7 @@ impl Keys {
         &self,
         id: ApiKeyId,
         new: NewKey,
-    ) -> Result<Option<Created>, KeyError> {
+    ) -> Result<Option<CreatedKey>, KeyError> {
         let NewKey { org, name, scopes, expires_at } = new;
         if scopes.is_empty() {
             return Err(KeyError::NoScopes);
@@ -309,7 +309,7 @@ impl Keys {
         }
         // The id may be cached as unknown, from a lookup before it existed.
         self.0.cache.forget(&id);
-        Ok(Some(Created { token, info: to_key_info(row, None) }))
+        Ok(Some(CreatedKey { token, info: to_key_info(row, None) }))
     }
 
     /// Lists the keys of an organisation, the newest first, including expired and revoked ones.
@@ -344,7 +344,7 @@ impl Keys {
     }
 
     /// Creates a key with the same scopes, and lets the old one expire after `overlap`.
-    pub async fn rotate(&self, org: &OrgId, id: ApiKeyId, overlap: Duration) -> Result<Created, KeyError> {
+    pub async fn rotate(&self, org: &OrgId, id: ApiKeyId, overlap: Duration) -> Result<CreatedKey, KeyError> {
         self.rotate_once(org, id, ApiKeyId::random(), overlap).await
     }
 
@@ -356,7 +356,7 @@ impl Keys {
         id: ApiKeyId,
         new: ApiKeyId,
         overlap: Duration,
-    ) -> Result<Created, KeyError> {
+    ) -> Result<CreatedKey, KeyError> {
         let old = self.claim_rotation(org, id, new, overlap).await?;
         let now = (self.0.clock)();
         let successor = old.rotated_to.unwrap_or(new);

@@ -29,7 +29,7 @@ pub struct Security {
 
 impl Security {
     /// Loads the configured key.
-    pub fn named(&self) -> Result<Option<MasterKey>, MasterKeyError> {
+    pub fn load_configured(&self) -> Result<Option<MasterKey>, MasterKeyError> {
         match (&self.master_key, &self.master_key_file) {
             (Some(_), Some(_)) => Err(MasterKeyError::Both),
             (Some(text), None) => MasterKey::parse(text, "security.master_key").map(Some),
@@ -92,15 +92,15 @@ impl MasterKey {
 
     /// Loads the configured key, or else the key file of `embedded_data`, which is created if necessary.
     pub fn load(settings: &Security, embedded_data: Option<&Path>) -> Result<Self, MasterKeyError> {
-        match (settings.named()?, embedded_data) {
+        match (settings.load_configured()?, embedded_data) {
             (Some(key), _) => Ok(key),
-            (None, Some(folder)) => Self::load_or_create(&Self::file_in(folder)),
+            (None, Some(folder)) => Self::load_or_create(&Self::key_file_path(folder)),
             (None, None) => Err(MasterKeyError::Missing),
         }
     }
 
     /// Returns the path of the key file of embedded data.
-    pub fn file_in(folder: &Path) -> PathBuf {
+    pub fn key_file_path(folder: &Path) -> PathBuf {
         folder.join(KEY_FILE_NAME)
     }
 

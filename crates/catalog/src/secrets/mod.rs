@@ -95,7 +95,7 @@ impl Secrets {
     /// Checks this master key against the one that the stored secrets are sealed under. In a new store, the
     /// first key becomes that one. `lost` is the fingerprint of a lost key to be replaced; secrets sealed
     /// under it remain unreadable.
-    pub async fn claim(&self, lost: Option<&str>) -> Result<(), SecretError> {
+    pub async fn claim_store(&self, lost: Option<&str>) -> Result<(), SecretError> {
         let (store, at_hand) = (&self.0.store, self.0.key.id());
         let row = |version| MasterKeyName {
             name: CURRENT.to_owned(),
@@ -143,7 +143,7 @@ impl Secrets {
 
     /// Creates a secret for an endpoint that has none; returns true if it did. The secret of a removed
     /// endpoint is kept, so that its receiver can still verify calls if the endpoint is added again.
-    pub async fn ensure(&self, org: &OrgId, endpoint: &EndpointId) -> Result<bool, SecretError> {
+    pub async fn ensure_secret(&self, org: &OrgId, endpoint: &EndpointId) -> Result<bool, SecretError> {
         let key = EndpointSecret::key(org.clone(), endpoint.clone());
         if self.0.store.get::<EndpointSecret>(&key).await?.is_some() {
             return Ok(false);
@@ -172,7 +172,7 @@ impl Secrets {
         if let Some(secret) = self.for_endpoint(org, &endpoint).await? {
             return Ok(secret);
         }
-        self.ensure(org, &endpoint).await?;
+        self.ensure_secret(org, &endpoint).await?;
         // Not from the cache, which may still remember the secret as missing.
         let secret = self.load_secret(org, &endpoint).await?;
         secret.ok_or_else(|| SecretError::Tampered { owner: HeaderOwner::from(&endpoint).to_string() })

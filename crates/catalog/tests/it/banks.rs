@@ -1,6 +1,6 @@
 use tidegate_catalog::{
     Banks,
-    banks::{BankError, Entry, Given, Page},
+    banks::{BankError, Entry, EntryInput, Page},
 };
 use tidegate_schemas::ids::{BankId, Millis, OrgId};
 use tidegate_store::{
@@ -30,8 +30,8 @@ item_types: [post]
 when: {text: {in: [text], bank: words}}
 ";
 
-fn given(values: &[&str]) -> Vec<Given> {
-    values.iter().map(|value| Given { value: (*value).to_owned(), ..Given::default() }).collect()
+fn given(values: &[&str]) -> Vec<EntryInput> {
+    values.iter().map(|value| EntryInput { value: (*value).to_owned(), ..EntryInput::default() }).collect()
 }
 
 async fn world() -> (World, Banks) {
@@ -42,7 +42,7 @@ async fn world() -> (World, Banks) {
 }
 
 async fn id_of(banks: &Banks, org: &OrgId, bank: &BankId, value: &str) -> Uuid {
-    banks.ids_of(org, bank, &[value.to_owned()]).await.unwrap()[0].unwrap()
+    banks.derive_ids(org, bank, &[value.to_owned()]).await.unwrap()[0].unwrap()
 }
 
 async fn values(world: &World, banks: &Banks, bank: &str) -> Vec<String> {
@@ -73,7 +73,7 @@ async fn invalid_entries_are_reported_and_others_added_once() {
     let taken = banks.add(&world.org, &words, given(&["scam", " ", "scam ", "coin"]), "me").await.unwrap();
     assert_eq!((taken.added, taken.changed, taken.unchanged), (2, 0, 1));
     assert_eq!(taken.rejected, [(1, "it is blank".to_owned())]);
-    let again = Given { labels: Some(vec!["crypto".to_owned()]), ..given(&["coin"]).remove(0) };
+    let again = EntryInput { labels: Some(vec!["crypto".to_owned()]), ..given(&["coin"]).remove(0) };
     let taken = banks.add(&world.org, &words, vec![again, given(&["scam"]).remove(0)], "me").await.unwrap();
     assert_eq!((taken.added, taken.changed, taken.unchanged, taken.revision), (0, 1, 1, 2));
     assert_eq!(values(&world, &banks, "words").await, ["coin", "scam"]);
@@ -95,8 +95,8 @@ async fn entries_are_removed_and_switched_by_their_ids() {
         async move { id_of(banks, org, words, value).await }
     };
     let (a, b) = (id("a").await, id("b").await);
-    assert_eq!(banks.remove(org, &words, &[a, id("x").await], "me").await.unwrap().found, 1);
-    assert_eq!(banks.switch(org, &words, &[b], false, "me").await.unwrap().found, 1);
+    assert_eq!(banks.remove(org, &words, &[a, id("x").await], "me").await.unwrap().existing_count, 1);
+    assert_eq!(banks.switch_entries(org, &words, &[b], false, "me").await.unwrap().existing_count, 1);
     let off: Vec<_> = all(&world, &banks, "words").await.into_iter().filter(|it| !it.enabled).collect();
     assert_eq!(off.len(), 1);
     assert_eq!((off[0].value.as_str(), off[0].author.as_str()), ("b", "me"));
@@ -158,7 +158,7 @@ async fn expired_entry_stays_listed() {
     let banks = Banks::with_clock(world.store.clone(), &world.settings, manual_clock.clock());
     let words = BankId::new("words");
     let end = Millis(manual_clock.now().0 + 1_000);
-    let entry = Given { expires_at: Some(end), ..given(&["soon gone"]).remove(0) };
+    let entry = EntryInput { expires_at: Some(end), ..given(&["soon gone"]).remove(0) };
     banks.add(&world.org, &words, vec![entry], "me").await.unwrap();
     manual_clock.advance(2_000);
     assert_eq!(all(&world, &banks, "words").await[0].expires_at, Some(end));
@@ -268,7 +268,7 @@ async fn expired_entry_is_removed_from_the_rules() {
     let words = || live.org(&world.org).unwrap().plan().size().words;
     let before = words();
     let end = Millis(manual_clock.now().0 + 60_000);
-    let entry = Given { expires_at: Some(end), ..given(&["soon over"]).remove(0) };
+    let entry = EntryInput { expires_at: Some(end), ..given(&["soon over"]).remove(0) };
     banks.add(&world.org, &BankId::new("words"), vec![entry], "me").await.unwrap();
     let until = async |wanted: usize| {
         let there = async || (words() == wanted).then_some(());

@@ -5,7 +5,7 @@ use std::{
 
 use tidegate_catalog::{
     ActionKind, ApplyError, Change, Queue,
-    change::{How, Pulls, Waited, lint},
+    change::{DifferenceKind, Pulls, WaitOutcome, lint_files},
     orgs,
 };
 use tidegate_schemas::{
@@ -219,7 +219,7 @@ async fn absent_documents_are_removed_only_by_prune() {
     let applied = world.changes().apply(&world.org, pruned).await.unwrap();
     let told: Vec<_> = applied.differences.iter().map(ToString::to_string).collect();
     assert_eq!(told, ["+ policy: extra", "- queue: spam"]);
-    assert_eq!(applied.differences[1].how, How::Removed);
+    assert_eq!(applied.differences[1].difference_kind, DifferenceKind::Removed);
 
     let queues = async || {
         let config = world.live().await.live.org(&world.org).unwrap();
@@ -344,9 +344,9 @@ async fn all_faults_are_listed_at_their_documents() {
         assert!(found.iter().any(|fault| named(&fault)), "{document} {part}: {found:#?}");
     }
     assert_eq!(world.changes().pull(&world.org).await.unwrap().version, ConfigVersion(1));
-    let linted = lint(&files(WRONG), &[], &world.settings, Millis(1), 100).unwrap_err();
+    let linted = lint_files(&files(WRONG), &[], &world.settings, Millis(1), 100).unwrap_err();
     assert_eq!(linted.iter().map(ToString::to_string).collect::<Vec<_>>(), found);
-    assert_eq!(lint(&files(POST), &[], &world.settings, Millis(1), 100).unwrap().total, 0);
+    assert_eq!(lint_files(&files(POST), &[], &world.settings, Millis(1), 100).unwrap().total, 0);
 }
 
 #[tokio::test]
@@ -354,7 +354,7 @@ async fn missing_name_is_reported_once() {
     let world = World::new().await;
     let documents =
         format!("{POST}---\nrule: two\nitem_types: [nothing]\nwhen: {{text: {{in: [text], words: [x]}}}}\n");
-    let found = lint(&files(&documents), &[], &world.settings, Millis(1), 100).unwrap_err();
+    let found = lint_files(&files(&documents), &[], &world.settings, Millis(1), 100).unwrap_err();
     let found: Vec<_> = found.iter().map(ToString::to_string).collect();
     assert_eq!(found.len(), 1, "{found:#?}");
     assert!(found[0].contains("item_types[0]") && found[0].contains("nothing"), "{found:#?}");
@@ -374,7 +374,7 @@ async fn ids_order_and_versions_survive_removal() {
     let world = World::new().await;
     world.apply("policy: b\n---\npolicy: a\n---\nitem_type: t\nkind: CONTENT\n").await;
     let config = world.live().await;
-    let before = config.live.latest(&world.org).await.unwrap();
+    let before = config.live.load_latest(&world.org).await.unwrap();
     let keys = |config: &tidegate_catalog::Compiled| {
         config.policies().iter().map(|it| it.key.clone()).collect::<Vec<_>>()
     };
@@ -385,7 +385,7 @@ async fn ids_order_and_versions_survive_removal() {
     world.changes().apply(&world.org, pruned).await.unwrap();
     let renamed = "policy: b\nname: New\n---\nitem_type: t\nkind: CONTENT\nname: T\n";
     world.apply(renamed).await;
-    let after = config.live.latest(&world.org).await.unwrap();
+    let after = config.live.load_latest(&world.org).await.unwrap();
     assert_eq!(keys(&after), ["b", "a", "c"]);
     assert_eq!(after.policies()[0].id, before.policies()[0].id);
     let version =
@@ -419,15 +419,16 @@ async fn wait_ends_when_all_members_run_the_version() {
     let world = World::new().await;
     let (one, two) = (world.live().await, world.live().await);
     let version = world.apply(POST).await;
-    let waited = world.changes().wait(&world.org, version, Duration::from_secs(30)).await.unwrap();
-    assert_eq!(waited, Waited::Running(2));
+    let waited = world.changes().wait_until_live(&world.org, version, Duration::from_secs(30)).await.unwrap();
+    assert_eq!(waited, WaitOutcome::Running(2));
     for running in [&one, &two] {
         assert_eq!(running.live.org(&world.org).unwrap().version(), version);
     }
     one.stop().await;
-    let waited = world.changes().wait(&world.org, version, Duration::from_secs(30)).await.unwrap();
-    assert_eq!(waited, Waited::Running(1), "a process that stopped in order is not waited for");
-    let missing = world.changes().wait(&world.org, ConfigVersion(99), Duration::from_secs(1)).await;
+    let waited = world.changes().wait_until_live(&world.org, version, Duration::from_secs(30)).await.unwrap();
+    assert_eq!(waited, WaitOutcome::Running(1), "a process that stopped in order is not waited for");
+    let missing =
+        world.changes().wait_until_live(&world.org, ConfigVersion(99), Duration::from_secs(1)).await;
     assert_eq!(missing.unwrap_err().tag(), "config_no_such_version");
     two.stop().await;
 }

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use tidegate_catalog::{
-    Banks, Live,
-    banks::{BankError, Entry, Given, Origin, Page, Place},
+    Banks, LiveConfigs,
+    banks::{BankError, Entry, EntryInput, Origin, Page, PageCursor},
 };
 use tidegate_media::banks::{BankMatches, Hash, MediaHashes};
 use tidegate_schemas::{
@@ -28,8 +28,8 @@ fn hex(nth: u32) -> String {
     format!("{nth:08x}{}", "5a".repeat(28))
 }
 
-fn given(numbers: impl IntoIterator<Item = u32>) -> Vec<Given> {
-    numbers.into_iter().map(|nth| Given { value: hex(nth), ..Given::default() }).collect()
+fn given(numbers: impl IntoIterator<Item = u32>) -> Vec<EntryInput> {
+    numbers.into_iter().map(|nth| EntryInput { value: hex(nth), ..EntryInput::default() }).collect()
 }
 
 async fn world() -> (World, Banks) {
@@ -50,7 +50,7 @@ async fn hash_banks_work_on_cassandra() {
     follows_without_compiling(world).await;
 }
 
-fn found(live: &Live, world: &World, text: &str) -> BankMatches {
+fn found(live: &LiveConfigs, world: &World, text: &str) -> BankMatches {
     let hash = Hash::parse(HashKind::Pdq, text).unwrap();
     live.org(&world.org).unwrap().hash_banks().find_hashes("item", &MediaHashes::from_hashes(&[hash]))
 }
@@ -85,16 +85,16 @@ async fn lists_in_the_order_of_ids(world: &World, banks: &Banks) {
         assert!(page.len() <= 7);
         all.extend(page);
         // Through its text form, like a client does.
-        from = next.map(|place| place.to_string().parse::<Place>().unwrap());
+        from = next.map(|place| place.to_string().parse::<PageCursor>().unwrap());
         if from.is_none() {
             break;
         }
     }
     assert_eq!(all.len(), 150);
     assert!(all.is_sorted_by_key(|entry| entry.id), "in the order of their ids");
-    assert!("64.".parse::<Place>().is_err() && "x".parse::<Place>().is_err());
+    assert!("64.".parse::<PageCursor>().is_err() && "x".parse::<PageCursor>().is_err());
     let ids: Vec<_> = all.iter().take(50).map(|entry| entry.id).collect();
-    assert_eq!(banks.remove(&world.org, &bank, &ids, "me").await.unwrap().found, 50);
+    assert_eq!(banks.remove(&world.org, &bank, &ids, "me").await.unwrap().existing_count, 50);
     assert_eq!(banks.entries(&world.org, &bank, None, 1_000).await.unwrap().entries.len(), 100);
     assert_eq!(BankHash::TABLE.partition, 3, "a part of a bank is a partition");
 }
@@ -110,7 +110,7 @@ async fn entry_changes_are_compared_after_one_step() {
     let (banks, bank) = (Banks::new(world.store.clone(), &world.settings), BankId::new("pictures"));
     let mut processes = Vec::new();
     for _ in 0..3 {
-        let live = Live::open(world.store.clone(), world.settings.clone()).await.unwrap();
+        let live = LiveConfigs::open(world.store.clone(), world.settings.clone()).await.unwrap();
         processes.push((live.follower(), live));
     }
     for nth in [0xfff0_0000, 0x000f_ff00, 0xffff_ff00] {
@@ -118,11 +118,11 @@ async fn entry_changes_are_compared_after_one_step() {
             if is_there {
                 banks.add(&world.org, &bank, given([nth]), "me").await.unwrap();
             } else {
-                let ids = banks.ids_of(&world.org, &bank, &[hex(nth)]).await.unwrap();
+                let ids = banks.derive_ids(&world.org, &bank, &[hex(nth)]).await.unwrap();
                 banks.remove(&world.org, &bank, &[ids[0].unwrap()], "me").await.unwrap();
             }
             for (follower, live) in &mut processes {
-                let finds = |live: &Live| !found(live, &world, &hex(nth)).matches.is_empty();
+                let finds = |live: &LiveConfigs| !found(live, &world, &hex(nth)).matches.is_empty();
                 assert_eq!(finds(live), !is_there, "no step yet");
                 follower.step().await;
                 assert_eq!(finds(live), is_there, "{nth:x}");
@@ -156,10 +156,10 @@ async fn follows_without_compiling(mut world: World) {
     eprintln!("slowest hash: {slowest:?}");
     let after = running.live.org(&world.org).unwrap();
     assert!(Arc::ptr_eq(&before, &after), "no compilation");
-    let id = banks.ids_of(&world.org, &bank, &[hex(0xfff0_0000)]).await.unwrap()[0].unwrap();
+    let id = banks.derive_ids(&world.org, &bank, &[hex(0xfff0_0000)]).await.unwrap()[0].unwrap();
     let matched = found(&running.live, &world, &hex(0xfff0_0000)).matches;
     assert_eq!(matched[0].entry, id, "a match names the entry as lists do");
-    banks.switch(&world.org, &bank, &[id], false, "me").await.unwrap();
+    banks.switch_entries(&world.org, &bank, &[id], false, "me").await.unwrap();
     until_found(&running, &world, 0xfff0_0000, false).await;
     banks.switch_bank(&world.org, &bank, false, "me").await.unwrap();
     until_found(&running, &world, 3, false).await;
@@ -169,7 +169,7 @@ async fn follows_without_compiling(mut world: World) {
         .remove(
             &world.org,
             &bank,
-            &[banks.ids_of(&world.org, &bank, &[hex(3)]).await.unwrap()[0].unwrap()],
+            &[banks.derive_ids(&world.org, &bank, &[hex(3)]).await.unwrap()[0].unwrap()],
             "me",
         )
         .await
@@ -224,7 +224,7 @@ async fn spiking_entry_is_quarantined() {
     banks.add(&world.org, &bank, given([0]), "feed").await.unwrap();
     let again = banks.entries(&world.org, &bank, None, 1).await.unwrap().entries.remove(0);
     assert_eq!(again, entry, "a repeated entry stays quarantined");
-    banks.switch(&world.org, &bank, &[entry.id], true, "me").await.unwrap();
+    banks.switch_entries(&world.org, &bank, &[entry.id], true, "me").await.unwrap();
     let entry = banks.entries(&world.org, &bank, None, 1).await.unwrap().entries.remove(0);
     assert!(entry.enabled && entry.quarantined_at.is_none(), "a moderator switches it on again");
     running.stop().await;
@@ -257,8 +257,8 @@ async fn document_entry_is_not_quarantined() {
     assert_eq!(put_aside, [hex(u32::MAX)]);
     assert_eq!(found(live, &world, &hex(0)).matches.len(), 1);
     let ids: Vec<_> = entries.iter().map(|entry| entry.id).collect();
-    let touched = banks.switch(&world.org, &bank, &ids, true, "me").await.unwrap();
-    assert_eq!((touched.found, touched.changed.len(), touched.written.len()), (2, 1, 1));
+    let touched = banks.switch_entries(&world.org, &bank, &ids, true, "me").await.unwrap();
+    assert_eq!((touched.existing_count, touched.changed_ids.len(), touched.document_ids.len()), (2, 1, 1));
     running.stop().await;
 }
 
@@ -266,7 +266,7 @@ async fn document_entry_is_not_quarantined() {
 async fn repeated_entry_updates_only_its_metadata() {
     let (world, banks) = world().await;
     let (org, bank) = (&world.org, &BankId::new("pictures"));
-    let whole = Given {
+    let whole = EntryInput {
         labels: Some(vec!["meme".to_owned()]),
         source: Some("tat".to_owned()),
         expires_at: Some(Millis(4_000_000_000_000)),
@@ -284,23 +284,23 @@ async fn repeated_entry_updates_only_its_metadata() {
     let first = Entry { also: vec![Origin::default()], author: "feed".to_owned(), ..first };
     assert_eq!((taken.changed, taken.unchanged, kept().await), (1, 1, first.clone()));
     // Two entries in one request are applied in order.
-    let note = |text: &str| Given { note: Some(text.to_owned()), ..given([1]).remove(0) };
+    let note = |text: &str| EntryInput { note: Some(text.to_owned()), ..given([1]).remove(0) };
     let taken = banks.add(org, bank, vec![note("other"), given([1]).remove(0)], "feed").await.unwrap();
     assert_eq!((taken.changed, taken.unchanged), (1, 1));
     let expected = Entry { note: Some("other".to_owned()), author: "feed".to_owned(), ..first };
     assert_eq!(kept().await, expected);
-    let fewer = Given { labels: Some(Vec::new()), reference: Some(String::new()), ..note(" ") };
+    let fewer = EntryInput { labels: Some(Vec::new()), reference: Some(String::new()), ..note(" ") };
     banks.add(org, bank, vec![fewer], "feed").await.unwrap();
     let expected = Entry { note: None, reference: None, labels: Vec::new(), ..expected };
     assert_eq!(kept().await, expected, "a blank text clears the field");
-    let on = Given { disabled: Some(false), ..given([1]).remove(0) };
+    let on = EntryInput { disabled: Some(false), ..given([1]).remove(0) };
     banks.add(org, bank, vec![on], "feed").await.unwrap();
     assert_eq!(
         kept().await,
         Entry { enabled: true, ..expected },
         "an explicit `disabled: false` switches it on"
     );
-    let blank = Given { labels: Some(vec!["a".to_owned(), " ".to_owned()]), ..given([1]).remove(0) };
+    let blank = EntryInput { labels: Some(vec!["a".to_owned(), " ".to_owned()]), ..given([1]).remove(0) };
     let taken = banks.add(org, bank, vec![blank], "feed").await.unwrap();
     assert_eq!(taken.rejected, [(0, "one of its labels is blank".to_owned())]);
 }
@@ -312,14 +312,14 @@ async fn concurrent_entry_changes_do_not_overwrite_each_other() {
     banks.add(org, bank, given([1]), "me").await.unwrap();
     let id = banks.entries(org, bank, None, 1).await.unwrap().entries[0].id;
     for round in 0..50 {
-        banks.switch(org, bank, &[id], true, "me").await.unwrap();
+        banks.switch_entries(org, bank, &[id], true, "me").await.unwrap();
         let note = Some(format!("note {round}"));
-        let entry = Given { note: note.clone(), ..given([1]).remove(0) };
+        let entry = EntryInput { note: note.clone(), ..given([1]).remove(0) };
         let feed = {
             let (banks, org, bank) = (banks.clone(), org.clone(), bank.clone());
             tokio::spawn(async move { banks.add(&org, &bank, vec![entry], "feed").await })
         };
-        banks.switch(org, bank, &[id], false, "me").await.unwrap();
+        banks.switch_entries(org, bank, &[id], false, "me").await.unwrap();
         feed.await.unwrap().unwrap();
         let entry = banks.entries(org, bank, None, 1).await.unwrap().entries.remove(0);
         assert_eq!((entry.enabled, entry.note), (false, note), "round {round}");
@@ -331,7 +331,7 @@ async fn hash_fields_are_refused_in_list_banks() {
     let world = World::new().await;
     world.apply("bank: words\nkind: text\n").await;
     let banks = Banks::new(world.store.clone(), &world.settings);
-    let entry = Given { value: "x".to_owned(), note: Some("why".to_owned()), ..Given::default() };
+    let entry = EntryInput { value: "x".to_owned(), note: Some("why".to_owned()), ..EntryInput::default() };
     let taken = banks.add(&world.org, &BankId::new("words"), vec![entry], "me").await.unwrap();
     assert_eq!((taken.added, taken.rejected.len()), (0, 1));
     let nowhere = banks.add(&world.org, &BankId::new("nowhere"), given([1]), "me").await;

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use tidegate_catalog::{
-    Denied, Keys, Scope, Scopes,
-    keys::{Created, KeyError, NewKey},
+    KeyRejection, Keys, Scope, Scopes,
+    keys::{CreatedKey, KeyError, NewKey},
     orgs,
 };
 use tidegate_schemas::ids::{ApiKeyId, Millis, OrgId};
@@ -29,7 +29,7 @@ impl KeyFixture {
         Keys::with_clock(self.world.store.clone(), &self.world.settings, self.clock.clock())
     }
 
-    async fn create(&self, expires_at: Option<Millis>) -> Created {
+    async fn create(&self, expires_at: Option<Millis>) -> CreatedKey {
         let new = NewKey {
             org: self.world.org.clone(),
             name: "app".to_owned(),
@@ -47,7 +47,7 @@ async fn a_key_names_its_organisation_and_its_scopes() {
     let text = created.token.reveal();
     let caller = fixture.keys_of_other_process().authenticate(&text).await.unwrap();
     assert_eq!((caller.org.clone(), caller.key_id), (fixture.world.org.clone(), created.info.id));
-    assert!(caller.may(Scope::ItemsWrite) && !caller.may(Scope::Admin));
+    assert!(caller.has_scope(Scope::ItemsWrite) && !caller.has_scope(Scope::Admin));
     assert!(text.starts_with(&created.info.prefix));
     assert!(text.starts_with("tg_live_"));
 }
@@ -57,14 +57,14 @@ async fn invalid_keys_are_denied_with_their_reason() {
     let fixture = KeyFixture::new().await;
     let text = fixture.create(None).await.token.reveal();
     let denied = async |key: &str| fixture.keys.authenticate(key).await.unwrap_err();
-    assert_eq!(denied("").await, Denied::Missing);
-    assert_eq!(denied("tg_live_x").await, Denied::Malformed);
-    assert_eq!(denied(&text[..text.len() - 1]).await, Denied::Malformed);
+    assert_eq!(denied("").await, KeyRejection::Missing);
+    assert_eq!(denied("tg_live_x").await, KeyRejection::Malformed);
+    assert_eq!(denied(&text[..text.len() - 1]).await, KeyRejection::Malformed);
     let other = KeyFixture::new().await.create(None).await.token.reveal();
-    assert_eq!(denied(&other).await, Denied::Unknown);
+    assert_eq!(denied(&other).await, KeyRejection::Unknown);
     let id = tidegate_catalog::keys::Token::parse(&text).unwrap().id;
     let forged = tidegate_catalog::keys::Token::new("live", id, [1; 32]).reveal();
-    assert_eq!(denied(&forged).await, Denied::Unknown, "the right id with another secret");
+    assert_eq!(denied(&forged).await, KeyRejection::Unknown, "the right id with another secret");
     assert!(fixture.keys.authenticate(&text).await.is_ok());
 }
 
@@ -98,7 +98,7 @@ async fn cached_key_expires_on_time() {
     fixture.clock.advance(9_999);
     assert!(fixture.keys.authenticate(&text).await.is_ok());
     fixture.clock.advance(1);
-    assert_eq!(fixture.keys.authenticate(&text).await.unwrap_err(), Denied::Expired);
+    assert_eq!(fixture.keys.authenticate(&text).await.unwrap_err(), KeyRejection::Expired);
 }
 
 #[tokio::test]
@@ -110,11 +110,11 @@ async fn revoked_key_stops_within_the_cache_time() {
     assert!(elsewhere.authenticate(&text).await.is_ok());
     fixture.clock.advance(1);
     fixture.keys.revoke(&fixture.world.org, created.info.id).await.unwrap();
-    assert_eq!(fixture.keys.authenticate(&text).await.unwrap_err(), Denied::Revoked);
+    assert_eq!(fixture.keys.authenticate(&text).await.unwrap_err(), KeyRejection::Revoked);
     fixture.clock.advance(29_998);
     assert!(elsewhere.authenticate(&text).await.is_ok(), "still remembered");
     fixture.clock.advance(1);
-    assert_eq!(elsewhere.authenticate(&text).await.unwrap_err(), Denied::Revoked);
+    assert_eq!(elsewhere.authenticate(&text).await.unwrap_err(), KeyRejection::Revoked);
     let first = fixture.keys.list(&fixture.world.org).await.unwrap()[0].revoked_at;
     fixture.keys.revoke(&fixture.world.org, created.info.id).await.unwrap();
     assert_eq!(fixture.keys.list(&fixture.world.org).await.unwrap()[0].revoked_at, first);
@@ -126,7 +126,7 @@ async fn keys_of_a_disabled_organisation_are_denied() {
     let text = fixture.create(None).await.token.reveal();
     orgs::set_disabled(&fixture.world.store, &fixture.world.org, Some(fixture.clock.now())).await.unwrap();
     let denied = fixture.keys_of_other_process().authenticate(&text).await.unwrap_err();
-    assert_eq!((denied, denied.status()), (Denied::OrgDisabled, 403));
+    assert_eq!((denied, denied.status()), (KeyRejection::OrgDisabled, 403));
     orgs::set_disabled(&fixture.world.store, &fixture.world.org, None).await.unwrap();
     assert!(fixture.keys_of_other_process().authenticate(&text).await.is_ok());
 }
@@ -141,7 +141,7 @@ async fn rotated_key_works_during_the_overlap_only() {
     fixture.clock.advance(3_599_999);
     assert!(fixture.keys.authenticate(&old_text).await.is_ok());
     fixture.clock.advance(1);
-    assert_eq!(fixture.keys.authenticate(&old_text).await.unwrap_err(), Denied::Expired);
+    assert_eq!(fixture.keys.authenticate(&old_text).await.unwrap_err(), KeyRejection::Expired);
     assert!(fixture.keys.authenticate(&new_text).await.is_ok());
     let again = fixture.keys.rotate(&fixture.world.org, old.info.id, Duration::ZERO).await.unwrap_err();
     assert_eq!(again.tag(), "key_ended");
@@ -225,7 +225,7 @@ async fn repeated_rotation_to_one_id_creates_one_key() {
         NewKey { org: org.clone(), name: "app".to_owned(), scopes: Scopes::platform(), expires_at: None };
     fixture.keys.create_once(new, properties.clone()).await.unwrap();
     assert!(fixture.keys.rotate_once(org, whole.info.id, new, Duration::ZERO).await.is_err());
-    assert_eq!(fixture.keys.authenticate(&whole.token.reveal()).await, Err(Denied::Expired));
+    assert_eq!(fixture.keys.authenticate(&whole.token.reveal()).await, Err(KeyRejection::Expired));
     assert!(matches!(fixture.keys.create_once(new, properties).await, Err(KeyError::Exists)));
 }
 
@@ -247,14 +247,14 @@ async fn key_rotates_once_and_its_successor_does_not_expire() {
 async fn caller_is_found_by_key_id_until_the_key_ends() {
     let fixture = KeyFixture::new().await;
     let created = fixture.create(Some(fixture.clock.now().plus(Duration::from_secs(60)))).await;
-    let holder = fixture.keys.holder(created.info.id).await.unwrap();
+    let holder = fixture.keys.caller_of_key(created.info.id).await.unwrap();
     assert_eq!(holder, fixture.keys.authenticate(&created.token.reveal()).await.unwrap());
-    assert_eq!(fixture.keys.holder(ApiKeyId::random()).await, Err(Denied::Unknown));
+    assert_eq!(fixture.keys.caller_of_key(ApiKeyId::random()).await, Err(KeyRejection::Unknown));
     fixture.clock.advance(60_000);
-    assert_eq!(fixture.keys.holder(created.info.id).await, Err(Denied::Expired));
+    assert_eq!(fixture.keys.caller_of_key(created.info.id).await, Err(KeyRejection::Expired));
     let revoked = fixture.create(None).await.info.id;
     fixture.keys.revoke(&fixture.world.org, revoked).await.unwrap();
-    assert_eq!(fixture.keys.holder(revoked).await, Err(Denied::Revoked));
+    assert_eq!(fixture.keys.caller_of_key(revoked).await, Err(KeyRejection::Revoked));
 }
 
 /// Rotates a new key from eight tasks at once, thirty times, and requires one winner each time.

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use tidegate_catalog::{Live, Settings, members};
+use tidegate_catalog::{LiveConfigs, Settings, members};
 use tidegate_schemas::ids::{ConfigVersion, Millis, OrgId};
 use tidegate_store::{
     WriteTime,
@@ -10,7 +10,7 @@ use tidegate_test_support::{PATIENCE, eventually};
 
 use crate::support::{POST, World};
 
-async fn wait_until_live(live: &Live, org: &OrgId, version: ConfigVersion) {
+async fn wait_until_live(live: &LiveConfigs, org: &OrgId, version: ConfigVersion) {
     let here = async || live.org(org).filter(|config| config.version() >= version).map(drop);
     eventually("the version to run here", PATIENCE, here).await.unwrap();
 }
@@ -52,7 +52,7 @@ async fn changed_head_is_found_without_an_epoch_bump() {
     world.settings = Settings { poll_ms: 20, heads_every_ms: 100, ..world.settings };
     let running = world.live().await;
     let version = replace_head(&world, "{}").await;
-    let failing = async || running.live.failing().first().map(|it| it.version);
+    let failing = async || running.live.list_compile_failures().first().map(|it| it.version);
     assert_eq!(eventually("the head to be found", PATIENCE, failing).await.unwrap(), version);
     running.stop().await;
 }
@@ -64,7 +64,7 @@ async fn failed_compilation_keeps_the_previous_version() {
     let running = world.live().await;
     let newer = r#"{"format":99,"policyOrder":[],"typeVersions":{},"documents":[]}"#;
     let bad = replace_head(&world, newer).await;
-    let refused = running.live.find(&world.org, bad, Millis(0)).await.unwrap_err();
+    let refused = running.live.find_version(&world.org, bad, Millis(0)).await.unwrap_err();
     assert_eq!(refused.tag(), "config_not_compiled");
     assert!(refused.is_outage(), "the work is kept: a newer process can run the version");
     assert_eq!(running.live.org(&world.org).unwrap().version(), good);
@@ -73,25 +73,28 @@ async fn failed_compilation_keeps_the_previous_version() {
         members.iter().find_map(|member| member.failing.first().cloned())
     };
     let told = eventually("the member to tell", PATIENCE, told).await.unwrap();
-    let wait = world.changes().wait(&world.org, bad, Duration::from_secs(30)).await.unwrap();
-    assert!(matches!(wait, tidegate_catalog::change::Waited::Failing(_)), "{wait:?}");
+    let wait = world.changes().wait_until_live(&world.org, bad, Duration::from_secs(30)).await.unwrap();
+    assert!(matches!(wait, tidegate_catalog::change::WaitOutcome::Failing(_)), "{wait:?}");
     assert_eq!((told.org, told.version, told.running), (world.org.clone(), bad, Some(good)));
     assert!(told.reason.contains("format 99"), "{}", told.reason);
     running.stop().await;
     // A new process has no older version to run, but starts anyway.
     let fresh = world.live().await;
     assert!(fresh.live.org(&world.org).is_none());
-    assert_eq!(fresh.live.failing().len(), 1);
+    assert_eq!(fresh.live.list_compile_failures().len(), 1);
     fresh.stop().await;
 }
 
 #[tokio::test]
 async fn version_is_loaded_without_a_poll() {
     let world = World::new().await;
-    let live = Live::open(world.store.clone(), world.settings.clone()).await.unwrap();
+    let live = LiveConfigs::open(world.store.clone(), world.settings.clone()).await.unwrap();
     assert_eq!(live.org(&world.org).unwrap().version(), ConfigVersion(1));
     world.apply(POST).await;
-    assert_eq!(live.find(&world.org, ConfigVersion(2), LATE).await.unwrap().version(), ConfigVersion(2));
+    assert_eq!(
+        live.find_version(&world.org, ConfigVersion(2), LATE).await.unwrap().version(),
+        ConfigVersion(2)
+    );
     assert_eq!(live.org(&world.org).unwrap().version(), ConfigVersion(2));
 }
 
@@ -101,35 +104,39 @@ const LATE: Millis = Millis(i64::MAX);
 #[tokio::test]
 async fn missing_version_differs_from_an_outage() {
     let world = World::new().await;
-    let live = Live::open(world.store.clone(), world.settings.clone()).await.unwrap();
-    let missing = live.find(&world.org, ConfigVersion(9), LATE).await.unwrap_err();
+    let live = LiveConfigs::open(world.store.clone(), world.settings.clone()).await.unwrap();
+    let missing = live.find_version(&world.org, ConfigVersion(9), LATE).await.unwrap_err();
     assert_eq!((missing.tag(), missing.is_outage()), ("config_no_such_version", false));
-    let unknown = live.latest(&OrgId::new("other")).await.unwrap_err();
+    let unknown = live.load_latest(&OrgId::new("other")).await.unwrap_err();
     assert_eq!((unknown.tag(), unknown.is_outage()), ("config_no_such_org", false));
     world.store.close().await.unwrap();
-    assert!(live.find(&world.org, ConfigVersion(1), LATE).await.is_ok(), "a live version needs no store");
+    assert!(
+        live.find_version(&world.org, ConfigVersion(1), LATE).await.is_ok(),
+        "a live version needs no store"
+    );
 }
 
 /// State after an older store was restored: version 9 is lost, and its content was configured again.
 #[tokio::test]
 async fn newer_configuration_replaces_a_lost_version() {
     let world = World::new().await;
-    let live = Live::open(world.store.clone(), world.settings.clone()).await.unwrap();
+    let live = LiveConfigs::open(world.store.clone(), world.settings.clone()).await.unwrap();
     let head = world.store.get::<ConfigHead>(&ConfigHead::key(world.org.clone())).await.unwrap().unwrap();
     let written_at = Millis(head.changed_at.0 + 10);
-    let lost = live.find(&world.org, ConfigVersion(9), written_at).await.unwrap_err();
+    let lost = live.find_version(&world.org, ConfigVersion(9), written_at).await.unwrap_err();
     assert_eq!(lost.tag(), "config_no_such_version");
-    let found = live.find(&world.org, ConfigVersion(9), Millis(head.changed_at.0 - 10)).await.unwrap();
+    let found =
+        live.find_version(&world.org, ConfigVersion(9), Millis(head.changed_at.0 - 10)).await.unwrap();
     assert_eq!(found.version(), ConfigVersion(1));
 }
 
 #[tokio::test]
 async fn missing_version_is_looked_up_again_later() {
     let world = World::new().await;
-    let live = Live::open(world.store.clone(), world.settings.clone()).await.unwrap();
-    assert!(live.find(&world.org, ConfigVersion(2), LATE).await.is_err());
+    let live = LiveConfigs::open(world.store.clone(), world.settings.clone()).await.unwrap();
+    assert!(live.find_version(&world.org, ConfigVersion(2), LATE).await.is_err());
     world.apply(POST).await;
-    let found = async || live.find(&world.org, ConfigVersion(2), LATE).await.ok();
+    let found = async || live.find_version(&world.org, ConfigVersion(2), LATE).await.ok();
     let found = eventually("the version to be found", PATIENCE, found).await.unwrap();
     assert_eq!(found.version(), ConfigVersion(2));
 }
@@ -139,11 +146,11 @@ async fn process_without_polls_is_not_ready() {
     let mut world = World::new().await;
     world.settings = Settings { poll_ms: 10, stale_after_ms: 200, ..world.settings };
     let running = world.live().await;
-    assert!(running.live.ready());
+    assert!(running.live.is_ready());
     // Readiness depends on the last answer of the store, so polls that stop count like polls that fail.
     let live = std::sync::Arc::clone(&running.live);
     running.stop().await;
-    eventually("readiness to end", PATIENCE, async || (!live.ready()).then_some(())).await.unwrap();
+    eventually("readiness to end", PATIENCE, async || (!live.is_ready()).then_some(())).await.unwrap();
 }
 
 /// Makes a text current, as a newer release could.

@@ -84,7 +84,7 @@ async fn secret_under_another_master_key_is_kept() {
     let other = Secrets::new(world.store.clone(), MasterKey::new([1; 32]), &world.settings);
     let refused = other.for_endpoint(&world.org, &platform()).await.unwrap_err();
     assert_eq!(refused.tag(), "secret_other_master_key");
-    assert!(!other.ensure(&world.org, &platform()).await.unwrap());
+    assert!(!other.ensure_secret(&world.org, &platform()).await.unwrap());
     assert!(world.secrets().for_endpoint(&world.org, &platform()).await.unwrap().is_some());
 }
 
@@ -94,16 +94,16 @@ async fn other_master_key_is_refused_unless_first_is_lost() {
     let (first, second) = (world.secrets(), MasterKey::new([1; 32]));
     let name = second.id().to_owned();
     let second = Secrets::new(world.store.clone(), second, &world.settings);
-    first.claim(None).await.unwrap();
-    first.claim(None).await.unwrap();
-    let refused = second.claim(None).await.unwrap_err();
+    first.claim_store(None).await.unwrap();
+    first.claim_store(None).await.unwrap();
+    let refused = second.claim_store(None).await.unwrap_err();
     let SecretError::OtherKey { sealed_under, at_hand } = &refused else { panic!("{refused}") };
     assert_eq!((*at_hand == name, *sealed_under == name, refused.is_outage()), (true, false, false));
     assert!(refused.to_string().contains(sealed_under.as_str()) && refused.to_string().contains(&name));
-    assert!(second.claim(Some(&name)).await.is_err(), "the wrong key is named");
-    second.claim(Some(sealed_under)).await.unwrap();
-    second.claim(None).await.unwrap();
-    assert_eq!(first.claim(None).await.unwrap_err().tag(), "other_master_key");
+    assert!(second.claim_store(Some(&name)).await.is_err(), "the wrong key is named");
+    second.claim_store(Some(sealed_under)).await.unwrap();
+    second.claim_store(None).await.unwrap();
+    assert_eq!(first.claim_store(None).await.unwrap_err().tag(), "other_master_key");
 }
 
 #[tokio::test]
@@ -111,9 +111,9 @@ async fn master_key_of_old_data_is_found_in_its_secrets() {
     let world = World::new().await;
     world.apply(POST).await;
     let other = Secrets::new(world.store.clone(), MasterKey::new([1; 32]), &world.settings);
-    assert_eq!(other.claim(None).await.unwrap_err().tag(), "other_master_key");
-    world.secrets().claim(None).await.unwrap();
-    assert_eq!(other.claim(None).await.unwrap_err().tag(), "other_master_key");
+    assert_eq!(other.claim_store(None).await.unwrap_err().tag(), "other_master_key");
+    world.secrets().claim_store(None).await.unwrap();
+    assert_eq!(other.claim_store(None).await.unwrap_err().tag(), "other_master_key");
 }
 
 #[tokio::test]

@@ -24,9 +24,9 @@ fn shipped_signals_speak_the_documented_forms() {
         ));
     }
     let settings = Settings::default();
-    let warnings = change::lint(&files, &[], &settings, Millis(0), 9).unwrap();
-    assert_eq!(warnings.total, 0, "{:?}", warnings.listed);
-    let (compiled, _) = change::offline(&files, &settings).unwrap();
+    let warnings = change::lint_files(&files, &[], &settings, Millis(0), 9).unwrap();
+    assert_eq!(warnings.total, 0, "{:?}", warnings.listed_warnings);
+    let (compiled, _) = change::compile_offline(&files, &settings).unwrap();
     let mut seen = 0;
     for entry in fs::read_dir(root.join("tests/it/exchanges")).unwrap() {
         let path = entry.unwrap().path();

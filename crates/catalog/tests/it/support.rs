@@ -9,7 +9,7 @@ use std::{
 };
 
 use tempfile::TempDir;
-use tidegate_catalog::{Change, Changes, Live, MasterKey, Secrets, Security, Settings, members, orgs};
+use tidegate_catalog::{Change, Changes, LiveConfigs, MasterKey, Secrets, Security, Settings, members, orgs};
 use tidegate_schemas::ids::{ConfigVersion, Millis, OrgId};
 use tidegate_store::{Clock, Migration, Store, cql, embedded};
 use tidegate_test_support::{PATIENCE, eventually, servers};
@@ -117,7 +117,8 @@ impl World {
     /// Starts another process on the same store, and waits until it is listed as a member.
     pub(crate) async fn live(&self) -> Running {
         let before = members::list(&self.store).await.unwrap().len();
-        let running = Running::of(Live::open(self.store.clone(), self.settings.clone()).await.unwrap());
+        let running =
+            Running::of(LiveConfigs::open(self.store.clone(), self.settings.clone()).await.unwrap());
         let listed = async || (members::list(&self.store).await.unwrap().len() > before).then_some(());
         eventually("the member to be listed", PATIENCE, listed).await.unwrap();
         running
@@ -125,7 +126,7 @@ impl World {
 
     /// Starts a process with a manual clock.
     pub(crate) async fn live_with_clock(&self, clock: &ManualClock) -> Running {
-        let live = Live::open_with_clock(self.store.clone(), self.settings.clone(), clock.clock());
+        let live = LiveConfigs::open_with_clock(self.store.clone(), self.settings.clone(), clock.clock());
         Running::of(live.await.unwrap())
     }
 }
@@ -136,13 +137,13 @@ pub(crate) fn open(folder: &Path) -> Store {
 }
 
 pub(crate) struct Running {
-    pub(crate) live: Arc<Live>,
+    pub(crate) live: Arc<LiveConfigs>,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
 impl Running {
-    fn of(live: Live) -> Self {
+    fn of(live: LiveConfigs) -> Self {
         let (live, stop) = (Arc::new(live), CancellationToken::new());
         let task = {
             let (live, stop) = (Arc::clone(&live), stop.clone());

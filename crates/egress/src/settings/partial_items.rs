@@ -155,7 +155,7 @@ impl PartialItemsEndpoints {
         self.0.get(org)
     }
 
-    pub fn has(&self, org: &OrgId) -> bool {
+    pub fn has_endpoint(&self, org: &OrgId) -> bool {
         self.0.contains_key(org)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support::receiver::{NOW, Receiver, Step, demanding, ending_soon, patient, write};
 use http::HeaderMap;
 use tidegate_egress::partial_items::{
-    Answer, ErrorKind, PartialItemsError, PartialItemsRequest, UsualCause, fetch,
+    Answer, ErrorKind, PartialItemsError, PartialItemsRequest, UsualCause, fetch_items,
 };
 use tidegate_egress::settings::PartialItemsSettings;
 use tidegate_egress::settings::partial_items::Endpoint;
@@ -33,7 +33,7 @@ fn request(url: &str) -> PartialItemsRequest {
 async fn ask(settings: Settings, url: &str) -> Result<Answer, PartialItemsError> {
     let client = Client::new(settings).unwrap();
     let request = request(url);
-    let asked = tokio::time::timeout(Duration::from_secs(50), fetch(&client, &request, NOW));
+    let asked = tokio::time::timeout(Duration::from_secs(50), fetch_items(&client, &request, NOW));
     asked.await.expect("the request ends by itself").unwrap()
 }
 

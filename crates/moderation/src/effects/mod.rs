@@ -37,7 +37,10 @@ pub(crate) use apply::open_job;
 pub use plan::plan_item;
 pub use planned_queue::PlannedQueue;
 pub(crate) use rule_gates::derive_event_id;
-pub use rule_gates::{Again, Claim, EvaluatedSubmission, Expected, Refused, Watch, limit_requests};
+pub use rule_gates::{
+    AlarmCheck, AlarmThreshold, EvaluatedSubmission, LimitRefusals, Repetition, RuleLimitRequest,
+    limit_requests,
+};
 
 use crate::{
     Deps, Error,
@@ -68,7 +71,7 @@ pub struct Plan {
     pub verdicts: Vec<PlannedFinding>,
     /// Outcomes of rules, for the statistics. Not stored: a replay would count them again.
     #[serde(skip)]
-    pub counted: Vec<RuleOutcome>,
+    pub rule_outcomes: Vec<RuleOutcome>,
 }
 
 string_enum! {
@@ -221,7 +224,7 @@ impl Plan {
             strikes: Vec::new(),
             reviews: Vec::new(),
             verdicts: Vec::new(),
-            counted: Vec::new(),
+            rule_outcomes: Vec::new(),
         }
     }
 
@@ -283,7 +286,7 @@ async fn count_strikes(store: &Store, plan: &mut Plan) -> Result<(), Error> {
                 let planned =
                     plan.strikes.iter().filter(|strike| strike.user == user && strike.reverses.is_none());
                 let planned_points: i64 = planned.map(|strike| strike.points).sum();
-                let total = standing::total(store, &plan.org, &user, Millis(0)).await? + planned_points;
+                let total = standing::load_total(store, &plan.org, &user, Millis(0)).await? + planned_points;
                 totals.insert(user, total);
                 total
             }
@@ -316,7 +319,7 @@ pub async fn adopt(store: &Store, mut plan: Plan, now: Millis) -> Result<Plan, E
 
 /// Replaces a stored plan by its superseded form, before any of it is carried out. Returns the plan to carry out. The
 /// new form is stored first, so that no later replay carries out the old one.
-pub async fn set_aside(store: &Store, mut plan: Plan) -> Result<Plan, Error> {
+pub async fn replace_superseded(store: &Store, mut plan: Plan) -> Result<Plan, Error> {
     plan.supersede()?;
     let Some(row) = store.get::<plans::Plan>(&(plan.org.clone(), plan.cause)).await? else { return Ok(plan) };
     let text = serde_json::to_string(&plan).map_err(Error::corrupt("plan"))?;
@@ -328,11 +331,11 @@ pub async fn set_aside(store: &Store, mut plan: Plan) -> Result<Plan, Error> {
 }
 
 /// Loads the configuration of an org at the version of a record, or a later one. `written_at` is the record's time.
-pub async fn config(
+pub async fn load_config(
     deps: &Deps,
     org: &OrgId,
     version: ConfigVersion,
     written_at: Millis,
 ) -> Result<std::sync::Arc<Compiled>, Error> {
-    Ok(deps.live.find(org, version, written_at).await?)
+    Ok(deps.live.find_version(org, version, written_at).await?)
 }

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     jobs::BuiltInQueue,
     priority::{self, PrioritySignals},
-    rules::stats::{OutcomeKind, RuleHit, RuleOutcome, Suppressed},
+    rules::stats::{OutcomeKind, RuleHit, RuleOutcome, Suppression},
 };
 
 /// Action in the item's row.
@@ -45,7 +45,7 @@ struct ListedMatch<'m> {
     #[serde(flatten)]
     rule_match: &'m Match,
     #[serde(skip_serializing_if = "Option::is_none")]
-    suppressed: Option<Suppressed>,
+    suppressed: Option<Suppression>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     sampled: bool,
 }
@@ -58,7 +58,7 @@ struct ListedFailure<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     counts_as: Option<OnError>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    suppressed: Option<Suppressed>,
+    suppressed: Option<Suppression>,
 }
 
 pub fn plan_item(config: &Compiled, evaluated: &EvaluatedSubmission<'_>) -> Plan {
@@ -83,7 +83,7 @@ pub fn plan_item(config: &Compiled, evaluated: &EvaluatedSubmission<'_>) -> Plan
     let (matches, failures) = rules.split_at(evaluated.outcome.matched.len());
     let (matched, matched_more) = list_matches(config, evaluated, matches);
     let (errored, errored_more) = list_failures(config, evaluated, failures);
-    let mut left_out = evaluated.outcome.left_out();
+    let mut left_out = evaluated.outcome.omissions();
     left_out.matched_more += matched_more;
     left_out.errored_more += errored_more;
     plan.evaluation = Some(Findings {
@@ -95,12 +95,12 @@ pub fn plan_item(config: &Compiled, evaluated: &EvaluatedSubmission<'_>) -> Plan
         left_out,
         user: evaluated.user.cloned(),
     });
-    plan.counted.extend(rules.iter().map(|rule| RuleOutcome {
+    plan.rule_outcomes.extend(rules.iter().map(|rule| RuleOutcome {
         rule: rule.rule.clone(),
         version: rule.version.to_owned(),
         kind: rule.suppressed.map_or(OutcomeKind::Acted, OutcomeKind::Suppressed),
     }));
-    plan.counted.extend(evaluated.outcome.errored.iter().map(|failure| RuleOutcome {
+    plan.rule_outcomes.extend(evaluated.outcome.errored.iter().map(|failure| RuleOutcome {
         rule: failure.rule.clone(),
         version: failure.version.clone(),
         kind: OutcomeKind::Errored,
@@ -143,7 +143,7 @@ fn list_failures(
     evaluated: &EvaluatedSubmission<'_>,
     failures: &[RuleMatch<'_>],
 ) -> (String, usize) {
-    let suppressed: HashMap<&RuleId, Option<Suppressed>> =
+    let suppressed: HashMap<&RuleId, Option<Suppression>> =
         failures.iter().map(|it| (it.rule, it.suppressed)).collect();
     let mut list = BoundedList::new(config.plan().limits());
     let errored = &evaluated.outcome.errored;

@@ -14,7 +14,7 @@ use tidegate_schemas::{
     wire::answers::Media,
 };
 
-use crate::rules::stats::Suppressed;
+use crate::rules::stats::Suppression;
 
 /// An evaluated submission.
 #[derive(Debug)]
@@ -29,55 +29,55 @@ pub struct EvaluatedSubmission<'a> {
     /// Reason for opening no review jobs: a report opens the job itself, for example.
     pub review_suppression: Option<&'static str>,
     /// Rules that are held back by their limits.
-    pub limit_refusals: &'a Refused,
+    pub limit_refusals: &'a LimitRefusals,
     /// Set if the submission repeats an earlier one, as retroaction does.
-    pub repetition: Option<Again<'a>>,
+    pub repetition: Option<Repetition<'a>>,
     pub media: &'a [Media],
 }
 
 impl EvaluatedSubmission<'_> {
     /// True if the original submission took this action already.
     pub(super) fn is_done(&self, action: &ActionId) -> bool {
-        self.repetition.is_some_and(|repetition| repetition.taken.contains(&event_id(self, action)))
+        self.repetition.is_some_and(|repetition| repetition.taken_events.contains(&event_id(self, action)))
     }
 }
 
 /// Original of a repeated submission.
 #[derive(Clone, Copy, Debug)]
-pub struct Again<'a> {
+pub struct Repetition<'a> {
     /// Submission whose event ids are reused, so that no event is sent twice.
     pub original: SubmissionId,
     /// Events of the actions taken on the item so far.
-    pub taken: &'a HashSet<EventId>,
+    pub taken_events: &'a HashSet<EventId>,
 }
 
 /// Rules that were held back by a limit, with the reason.
-pub type Refused = HashMap<RuleId, Suppressed>;
+pub type LimitRefusals = HashMap<RuleId, Suppression>;
 
 /// Question to the limits of a rule before it acts. Without limits, the match only counts for the alarm.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct RuleLimitRequest {
     pub rule: RuleId,
     pub per_day: Option<i64>,
     /// User and duration of the cooldown.
     pub cooldown: Option<(ItemKey, Duration)>,
-    pub alarm: Option<Watch>,
+    pub alarm: Option<AlarmCheck>,
 }
 
 /// Alarm of a rule version. The version stops acting once its matches in one hour exceed the threshold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Watch {
+pub struct AlarmCheck {
     pub version: String,
-    pub expected: Expected,
+    pub threshold: AlarmThreshold,
     /// True if this match counts. Repeated submissions do not count, because a retroaction sends many at once.
     pub counts: bool,
 }
 
 /// Highest number of matches per hour without an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum AlarmThreshold {
     /// From the rule's document.
-    Said(i64),
+    Configured(i64),
     /// From the last recorded backtest, if one exists.
     Measured,
 }
@@ -90,7 +90,7 @@ pub(super) struct RuleMatch<'a> {
     pub(super) policies: &'a [PolicyId],
     pub(super) actions: &'a [ActionUse],
     pub(super) enforcement: Option<&'a Enforcement>,
-    pub(super) suppressed: Option<Suppressed>,
+    pub(super) suppressed: Option<Suppression>,
 }
 
 impl<'a> RuleMatch<'a> {
@@ -129,16 +129,16 @@ fn suppression(
     rule: &RuleId,
     status: Status,
     enforcement: Option<&Enforcement>,
-) -> Option<Suppressed> {
+) -> Option<Suppression> {
     if status != Status::Live {
-        return Some(Suppressed::Background);
+        return Some(Suppression::Background);
     }
     let refusal = evaluated.limit_refusals.get(rule).copied();
     let is_outside_rollout =
         enforcement.is_some_and(|enforcement| !enforcement.includes(rule, evaluated.item, evaluated.user));
     // The refusal has precedence: an alarm stops a rule for all items, while limits are only asked inside the
     // rollout.
-    refusal.or(is_outside_rollout.then_some(Suppressed::Rollout))
+    refusal.or(is_outside_rollout.then_some(Suppression::Rollout))
 }
 
 /// Returns the matched rules in order, then the failed rules with `on_error: matched`.
@@ -174,13 +174,13 @@ pub(super) fn failure_consequence(config: &Compiled, failure: &RuleFailure) -> O
 
 /// Lists the limit requests of a plan. Only rules that are about to act use up limits. Every match of a live rule
 /// counts for its alarm, because the threshold comes from a backtest, which counts all matches.
-pub fn limit_requests(config: &Compiled, evaluated: &EvaluatedSubmission<'_>) -> Vec<Claim> {
+pub fn limit_requests(config: &Compiled, evaluated: &EvaluatedSubmission<'_>) -> Vec<RuleLimitRequest> {
     if evaluated.outcome.matched.is_empty() && evaluated.outcome.errored.is_empty() {
         return Vec::new();
     }
     let live = rule_matches(config, evaluated)
         .into_iter()
-        .filter(|it| it.suppressed != Some(Suppressed::Background));
+        .filter(|it| it.suppressed != Some(Suppression::Background));
     let request = |rule: RuleMatch<'_>| {
         let head = config.rule(rule.rule)?;
         let limits = head.enforcement.limits;
@@ -189,13 +189,13 @@ pub fn limit_requests(config: &Compiled, evaluated: &EvaluatedSubmission<'_>) ->
             rule.acts() && rule.actions.iter().any(|action| would_be_taken(config, evaluated, &action.id));
         let span = limits.per_user_cooldown.map(|span| Duration::from_millis(span.millis().unsigned_abs()));
         let cooldown = evaluated.user.cloned().zip(span).filter(|_| uses_limits);
-        let alarm = Watch {
+        let alarm = AlarmCheck {
             version: head.version.clone(),
-            expected: limits.alarm_per_hour.map_or(Expected::Measured, Expected::Said),
+            threshold: limits.alarm_per_hour.map_or(AlarmThreshold::Measured, AlarmThreshold::Configured),
             counts: evaluated.repetition.is_none(),
         };
         let per_day = limits.actions_per_day.filter(|_| uses_limits);
-        Some(Claim { rule: rule.rule.clone(), per_day, cooldown, alarm: Some(alarm) })
+        Some(RuleLimitRequest { rule: rule.rule.clone(), per_day, cooldown, alarm: Some(alarm) })
     };
     live.filter_map(request).collect()
 }

@@ -10,12 +10,12 @@ use super::{
     stored::Submission,
     submissions::EvaluatedRows,
 };
-use crate::{Error, effects::Findings, rules::windows::Moment};
+use crate::{Error, effects::Findings, rules::windows::SubmissionPosition};
 
 /// Result for one item of a batch.
 #[derive(Debug)]
 pub struct BatchItem {
-    pub moment: Moment,
+    pub moment: SubmissionPosition,
     /// Window entries of the item.
     pub entries: Vec<WindowEntry>,
     /// `None` if the item needs media, facts or limits, or has effects beyond its rows.
@@ -30,7 +30,7 @@ pub fn evaluate(
 ) -> Result<Option<BatchItem>, Error> {
     let (entry, at) = (submission.entry, submission.at);
     let prepared = evaluate::prepare(Arc::clone(config), submission.header.source, entry, at.append_ms)?;
-    let moment = Moment::new(at, entry.submission_id);
+    let moment = SubmissionPosition::new(at, entry.submission_id);
     let Some(scan) = evaluate::scan_until(&prepared, interrupt) else { return Ok(None) };
     let (entries, outcome) = match scan {
         ScanResult::Finished(outcome) => (Vec::new(), Some(outcome)),

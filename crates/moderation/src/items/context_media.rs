@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::{
     Deps, Error,
-    media::{self, HashDepth, Wanted},
+    media::{self, HashDepth, MediumRequest},
 };
 
 /// Header that marks a record of context items. Its value is the id of the cause.
@@ -69,7 +69,7 @@ pub(crate) fn build_entry(org: &OrgId, cause: Uuid, nth: usize, item: &ContextIt
 
 /// Returns all entries of a record for the same item if `nth` is the first of them; otherwise none. They share one
 /// row of media, so the first entry handles all.
-pub fn together(entries: &[ItemEntry], nth: usize) -> Vec<&ItemEntry> {
+pub fn entries_of_same_item(entries: &[ItemEntry], nth: usize) -> Vec<&ItemEntry> {
     let nth_entry = &entries[nth];
     let is_same = |entry: &&ItemEntry| entry.type_id == nth_entry.type_id && entry.id == nth_entry.id;
     if entries[..nth].iter().any(|entry| is_same(&entry)) {
@@ -79,13 +79,13 @@ pub fn together(entries: &[ItemEntry], nth: usize) -> Vec<&ItemEntry> {
 }
 
 /// Lists the media in all entries of a context item.
-pub fn wanted(config: &Compiled, entries: &[&ItemEntry]) -> Vec<Wanted> {
+pub fn list_media(config: &Compiled, entries: &[&ItemEntry]) -> Vec<MediumRequest> {
     media::merge_by_url(entries.iter().flat_map(|entry| entry_media(config, entry)))
 }
 
 /// Lists the media of an entry. An entry that does not fit its type still has the field `images`, common to all
 /// types.
-fn entry_media(config: &Compiled, entry: &ItemEntry) -> Vec<Wanted> {
+fn entry_media(config: &Compiled, entry: &ItemEntry) -> Vec<MediumRequest> {
     let values = config
         .item_type_at(&entry.type_id, entry.type_version.as_deref())
         .and_then(|item_type| item_type.check(&entry.data, Mode::Partial, &Pointer::Root).ok());
@@ -95,17 +95,17 @@ fn entry_media(config: &Compiled, entry: &ItemEntry) -> Vec<Wanted> {
     }
 }
 
-fn images(data: &[u8]) -> Vec<Wanted> {
+fn images(data: &[u8]) -> Vec<MediumRequest> {
     #[derive(serde::Deserialize)]
     struct Data {
         images: Vec<String>,
     }
     let images = serde_json::from_slice::<Data>(data).map_or_else(|_| Vec::new(), |data| data.images);
-    images.into_iter().map(|url| Wanted { url, depth: HashDepth::Picture }).collect()
+    images.into_iter().map(|url| MediumRequest { url, depth: HashDepth::Picture }).collect()
 }
 
 /// Stores the media of a context item beside its cause.
-pub async fn keep(
+pub async fn store_media(
     deps: &Deps,
     org: &OrgId,
     cause: Uuid,

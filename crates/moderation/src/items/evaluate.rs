@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tidegate_catalog::{Compiled, ScoreSignal};
-use tidegate_rules::{self as rules, Facts, Interrupt, Need, On, Outcome, PendingExplanation, Scan};
+use tidegate_rules::{self as rules, Facts, Interrupt, Need, Outcome, PendingExplanation, Scan, Trigger};
 use tidegate_schemas::{
     ids::{ItemKey, Millis, RuleId, SubmissionId},
     item_types::{Mode, Values},
@@ -14,21 +14,21 @@ use tidegate_schemas::{
 
 use crate::{
     Error,
-    media::{self, Judged, Signal, Wanted},
+    media::{self, InspectedMedium, MatchedMedia, MediumRequest},
     metrics, scores,
 };
 
 /// Valid item with the configuration for its evaluation.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedItem {
     pub config: Arc<Compiled>,
     pub key: ItemKey,
     /// Receives the strikes: the item in the creator field, or the item itself if it is a user.
     pub user: Option<ItemKey>,
     /// States and bank matches of the item's media, once they are inspected.
-    pub media: Judged,
+    pub media: MatchedMedia,
     values: Values,
-    on: On,
+    on: Trigger,
     now: Millis,
     submission: SubmissionId,
 }
@@ -48,7 +48,7 @@ pub fn prepare(
     source: Source,
     entry: &ItemEntry,
     append_ms: Millis,
-) -> Result<Prepared, Error> {
+) -> Result<PreparedItem, Error> {
     let current_type = config.item_type(&entry.type_id).ok_or_else(|| Error::Content {
         tag: "unknown_type",
         detail: format!("there is no item type {}", entry.type_id),
@@ -67,15 +67,15 @@ pub fn prepare(
     let values = values.as_read_by(current_type);
     let key = entry.key();
     let user = if item_type.is_user() { Some(key.clone()) } else { values.creator() };
-    Ok(Prepared {
+    Ok(PreparedItem {
         key,
         user,
-        media: Judged::default(),
+        media: MatchedMedia::default(),
         values,
         on: match source {
-            Source::Report => On::Report,
-            Source::Appeal => On::Appeal,
-            Source::Api | Source::PartialItems | Source::Retroact => On::Item,
+            Source::Report => Trigger::Report,
+            Source::Appeal => Trigger::Appeal,
+            Source::Api | Source::PartialItems | Source::Retroact => Trigger::Item,
         },
         now: append_ms,
         submission: entry.submission_id,
@@ -84,24 +84,24 @@ pub fn prepare(
 }
 
 /// Decides the rules as far as the item's own data allow.
-pub fn scan(prepared: &Prepared) -> ScanResult {
+pub fn scan(prepared: &PreparedItem) -> ScanResult {
     scan_result(prepared, prepared.config.plan().scan(&prepared.rule_item()))
 }
 
 /// Like [`scan`]. Returns `None` if it was interrupted.
-pub fn scan_until(prepared: &Prepared, interrupt: &Interrupt) -> Option<ScanResult> {
+pub fn scan_until(prepared: &PreparedItem, interrupt: &Interrupt) -> Option<ScanResult> {
     let scan = prepared.config.plan().scan_until(&prepared.rule_item(), interrupt)?;
     Some(scan_result(prepared, scan))
 }
 
-fn scan_result(prepared: &Prepared, scan: Scan) -> ScanResult {
+fn scan_result(prepared: &PreparedItem, scan: Scan) -> ScanResult {
     if scan.ran_out_of_time() {
         metrics::evaluation_left_out("cpu_time");
         tracing::warn!(submission = %prepared.submission, item_type = %prepared.key.type_id,
             "rules took all CPU time of an item, so some ended as `errored: deadline`: look for costly patterns with \
              `tidegate lint`, or raise `catalog.rules.cpu_ms_per_item`");
     }
-    if scan.needs().is_empty() && scan.entries().is_empty() {
+    if scan.pending_needs().is_empty() && scan.entries().is_empty() {
         ScanResult::Finished(prepared.config.plan().finish(scan, &Facts::new()))
     } else {
         ScanResult::Waiting(scan)
@@ -109,8 +109,8 @@ fn scan_result(prepared: &Prepared, scan: Scan) -> ScanResult {
 }
 
 /// Decides the remaining rules. `None` if they need facts.
-pub(crate) fn finish_without_facts(prepared: &Prepared, scan: Scan) -> Option<Outcome> {
-    scan.needs().is_empty().then(|| finish(prepared, scan, &Facts::new()))
+pub(crate) fn finish_without_facts(prepared: &PreparedItem, scan: Scan) -> Option<Outcome> {
+    scan.pending_needs().is_empty().then(|| finish(prepared, scan, &Facts::new()))
 }
 
 /// Returns the scores on which each rule still depends; see [`tidegate_rules::Plan::undecided_scores`].
@@ -119,33 +119,33 @@ pub fn undecided_scores(config: &Compiled, scan: &Scan, facts: &Facts) -> Vec<Ve
 }
 
 /// Decides the remaining rules with the facts.
-pub fn finish(prepared: &Prepared, scan: Scan, facts: &Facts) -> Outcome {
+pub fn finish(prepared: &PreparedItem, scan: Scan, facts: &Facts) -> Outcome {
     prepared.config.plan().finish(scan, facts)
 }
 
 /// Evaluates every condition of a rule for an explanation, as far as the item's own data allow.
-pub fn begin_explanation(prepared: &Prepared, rule: &RuleId) -> Option<PendingExplanation> {
+pub fn begin_explanation(prepared: &PreparedItem, rule: &RuleId) -> Option<PendingExplanation> {
     prepared.config.plan().begin_explanation(&prepared.rule_item(), rule)
 }
 
-impl Prepared {
+impl PreparedItem {
     /// True if the item contains media.
     pub(crate) fn has_media(&self) -> bool {
         !self.values.media().is_empty()
     }
 
     /// Lists the media to be inspected.
-    pub fn wanted(&self) -> Vec<Wanted> {
+    pub fn media_to_inspect(&self) -> Vec<MediumRequest> {
         media::list_media(&self.values)
     }
 
     /// Matches inspected media against the hash banks.
-    pub fn judge(&mut self, inspected: &[Signal]) {
-        self.media = media::judge(&self.config.hash_banks(), self.key.id.as_str(), inspected);
+    pub fn match_media(&mut self, inspected: &[InspectedMedium]) {
+        self.media = media::match_media(&self.config.hash_banks(), self.key.id.as_str(), inspected);
     }
 
     /// Like `match_media`, for media of a stored item.
-    pub(crate) fn match_past_media(&mut self, inspected: &[Signal]) {
+    pub(crate) fn match_past_media(&mut self, inspected: &[InspectedMedium]) {
         self.media = media::match_past_media(&self.config.hash_banks(), self.key.id.as_str(), inspected);
     }
 

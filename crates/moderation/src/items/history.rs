@@ -30,7 +30,7 @@ const CONCURRENT_READS: usize = 32;
 const MAX_SHARDS_PER_PAGE: usize = 4_096;
 
 /// Maximum age of indexed items.
-pub fn kept() -> Duration {
+pub fn retention() -> Duration {
     ItemOfHour::TABLE.ttl.unwrap_or(Duration::MAX)
 }
 
@@ -94,12 +94,12 @@ impl Sample {
 
 /// Period with a sample of its items.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct SampledPeriod {
     pub time: Range<Millis>,
     pub sample: Sample,
 }
 
-impl Span {
+impl SampledPeriod {
     fn hours(&self) -> Range<i64> {
         let last = Millis(self.time.end.0.saturating_sub(1));
         self.time.start.hour()..last.hour() + 1
@@ -155,10 +155,10 @@ pub struct HistoryPage {
 }
 
 /// Returns up to `limit` items of the span.
-pub async fn page(
+pub async fn load_page(
     store: &Store,
     org: &OrgId,
-    span: &Span,
+    span: &SampledPeriod,
     from: Option<HistoryCursor>,
     limit: usize,
 ) -> Result<HistoryPage, Error> {
@@ -267,7 +267,8 @@ mod tests {
 
     #[test]
     fn span_covers_each_touched_hour() {
-        let span = |start, end| Span { time: Millis(start)..Millis(end), sample: Sample::ALL }.hours();
+        let span =
+            |start, end| SampledPeriod { time: Millis(start)..Millis(end), sample: Sample::ALL }.hours();
         assert_eq!(span(0, HOUR_MS), 0..1);
         assert_eq!(span(1, HOUR_MS + 1), 0..2);
     }

@@ -20,7 +20,7 @@ use tidegate_store::{
 };
 
 use super::{context, waiting};
-use crate::{Error, rules::stats::Suppressed};
+use crate::{Error, rules::stats::Suppression};
 
 /// Number of index rows per read, of about a hundred bytes each.
 const STEP: usize = 500;
@@ -250,7 +250,7 @@ pub(crate) async fn load_newest_evaluated(
 /// JSON view of an item.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Answer {
+pub struct ItemView {
     pub id: ItemId,
     pub type_id: TypeId,
     pub submission_id: SubmissionId,
@@ -305,19 +305,19 @@ pub struct MatchedRule {
     pub name: String,
     /// Reason why the rule does not act.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub suppressed: Option<Suppressed>,
+    pub suppressed: Option<Suppression>,
     /// True if the match is in the sample for human review.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub sampled: bool,
 }
 
 /// Loads the view of a submission or of the newest version. `None` until a processor has stored it.
-pub async fn answer(
+pub async fn load_answer(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
     submission: Option<SubmissionId>,
-) -> Result<Option<Answer>, Error> {
+) -> Result<Option<ItemView>, Error> {
     match find_version(store, org, item, submission).await? {
         Some(row) => Ok(Some(render_row(store, row).await?)),
         None => Ok(None),
@@ -331,7 +331,7 @@ pub async fn answer_when_evaluated(
     item: &ItemKey,
     submission: Option<SubmissionId>,
     wait: Duration,
-) -> Result<Option<Answer>, Error> {
+) -> Result<Option<ItemView>, Error> {
     let deadline = tokio::time::Instant::now() + wait;
     let waiter = submission.map(waiting::wait_for);
     // Most items are evaluated within milliseconds, so the first look-ups follow quickly. On the embedded store this
@@ -377,7 +377,7 @@ pub async fn answer_when_evaluated(
 }
 
 /// Builds the view of a stored submission.
-pub async fn render_row(store: &Store, row: Item) -> Result<Answer, Error> {
+pub async fn render_row(store: &Store, row: Item) -> Result<ItemView, Error> {
     let matched_rules: Vec<MatchedRule> =
         serde_json::from_str(&row.matched).map_err(Error::corrupt("item"))?;
     let actions: Vec<ListedAction> = serde_json::from_str(&row.actions).map_err(Error::corrupt("item"))?;
@@ -386,7 +386,7 @@ pub async fn render_row(store: &Store, row: Item) -> Result<Answer, Error> {
     let events: Vec<_> =
         actions.iter().filter_map(|action| action.event_id).map(|id| (row.org.clone(), id)).collect();
     let deliveries = store.get_many::<Delivery>(&events).await?;
-    Ok(Answer {
+    Ok(ItemView {
         id: row.item_id,
         type_id: row.type_id,
         submission_id: row.submission_id,

@@ -27,10 +27,11 @@ use tidegate_stream::{Record, Topic, error::AppendError};
 use crate::{
     Deps, Error,
     effects::{
-        self, Again, Claim, EvaluatedSubmission, Findings, Plan, PlannedQueue, PlannedReview, Refused,
+        self, EvaluatedSubmission, Findings, LimitRefusals, Plan, PlannedQueue, PlannedReview, Repetition,
+        RuleLimitRequest,
     },
     items::{
-        evaluate::Prepared,
+        evaluate::PreparedItem,
         history,
         stored::{self, RESENT, Submission},
         waiting,
@@ -57,7 +58,7 @@ pub enum ReplayState {
 }
 
 /// Determines the replay state from the stored plan and row.
-pub async fn replay_state(deps: &Deps, submission: &Submission<'_>) -> Result<ReplayState, Error> {
+pub async fn load_replay_state(deps: &Deps, submission: &Submission<'_>) -> Result<ReplayState, Error> {
     let (org, entry) = (&submission.header.org, submission.entry);
     let location = if entry.keyed {
         let first_place = stored::load_place(&deps.store, org, entry.submission_id).await?;
@@ -93,7 +94,7 @@ pub async fn replay_state(deps: &Deps, submission: &Submission<'_>) -> Result<Re
 }
 
 /// Returns the reason why rules open no reviews for the record, if any: a child-safety report opens its own job.
-pub async fn no_reviews(deps: &Deps, header: &records::Items) -> Result<Option<&'static str>, Error> {
+pub async fn review_suppression(deps: &Deps, header: &records::Items) -> Result<Option<&'static str>, Error> {
     let Some(report_id) = header.report_id else { return Ok(None) };
     let report = deps.store.get::<Report>(&(header.org.clone(), report_id)).await?;
     Ok(report.is_some_and(|report| report.csam).then_some("child_safety"))
@@ -101,14 +102,14 @@ pub async fn no_reviews(deps: &Deps, header: &records::Items) -> Result<Option<&
 
 /// Lists the limit requests that must be answered before planning. `repetition` is set for a submission that repeats
 /// an earlier one.
-pub fn claims(
+pub fn limit_requests(
     submission: &Submission<'_>,
-    prepared: &Prepared,
+    prepared: &PreparedItem,
     outcome: &Outcome,
     no_reviews: Option<&'static str>,
-    repetition: Option<Again<'_>>,
-) -> Vec<Claim> {
-    let no_refusals = Refused::new();
+    repetition: Option<Repetition<'_>>,
+) -> Vec<RuleLimitRequest> {
+    let no_refusals = LimitRefusals::new();
     effects::limit_requests(
         &prepared.config,
         &evaluated_submission(submission, prepared, outcome, no_reviews, &no_refusals, repetition),
@@ -118,11 +119,11 @@ pub fn claims(
 /// Plans the effects of an evaluation. Rules with a refusal in `refusals` do not act.
 pub fn plan(
     submission: &Submission<'_>,
-    prepared: &Prepared,
+    prepared: &PreparedItem,
     outcome: &Outcome,
     no_reviews: Option<&'static str>,
-    refusals: &Refused,
-    repetition: Option<Again<'_>>,
+    refusals: &LimitRefusals,
+    repetition: Option<Repetition<'_>>,
 ) -> Plan {
     let config = &prepared.config;
     let evaluation = evaluated_submission(submission, prepared, outcome, no_reviews, refusals, repetition);
@@ -137,18 +138,18 @@ pub fn plan(
 }
 
 /// Plans a fetched item: its media are stored, and there are no effects.
-pub fn plan_of_fetched(submission: &Submission<'_>, prepared: &Prepared) -> Result<Plan, Error> {
-    let media = serde_json::to_string(&prepared.media.shown).map_err(Error::corrupt("list"))?;
+pub fn plan_fetched(submission: &Submission<'_>, prepared: &PreparedItem) -> Result<Plan, Error> {
+    let media = serde_json::to_string(&prepared.media.rows).map_err(Error::corrupt("list"))?;
     let (org, version) = (&submission.header.org, prepared.config.version());
     Ok(Plan::without_effects(org, submission.entry.submission_id, submission.at.append_ms, media, version))
 }
 
 /// Chooses the queue of a review without a queue.
-fn route_review(config: &Compiled, prepared: &Prepared, review: &mut PlannedReview) {
+fn route_review(config: &Compiled, prepared: &PreparedItem, review: &mut PlannedReview) {
     let policies = review.rules.iter().filter_map(|rule| config.rule(rule)).flat_map(|rule| &rule.policies);
     let policies: BTreeSet<_> =
         policies.filter_map(|id| config.policy(id)).map(|policy| &policy.key).collect();
-    let banks = routing::matched_banks(&prepared.media.shown);
+    let banks = routing::matched_banks(&prepared.media.rows);
     let cause_facts =
         json!({"rules": {"matched": review.rules, "policies": policies}, "media": {"banks": banks}});
     let item = (&prepared.key, Some(prepared.fields()));
@@ -158,11 +159,11 @@ fn route_review(config: &Compiled, prepared: &Prepared, review: &mut PlannedRevi
 
 fn evaluated_submission<'a>(
     submission: &Submission<'a>,
-    prepared: &'a Prepared,
+    prepared: &'a PreparedItem,
     outcome: &'a Outcome,
     no_reviews: Option<&'static str>,
-    refusals: &'a Refused,
-    repetition: Option<Again<'a>>,
+    refusals: &'a LimitRefusals,
+    repetition: Option<Repetition<'a>>,
 ) -> EvaluatedSubmission<'a> {
     EvaluatedSubmission {
         org: &submission.header.org,
@@ -174,7 +175,7 @@ fn evaluated_submission<'a>(
         review_suppression: no_reviews,
         limit_refusals: refusals,
         repetition,
-        media: &prepared.media.shown,
+        media: &prepared.media.rows,
     }
 }
 
@@ -223,7 +224,7 @@ pub async fn carry_out(
     } else {
         plan
     };
-    let rule_outcomes = std::mem::take(&mut plan.counted);
+    let rule_outcomes = std::mem::take(&mut plan.rule_outcomes);
     finish(deps, submission, &plan).await?;
     if let Some(findings) = &plan.evaluation {
         count_left_out(&findings.left_out);

@@ -12,49 +12,49 @@ use tidegate_schemas::{
     wire::answers::{Media, MediaMatch},
 };
 
-use super::{Inspection, Signal};
+use super::{InspectedMedium, Inspection};
 
 /// Media of an item with their bank matches.
 #[derive(Clone, Debug, Default)]
-pub struct Judged {
+pub struct MatchedMedia {
     /// Media in the form of the item's row.
-    pub shown: Vec<Media>,
+    pub rows: Vec<Media>,
     facts: HashMap<String, MediaFacts>,
 }
 
-impl Judged {
+impl MatchedMedia {
     /// Returns the facts for rules about the medium at a URL of the item.
-    pub fn known(&self, url: &str) -> Option<&MediaFacts> {
+    pub fn facts_for(&self, url: &str) -> Option<&MediaFacts> {
         self.facts.get(url)
     }
 }
 
 /// Matches media against the banks. The item's id decides whether a bank that samples items applies.
-pub fn judge(banks: &HashBanks, item: &str, signals: &[Signal]) -> Judged {
+pub fn match_media(banks: &HashBanks, item: &str, signals: &[InspectedMedium]) -> MatchedMedia {
     match_with(signals, |print| banks.find(item, print))
 }
 
 /// Matches the media of a past item without counting in the statistics of bank entries.
-pub(crate) fn match_past_media(banks: &HashBanks, item: &str, signals: &[Signal]) -> Judged {
+pub(crate) fn match_past_media(banks: &HashBanks, item: &str, signals: &[InspectedMedium]) -> MatchedMedia {
     match_with(signals, |print| banks.find_past(item, print))
 }
 
-fn match_with(signals: &[Signal], find: impl Fn(&Fingerprint) -> BankMatches) -> Judged {
-    let mut media = Judged::default();
-    for Signal { url, inspection } in signals {
+fn match_with(signals: &[InspectedMedium], find: impl Fn(&Fingerprint) -> BankMatches) -> MatchedMedia {
+    let mut media = MatchedMedia::default();
+    for InspectedMedium { url, inspection } in signals {
         let matches: Vec<BankMatch> = match inspection {
             Inspection::Hashed(print) => find(print).matches.into_iter().map(rule_match).collect(),
             Inspection::TooLarge | Inspection::BlockedAddress | Inspection::FetchFailed(_) => Vec::new(),
         };
         let row = Media { matches: matches.iter().map(row_match).collect(), ..medium_row(url, inspection) };
         media.facts.insert(url.clone(), MediaFacts { state: state(inspection), matches });
-        media.shown.push(row);
+        media.rows.push(row);
     }
     media
 }
 
 /// Returns the rows of media while some of them are pending.
-pub fn pending(inspections: Vec<(String, Option<Inspection>)>) -> Vec<Media> {
+pub fn pending_rows(inspections: Vec<(String, Option<Inspection>)>) -> Vec<Media> {
     let row_of = |(url, inspection): (String, Option<Inspection>)| match inspection {
         Some(inspection) => medium_row(&url, &inspection),
         None => Media { state: "pending".to_owned(), ..empty_row(url) },

@@ -35,7 +35,7 @@ use self::{
     fetch::{Fetcher, InspectionFlight},
 };
 pub use self::{
-    bank_matching::{Judged, judge, pending},
+    bank_matching::{MatchedMedia, match_media, pending_rows},
     recall::recall,
     settings::{Settings, SettingsError},
 };
@@ -51,7 +51,7 @@ pub enum HashDepth {
 
 /// Medium named by an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct MediumRequest {
     pub url: String,
     pub depth: HashDepth,
 }
@@ -79,23 +79,23 @@ impl Inspection {
 
 /// Medium with the result of its fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signal {
+pub struct InspectedMedium {
     pub url: String,
     pub inspection: Inspection,
 }
 
 /// Fetches and hashes media. Shared by the whole process, so that its limits hold for all items; cheap to clone.
 #[derive(Clone)]
-pub struct Signals {
+pub struct MediaInspector {
     fetcher: Fetcher,
     per_item: usize,
     background: BackgroundFetches,
 }
 
 /// Lists the media of an item in the order of its fields, each URL once.
-pub fn list_media(values: &Values) -> Vec<Wanted> {
+pub fn list_media(values: &Values) -> Vec<MediumRequest> {
     let media = values.media().into_iter();
-    merge_by_url(media.map(|medium| Wanted {
+    merge_by_url(media.map(|medium| MediumRequest {
         url: medium.url.to_owned(),
         depth: match medium.scalar {
             // Nothing decodes sound or moving pictures, so only their bytes are compared.
@@ -106,9 +106,9 @@ pub fn list_media(values: &Values) -> Vec<Wanted> {
 }
 
 /// Merges entries with the same URL: the first position and the deepest hashing are kept.
-pub(crate) fn merge_by_url(media: impl IntoIterator<Item = Wanted>) -> Vec<Wanted> {
+pub(crate) fn merge_by_url(media: impl IntoIterator<Item = MediumRequest>) -> Vec<MediumRequest> {
     let mut positions = HashMap::new();
-    let mut merged: Vec<Wanted> = Vec::new();
+    let mut merged: Vec<MediumRequest> = Vec::new();
     for medium in media {
         match positions.entry(medium.url.clone()) {
             Entry::Vacant(position) => {
@@ -124,7 +124,7 @@ pub(crate) fn merge_by_url(media: impl IntoIterator<Item = Wanted>) -> Vec<Wante
     merged
 }
 
-impl Signals {
+impl MediaInspector {
     pub fn new(client: Client, decoders: Decoders, store: Store, settings: &Settings) -> Self {
         Self {
             fetcher: Fetcher::new(client, decoders, store, settings),
@@ -140,7 +140,7 @@ impl Signals {
 
     /// Prepares fetches of media for an org. They start when the result is polled. Dropping it ends the fetches that
     /// no other item waits for.
-    pub fn gather(&self, org: &OrgId, media: &[Wanted]) -> Search {
+    pub fn gather(&self, org: &OrgId, media: &[MediumRequest]) -> MediaFetches {
         let fetches = media.iter().enumerate().map(|(nth, medium)| MediumFetch {
             url: medium.url.clone(),
             state: if nth < self.per_item {
@@ -150,12 +150,12 @@ impl Signals {
                 Progress::Ended(Inspection::too_many())
             },
         });
-        Search { fetches: fetches.collect(), org: org.clone(), background: self.background.clone() }
+        MediaFetches { fetches: fetches.collect(), org: org.clone(), background: self.background.clone() }
     }
 }
 
 /// Fetches of one item's media.
-pub struct Search {
+pub struct MediaFetches {
     fetches: Vec<MediumFetch>,
     org: OrgId,
     background: BackgroundFetches,
@@ -171,7 +171,7 @@ enum Progress {
     Ended(Inspection),
 }
 
-impl Search {
+impl MediaFetches {
     /// Completes when every fetch has ended. Can be dropped and called again.
     pub async fn settle(&mut self) {
         join_all(self.fetches.iter_mut().map(async |fetch| {
@@ -192,8 +192,8 @@ impl Search {
     }
 
     /// Returns the results. Unfinished fetches count as failed with reason `deadline`.
-    pub fn end(self) -> Vec<Signal> {
-        let result_of = |fetch: MediumFetch| Signal {
+    pub fn end(self) -> Vec<InspectedMedium> {
+        let result_of = |fetch: MediumFetch| InspectedMedium {
             url: fetch.url,
             inspection: match fetch.state {
                 Progress::Ended(inspection) => inspection,

@@ -7,16 +7,16 @@ use tidegate_media::{Digests, Fingerprint, Frame, PdqHash, State, banks::Hash, f
 use tidegate_schemas::{banks::HashKind, wire::answers::Media};
 use tidegate_store::Store;
 
-use super::{Inspection, Signal, fingerprint_cache};
+use super::{InspectedMedium, Inspection, fingerprint_cache};
 use crate::Error;
 
 /// Returns the results in an item's row. Media that were pending when the row was written are omitted.
-pub async fn recall(store: &Store, row_media: &str) -> Result<Vec<Signal>, Error> {
+pub async fn recall(store: &Store, row_media: &str) -> Result<Vec<InspectedMedium>, Error> {
     let media: Vec<Media> = serde_json::from_str(row_media).map_err(Error::corrupt("media"))?;
     let mut signals = Vec::with_capacity(media.len());
     for medium in media {
         if let Some(inspection) = restore_inspection(store, &medium).await? {
-            signals.push(Signal { url: medium.url, inspection });
+            signals.push(InspectedMedium { url: medium.url, inspection });
         }
     }
     Ok(signals)

@@ -40,7 +40,7 @@ pub async fn refresh_claimed(
     refresh_after: Duration,
     now: Millis,
 ) -> Result<(), Error> {
-    if !deps.partial_items.has(&job.org) {
+    if !deps.partial_items.has_endpoint(&job.org) {
         return Ok(());
     }
     let oldest_fresh = now.minus(refresh_after);
@@ -79,7 +79,7 @@ pub async fn refresh_claimed(
         items,
         at: now,
     };
-    requests::store(deps, request).await
+    requests::store_request(deps, request).await
 }
 
 /// Cause with its report or appeal.

@@ -119,7 +119,7 @@ struct Attempt {
 
 /// Client for requests of items. Cheap to clone; clones share permits, breakers and running requests.
 #[derive(Clone)]
-pub struct Fetcher(Arc<Inner>);
+pub struct PartialItemsFetcher(Arc<Inner>);
 
 struct Inner {
     deps: Deps,
@@ -137,7 +137,7 @@ pub struct Permit(
     #[expect(dead_code, reason = "held until it is dropped")] tokio::sync::OwnedSemaphorePermit,
 );
 
-impl Fetcher {
+impl PartialItemsFetcher {
     /// `variable` returns environment variables, to which endpoints refer.
     pub fn new(
         deps: Deps,
@@ -179,7 +179,7 @@ impl Fetcher {
     }
 
     /// Makes one attempt at a pending request and stores the outcome.
-    pub async fn work_off(&self, row: PartialRequest, _permit: Permit) -> Result<(), Error> {
+    pub async fn execute(&self, row: PartialRequest, _permit: Permit) -> Result<(), Error> {
         let mut requested_items: Vec<ItemKey> =
             serde_json::from_str(&row.asked).map_err(Error::corrupt("partial request"))?;
         // Sorted, so that equal requests share one call.
@@ -237,7 +237,7 @@ impl Fetcher {
                 limits: self.0.limits.clone(),
             };
             let unix_seconds = u64::try_from(Millis::now().0 / 1_000).unwrap_or_default();
-            let answer = partial_items::fetch(&self.0.client, &request, unix_seconds).await;
+            let answer = partial_items::fetch_items(&self.0.client, &request, unix_seconds).await;
             let answer = answer
                 .map_err(|error| Failure::NotSent { tag: error.tag(), detail: error.to_string() })?
                 .map_err(|error| self.record_failure(org, &host, error))?;

@@ -23,7 +23,7 @@ pub(crate) async fn ask_for_report(
     at: Millis,
 ) -> Result<(), Error> {
     let org = &report.org;
-    if !deps.partial_items.has(org) {
+    if !deps.partial_items.has_endpoint(org) {
         return Ok(());
     }
     let Some(config) = load_config_at_least(deps, org, report.config_version).await? else { return Ok(()) };
@@ -48,7 +48,7 @@ pub(crate) async fn ask_for_report(
         items,
         at,
     };
-    if request.items.is_empty() { Ok(()) } else { requests::store(deps, request).await }
+    if request.items.is_empty() { Ok(()) } else { requests::store_request(deps, request).await }
 }
 
 /// Requests thread, parent and creator of the appealed item.
@@ -59,7 +59,7 @@ pub(crate) async fn ask_for_appeal(
     at: Millis,
 ) -> Result<(), Error> {
     let org = &appeal.org;
-    if !deps.partial_items.has(org) {
+    if !deps.partial_items.has_endpoint(org) {
         return Ok(());
     }
     let Some(config) = load_config_at_least(deps, org, appeal.config_version).await? else { return Ok(()) };
@@ -77,13 +77,13 @@ pub(crate) async fn ask_for_appeal(
         items,
         at,
     };
-    if request.items.is_empty() { Ok(()) } else { requests::store(deps, request).await }
+    if request.items.is_empty() { Ok(()) } else { requests::store_request(deps, request).await }
 }
 
 pub(super) async fn load_config(deps: &Deps, org: &OrgId) -> Result<std::sync::Arc<Compiled>, Error> {
     match deps.live.org(org) {
         Some(config) => Ok(config),
-        None => Ok(deps.live.latest(org).await?),
+        None => Ok(deps.live.load_latest(org).await?),
     }
 }
 
@@ -97,7 +97,7 @@ async fn load_config_at_least(
     if let Some(live) = deps.live.org(org).filter(|live| live.version() >= version) {
         return Ok(Some(live));
     }
-    match deps.live.latest(org).await.map_err(Error::from) {
+    match deps.live.load_latest(org).await.map_err(Error::from) {
         Ok(config) => Ok(Some(config)),
         Err(Error::Catalog(error)) if !matches!(error, tidegate_catalog::Error::Store(_)) => {
             tracing::warn!(%org, tag = error.tag(), "no usable configuration: related items are not requested");

@@ -28,7 +28,7 @@ pub struct NewRequest {
 }
 
 /// Stores the request unless it exists. The owner of the shard calls the platform later.
-pub async fn store(deps: &Deps, request: NewRequest) -> Result<(), Error> {
+pub async fn store_request(deps: &Deps, request: NewRequest) -> Result<(), Error> {
     let NewRequest { org, id, trigger, job_id, subject, items, at } = request;
     let key = (org.clone(), at.day(), at, id);
     // A settled request stays. A pending one is written again, because its due row may be missing.

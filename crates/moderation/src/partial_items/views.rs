@@ -64,7 +64,7 @@ pub struct JobRequestsView {
     #[serde(skip_serializing_if = "is_zero")]
     pub requests_more: usize,
     /// Newest data of each received item.
-    pub items: Vec<stored::Answer>,
+    pub items: Vec<stored::ItemView>,
     /// Number of items beyond the limits of this answer.
     #[serde(skip_serializing_if = "is_zero")]
     pub items_more: usize,
@@ -119,12 +119,12 @@ impl FromStr for ItemCursor {
 /// Received items of a job. `more` counts the items after the last one; it is zero without `next`.
 #[derive(Debug)]
 pub struct ItemPage {
-    pub items: Vec<stored::Answer>,
+    pub items: Vec<stored::ItemView>,
     pub more: usize,
     pub next: Option<ItemCursor>,
 }
 
-pub fn request(row: PartialRequest) -> Result<RequestView, Error> {
+pub fn request_view(row: PartialRequest) -> Result<RequestView, Error> {
     let list = |text: &str| context::raw(text.as_bytes());
     let error = row.error.map(|name| ErrorView { name, detail: row.error_detail.unwrap_or_default() });
     Ok(RequestView {
@@ -158,7 +158,7 @@ fn request_key(id: &str) -> Option<(Millis, Uuid)> {
 }
 
 /// Finds the request with a public id.
-pub async fn find(store: &Store, org: &OrgId, id: &str) -> Result<Option<PartialRequest>, Error> {
+pub async fn find_request(store: &Store, org: &OrgId, id: &str) -> Result<Option<PartialRequest>, Error> {
     let Some((at, id)) = request_key(id) else { return Ok(None) };
     Ok(store.get::<PartialRequest>(&(org.clone(), at.day(), at, id)).await?)
 }
@@ -177,7 +177,7 @@ pub(crate) async fn load_for_job(
     let page = load_page(store, org, &rows, None, limits).await?;
     let requests_more = rows.len().saturating_sub(MAX_REQUESTS);
     Ok(Some(JobRequestsView {
-        requests: rows.into_iter().take(MAX_REQUESTS).map(request).collect::<Result<_, Error>>()?,
+        requests: rows.into_iter().take(MAX_REQUESTS).map(request_view).collect::<Result<_, Error>>()?,
         requests_more,
         items: page.items,
         items_more: page.more,
@@ -223,7 +223,7 @@ async fn load_page(
     let (mut items, mut bytes, mut consumed) = (Vec::new(), 0, start);
     for (_, item, submission_id) in found_items.get(start..).unwrap_or_default() {
         // The item may not be processed yet.
-        if let Some(answer) = stored::answer(store, org, item, Some(*submission_id)).await? {
+        if let Some(answer) = stored::load_answer(store, org, item, Some(*submission_id)).await? {
             bytes += answer.data.get().len();
             // The first item is always included, so that pages advance.
             if !items.is_empty() && (items.len() == limits.items || bytes > limits.bytes) {

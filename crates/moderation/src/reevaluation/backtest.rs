@@ -27,7 +27,10 @@ use tidegate_store::{
 };
 
 use super::stored_evaluation::{Archive, PastEvaluation, PastOutcome, run_blocking};
-use crate::{Error, items::evaluate::Prepared, review::decisions::StoredDecision, rules::windows::Moment};
+use crate::{
+    Error, items::evaluate::PreparedItem, review::decisions::StoredDecision,
+    rules::windows::SubmissionPosition,
+};
 
 /// Number of items with concurrent look-ups.
 const CONCURRENT_ITEMS: usize = 16;
@@ -37,7 +40,7 @@ const MOST_PAIRS: usize = 100_000;
 
 /// Configurations of a backtest.
 #[derive(Debug)]
-pub struct Trial {
+pub struct ConfigComparison {
     pub live: Arc<Compiled>,
     pub candidate: Arc<Compiled>,
     /// Windows that are new or changed in the candidate, so that they have no rows yet.
@@ -48,7 +51,7 @@ pub struct Trial {
 /// Rule in both configurations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Head {
+pub struct ComparedRule {
     /// Status in the candidate; absent if the candidate lacks the rule.
     pub status: Option<Status>,
     pub live_status: Option<Status>,
@@ -63,7 +66,7 @@ pub struct Head {
 /// Numbers of items by result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Findings {
+pub struct BacktestFindings {
     pub items: u64,
     /// Arrival times of the first and the last item.
     pub first: Option<Millis>,
@@ -96,8 +99,8 @@ pub struct RuleFindings {
     pub errored: u64,
     pub live_errored: u64,
     /// Decisions of moderators on matched items, where the rule or its matches changed.
-    pub decided: Opinion,
-    pub live_decided: Opinion,
+    pub decided: VerdictCounts,
+    pub live_decided: VerdictCounts,
     /// Matches of the candidate in hours that may continue. Of a finished hour only the maximum is kept.
     pub hours: BTreeMap<i64, u64>,
     pub busiest_hour: u64,
@@ -106,14 +109,14 @@ pub struct RuleFindings {
 /// Decisions of moderators on items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Opinion {
+pub struct VerdictCounts {
     /// Decisions to act.
     pub confirmed: u64,
     /// Decisions to ignore.
     pub rejected: u64,
 }
 
-impl Opinion {
+impl VerdictCounts {
     fn add(&mut self, verdict: Option<bool>) {
         match verdict {
             Some(true) => self.confirmed += 1,
@@ -176,7 +179,7 @@ impl RuleFindings {
     }
 }
 
-impl Findings {
+impl BacktestFindings {
     /// Adds the findings of later items.
     pub fn join(&mut self, later: Self) {
         self.first = self.first.into_iter().chain(later.first).min();
@@ -232,11 +235,11 @@ impl Findings {
 struct ComparedItem {
     row: Item,
     live: PastOutcome,
-    prepared: Prepared,
+    prepared: PreparedItem,
     candidate: PastOutcome,
 }
 
-impl Trial {
+impl ConfigComparison {
     pub fn new(live: Arc<Compiled>, candidate: Arc<Compiled>, uncounted: BTreeSet<WindowId>) -> Self {
         let version = |config: &Compiled, rule: &RuleId| config.rule(rule).map(|head| head.version.clone());
         let rules = live.plan().rules().chain(candidate.plan().rules()).map(|head| &head.rule);
@@ -247,14 +250,14 @@ impl Trial {
     }
 
     /// Returns the changed rules and those in `rules`.
-    pub fn heads<'a>(&'a self, rules: impl Iterator<Item = &'a RuleId>) -> BTreeMap<RuleId, Head> {
+    pub fn heads<'a>(&'a self, rules: impl Iterator<Item = &'a RuleId>) -> BTreeMap<RuleId, ComparedRule> {
         let rule_ids: BTreeSet<_> = self.changed_rules.iter().chain(rules).collect();
         rule_ids.into_iter().map(|rule| (rule.clone(), self.head(rule))).collect()
     }
 
-    fn head(&self, rule: &RuleId) -> Head {
+    fn head(&self, rule: &RuleId) -> ComparedRule {
         let (head, live) = (self.candidate.rule(rule), self.live.rule(rule));
-        Head {
+        ComparedRule {
             status: head.map(|head| head.status),
             live_status: live.map(|head| head.status),
             version: head.map(|head| head.version.clone()),
@@ -270,12 +273,12 @@ impl Trial {
         org: &OrgId,
         items: Vec<Item>,
         window_rows: usize,
-    ) -> Result<Findings, Error> {
-        let mut findings = Findings {
+    ) -> Result<BacktestFindings, Error> {
+        let mut findings = BacktestFindings {
             items: items.len() as u64,
             first: items.iter().map(|row| row.append_ms).min(),
             last: items.iter().map(|row| row.append_ms).max(),
-            ..Findings::default()
+            ..BacktestFindings::default()
         };
         let trial = Arc::clone(self);
         let evaluations =
@@ -288,7 +291,7 @@ impl Trial {
         let live_archive = Archive { uncounted: &no_windows, ..archive };
         let looked_up: Vec<_> = stream::iter(fitting.into_iter().flatten().map(Ok::<_, Error>))
             .map_ok(|(row, mut live, mut candidate)| async move {
-                let moment = Moment::from(&row);
+                let moment = SubmissionPosition::from(&row);
                 live.look_up(live_archive, moment).await?;
                 candidate.look_up(archive, moment).await?;
                 Ok((row, live, candidate))
@@ -323,7 +326,7 @@ impl Trial {
         &self,
         store: &Store,
         pair: &ComparedItem,
-        findings: &mut Findings,
+        findings: &mut BacktestFindings,
     ) -> Result<(), Error> {
         let ComparedItem { row, live, prepared, candidate } = pair;
         findings.guessed += u64::from(live.is_guessed || candidate.is_guessed);
@@ -410,15 +413,15 @@ mod tests {
 
     use super::*;
 
-    fn findings(hours: &[(i64, u64)]) -> Findings {
+    fn findings(hours: &[(i64, u64)]) -> BacktestFindings {
         let mut rule = RuleFindings { hours: hours.iter().copied().collect(), ..RuleFindings::default() };
         rule.candidate = hours.iter().map(|(_, count)| count).sum();
-        Findings { rules: BTreeMap::from([("r".into(), rule)]), ..Findings::default() }
+        BacktestFindings { rules: BTreeMap::from([("r".into(), rule)]), ..BacktestFindings::default() }
     }
 
     #[test]
     fn hour_split_over_two_pieces_is_counted_as_one() {
-        let mut all = Findings::default();
+        let mut all = BacktestFindings::default();
         for piece in [findings(&[(1, 5), (2, 3)]), findings(&[(2, 4)]), findings(&[(2, 1), (3, 2)])] {
             all.join(piece);
         }
@@ -431,11 +434,11 @@ mod tests {
     fn items_cover_no_more_than_their_own_period() {
         let asked = Millis(0)..Millis(7 * DAY_MS);
         let of = |items: u64, first: i64, last: i64| {
-            let found = Findings {
+            let found = BacktestFindings {
                 items,
                 first: Some(Millis(first)),
                 last: Some(Millis(last)),
-                ..Findings::default()
+                ..BacktestFindings::default()
             };
             let covered = found.covered(asked.clone()).unwrap();
             (covered.start.0, covered.end.0)
@@ -448,25 +451,29 @@ mod tests {
         assert_eq!(of(10_000, 9, 7 * DAY_MS - 9), (0, 7 * DAY_MS));
         assert_eq!(of(7, DAY_MS / 2, 13 * DAY_MS / 2), (0, 7 * DAY_MS), "one a day covers its days");
         assert_eq!(of(1, DAY_MS, DAY_MS), (DAY_MS, DAY_MS + HOUR_MS));
-        let seconds = Findings {
+        let seconds = BacktestFindings {
             items: 9,
             first: Some(Millis(DAY_MS + 1)),
             last: Some(Millis(DAY_MS + 9)),
-            ..Findings::default()
+            ..BacktestFindings::default()
         };
         let covered = seconds.covered(Millis(0)..Millis(DAY_MS + 10)).unwrap();
         assert_eq!(covered.end.0 - covered.start.0, HOUR_MS, "an hour is the least, also at its turn");
-        assert_eq!(Findings::default().covered(asked), None);
-        let mut all = Findings::default();
+        assert_eq!(BacktestFindings::default().covered(asked), None);
+        let mut all = BacktestFindings::default();
         for at in [5, 3, 4] {
-            all.join(Findings { first: Some(Millis(at)), last: Some(Millis(at + 1)), ..Findings::default() });
+            all.join(BacktestFindings {
+                first: Some(Millis(at)),
+                last: Some(Millis(at + 1)),
+                ..BacktestFindings::default()
+            });
         }
         assert_eq!((all.first, all.last), (Some(Millis(3)), Some(Millis(6))));
     }
 
     #[test]
     fn pairs_beyond_the_limit_are_counted_in_total_only() {
-        let mut all = Findings::default();
+        let mut all = BacktestFindings::default();
         let rule = RuleId::new("r");
         for nth in 0..MOST_PAIRS + 10 {
             all.overlap(&rule, &RuleId::new(format!("other-{nth}")), 2);
@@ -478,7 +485,7 @@ mod tests {
 
     #[test]
     fn overlap_is_the_jaccard_index_of_two_rules() {
-        let mut all = Findings::default();
+        let mut all = BacktestFindings::default();
         for (rule, candidate) in [("a", 6), ("b", 4)] {
             all.rules.insert(rule.into(), RuleFindings { candidate, ..RuleFindings::default() });
         }

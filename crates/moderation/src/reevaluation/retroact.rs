@@ -35,16 +35,16 @@ use crate::{
     child_safety::Clearance,
     effects::derive_event_id,
     items::{
-        evaluate::Prepared,
-        history::{self, HistoryCursor, Sample, Span},
+        evaluate::PreparedItem,
+        history::{self, HistoryCursor, Sample, SampledPeriod},
         stored::{self, Submission},
     },
-    rules::windows::Moment,
+    rules::windows::SubmissionPosition,
 };
 
 /// Request for a run.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct RunRequest {
     pub rules: Vec<RuleId>,
     pub since: Millis,
     pub until: Millis,
@@ -57,7 +57,7 @@ pub struct Wanted {
 
 /// Reason why a run cannot start or continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RunRefusal {
     NoSuchRun,
     NoRules,
     NoSuchRule(RuleId),
@@ -96,7 +96,7 @@ pub struct Progress {
 /// Run in an answer.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Run {
+pub struct RunView {
     pub id: Uuid,
     pub rules: BTreeMap<RuleId, String>,
     pub since: String,
@@ -118,19 +118,19 @@ pub struct Run {
 pub async fn begin(
     deps: &Deps,
     org: &OrgId,
-    request: Wanted,
+    request: RunRequest,
     now: Millis,
-) -> Result<Result<Run, Refusal>, Error> {
+) -> Result<Result<RunView, RunRefusal>, Error> {
     if request.rules.is_empty() {
-        return Ok(Err(Refusal::NoRules));
+        return Ok(Err(RunRefusal::NoRules));
     }
-    let config = deps.live.latest(org).await?;
+    let config = deps.live.load_latest(org).await?;
     let mut rules = BTreeMap::new();
     for rule in request.rules {
-        let Some(head) = config.rule(&rule) else { return Ok(Err(Refusal::NoSuchRule(rule))) };
+        let Some(head) = config.rule(&rule) else { return Ok(Err(RunRefusal::NoSuchRule(rule))) };
         // Other rules take no actions, so a run with them would have no effects.
         if head.status != Status::Live {
-            return Ok(Err(Refusal::NotLive(rule)));
+            return Ok(Err(RunRefusal::NotLive(rule)));
         }
         rules.insert(rule, head.version.clone());
     }
@@ -152,13 +152,13 @@ pub async fn begin(
     };
     match deps.store.insert_new(&row).await? {
         Inserted::New => Ok(Ok(run_view(&row)?)),
-        Inserted::Existing(_) => Ok(Err(Refusal::Overtaken)),
+        Inserted::Existing(_) => Ok(Err(RunRefusal::Overtaken)),
     }
 }
 
 /// Lists the runs of an org, newest first. Runs on child-safety items are omitted for readers without clearance,
 /// because their counts would reveal such items.
-pub async fn list(store: &Store, org: &OrgId, clearance: Clearance) -> Result<Vec<Run>, Error> {
+pub async fn list_runs(store: &Store, org: &OrgId, clearance: Clearance) -> Result<Vec<RunView>, Error> {
     let rows = store.scan::<Retroaction>(&(org.clone(),), At::all()).all().await?;
     let visible = rows.iter().filter(|row| clearance.covers_child_safety() || !covers_child_safety(row));
     let mut runs: Vec<_> = visible.map(run_view).collect::<Result<_, _>>()?;
@@ -175,29 +175,29 @@ pub async fn step(
     window_rows: usize,
     most: u64,
     is_enough: impl Fn() -> bool + Send,
-) -> Result<Result<Run, Refusal>, Error> {
+) -> Result<Result<RunView, RunRefusal>, Error> {
     /// Number of stored items per read; each can have a megabyte.
     const ITEMS: usize = 64;
     let Some(mut row) = deps.store.get::<Retroaction>(&(org.clone(), run)).await? else {
-        return Ok(Err(Refusal::NoSuchRun));
+        return Ok(Err(RunRefusal::NoSuchRun));
     };
     if covers_child_safety(&row) && !clearance.covers_child_safety() {
-        return Ok(Err(Refusal::ChildSafety));
+        return Ok(Err(RunRefusal::ChildSafety));
     }
     // The run's own flag decides from here on, so that all steps cover the same items.
     let clearance = Clearance::from_flag(covers_child_safety(&row));
     if row.finished_at.is_some() {
         return Ok(Ok(run_view(&row)?));
     }
-    let config = deps.live.latest(org).await?;
+    let config = deps.live.load_latest(org).await?;
     let rules: BTreeMap<RuleId, String> = from_json(&row.rules)?;
     let changed_rule = rules.iter().find(|(rule, version)| !is_unchanged(&config, rule, version));
     if let Some((rule, _)) = changed_rule {
         // The progress so far belongs to the old version of the rule.
-        return Ok(Err(Refusal::Changed(rule.clone())));
+        return Ok(Err(RunRefusal::Changed(rule.clone())));
     }
     let mut progress: Progress = from_json(&row.progress)?;
-    let span = Span { time: row.since..row.until, sample: Sample::ALL };
+    let span = SampledPeriod { time: row.since..row.until, sample: Sample::ALL };
     let mut position: Option<HistoryCursor> = row
         .place
         .as_deref()
@@ -206,7 +206,7 @@ pub async fn step(
         .map_err(|_| Error::Corrupt { what: "run", detail: "invalid position".to_owned() })?;
     let sent_before = progress.sent;
     let next = loop {
-        let page = history::page(&deps.store, org, &span, position.take(), ITEMS).await?;
+        let page = history::load_page(&deps.store, org, &span, position.take(), ITEMS).await?;
         let step = Step { deps, org, row: &row, rules: &rules, window_rows };
         let visible = clearance.visible_items(&deps.store, org, page.items).await?;
         step.evaluate(&config, visible, &mut progress).await?;
@@ -222,7 +222,7 @@ pub async fn step(
     match deps.store.replace(&row, row.version).await? {
         Replaced::Yes => Ok(Ok(run_view(&row)?)),
         // The concurrent step has sent the same ids, so no item is processed twice.
-        Replaced::No(_) | Replaced::Gone => Ok(Err(Refusal::Overtaken)),
+        Replaced::No(_) | Replaced::Gone => Ok(Err(RunRefusal::Overtaken)),
     }
 }
 
@@ -268,7 +268,7 @@ impl Step<'_> {
         for (walk, row) in evaluations {
             match walk {
                 Ok(mut walk) => {
-                    walk.look_up(archive, Moment::from(&row)).await?;
+                    walk.look_up(archive, SubmissionPosition::from(&row)).await?;
                     walks.push((walk, row));
                 }
                 // The type may have changed since the item was stored.
@@ -300,7 +300,7 @@ impl Step<'_> {
     async fn count_item(
         &self,
         config: &Compiled,
-        prepared: &Prepared,
+        prepared: &PreparedItem,
         outcome: &Outcome,
         row: &Item,
         progress: &mut Progress,
@@ -312,7 +312,7 @@ impl Step<'_> {
             progress.superseded += 1;
             return Ok(false);
         }
-        let taken_events = taken(&self.deps.store, self.org, &prepared.key).await?;
+        let taken_events = load_taken_events(&self.deps.store, self.org, &prepared.key).await?;
         let acts = |rule: &RuleId| {
             let enforcement = config.rule(rule).map(|head| &head.enforcement);
             enforcement
@@ -422,7 +422,7 @@ pub struct RepeatedSubmission {
 }
 
 /// Loads the original of a repeated submission.
-pub async fn repeat_of(deps: &Deps, submission: &Submission<'_>) -> Result<RepeatedSubmission, Error> {
+pub async fn load_repeat(deps: &Deps, submission: &Submission<'_>) -> Result<RepeatedSubmission, Error> {
     let corrupt = |detail: &str| Error::Corrupt { what: "repeated item", detail: detail.to_owned() };
     let org = &submission.header.org;
     let key = (org.clone(), submission.entry.submission_id);
@@ -448,7 +448,7 @@ pub async fn evaluate(
     submission: &Submission<'_>,
     repeat: &RepeatedSubmission,
     window_rows: usize,
-) -> Result<(Prepared, Outcome), Error> {
+) -> Result<(PreparedItem, Outcome), Error> {
     let (entry, source, now) = (submission.entry.clone(), repeat.source, repeat.at.append_ms);
     let media = load_original(&deps.store, submission, repeat).await?.media;
     let own_config = Arc::clone(&config);
@@ -457,7 +457,7 @@ pub async fn evaluate(
     let no_windows = BTreeSet::new();
     let archive =
         Archive { store: &deps.store, org: &submission.header.org, uncounted: &no_windows, window_rows };
-    walk.look_up(archive, Moment::new(repeat.at, repeat.original)).await?;
+    walk.look_up(archive, SubmissionPosition::new(repeat.at, repeat.original)).await?;
     let (prepared, PastOutcome { mut outcome, .. }) = run_blocking(move || walk.finish()).await;
     let unchanged = repeat.rules.iter().filter(|(rule, version)| is_unchanged(&config, rule, version));
     retain_rules(&mut outcome, &unchanged.map(|(rule, version)| (rule.clone(), version.clone())).collect());
@@ -496,7 +496,11 @@ pub async fn is_superseded(
 }
 
 /// Returns the events of all actions on an item.
-pub async fn taken(store: &Store, org: &OrgId, item: &ItemKey) -> Result<HashSet<EventId>, Error> {
+pub async fn load_taken_events(
+    store: &Store,
+    org: &OrgId,
+    item: &ItemKey,
+) -> Result<HashSet<EventId>, Error> {
     let partition = (org.clone(), item.type_id.clone(), item.id.clone());
     let rows = store.scan::<ActionByItem>(&partition, At::all()).all().await?;
     Ok(rows.into_iter().map(|row| row.event_id).collect())
@@ -517,14 +521,14 @@ fn is_without_effects(config: &Compiled, outcome: &Outcome) -> bool {
     outcome.matched.is_empty() && !outcome.errored.iter().any(|failure| has_consequence(&failure.rule))
 }
 
-fn run_view(row: &Retroaction) -> Result<Run, Error> {
+fn run_view(row: &Retroaction) -> Result<RunView, Error> {
     let position: Option<HistoryCursor> = row.place.as_deref().and_then(|place| place.parse().ok());
     let through = match (&position, row.finished_at) {
         (_, Some(_)) => row.until,
         (Some(place), None) => place.at().max(row.since),
         (None, None) => row.since,
     };
-    Ok(Run {
+    Ok(RunView {
         id: row.run,
         rules: from_json(&row.rules)?,
         since: row.since.iso(),

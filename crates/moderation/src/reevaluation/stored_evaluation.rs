@@ -12,9 +12,9 @@ use tidegate_store::{Store, tables::items::items::Item};
 
 use crate::{
     Error,
-    items::evaluate::{self, Prepared, ScanResult},
+    items::evaluate::{self, PreparedItem, ScanResult},
     media,
-    rules::windows::{self, Moment, RowBudget},
+    rules::windows::{self, RowBudget, SubmissionPosition},
     scores, strikes,
 };
 
@@ -38,7 +38,7 @@ pub struct PastOutcome {
 }
 
 /// Checks a stored item against the present version of its type.
-fn prepare(config: Arc<Compiled>, row: &Item) -> Result<Prepared, Error> {
+fn prepare(config: Arc<Compiled>, row: &Item) -> Result<PreparedItem, Error> {
     let corrupt = |detail: &str| Error::Corrupt { what: "item", detail: detail.to_owned() };
     let source = row.source.parse::<Source>().ok().ok_or_else(|| corrupt("unknown source"))?;
     let variant = row.variant.parse::<Variant>().ok().ok_or_else(|| corrupt("unknown variant"))?;
@@ -56,7 +56,11 @@ fn prepare(config: Arc<Compiled>, row: &Item) -> Result<Prepared, Error> {
 }
 
 /// Matches the media of a stored item against the present banks.
-async fn recall_media(archive: Archive<'_>, prepared: &mut Prepared, row_media: &str) -> Result<(), Error> {
+async fn recall_media(
+    archive: Archive<'_>,
+    prepared: &mut PreparedItem,
+    row_media: &str,
+) -> Result<(), Error> {
     if prepared.config.compares_media() {
         let inspected = media::recall(archive.store, row_media).await?;
         prepared.match_past_media(&inspected);
@@ -67,44 +71,45 @@ async fn recall_media(archive: Archive<'_>, prepared: &mut Prepared, row_media: 
 /// Looks up the needed facts as of the item's arrival.
 async fn look_up_facts(
     archive: Archive<'_>,
-    prepared: &Prepared,
+    prepared: &PreparedItem,
     needs: &[Need],
-    moment: Moment,
+    moment: SubmissionPosition,
 ) -> Result<(Facts, bool), Error> {
     let arrived_at = moment.append_ms();
     let (mut facts, mut is_guessed) = (Facts::new(), false);
-    let (budget, select) = (RowBudget::new(archive.window_rows), |rows: &mut _| windows::up_to(moment, rows));
+    let (budget, select) =
+        (RowBudget::new(archive.window_rows), |rows: &mut _| windows::retain_up_to(moment, rows));
     for need in needs {
         match need {
             Need::Strikes { user, within } => {
-                let period_start = within.map_or(Millis(0), |within| within.since(arrived_at));
+                let period_start = within.map_or(Millis(0), |within| within.start(arrived_at));
                 // As of the arrival, because later strikes must not change the outcome.
                 let points =
                     strikes::load_total_at(archive.store, archive.org, user, period_start, arrived_at)
                         .await?;
-                facts.strikes(need.clone(), points);
+                facts.set_strikes(need.clone(), points);
             }
             Need::Count { window, key, at_least } if !archive.uncounted.contains(window) => {
                 let Some(window) = prepared.config.plan().window(window) else { continue };
-                let question = windows::Question {
+                let question = windows::WindowQuery {
                     org: archive.org,
                     window,
                     key,
                     at_least: *at_least,
-                    times: window.until(arrived_at),
+                    times: window.up_to(arrived_at),
                     select: &select,
                     budget: &budget,
                 };
-                match windows::counted(archive.store, &question).await? {
-                    Some(amount) => facts.count(need.clone(), amount),
-                    None => facts.failed(need.clone(), "too_many_rows"),
+                match windows::count_window(archive.store, &question).await? {
+                    Some(amount) => facts.set_count(need.clone(), amount),
+                    None => facts.set_failed(need.clone(), "too_many_rows"),
                 }
             }
-            Need::Media { url } => match prepared.media.known(url) {
-                Some(media_facts) => facts.media(need.clone(), media_facts.clone()),
+            Need::Media { url } => match prepared.media.facts_for(url) {
+                Some(media_facts) => facts.set_media(need.clone(), media_facts.clone()),
                 None => {
                     is_guessed = true;
-                    facts.unknown(need.clone());
+                    facts.set_unknown(need.clone());
                 }
             },
             // No model is called for the past, but its answer may still be stored.
@@ -113,7 +118,7 @@ async fn look_up_facts(
                     Some(signal) => {
                         let inputs = prepared.score_inputs(signal);
                         if inputs.is_empty() {
-                            facts.unknown(need.clone());
+                            facts.set_unknown(need.clone());
                             continue;
                         }
                         scores::load_stored(archive.store, archive.org, signal, &inputs).await?
@@ -121,17 +126,17 @@ async fn look_up_facts(
                     None => None,
                 };
                 match stored_scores {
-                    Some(scores) => facts.scores(need.clone(), (*scores).clone()),
+                    Some(scores) => facts.set_scores(need.clone(), (*scores).clone()),
                     None => {
                         is_guessed = true;
-                        facts.unknown(need.clone());
+                        facts.set_unknown(need.clone());
                     }
                 }
             }
             // The window is new in this configuration and has no rows yet.
             Need::Count { .. } => {
                 is_guessed = true;
-                facts.unknown(need.clone());
+                facts.set_unknown(need.clone());
             }
         }
     }
@@ -158,9 +163,9 @@ pub async fn explain(
     let mut prepared = prepare(Arc::clone(&config), row)?;
     recall_media(archive, &mut prepared, &row.media).await?;
     let Some(pending) = evaluate::begin_explanation(&prepared, rule) else { return Ok(None) };
-    let needs: Vec<Need> = pending.needs().cloned().collect();
+    let needs: Vec<Need> = pending.pending_needs().cloned().collect();
     let (facts, is_guessed) = look_up_facts(archive, &prepared, &needs, row.into()).await?;
-    let (is_no_concern, left_out) = (!pending.concerns, config.plan().left_out(&pending, &facts));
+    let (is_no_concern, left_out) = (!pending.is_triggered, config.plan().omissions(&pending, &facts));
     Ok(Some(Explanation {
         tree: config.plan().finish_explanation(pending, &facts),
         is_no_concern,
@@ -172,7 +177,7 @@ pub async fn explain(
 /// Evaluation of one item in one configuration.
 #[derive(Debug)]
 pub(crate) struct PastEvaluation {
-    prepared: Prepared,
+    prepared: PreparedItem,
     scan: ScanResult,
     /// Media in the form of the item's row.
     media: String,
@@ -199,26 +204,30 @@ impl PastEvaluation {
         Ok(Self::with_scan(evaluate::prepare(config, source, entry, now)?, media, true))
     }
 
-    fn with_scan(prepared: Prepared, media: String, is_repeat: bool) -> Self {
+    fn with_scan(prepared: PreparedItem, media: String, is_repeat: bool) -> Self {
         let scan = evaluate::scan(&prepared);
         Self { prepared, scan, media, is_repeat, facts: Facts::new(), is_guessed: false }
     }
 
-    pub(crate) async fn look_up(&mut self, archive: Archive<'_>, moment: Moment) -> Result<(), Error> {
+    pub(crate) async fn look_up(
+        &mut self,
+        archive: Archive<'_>,
+        moment: SubmissionPosition,
+    ) -> Result<(), Error> {
         let needs_media = |need: &Need| matches!(need, Need::Media { .. });
         if self.is_repeat
-            || matches!(&self.scan, ScanResult::Waiting(scan) if scan.needs().iter().any(needs_media))
+            || matches!(&self.scan, ScanResult::Waiting(scan) if scan.pending_needs().iter().any(needs_media))
         {
             recall_media(archive, &mut self.prepared, &self.media).await?;
         }
         if let ScanResult::Waiting(scan) = &self.scan {
             (self.facts, self.is_guessed) =
-                look_up_facts(archive, &self.prepared, scan.needs(), moment).await?;
+                look_up_facts(archive, &self.prepared, scan.pending_needs(), moment).await?;
         }
         Ok(())
     }
 
-    pub(crate) fn finish(self) -> (Prepared, PastOutcome) {
+    pub(crate) fn finish(self) -> (PreparedItem, PastOutcome) {
         let outcome = match self.scan {
             ScanResult::Finished(outcome) => outcome,
             ScanResult::Waiting(scan) => evaluate::finish(&self.prepared, scan, &self.facts),

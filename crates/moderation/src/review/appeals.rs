@@ -30,7 +30,7 @@ use crate::{
     items::{
         context::{self, StoredMention},
         context_media,
-        evaluate::{self, Prepared},
+        evaluate::{self, PreparedItem},
     },
     jobs::{self, Cause, JobRequest, Placement},
     partial_items,
@@ -61,7 +61,7 @@ pub async fn claim(
 
 /// Stores the appeal and opens its job.
 pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -> Result<(), Error> {
-    let config = effects::config(deps, &appeal.org, appeal.config_version, written_at).await?;
+    let config = effects::load_config(deps, &appeal.org, appeal.config_version, written_at).await?;
     // Before the job, so that a reviewer who opens the job finds the appeal.
     store_first(&deps.store, &config, appeal, written_at).await?;
     let Choice { queue, routed_by } = choose_queue(&config, appeal, written_at);
@@ -112,7 +112,7 @@ fn choose_queue(config: &Arc<Compiled>, appeal: &records::Appeal, written_at: Mi
     let actions: Vec<_> = appeal.actions_taken.iter().map(|action| &action.id).collect();
     let cause_facts = json!({"appeal": {"reason": appeal.reason, "policies": policies, "actions": actions}});
     let prepared = evaluate::prepare(Arc::clone(config), Source::Appeal, &appeal.item, written_at).ok();
-    let values = prepared.as_ref().map(Prepared::fields);
+    let values = prepared.as_ref().map(PreparedItem::fields);
     routing::choose_queue(config, list, (&item, values), &cause_facts, written_at)
 }
 

@@ -23,7 +23,7 @@ impl From<JobComment> for Comment {
 }
 
 /// Adds a comment to an existing job.
-pub async fn add(
+pub async fn add_comment(
     store: &Store,
     org: &OrgId,
     job_id: JobId,
@@ -61,7 +61,7 @@ pub(super) async fn put_once(
 }
 
 /// Returns comments of a job, and a cursor if more may follow.
-pub async fn list(
+pub async fn list_comments(
     store: &Store,
     org: &OrgId,
     job_id: JobId,

@@ -81,7 +81,7 @@ pub struct JobPage {
 }
 
 /// Lists the jobs that match `is_match`.
-pub async fn list(
+pub async fn list_jobs(
     store: &Store,
     request: &ListRequest<'_>,
     is_match: impl Fn(&Job) -> bool,

@@ -37,7 +37,7 @@ use crate::{
 /// Job in a list.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Summary {
+pub struct JobSummary {
     pub id: JobId,
     pub class: JobClass,
     pub queue: QueueId,
@@ -137,8 +137,8 @@ impl From<StoredDecision> for DecisionView {
 #[derive(Debug, Serialize)]
 pub struct JobView {
     #[serde(flatten)]
-    pub job: Summary,
-    pub causes: Vec<Cause>,
+    pub job: JobSummary,
+    pub causes: Vec<CauseView>,
     /// Cursor of the causes beyond this answer.
     #[serde(rename = "nextCause", skip_serializing_if = "Option::is_none")]
     pub next_cause: Option<String>,
@@ -147,7 +147,7 @@ pub struct JobView {
     pub comments: Vec<Comment>,
     /// Newest version of the item. Until a processor has stored it, the version of the newest report or appeal.
     #[serde(rename = "latestItem", skip_serializing_if = "Option::is_none")]
-    pub latest_item: Option<stored::Answer>,
+    pub latest_item: Option<stored::ItemView>,
     /// Items requested from the platform; absent without a request.
     #[serde(rename = "partialItems", skip_serializing_if = "Option::is_none")]
     pub partial_items: Option<views::JobRequestsView>,
@@ -167,7 +167,7 @@ pub struct CauseLimits {
 /// Cause of the job, with the platform's content.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Cause {
+pub struct CauseView {
     pub kind: CauseKind,
     pub at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -276,13 +276,13 @@ pub struct AppealView {
     pub additional_items: Box<RawValue>,
 }
 
-pub fn summary(job: Job) -> Result<Summary, Error> {
+pub fn summarize(job: Job) -> Result<JobSummary, Error> {
     let decision: Option<StoredDecision> =
         job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("job"))?;
     let signals = PrioritySignals::parse_from(&job)?;
     let moves = job_moves::parse_moves(&job)?.into_iter();
     let skips = skips::parse_skips(&job)?.into_iter();
-    Ok(Summary {
+    Ok(JobSummary {
         moves: moves
             .map(|job_move| MoveView {
                 at: job_move.at.iso(),
@@ -313,7 +313,7 @@ pub fn summary(job: Job) -> Result<Summary, Error> {
     })
 }
 
-pub async fn answer(
+pub async fn load_view(
     store: &Store,
     config: &Compiled,
     job_id: JobId,
@@ -321,18 +321,18 @@ pub async fn answer(
 ) -> Result<Option<JobView>, Error> {
     let org = config.org();
     let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else { return Ok(None) };
-    let (causes, next_cursor) = causes(store, config, job_id, None, limits).await?;
+    let (causes, next_cursor) = load_causes(store, config, job_id, None, limits).await?;
     // A reported item may wait for its media for seconds, and reviewers must see it meanwhile.
-    let latest_item = match stored::answer(store, org, &job.item, None).await? {
+    let latest_item = match stored::load_answer(store, org, &job.item, None).await? {
         Some(item) => Some(item),
         None => newest_sent_item(store, org, &job.item, &causes).await?,
     };
     let next_cause = next_cursor.map(|cursor| cursor.to_string());
     // Only the first page: comments have their own endpoint.
-    let (comments, _) = comments::list(store, org, job_id, None, limits.causes).await?;
+    let (comments, _) = comments::list_comments(store, org, job_id, None, limits.causes).await?;
     let item_limits = views::ItemLimits { items: limits.causes, bytes: limits.bytes };
     let partial_items = views::load_for_job(store, org, job_id, item_limits).await?;
-    let job = summary(job)?;
+    let job = summarize(job)?;
     // The caller knows the reader's clearance and fills in `withheld`.
     Ok(Some(JobView { job, causes, next_cause, comments, latest_item, partial_items, withheld: Vec::new() }))
 }
@@ -342,9 +342,9 @@ async fn newest_sent_item(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
-    causes: &[Cause],
-) -> Result<Option<stored::Answer>, Error> {
-    let sends_item = |cause: &&Cause| {
+    causes: &[CauseView],
+) -> Result<Option<stored::ItemView>, Error> {
+    let sends_item = |cause: &&CauseView| {
         let reported_item = cause.report.as_ref().map(|report| &report.reported_item.key);
         let actioned_item = cause.appeal.as_ref().map(|appeal| &appeal.actioned_item.key);
         reported_item.or(actioned_item) == Some(item)
@@ -359,13 +359,13 @@ async fn newest_sent_item(
 }
 
 /// Returns causes of a job, unordered, and a cursor if more may follow.
-pub async fn causes(
+pub async fn load_causes(
     store: &Store,
     config: &Compiled,
     job_id: JobId,
     mut after: Option<Cursor>,
     limits: CauseLimits,
-) -> Result<(Vec<Cause>, Option<Cursor>), Error> {
+) -> Result<(Vec<CauseView>, Option<Cursor>), Error> {
     let org = config.org();
     let range = At::all().limit(limits.causes).after(after.clone());
     let mut rows = store.scan::<JobCause>(&(org.clone(), job_id), range);
@@ -385,7 +385,7 @@ pub async fn causes(
     Ok((causes, rows.cursor()))
 }
 
-impl Cause {
+impl CauseView {
     /// Bytes of platform content, which is nearly the whole size.
     fn bytes(&self) -> usize {
         let length = |raw: &RawValue| raw.get().len();
@@ -406,7 +406,7 @@ impl Cause {
     }
 }
 
-async fn build_cause(store: &Store, config: &Compiled, row: JobCause) -> Result<Cause, Error> {
+async fn build_cause(store: &Store, config: &Compiled, row: JobCause) -> Result<CauseView, Error> {
     let org = config.org();
     let report = match row.report_id {
         Some(id) => {
@@ -428,7 +428,7 @@ async fn build_cause(store: &Store, config: &Compiled, row: JobCause) -> Result<
         let media = context::raw(row.media.as_bytes())?;
         Ok(ItemMedia { type_id: row.type_id, id: row.item_id, media })
     });
-    Ok(Cause {
+    Ok(CauseView {
         media: media.collect::<Result<_, Error>>()?,
         kind: row.kind,
         at: row.at.iso(),

@@ -41,7 +41,7 @@ pub struct MoveRequest {
 
 /// Reason why a job cannot be moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum MoveRefusal {
     NotFound,
     /// The job is decided, or was moved to another class.
     Closed,
@@ -70,12 +70,12 @@ pub async fn move_job(
     job_id: JobId,
     request: &MoveRequest,
     now: Millis,
-) -> Result<Result<JobId, Refusal>, Error> {
+) -> Result<Result<JobId, MoveRefusal>, Error> {
     let store = &deps.store;
     let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else {
-        return Ok(Err(Refusal::NotFound));
+        return Ok(Err(MoveRefusal::NotFound));
     };
-    let config = deps.live.latest(org).await?;
+    let config = deps.live.load_latest(org).await?;
     let Some(queue) = config.queue(&request.queue) else {
         return Ok(Err(invalid_request("/queue", format!("there is no queue {}", request.queue))));
     };
@@ -101,18 +101,18 @@ pub async fn move_job(
     }
 }
 
-fn invalid_request(pointer: &'static str, detail: String) -> Refusal {
-    Refusal::Invalid { pointer, detail }
+fn invalid_request(pointer: &'static str, detail: String) -> MoveRefusal {
+    MoveRefusal::Invalid { pointer, detail }
 }
 
-fn find_refusal(job: &Job, moves: &[JobMove], by: &str, now: Millis) -> Option<Refusal> {
+fn find_refusal(job: &Job, moves: &[JobMove], by: &str, now: Millis) -> Option<MoveRefusal> {
     if job.state != JobState::Open {
-        return Some(Refusal::Closed);
+        return Some(MoveRefusal::Closed);
     }
     if let Some((by, until)) = queues::claimed_by_other(job, by, now) {
-        return Some(Refusal::Claimed { by, until });
+        return Some(MoveRefusal::Claimed { by, until });
     }
-    (moves.len() >= MOST_MOVES).then_some(Refusal::TooManyMoves { most: MOST_MOVES })
+    (moves.len() >= MOST_MOVES).then_some(MoveRefusal::TooManyMoves { most: MOST_MOVES })
 }
 
 /// Writes the entry in the other queue, then updates the job's row. The priority follows the other queue's weights.
@@ -122,7 +122,7 @@ async fn move_within_class(
     config: &Compiled,
     request: &MoveRequest,
     now: Millis,
-) -> Result<Result<JobId, Refusal>, Error> {
+) -> Result<Result<JobId, MoveRefusal>, Error> {
     loop {
         let moves = job_moves::parse_moves(&job)?;
         if let Some(refusal) = find_refusal(&job, &moves, &request.by, now) {
@@ -143,7 +143,7 @@ async fn move_within_class(
                         job = current;
                         continue;
                     }
-                    Replaced::Gone => return Ok(Err(Refusal::NotFound)),
+                    Replaced::Gone => return Ok(Err(MoveRefusal::NotFound)),
                 }
             }
             return Ok(Ok(job.job_id));
@@ -158,7 +158,7 @@ async fn move_within_class(
                 return Ok(Ok(job.job_id));
             }
             Replaced::No(current) => job = current,
-            Replaced::Gone => return Ok(Err(Refusal::NotFound)),
+            Replaced::Gone => return Ok(Err(MoveRefusal::NotFound)),
         }
     }
 }
@@ -204,7 +204,7 @@ async fn move_out_of_child_safety(
     config: &Arc<Compiled>,
     request: &MoveRequest,
     now: Millis,
-) -> Result<Result<JobId, Refusal>, Error> {
+) -> Result<Result<JobId, MoveRefusal>, Error> {
     // The comment must explain why the restriction was lifted.
     if request.reason.is_none() {
         return Ok(Err(invalid_request("/reason", "a job leaves child safety with a reason".to_owned())));
@@ -222,7 +222,7 @@ async fn move_out_of_child_safety(
         }
         // Repeated for each version of the row, so that a cause that joined meanwhile is handed over too.
         let Some(review_job) = hand_over_causes(store, &job, config, &request.queue, now).await? else {
-            return Ok(Err(Refusal::Opening));
+            return Ok(Err(MoveRefusal::Opening));
         };
         let job_move = JobMove {
             at: now,
@@ -247,7 +247,7 @@ async fn move_out_of_child_safety(
                 return comment_both(store, &job, &job_move, request).await;
             }
             Replaced::No(current) => job = current,
-            Replaced::Gone => return Ok(Err(Refusal::NotFound)),
+            Replaced::Gone => return Ok(Err(MoveRefusal::NotFound)),
         }
     }
 }
@@ -258,7 +258,7 @@ async fn comment_both(
     moved_job: &Job,
     job_move: &JobMove,
     request: &MoveRequest,
-) -> Result<Result<JobId, Refusal>, Error> {
+) -> Result<Result<JobId, MoveRefusal>, Error> {
     let review_job = job_move.job.ok_or_else(|| Error::Corrupt {
         what: "job",
         detail: format!("moved job {} does not name the job with its causes", moved_job.job_id),

@@ -44,7 +44,7 @@ pub struct Reviewer {
 }
 
 #[derive(Debug)]
-pub enum Claim {
+pub enum ClaimOutcome {
     Yours(Box<Job>),
     /// Another reviewer holds the job until `until`.
     Taken {
@@ -65,7 +65,7 @@ pub struct ClaimNext<'a> {
     pub order: &'a QueueOrder,
     pub reviewer: &'a Reviewer,
     /// True if a job that the reviewer holds already may be returned.
-    pub include_held: bool,
+    pub include_own: bool,
 }
 
 /// Handling of a job that the reviewer holds already.
@@ -82,7 +82,7 @@ pub async fn claim(
     job_id: JobId,
     reviewer: &Reviewer,
     now: Millis,
-) -> Result<Claim, Error> {
+) -> Result<ClaimOutcome, Error> {
     claim_opened(store, (org, job_id), (reviewer, OwnClaim::Renew), now).await
 }
 
@@ -91,10 +91,10 @@ async fn claim_opened(
     job: (&OrgId, JobId),
     reviewer: (&Reviewer, OwnClaim),
     now: Millis,
-) -> Result<Claim, Error> {
+) -> Result<ClaimOutcome, Error> {
     for _ in 1..OPENING_ATTEMPTS {
         match claim_at_once(store, job, reviewer, now).await? {
-            Claim::Opening => tokio::time::sleep(OPENING_PAUSE).await,
+            ClaimOutcome::Opening => tokio::time::sleep(OPENING_PAUSE).await,
             other => return Ok(other),
         }
     }
@@ -106,25 +106,25 @@ async fn claim_at_once(
     (org, job_id): (&OrgId, JobId),
     (reviewer, own_claim): (&Reviewer, OwnClaim),
     now: Millis,
-) -> Result<Claim, Error> {
+) -> Result<ClaimOutcome, Error> {
     let Some(mut job) = store.get::<Job>(&(org.clone(), job_id)).await? else {
-        return Ok(Claim::NotFound);
+        return Ok(ClaimOutcome::NotFound);
     };
     if !has_cause(store, org, job_id).await? {
-        return Ok(Claim::Opening);
+        return Ok(ClaimOutcome::Opening);
     }
     loop {
         if job.state != JobState::Open {
-            return Ok(Claim::Decided);
+            return Ok(ClaimOutcome::Decided);
         }
         if let Some((by, until)) = claimed_by_other(&job, &reviewer.name, now) {
-            return Ok(Claim::Taken { by, until });
+            return Ok(ClaimOutcome::Taken { by, until });
         }
         let lease_until = job.lease_until.filter(|until| *until > now);
         let is_renewal = job.claimed_by.as_deref() == Some(&reviewer.name) && lease_until.is_some();
         // Two concurrent requests of one reviewer can both have seen the job as free.
         if let (true, OwnClaim::Refuse, Some(until)) = (is_renewal, own_claim, lease_until) {
-            return Ok(Claim::Taken { by: reviewer.name.clone(), until });
+            return Ok(ClaimOutcome::Taken { by: reviewer.name.clone(), until });
         }
         // A new claim has a new epoch, which invalidates decisions under the previous claim.
         let claimed_job = Job {
@@ -136,10 +136,10 @@ async fn claim_at_once(
         queue_counts::put_claim_event(store, &claimed_job, now).await?;
         match store.replace(&claimed_job, job.version).await? {
             Replaced::Yes => {
-                return Ok(Claim::Yours(Box::new(Job { version: job.version + 1, ..claimed_job })));
+                return Ok(ClaimOutcome::Yours(Box::new(Job { version: job.version + 1, ..claimed_job })));
             }
             Replaced::No(current) => job = current,
-            Replaced::Gone => return Ok(Claim::NotFound),
+            Replaced::Gone => return Ok(ClaimOutcome::NotFound),
         }
     }
 }
@@ -182,7 +182,7 @@ pub async fn claim_next(
     now: Millis,
     draw: impl Fn(usize) -> usize,
 ) -> Result<Option<Job>, Error> {
-    let ClaimNext { queue, order, reviewer, include_held } = request;
+    let ClaimNext { queue, order, reviewer, include_own: include_held } = request;
     let own_claim = if include_held { OwnClaim::Renew } else { OwnClaim::Refuse };
     let claimant = (reviewer, own_claim);
     let is_own = |job: &Job| include_held && job.claimed_by.as_deref() == Some(&reviewer.name);
@@ -249,7 +249,7 @@ pub async fn claim_next(
     // No other job is free, so it is worth waiting for the one that is being opened.
     let Some(job_id) = opening else { return Ok(None) };
     match claim_opened(store, (org, job_id), claimant, now).await? {
-        Claim::Yours(job) => Ok(Some(*job)),
+        ClaimOutcome::Yours(job) => Ok(Some(*job)),
         _ => Ok(None),
     }
 }
@@ -267,8 +267,8 @@ async fn claim_one_of(
     let start = if jobs.is_empty() { 0 } else { draw(jobs.len()) % jobs.len() };
     for job in jobs[start..].iter().chain(&jobs[..start]) {
         match claim_at_once(store, (org, job.job_id), claimant, now).await? {
-            Claim::Yours(job) => return Ok(Some(*job)),
-            Claim::Opening => *opening = opening.or(Some(job.job_id)),
+            ClaimOutcome::Yours(job) => return Ok(Some(*job)),
+            ClaimOutcome::Opening => *opening = opening.or(Some(job.job_id)),
             _ => {}
         }
     }
@@ -276,7 +276,7 @@ async fn claim_one_of(
 }
 
 /// Returns up to `limit` open jobs of a queue that match `is_match`: highest priority first, then oldest first.
-pub async fn waiting(
+pub async fn list_waiting(
     store: &Store,
     org: &OrgId,
     queue: &QueueId,
@@ -320,7 +320,7 @@ async fn scan_queue(
 }
 
 /// Returns the opening time of a queue's oldest open job.
-pub async fn oldest(
+pub async fn find_oldest(
     store: &Store,
     org: &OrgId,
     queue: &QueueId,

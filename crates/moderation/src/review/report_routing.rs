@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tidegate_catalog::{
     Compiled,
-    routing::{RankedChoice, Routed, Router},
+    routing::{RankedChoice, Router, RoutingInput},
 };
 use tidegate_rules::{Facts, Need, Outcome, Scan};
 use tidegate_schemas::{
@@ -18,7 +18,7 @@ use tidegate_store::{Store, tables::review::reports::Report};
 use crate::{
     Deps, Error,
     items::{
-        evaluate::{self, Prepared, ScanResult},
+        evaluate::{self, PreparedItem, ScanResult},
         stored,
     },
     jobs, reporters, routing, scores,
@@ -53,15 +53,15 @@ pub(super) async fn route(
     let KeptScores { facts, is_complete } = match &prepared {
         Some(prepared) => {
             let needed = needed_scores(router, prepared, &cause_facts, written_at);
-            kept_scores(&deps.store, prepared, needed).await?
+            load_kept_scores(&deps.store, prepared, needed).await?
         }
         None => KeptScores { facts: Facts::new(), is_complete: true },
     };
-    let values = prepared.as_ref().map(Prepared::fields);
-    let choice = router.choose(Routed {
+    let values = prepared.as_ref().map(PreparedItem::fields);
+    let choice = router.choose(RoutingInput {
         item: &report.item,
         values,
-        known: &cause_facts,
+        cause_facts: &cause_facts,
         facts: &facts,
         now: written_at,
     });
@@ -71,7 +71,7 @@ pub(super) async fn route(
 /// Scans the list for the report of an item that was just evaluated. `None` if its conditions need no scores.
 pub async fn scan_scores(
     deps: &Deps,
-    prepared: &Prepared,
+    prepared: &PreparedItem,
     outcome: &Outcome,
     report_id: ReportId,
 ) -> Result<Option<Scan>, Error> {
@@ -85,9 +85,9 @@ pub async fn scan_scores(
     let mut cause_facts = collect_cause_facts(deps, config, &report).await?;
     // The item's own row is stored only after its scores are known, so its findings are added here.
     add_rules(&mut cause_facts, outcome);
-    cause_facts["media"] = json!({ "banks": routing::matched_banks(&prepared.media.shown) });
+    cause_facts["media"] = json!({ "banks": routing::matched_banks(&prepared.media.rows) });
     let scan = scan_list(router, prepared, &cause_facts, report.written_at);
-    Ok((!scan.needs().is_empty()).then_some(scan))
+    Ok((!scan.pending_needs().is_empty()).then_some(scan))
 }
 
 /// Reported item in the version of the report.
@@ -146,7 +146,7 @@ async fn collect_cause_facts(deps: &Deps, config: &Arc<Compiled>, report: &Repor
         "policy": policy.map(|id| routing::policy_key(config, id)),
         "reason": report.reason,
         "reporters": jobs::count_reporters(store, org, &report.item, &report.reporter).await?,
-        "accuracy": reporters::accuracy(store, org, &report.reporter).await?,
+        "accuracy": reporters::load_accuracy(store, org, &report.reporter).await?,
     });
     Ok(cause_facts)
 }
@@ -169,36 +169,45 @@ pub struct KeptScores {
     pub is_complete: bool,
 }
 
-fn scan_list(router: &Router, prepared: &Prepared, cause_facts: &Value, now: Millis) -> Scan {
+fn scan_list(router: &Router, prepared: &PreparedItem, cause_facts: &Value, now: Millis) -> Scan {
     let (values, facts) = (Some(prepared.fields()), Facts::new());
-    router.scan(Routed { item: &prepared.key, values, known: cause_facts, facts: &facts, now })
+    router.scan(RoutingInput { item: &prepared.key, values, cause_facts, facts: &facts, now })
 }
 
 /// Returns the scores that the list needs with these facts about the cause.
-pub fn needed_scores(router: &Router, prepared: &Prepared, cause_facts: &Value, now: Millis) -> Vec<Need> {
-    scan_list(router, prepared, cause_facts, now).needs().to_vec()
+pub fn needed_scores(
+    router: &Router,
+    prepared: &PreparedItem,
+    cause_facts: &Value,
+    now: Millis,
+) -> Vec<Need> {
+    scan_list(router, prepared, cause_facts, now).pending_needs().to_vec()
 }
 
 /// Loads stored scores of the item without calling a model. A condition on a missing score is errored, so its entry
 /// does not match.
-pub async fn kept_scores(store: &Store, prepared: &Prepared, needs: Vec<Need>) -> Result<KeptScores, Error> {
+pub async fn load_kept_scores(
+    store: &Store,
+    prepared: &PreparedItem,
+    needs: Vec<Need>,
+) -> Result<KeptScores, Error> {
     let config = &prepared.config;
     let mut kept_scores = KeptScores { facts: Facts::new(), is_complete: true };
     for need in needs {
         let Need::Score { model, .. } = &need else { continue };
         let Some(signal) = config.signal(model) else {
-            kept_scores.facts.failed(need, "no_signal");
+            kept_scores.facts.set_failed(need, "no_signal");
             continue;
         };
         let inputs = prepared.score_inputs(signal);
         if inputs.is_empty() {
-            kept_scores.facts.unknown(need);
+            kept_scores.facts.set_unknown(need);
             continue;
         }
         match scores::load_stored(store, config.org(), signal, &inputs).await? {
-            Some(scores) => kept_scores.facts.scores(need, (*scores).clone()),
+            Some(scores) => kept_scores.facts.set_scores(need, (*scores).clone()),
             None => {
-                kept_scores.facts.failed(need, "not_asked");
+                kept_scores.facts.set_failed(need, "not_asked");
                 kept_scores.is_complete = false;
             }
         }

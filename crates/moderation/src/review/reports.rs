@@ -86,7 +86,7 @@ async fn job_request(
         let choice = Choice { queue: BuiltInQueue::ChildSafety.into(), routed_by: None };
         (JobClass::ChildSafety, deps.live.org(&report.org), choice, None)
     } else {
-        let config = effects::config(deps, &report.org, report.config_version, written_at).await?;
+        let config = effects::load_config(deps, &report.org, report.config_version, written_at).await?;
         let choice = report_routing::route(deps, &config, row).await?.choice.choice;
         routing::count_choice(&config, RoutingList::Reports, &choice);
         (JobClass::Review, Some(config), choice, Some(report.report_id))

@@ -21,7 +21,7 @@ use crate::{
     Error,
     items::{
         context,
-        stored::{Answer, Omissions},
+        stored::{ItemView, Omissions},
     },
 };
 
@@ -30,7 +30,7 @@ pub(super) async fn from_report(
     store: &Store,
     org: &OrgId,
     report: ReportId,
-) -> Result<Option<Answer>, Error> {
+) -> Result<Option<ItemView>, Error> {
     store.get::<Report>(&(org.clone(), report)).await?.map(of_report).transpose()
 }
 
@@ -39,14 +39,14 @@ pub(super) async fn from_appeal(
     store: &Store,
     org: &OrgId,
     appeal: &AppealId,
-) -> Result<Option<Answer>, Error> {
+) -> Result<Option<ItemView>, Error> {
     let key = (org.clone(), appeal.clone());
     let (row, claim) = (store.get::<Appeal>(&key).await?, store.get::<AppealClaim>(&key).await?);
     row.zip(claim).map(|(row, claim)| of_appeal(row, &claim)).transpose()
 }
 
-fn of_report(row: Report) -> Result<Answer, Error> {
-    Ok(Answer {
+fn of_report(row: Report) -> Result<ItemView, Error> {
+    Ok(ItemView {
         type_version: row.type_version,
         type_schema_variant: row.variant,
         config_version: row.config_version.0,
@@ -56,7 +56,7 @@ fn of_report(row: Report) -> Result<Answer, Error> {
     })
 }
 
-fn of_appeal(row: Appeal, claim: &AppealClaim) -> Result<Answer, Error> {
+fn of_appeal(row: Appeal, claim: &AppealClaim) -> Result<ItemView, Error> {
     // Must equal the submission id that ingest derives for the appeal.
     let cause = [
         b"appeal".as_slice(),
@@ -64,7 +64,7 @@ fn of_appeal(row: Appeal, claim: &AppealClaim) -> Result<Answer, Error> {
         row.appeal_id.as_str().as_bytes(),
         &claim.digest[..],
     ];
-    Ok(Answer {
+    Ok(ItemView {
         type_version: row.type_version,
         type_schema_variant: row.variant,
         config_version: row.config_version.0,
@@ -73,9 +73,14 @@ fn of_appeal(row: Appeal, claim: &AppealClaim) -> Result<Answer, Error> {
     })
 }
 
-fn accepted_item(item: ItemKey, submission_id: SubmissionId, source: Source, data: Box<RawValue>) -> Answer {
+fn accepted_item(
+    item: ItemKey,
+    submission_id: SubmissionId,
+    source: Source,
+    data: Box<RawValue>,
+) -> ItemView {
     let empty_list = || RawValue::from_string("[]".to_owned()).expect("an empty list is JSON");
-    Answer {
+    ItemView {
         id: item.id,
         type_id: item.type_id,
         submission_id,

@@ -9,7 +9,7 @@ use crate::Error;
 /// Backtest result of one rule version, for the sample of items.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Measured {
+pub struct RuleMeasurement {
     pub rule: RuleId,
     pub version: String,
     pub hits: u64,
@@ -28,11 +28,11 @@ pub struct Measurement {
 }
 
 /// Stores the baselines. Earlier baselines of the same versions are replaced.
-pub async fn record(
+pub async fn store_baselines(
     store: &Store,
     org: &OrgId,
     measurement: &Measurement,
-    measurements: &[Measured],
+    measurements: &[RuleMeasurement],
     now: Millis,
 ) -> Result<(), Error> {
     const ROWS_PER_BATCH: usize = 500;

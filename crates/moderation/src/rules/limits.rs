@@ -41,13 +41,13 @@ impl LimitPeriod {
 /// Last seen state of a counter's row. The count only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterState {
-    pub taken: i64,
+    pub count: i64,
     version: Version,
 }
 
 /// Takes up to `requested` places within the limit. Returns the granted number and the row's new state. `cached` is
 /// the state from the last call, which saves a read.
-pub async fn take(
+pub async fn take_places(
     store: &Store,
     period: &LimitPeriod,
     limit: i64,
@@ -73,7 +73,7 @@ trait Counter: Versioned {
     fn with_count(&self, taken: i64) -> Self;
 
     fn state(&self) -> CounterState {
-        CounterState { taken: self.count(), version: self.version() }
+        CounterState { count: self.count(), version: self.version() }
     }
 }
 
@@ -109,10 +109,10 @@ async fn take_from_counter<R: Counter>(
         None => store.get::<R>(&row.to_key()).await?.map(|row| row.state()),
     };
     loop {
-        let Some(CounterState { taken: count, version }) = state else {
+        let Some(CounterState { count, version }) = state else {
             let granted = limit.min(requested);
             match store.insert_new(&row.with_count(granted)).await? {
-                Inserted::New => return Ok((granted, CounterState { taken: granted, version: 1 })),
+                Inserted::New => return Ok((granted, CounterState { count: granted, version: 1 })),
                 Inserted::Existing(current) => state = Some(current.state()),
             }
             continue;
@@ -120,11 +120,11 @@ async fn take_from_counter<R: Counter>(
         let granted = (limit - count).clamp(0, requested);
         // The count only grows, so a full row needs no write and later calls can trust the cached state.
         if granted == 0 {
-            return Ok((0, CounterState { taken: count, version }));
+            return Ok((0, CounterState { count, version }));
         }
         let count = count + granted;
         match store.replace(&row.with_count(count), version).await? {
-            Replaced::Yes => return Ok((granted, CounterState { taken: count, version: version + 1 })),
+            Replaced::Yes => return Ok((granted, CounterState { count, version: version + 1 })),
             Replaced::No(current) => state = Some(current.state()),
             // The row expired between read and write.
             Replaced::Gone => state = None,
@@ -141,7 +141,7 @@ pub struct RuleVersion {
 }
 
 /// True if the alarm of the rule version is raised.
-pub async fn is_alarmed(store: &Store, version: &RuleVersion) -> Result<bool, Error> {
+pub async fn is_alarm_raised(store: &Store, version: &RuleVersion) -> Result<bool, Error> {
     let key = (version.org.clone(), version.rule.clone(), version.version.clone());
     Ok(store.get::<RuleAlarm>(&key).await?.is_some())
 }

@@ -38,7 +38,7 @@ pub struct RuleOutcome {
 /// Reason why a matched rule does not act, strongest first. The order decides which reason an action lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Suppressed {
+pub enum Suppression {
     /// The rule version matched more often than its threshold.
     Alarm,
     /// The rule used up its actions of the day.
@@ -51,7 +51,7 @@ pub enum Suppressed {
     Background,
 }
 
-impl Suppressed {
+impl Suppression {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Alarm => "alarm",
@@ -66,7 +66,7 @@ impl Suppressed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutcomeKind {
     Acted,
-    Suppressed(Suppressed),
+    Suppressed(Suppression),
     /// The rule could not be evaluated.
     Errored,
 }
@@ -105,11 +105,11 @@ impl OutcomeCounts {
                 return;
             }
             OutcomeKind::Acted => &mut self.acted,
-            OutcomeKind::Suppressed(Suppressed::Background) => &mut self.background,
-            OutcomeKind::Suppressed(Suppressed::Rollout) => &mut self.rollout,
-            OutcomeKind::Suppressed(Suppressed::Limit) => &mut self.limit,
-            OutcomeKind::Suppressed(Suppressed::Cooldown) => &mut self.cooldown,
-            OutcomeKind::Suppressed(Suppressed::Alarm) => &mut self.alarm,
+            OutcomeKind::Suppressed(Suppression::Background) => &mut self.background,
+            OutcomeKind::Suppressed(Suppression::Rollout) => &mut self.rollout,
+            OutcomeKind::Suppressed(Suppression::Limit) => &mut self.limit,
+            OutcomeKind::Suppressed(Suppression::Cooldown) => &mut self.cooldown,
+            OutcomeKind::Suppressed(Suppression::Alarm) => &mut self.alarm,
         };
         *counter += 1;
         self.hits += 1;
@@ -178,7 +178,7 @@ impl RuleCounters {
     }
 
     /// Returns the rows of counters changed since the last call.
-    pub fn take(&mut self) -> PendingRows {
+    pub fn take_changed(&mut self) -> PendingRows {
         let keys: Vec<_> = std::mem::take(&mut self.unwritten).into_iter().collect();
         let rows = keys.iter().filter_map(|key| Some(self.row(key, self.counters.get(key)?))).collect();
         // A new writer id, because rows hold totals: restarted counters would overwrite the old totals with smaller
@@ -215,7 +215,7 @@ impl RuleCounters {
 }
 
 /// Writes the rows of counters.
-pub async fn write(store: &Store, pending: &PendingRows, now: Millis) -> Result<(), Error> {
+pub async fn write_rows(store: &Store, pending: &PendingRows, now: Millis) -> Result<(), Error> {
     const ROWS_PER_BATCH: usize = 500;
     for rows in pending.rows.chunks(ROWS_PER_BATCH) {
         let mut batch = Batch::new();
@@ -254,7 +254,7 @@ pub(crate) async fn record_finding(store: &Store, finding: HitFinding<'_>) -> Re
 /// Statistics of a rule version over several days.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Stats {
+pub struct RuleVersionStats {
     #[serde(flatten)]
     pub counts: OutcomeCounts,
     pub confirmed: i64,
@@ -269,15 +269,15 @@ pub struct Stats {
 
 /// Loads statistics of rule versions for the days from `since` to `until`, for all rules or only one. Decisions on
 /// items beyond the clearance are not counted.
-pub async fn read(
+pub async fn load_stats(
     store: &Store,
     org: &OrgId,
     since: Millis,
     until: Millis,
     only_rule: Option<&RuleId>,
     clearance: Clearance,
-) -> Result<BTreeMap<(RuleId, String), Stats>, Error> {
-    let mut stats_by_version: BTreeMap<(RuleId, String), Stats> = BTreeMap::new();
+) -> Result<BTreeMap<(RuleId, String), RuleVersionStats>, Error> {
+    let mut stats_by_version: BTreeMap<(RuleId, String), RuleVersionStats> = BTreeMap::new();
     for day in since.day()..=until.day() {
         let partition = (org.clone(), day);
         let range = || only_rule.map_or_else(At::all, |rule| At::under((rule.clone(),)));
@@ -316,7 +316,7 @@ pub async fn read(
     Ok(stats_by_version)
 }
 
-fn precision(stats: &Stats) -> Option<f64> {
+fn precision(stats: &RuleVersionStats) -> Option<f64> {
     let reviewed = stats.confirmed + stats.rejected + stats.overturned;
     (reviewed > 0).then(|| stats.confirmed as f64 / reviewed as f64)
 }
@@ -332,16 +332,16 @@ mod tests {
     }
 
     fn take_counts(counters: &mut RuleCounters) -> Vec<(i64, i64, i64)> {
-        counters.take().rows.iter().map(|row| (row.hits, row.acted, row.errored)).collect()
+        counters.take_changed().rows.iter().map(|row| (row.hits, row.acted, row.errored)).collect()
     }
 
     #[test]
     fn only_changed_counters_are_written_with_their_totals() {
         let (mut counters, org) = (RuleCounters::default(), OrgId::new("acme"));
-        let all = [OutcomeKind::Acted, OutcomeKind::Suppressed(Suppressed::Limit), OutcomeKind::Errored];
+        let all = [OutcomeKind::Acted, OutcomeKind::Suppressed(Suppression::Limit), OutcomeKind::Errored];
         counters.count(&org, AT, &all.map(outcome));
         assert_eq!(take_counts(&mut counters), [(2, 1, 1)]);
-        assert!(counters.take().rows.is_empty());
+        assert!(counters.take_changed().rows.is_empty());
         counters.count(&org, AT, &[outcome(OutcomeKind::Acted)]);
         assert_eq!(take_counts(&mut counters), [(3, 2, 1)], "the whole number, not the difference");
     }
@@ -350,7 +350,7 @@ mod tests {
     fn counters_are_written_again_after_a_failed_write() {
         let (mut counters, org) = (RuleCounters::default(), OrgId::new("acme"));
         counters.count(&org, AT, &[outcome(OutcomeKind::Acted)]);
-        let failed = counters.take();
+        let failed = counters.take_changed();
         counters.put_back(failed);
         assert_eq!(take_counts(&mut counters), [(1, 1, 0)]);
     }
@@ -362,9 +362,9 @@ mod tests {
             let outcome = RuleOutcome { version: nth.to_string(), ..outcome(OutcomeKind::Acted) };
             counters.count(&org, AT, &[outcome]);
         }
-        let first = counters.take();
+        let first = counters.take_changed();
         counters.count(&org, AT, &[RuleOutcome { version: "0".to_owned(), ..outcome(OutcomeKind::Acted) }]);
-        let second = counters.take();
+        let second = counters.take_changed();
         assert_eq!((first.rows.len(), second.rows.len()), (MAX_COUNTERS + 1, 1));
         assert_ne!(first.rows[0].writer, second.rows[0].writer);
         assert_eq!(second.rows[0].hits, 1);

@@ -40,14 +40,14 @@ const BATCH_ROWS: usize = 250;
 /// offset and position in its partition. Partitions have no common order within a millisecond, so any fixed order is
 /// valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment {
+pub struct SubmissionPosition {
     append_ms: Millis,
     /// `None` in rows of earlier versions; these are ordered first.
     log_position: Option<(i64, i64)>,
     submission: SubmissionId,
 }
 
-impl Moment {
+impl SubmissionPosition {
     pub fn new(at: Coordinates, submission: SubmissionId) -> Self {
         Self { append_ms: at.append_ms, log_position: Some((at.offset, i64::from(at.position))), submission }
     }
@@ -57,7 +57,7 @@ impl Moment {
     }
 }
 
-impl From<&Item> for Moment {
+impl From<&Item> for SubmissionPosition {
     fn from(row: &Item) -> Self {
         Self {
             append_ms: row.append_ms,
@@ -67,23 +67,28 @@ impl From<&Item> for Moment {
     }
 }
 
-impl From<&Added> for Moment {
+impl From<&Added> for SubmissionPosition {
     fn from(row: &Added) -> Self {
         Self { append_ms: row.at, log_position: row.offset.zip(row.position), submission: row.submission_id }
     }
 }
 
 /// Stores the window entries of an item.
-pub async fn add(store: &Store, org: &OrgId, item: Moment, entries: &[WindowEntry]) -> Result<(), Error> {
-    add_all(store, org, [(item, entries)], false).await
+pub async fn put_entries(
+    store: &Store,
+    org: &OrgId,
+    item: SubmissionPosition,
+    entries: &[WindowEntry],
+) -> Result<(), Error> {
+    put_entries_of_items(store, org, [(item, entries)], false).await
 }
 
 /// Stores the window entries of several items. `are_new` promises that none of them was stored before, which halves
 /// the cost. After an error, some of the entries may be stored.
-pub async fn add_all<'a>(
+pub async fn put_entries_of_items<'a>(
     store: &Store,
     org: &OrgId,
-    items: impl IntoIterator<Item = (Moment, &'a [WindowEntry])> + Send,
+    items: impl IntoIterator<Item = (SubmissionPosition, &'a [WindowEntry])> + Send,
     are_new: bool,
 ) -> Result<(), Error> {
     for batch in batches_of_entries(org, items, are_new) {
@@ -94,13 +99,13 @@ pub async fn add_all<'a>(
 
 fn batches_of_entries<'a>(
     org: &OrgId,
-    items: impl IntoIterator<Item = (Moment, &'a [WindowEntry])>,
+    items: impl IntoIterator<Item = (SubmissionPosition, &'a [WindowEntry])>,
     are_new: bool,
 ) -> Vec<Batch<'static>> {
     let items = items.into_iter();
     let entries: Vec<_> =
         items.flat_map(|(item, entries)| entries.iter().map(move |entry| (item, entry))).collect();
-    let batch_of = |entries: &[(Moment, &WindowEntry)]| {
+    let batch_of = |entries: &[(SubmissionPosition, &WindowEntry)]| {
         let mut batch = Batch::new();
         if are_new {
             batch.of_new_rows();
@@ -113,7 +118,7 @@ fn batches_of_entries<'a>(
     entries.chunks(BATCH_ROWS).map(batch_of).collect()
 }
 
-fn put_entry(batch: &mut Batch, org: &OrgId, item: Moment, entry: &WindowEntry) {
+fn put_entry(batch: &mut Batch, org: &OrgId, item: SubmissionPosition, entry: &WindowEntry) {
     let row = Added {
         org: org.clone(),
         window: entry.window.clone(),
@@ -128,7 +133,7 @@ fn put_entry(batch: &mut Batch, org: &OrgId, item: Moment, entry: &WindowEntry) 
     };
     // The item's own time, so that a replay writes the same row.
     let at = WriteTime::of(entry.at, 0);
-    match Kept::for_millis(entry.lives) {
+    match Kept::for_millis(entry.retention_millis) {
         Kept::Hours => batch.put_owned(at, HoursEntry::from(row)),
         Kept::Days => batch.put_owned(at, DaysEntry::from(row)),
         Kept::Months => batch.put_owned(at, MonthsEntry::from(row)),
@@ -153,7 +158,7 @@ impl RowBudget {
 }
 
 /// Question about a window.
-pub struct Question<'a> {
+pub struct WindowQuery<'a> {
     pub org: &'a OrgId,
     pub window: &'a Window,
     pub key: &'a WindowKey,
@@ -167,8 +172,8 @@ pub struct Question<'a> {
 }
 
 /// Returns the amount in the window, or an amount of at least `at_least`. `None` if too many rows would be read.
-pub async fn counted(store: &Store, question: &Question<'_>) -> Result<Option<Amount>, Error> {
-    match Kept::for_millis(question.window.lives()) {
+pub async fn count_window(store: &Store, question: &WindowQuery<'_>) -> Result<Option<Amount>, Error> {
+    match Kept::for_millis(question.window.retention_millis()) {
         Kept::Hours => count_rows::<HoursEntry>(store, question).await,
         Kept::Days => count_rows::<DaysEntry>(store, question).await,
         Kept::Months => count_rows::<MonthsEntry>(store, question).await,
@@ -176,7 +181,7 @@ pub async fn counted(store: &Store, question: &Question<'_>) -> Result<Option<Am
     }
 }
 
-async fn count_rows<R: Entry>(store: &Store, question: &Question<'_>) -> Result<Option<Amount>, Error> {
+async fn count_rows<R: Entry>(store: &Store, question: &WindowQuery<'_>) -> Result<Option<Amount>, Error> {
     let mut tally = question.window.tally(question.times.clone());
     // Newest first: recent rows usually suffice, so older buckets are not read.
     let buckets: Vec<i64> = question.window.buckets(&question.times).rev().collect();
@@ -202,7 +207,7 @@ async fn count_rows<R: Entry>(store: &Store, question: &Question<'_>) -> Result<
 /// Counts the rows of a bucket until they alone are sufficient. The flag is false if the row budget ended before.
 async fn count_bucket<'a, R: Entry>(
     store: &Store,
-    question: &'a Question<'_>,
+    question: &'a WindowQuery<'_>,
     bucket: i64,
 ) -> Result<(RunningCount<'a>, bool), Error> {
     let partition =
@@ -229,8 +234,8 @@ async fn count_bucket<'a, R: Entry>(
 }
 
 /// Removes the rows of later submissions.
-pub fn up_to(moment: Moment, rows: &mut Vec<Added>) {
-    rows.retain(|row| Moment::from(row) <= moment);
+pub fn retain_up_to(moment: SubmissionPosition, rows: &mut Vec<Added>) {
+    rows.retain(|row| SubmissionPosition::from(row) <= moment);
 }
 
 fn pack_members(members: &[i64]) -> Bytes {

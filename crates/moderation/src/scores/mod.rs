@@ -51,7 +51,7 @@ use crate::{
 };
 
 /// Scores, or the reason for their absence in the form of the item's row.
-pub type Answer = Result<Arc<Scores>, Arc<str>>;
+pub type ScoreAnswer = Result<Arc<Scores>, Arc<str>>;
 
 /// Calls models. Shared by the whole process, so that its limits hold for all items; cheap to clone.
 #[derive(Clone)]
@@ -65,11 +65,11 @@ struct Inner {
     permits: OrgPermits,
     breakers: Mutex<HostBreakers>,
     /// Questions of waiting items. Dropped with their last waiter.
-    flights: SingleFlight<(OrgId, String), Answer>,
+    flights: SingleFlight<(OrgId, String), ScoreAnswer>,
     /// Inputs without a call yet.
-    batches: Batches<Destination, Question, Flight<Answer>>,
+    batches: Batches<Destination, Question, Flight<ScoreAnswer>>,
     /// Running calls by input. They complete even without waiters.
-    calls: SingleFlight<(OrgId, String), Answer>,
+    calls: SingleFlight<(OrgId, String), ScoreAnswer>,
 }
 
 /// Model in one configuration of an org. Inputs of the same destination can share a call.
@@ -120,7 +120,7 @@ impl Scorer {
         signal: &Arc<ScoreSignal>,
         item: &ItemKey,
         inputs: &[Value],
-    ) -> Result<Answer, Error> {
+    ) -> Result<ScoreAnswer, Error> {
         if inputs.len() > self.0.settings.inputs_per_item {
             return Ok(Err("too_many_inputs".into()));
         }
@@ -133,7 +133,7 @@ impl Scorer {
         Ok(answers.into_iter().collect::<Result<Vec<_>, _>>().map(merge_highest))
     }
 
-    async fn score_input(&self, org: &OrgId, signal: &Arc<ScoreSignal>, input: &Value) -> Answer {
+    async fn score_input(&self, org: &OrgId, signal: &Arc<ScoreSignal>, input: &Value) -> ScoreAnswer {
         let body = signal.body(slice::from_ref(input));
         // Refused instead of cut: padding could otherwise hide content from the model.
         if body.len() > self.0.settings.request_bytes {
@@ -151,7 +151,7 @@ impl Scorer {
         flight.await
     }
 
-    async fn find_or_ask(&self, destination: Destination, question: Question, bytes: usize) -> Answer {
+    async fn find_or_ask(&self, destination: Destination, question: Question, bytes: usize) -> ScoreAnswer {
         if let Some(scores) = self.find_stored(&destination.org, &destination.signal, &question.digest).await
         {
             metrics::score_lookup("store");
@@ -199,7 +199,7 @@ impl Scorer {
     async fn send(
         self,
         destination: Destination,
-        batch: Vec<WaitingInput<Question, Flight<Answer>>>,
+        batch: Vec<WaitingInput<Question, Flight<ScoreAnswer>>>,
         _permit: OwnedSemaphorePermit,
     ) {
         // Equal calls may have completed while these inputs waited.
@@ -258,7 +258,7 @@ impl Scorer {
 
     /// Sends all inputs in one call and stores the answers. If the model refuses the call because of an input, sends
     /// each half separately, so that one input cannot prevent the scores of the others.
-    async fn ask_all(&self, destination: &Destination, questions: &[Question]) -> Arc<[Answer]> {
+    async fn ask_all(&self, destination: &Destination, questions: &[Question]) -> Arc<[ScoreAnswer]> {
         let deadline = Instant::now() + destination.signal.timeout;
         let mut answers = Vec::with_capacity(questions.len());
         let mut parts: Vec<Range<usize>> = once(0..questions.len()).collect();
@@ -289,7 +289,7 @@ impl Scorer {
         destination: &Destination,
         questions: &[Question],
         deadline: Instant,
-    ) -> Result<Vec<Answer>, CallError> {
+    ) -> Result<Vec<ScoreAnswer>, CallError> {
         let inputs: Vec<Value> = questions.iter().map(|question| question.input.clone()).collect();
         let body = destination.signal.body(&inputs);
         let mut attempt = 1;
@@ -333,7 +333,7 @@ impl Scorer {
         inputs: usize,
         body: Bytes,
         timeout: Duration,
-    ) -> Result<Vec<Answer>, CallError> {
+    ) -> Result<Vec<ScoreAnswer>, CallError> {
         let Destination { org, signal } = destination;
         let open = |header: &str, value: &str| self.0.secrets.open_header(org, &signal.key, header, value);
         let headers = signal
@@ -341,7 +341,7 @@ impl Scorer {
             .map_err(|error| CallError::NotSent(error.tag()))?;
         let request = ScoreRequest { url: signal.url.clone(), headers, body, timeout };
         let unix_seconds = u64::try_from(Millis::now().0 / 1_000).unwrap_or_default();
-        let response = score::ask(&self.0.client, request, unix_seconds)
+        let response = score::request_scores(&self.0.client, request, unix_seconds)
             .await
             .map_err(|error| CallError::NotSent(error.tag()))?;
         let body = response.map_err(CallError::Failed)?;
@@ -352,12 +352,17 @@ impl Scorer {
             .collect())
     }
 
-    async fn store_answers(&self, destination: &Destination, questions: &[Question], answers: &[Answer]) {
+    async fn store_answers(
+        &self,
+        destination: &Destination,
+        questions: &[Question],
+        answers: &[ScoreAnswer],
+    ) {
         let asked_at = Millis::now();
         let answered_rows = questions.iter().zip(answers).filter_map(|(question, answer)| {
             let scores = answer.as_ref().ok()?;
             let texts = scores.texts.iter().map(|text| text.as_ref().to_owned()).collect();
-            let stored = StoredScores { whole: scores.whole, labels: scores.labels.clone(), texts };
+            let stored = StoredScores { whole: scores.overall, labels: scores.labels.clone(), texts };
             Some(SignalScore {
                 org: destination.org.clone(),
                 signal: destination.signal.key.clone(),
@@ -405,7 +410,7 @@ impl Hash for Destination {
 }
 
 /// Wraps an existing answer as a completed flight.
-fn completed_flight(answer: Answer) -> Flight<Answer> {
+fn completed_flight(answer: ScoreAnswer) -> Flight<ScoreAnswer> {
     ready(answer).boxed().shared()
 }
 
@@ -488,7 +493,7 @@ fn merge_highest(answers: Vec<Arc<Scores>>) -> Arc<Scores> {
     let Some(first) = answers.next() else { return Arc::default() };
     answers.fold(first, |merged, scores| {
         let mut merged = (*merged).clone();
-        merged.whole = match (merged.whole, scores.whole) {
+        merged.overall = match (merged.overall, scores.overall) {
             (Some(a), Some(b)) => Some(a.max(b)),
             (a, b) => a.or(b),
         };
@@ -536,6 +541,6 @@ async fn load_answer(
     let stored_scores = serde_json::from_str::<StoredScores>(&row.scores).ok();
     Ok(stored_scores.map(|stored| {
         let texts = stored.texts.into_iter().map(Arc::from).collect();
-        Scores { whole: stored.whole, labels: stored.labels, texts }
+        Scores { overall: stored.whole, labels: stored.labels, texts }
     }))
 }

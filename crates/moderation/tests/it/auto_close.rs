@@ -9,10 +9,10 @@ use tidegate_moderation::{
     Deps,
     jobs::{self, Cause, JobRequest, Placement},
     priority::PrioritySignals,
-    queue_counts::{self, Flow},
+    queue_counts::{self, QueueFlow},
     review::{
         auto_close::{self, ClosingPass},
-        queues::{self, Claim, Reviewer},
+        queues::{self, ClaimOutcome, Reviewer},
     },
 };
 use tidegate_schemas::{
@@ -50,7 +50,7 @@ async fn configured(documents: &str) -> (Deps, TempDir) {
         prune: false,
     };
     Changes::new(deps.store.clone(), secrets, &settings).apply(&org(), change).await.unwrap();
-    deps.live.latest(&org()).await.unwrap();
+    deps.live.load_latest(&org()).await.unwrap();
     (deps, folder)
 }
 
@@ -87,7 +87,7 @@ async fn job(deps: &Deps, id: JobId) -> Job {
     deps.store.get::<Job>(&(org(), id)).await.unwrap().unwrap()
 }
 
-async fn claim(deps: &Deps, id: JobId) -> Claim {
+async fn claim(deps: &Deps, id: JobId) -> ClaimOutcome {
     let ann = Reviewer { name: "ann".to_owned(), lease: Duration::from_secs(600) };
     queues::claim(&deps.store, &org(), id, &ann, Millis::now()).await.unwrap()
 }
@@ -113,7 +113,7 @@ async fn only_old_unclaimed_jobs_are_closed() {
     let old = open(&deps, "old", 1, days_ago(31)).await;
     let claimed = open(&deps, "claimed", 2, days_ago(31)).await;
     let young = open(&deps, "young", 3, days_ago(29)).await;
-    assert!(matches!(claim(&deps, claimed).await, Claim::Yours(_)));
+    assert!(matches!(claim(&deps, claimed).await, ClaimOutcome::Yours(_)));
 
     assert_eq!(close_old(&deps, LIMIT).await, ClosingPass { closed: 1, has_more: false });
     let row = job(&deps, old).await;
@@ -122,11 +122,11 @@ async fn only_old_unclaimed_jobs_are_closed() {
     for open in [claimed, young] {
         assert_eq!(job(&deps, open).await.state, JobState::Open);
     }
-    assert!(matches!(claim(&deps, old).await, Claim::Decided), "the job is closed");
+    assert!(matches!(claim(&deps, old).await, ClaimOutcome::Decided), "the job is closed");
     assert_eq!(audited(&deps).await, [(format!("/jobs/{old}"), Some(200))]);
     let queue = QueueId::new("default");
-    let counts = queue_counts::counts(&deps.store, &org(), &queue, Millis::now()).await.unwrap();
-    assert_eq!((counts.open, counts.last_hour), (2, Flow { opened: 0, closed: 1 }));
+    let counts = queue_counts::load_counts(&deps.store, &org(), &queue, Millis::now()).await.unwrap();
+    assert_eq!((counts.open, counts.last_hour), (2, QueueFlow { opened: 0, closed: 1 }));
 
     assert_eq!(close_old(&deps, LIMIT).await, ClosingPass::default(), "another pass closes no job");
     assert_eq!(open(&deps, "old", 1, Millis::now()).await, old, "a replay finds its closed job");
@@ -214,7 +214,7 @@ async fn interrupted_pass_is_counted_once_by_the_next() {
     deps.store.put(WriteTime::of(at, 0), &[event]).await.unwrap();
     let counts = async || {
         let queue = QueueId::new("default");
-        queue_counts::counts(&deps.store, &org(), &queue, Millis::now()).await.unwrap()
+        queue_counts::load_counts(&deps.store, &org(), &queue, Millis::now()).await.unwrap()
     };
     assert_eq!((counts().await.open, counts().await.last_day.closed), (1, 0));
     assert_eq!(close_old(&deps, LIMIT).await.closed, 1);
@@ -248,11 +248,11 @@ async fn job_is_claimed_or_closed_and_never_both() {
     let mut claimed = 0;
     for id in jobs.iter().rev() {
         match claim(&deps, *id).await {
-            Claim::Yours(_) => {
+            ClaimOutcome::Yours(_) => {
                 claimed += 1;
                 assert_eq!(job(&deps, *id).await.state, JobState::Open, "a claimed job stays open");
             }
-            Claim::Decided => assert_eq!(job(&deps, *id).await.state, JobState::Closed),
+            ClaimOutcome::Decided => assert_eq!(job(&deps, *id).await.state, JobState::Closed),
             other => panic!("{other:?}"),
         }
     }

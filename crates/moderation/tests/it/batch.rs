@@ -55,7 +55,7 @@ actions: [hide]
 
 fn evaluate(documents: &str, data: &Value) -> Result<BatchItem, Error> {
     let files = [("config.yaml".to_owned(), documents.to_owned())];
-    let (config, _) = change::offline(&files, &Settings::default()).unwrap();
+    let (config, _) = change::compile_offline(&files, &Settings::default()).unwrap();
     let entry = ItemEntry {
         submission_id: derive(Kind::Submission, &[b"one"]),
         type_id: "post".into(),

@@ -81,9 +81,9 @@ async fn claim_does_not_request_an_item_that_is_being_stored() {
 #[tokio::test]
 async fn job_shows_the_sent_item_until_it_is_stored() {
     let (deps, job, submission_id, _folder) = reported(Millis::now()).await;
-    let config = deps.live.latest(&org()).await.unwrap();
+    let config = deps.live.load_latest(&org()).await.unwrap();
     let limits = CauseLimits { causes: 10, bytes: 1 << 20 };
-    let view = job_view::answer(&deps.store, &config, job.job_id, limits).await.unwrap().unwrap();
+    let view = job_view::load_view(&deps.store, &config, job.job_id, limits).await.unwrap().unwrap();
     let JobView { latest_item: Some(item), .. } = view else { panic!("no item: {view:?}") };
     assert_eq!((item.submission_id, &*item.state, &*item.source), (submission_id, "accepted", "report"));
     assert_eq!((item.data.get(), item.evaluated_at), ("{}", None));

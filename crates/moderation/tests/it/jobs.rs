@@ -9,7 +9,7 @@ use tidegate_moderation::{
     queue_counts,
     review::{
         job_list::{self, ListRequest},
-        queues::{self, Claim, ClaimNext, Reviewer},
+        queues::{self, ClaimNext, ClaimOutcome, Reviewer},
     },
 };
 use tidegate_schemas::{
@@ -145,7 +145,8 @@ async fn stale_queue_entry_does_not_list_a_job_twice() {
         item: job.item.clone(),
     };
     store.put(WriteTime::of(left.created_at, 0), &[left]).await.unwrap();
-    let waiting = queues::waiting(&store, &org(), &job.queue, 10, Millis::now(), |_| true).await.unwrap();
+    let waiting =
+        queues::list_waiting(&store, &org(), &job.queue, 10, Millis::now(), |_| true).await.unwrap();
     assert_eq!(waiting.iter().map(|job| job.job_id).collect::<Vec<_>>(), [job_id]);
 }
 
@@ -229,12 +230,12 @@ async fn a_job_without_a_cause_cannot_be_claimed() {
     let now = Millis::now();
     assert!(matches!(
         queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap(),
-        Claim::Opening
+        ClaimOutcome::Opening
     ));
     assert_eq!(join(&store, 1).await, job, "the replay finds the job open");
     assert!(matches!(
         queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap(),
-        Claim::Yours(_)
+        ClaimOutcome::Yours(_)
     ));
 }
 
@@ -243,19 +244,22 @@ async fn a_claim_is_exclusive_until_its_lease_expires() {
     let Fixture { store, _folder } = fixture();
     let job = join(&store, 1).await;
     let now = Millis::now();
-    let Claim::Yours(mine) = queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap() else {
+    let ClaimOutcome::Yours(mine) = queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap()
+    else {
         panic!("a free job is claimed");
     };
     assert_eq!(mine.epoch, 1);
     let taken = queues::claim(&store, &org(), job, &reviewer("bob"), now).await.unwrap();
-    assert!(matches!(taken, Claim::Taken { by, .. } if by == "ann"));
-    let Claim::Yours(renewed) = queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap()
+    assert!(matches!(taken, ClaimOutcome::Taken { by, .. } if by == "ann"));
+    let ClaimOutcome::Yours(renewed) =
+        queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap()
     else {
         panic!("a claim is renewed");
     };
     assert_eq!(renewed.epoch, 1, "renewing keeps the epoch");
     let later = now.plus(Duration::from_secs(601));
-    let Claim::Yours(lapsed) = queues::claim(&store, &org(), job, &reviewer("bob"), later).await.unwrap()
+    let ClaimOutcome::Yours(lapsed) =
+        queues::claim(&store, &org(), job, &reviewer("bob"), later).await.unwrap()
     else {
         panic!("a lapsed claim is free");
     };
@@ -266,7 +270,7 @@ async fn a_claim_is_exclusive_until_its_lease_expires() {
 
 async fn claim_next(store: &Store, name: &str, now: Millis, include_held: bool) -> Option<Job> {
     let (queue, who, order) = (QueueId::new("default"), reviewer(name), order());
-    let next = ClaimNext { queue: &queue, order: &order, reviewer: &who, include_held };
+    let next = ClaimNext { queue: &queue, order: &order, reviewer: &who, include_own: include_held };
     queues::claim_next(store, &org(), next, now, |free| free / 2).await.unwrap()
 }
 
@@ -376,7 +380,7 @@ async fn raised_job_is_listed_once_at_its_new_priority() {
     // At the same time, so that the entries differ in their priority only.
     jobs::open_or_join(&store, &request_of("p", 2, Severity::Severe), now).await.unwrap();
     let queue = QueueId::new("default");
-    let waiting = queues::waiting(&store, &org(), &queue, 10, now, |_| true).await.unwrap();
+    let waiting = queues::list_waiting(&store, &org(), &queue, 10, now, |_| true).await.unwrap();
     assert_eq!(waiting.iter().map(|job| (job.job_id, job.priority)).collect::<Vec<_>>(), [(job, 9)]);
     // A later cause of lower severity does not lower the priority.
     jobs::open_or_join(&store, &request_of("p", 3, Severity::None), now).await.unwrap();
@@ -409,8 +413,8 @@ async fn first_entry_of_a_raised_open_job_is_still_scanned() {
     let other = jobs::open_or_join(&store, &request_of("p2", 3, Severity::None), at(3)).await.unwrap();
     decide(&store, other).await;
     let queue = QueueId::new("default");
-    assert_eq!(queues::waiting(&store, &org(), &queue, 10, at(9), |_| true).await.unwrap().len(), 1);
-    assert_eq!(queues::oldest(&store, &org(), &queue, at(9)).await.unwrap(), Some(at(1)));
+    assert_eq!(queues::list_waiting(&store, &org(), &queue, 10, at(9), |_| true).await.unwrap().len(), 1);
+    assert_eq!(queues::find_oldest(&store, &org(), &queue, at(9)).await.unwrap(), Some(at(1)));
     // Three days later the job is overdue, and its first entry finds it.
     assert_eq!(next(&store, "a", at(72)).await, Some(rising));
 }
@@ -432,7 +436,7 @@ async fn event_without_an_opened_job_is_not_counted() {
         priority: 0,
     };
     store.put(WriteTime::of(now, 0), &[left]).await.unwrap();
-    let counts = queue_counts::counts(&store, &org(), &queue, now).await.unwrap();
+    let counts = queue_counts::load_counts(&store, &org(), &queue, now).await.unwrap();
     assert_eq!((counts.open, counts.last_hour.opened), (1, 1));
 }
 
@@ -444,7 +448,7 @@ async fn decided_day_is_skipped_and_late_job_enters_the_next() {
     let at = |hour: i64| Millis(today * DAY_MS + hour * HOUR);
     let queue = QueueId::new("default");
     let first = jobs::open_or_join(&store, &request_of("p1", 1, Severity::None), at(1)).await.unwrap();
-    assert_eq!(queues::oldest(&store, &org(), &queue, at(30)).await.unwrap(), Some(at(1)));
+    assert_eq!(queues::find_oldest(&store, &org(), &queue, at(30)).await.unwrap(), Some(at(1)));
     let key = (org(), queue.clone(), 0, today);
     let known = async || store.get::<QueueDay>(&key).await.unwrap().unwrap().first_at;
     assert!(known().await < at(24), "its job is open");
@@ -466,7 +470,7 @@ async fn listed(store: &Store, queues: &[&str], jobs: usize, rows: usize) -> Vec
     let mut request = ListRequest { org: &org, queues: &queues, from: None, jobs, rows, open_only: true };
     let mut items = Vec::new();
     loop {
-        let page = job_list::list(store, &request, |job| job.state == JobState::Open).await.unwrap();
+        let page = job_list::list_jobs(store, &request, |job| job.state == JobState::Open).await.unwrap();
         assert!(page.jobs.len() <= jobs);
         items.extend(page.jobs.iter().map(|job| job.item.id.to_string()));
         let Some(next) = page.next else { return items };
@@ -523,10 +527,10 @@ async fn first_page_of_open_jobs_starts_after_decided_ones() {
         open(nth).await;
     }
     // Like a claim, this moves the scan start of the day past finally decided jobs.
-    queues::waiting(&store, &org(), &QueueId::new("default"), 10, now, |_| true).await.unwrap();
+    queues::list_waiting(&store, &org(), &QueueId::new("default"), 10, now, |_| true).await.unwrap();
     let (org, queue) = (org(), [QueueId::new("default")]);
     let request = ListRequest { org: &org, queues: &queue, from: None, jobs: 3, rows: 8, open_only: true };
-    let page = job_list::list(&store, &request, |job| job.state == JobState::Open).await.unwrap();
+    let page = job_list::list_jobs(&store, &request, |job| job.state == JobState::Open).await.unwrap();
     let items: Vec<_> = page.jobs.iter().map(|job| job.item.id.as_str()).collect();
     assert_eq!(items, ["p200", "p201", "p202"], "of 203 entries, 8 were read");
 }

@@ -14,7 +14,9 @@ use futures::{FutureExt as _, future::join_all};
 use parking_lot::Mutex;
 use tidegate_egress::{Client, settings::MediaSettings};
 use tidegate_media::{Decoders, Digests, Limits};
-use tidegate_moderation::media::{self, HashDepth, Inspection, Search, Settings, Signal, Signals, Wanted};
+use tidegate_moderation::media::{
+    self, HashDepth, InspectedMedium, Inspection, MediaFetches, MediaInspector, MediumRequest, Settings,
+};
 use tidegate_schemas::{
     documents::{self, Document},
     ids::OrgId,
@@ -57,15 +59,15 @@ fn without_patience() -> Settings {
     }
 }
 
-fn signals(store: Store, host: &Host, settings: &Settings) -> Signals {
+fn signals(store: Store, host: &Host, settings: &Settings) -> MediaInspector {
     of_hosts(store, &[host], settings)
 }
 
-fn of_hosts(store: Store, hosts: &[&Host], settings: &Settings) -> Signals {
+fn of_hosts(store: Store, hosts: &[&Host], settings: &Settings) -> MediaInspector {
     with_total(store, hosts, settings, 60_000)
 }
 
-fn with_total(store: Store, hosts: &[&Host], settings: &Settings, total_ms: u64) -> Signals {
+fn with_total(store: Store, hosts: &[&Host], settings: &Settings, total_ms: u64) -> MediaInspector {
     let egress = tidegate_egress::Settings {
         allow_cidrs: vec!["127.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
         connect_timeout_ms: 15_000,
@@ -79,16 +81,21 @@ fn with_total(store: Store, hosts: &[&Host], settings: &Settings, total_ms: u64)
         },
         ..tidegate_egress::Settings::default()
     };
-    Signals::new(Client::new(egress).unwrap(), Decoders::new(Limits::default()).unwrap(), store, settings)
+    MediaInspector::new(
+        Client::new(egress).unwrap(),
+        Decoders::new(Limits::default()).unwrap(),
+        store,
+        settings,
+    )
 }
 
-async fn inspect_as(signals: &Signals, org: &str, url: String, depth: HashDepth) -> Inspection {
-    let mut search = signals.gather(&OrgId::new(org), &[Wanted { url, depth }]);
+async fn inspect_as(signals: &MediaInspector, org: &str, url: String, depth: HashDepth) -> Inspection {
+    let mut search = signals.gather(&OrgId::new(org), &[MediumRequest { url, depth }]);
     tokio::time::timeout(PATIENCE, search.settle()).await.unwrap();
     search.end().pop().unwrap().inspection
 }
 
-async fn inspect(signals: &Signals, url: String) -> Inspection {
+async fn inspect(signals: &MediaInspector, url: String) -> Inspection {
     inspect_as(signals, "acme", url, HashDepth::Picture).await
 }
 
@@ -158,7 +165,7 @@ async fn spellings_of_one_url_share_one_fetch_and_keep_their_text() {
         format!("http:\\\\0x7F.0.0.1:{port}/./a.bmp?key=1"),
     ];
     let other = format!("http://127.0.0.1:{port}/a.bmp?key=2");
-    let wanted = |url: &String| Wanted { url: url.clone(), depth: HashDepth::Picture };
+    let wanted = |url: &String| MediumRequest { url: url.clone(), depth: HashDepth::Picture };
     let inspect = async |urls: &[String]| {
         let all: Vec<_> = urls.iter().map(wanted).collect();
         let mut search = signals.gather(&OrgId::new("acme"), &all);
@@ -182,7 +189,7 @@ async fn a_fetch_without_waiters_ends_unless_left_running() {
     // One fetch at a time: the start of the second one proves that the first has ended.
     let one = Settings { fetches: 1, fetches_per_host: 1, fetches_per_org: 1, ..settings() };
     let signals = signals(store(&folder), &host, &one);
-    let wanted = |path: &str| [Wanted { url: host.url(path), depth: HashDepth::Picture }];
+    let wanted = |path: &str| [MediumRequest { url: host.url(path), depth: HashDepth::Picture }];
     let org = OrgId::new("acme");
     let asked = async |path: &str| {
         eventually("a request", PATIENCE, async || (!host.asked(path).is_empty()).then_some(()))
@@ -213,10 +220,10 @@ async fn background_fetches_are_bounded_and_shared_among_orgs() {
     let signals = signals(store(&folder), &host, &many);
     let search = |org: &str| {
         let wanted =
-            |nth: usize| Wanted { url: host.url(&format!("{org}-{nth}")), depth: HashDepth::Picture };
+            |nth: usize| MediumRequest { url: host.url(&format!("{org}-{nth}")), depth: HashDepth::Picture };
         signals.gather(&OrgId::new(org), &(0..10).map(wanted).collect::<Vec<_>>())
     };
-    let are_asked = async |search: &mut Search, org: &str, times: usize| {
+    let are_asked = async |search: &mut MediaFetches, org: &str, times: usize| {
         let were = async || (host.asked(org).len() == times).then_some(());
         let asked = eventually("requests", PATIENCE, were);
         tokio::select! { () = search.settle() => unreachable!("it waits"), asked = asked => asked.unwrap() }
@@ -296,7 +303,7 @@ async fn stored_fingerprints_serve_other_processes() {
         ..tidegate_egress::Settings::default()
     };
     let (client, decoders) = (Client::new(egress).unwrap(), Decoders::new(blind).unwrap());
-    let other = Signals::new(client, decoders, store, &settings());
+    let other = MediaInspector::new(client, decoders, store, &settings());
     assert_eq!(inspect(&other, host.url("b")).await, first);
 }
 
@@ -372,8 +379,9 @@ async fn a_hanging_host_does_not_block_another_host() {
     let good = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
     let few = Settings { fetches: 4, fetches_per_host: 2, fetches_per_org: 4, ..settings() };
     let signals = of_hosts(store(&folder), &[&hanging, &good], &few);
-    let hangs: Vec<_> =
-        (0..50).map(|nth| Wanted { url: hanging.url(&nth.to_string()), depth: HashDepth::Picture }).collect();
+    let hangs: Vec<_> = (0..50)
+        .map(|nth| MediumRequest { url: hanging.url(&nth.to_string()), depth: HashDepth::Picture })
+        .collect();
     let mut stuck = signals.gather(&OrgId::new("acme"), &hangs);
     tokio::select! {
         () = stuck.settle() => unreachable!("the host hangs"),
@@ -408,7 +416,7 @@ async fn a_dropped_probe_lets_the_next_fetch_probe() {
     let signals = signals(store(&folder), &host, &once);
     assert_eq!(state(&inspect(&signals, host.url("bad")).await), "http_500");
     let tried = async || {
-        let wanted = Wanted { url: host.url("left"), depth: HashDepth::Picture };
+        let wanted = MediumRequest { url: host.url("left"), depth: HashDepth::Picture };
         // The fetch waits for an answer, or the host still rests.
         let _left = signals.gather(&OrgId::new("acme"), &[wanted]).settle().now_or_never();
         (state(&inspect(&signals, host.url("good")).await) == "ok").then_some(())
@@ -424,7 +432,8 @@ async fn a_redirect_needs_a_permit_for_its_target_host() {
     let good = leading_to(&hanging).await;
     let few = Settings { fetches: 8, fetches_per_host: 2, fetches_per_org: 8, ..settings() };
     let signals = of_hosts(store(&folder), &[&hanging, &good], &few);
-    let leading = |nth: u32| Wanted { url: by_name(&good, &nth.to_string()), depth: HashDepth::Picture };
+    let leading =
+        |nth: u32| MediumRequest { url: by_name(&good, &nth.to_string()), depth: HashDepth::Picture };
     let mut stuck = signals.gather(&OrgId::new("acme"), &(0..20).map(leading).collect::<Vec<_>>());
     let all_were_asked = async {
         let all = async || (good.asked("").len() == 20 && hanging.asked("").len() == 2).then_some(());
@@ -463,11 +472,13 @@ async fn audio_has_exact_hashes_and_items_a_bounded_number_of_media() {
     assert_eq!((print.state.as_str(), print.digests), ("ok", Digests::of(b"sound")));
     assert_eq!(state(&inspect(&signals, host.url("a.bmp")).await), "undecodable");
 
-    let wanted: Vec<_> =
-        (0..4).map(|nth| Wanted { url: host.url(&nth.to_string()), depth: HashDepth::Exact }).collect();
+    let wanted: Vec<_> = (0..4)
+        .map(|nth| MediumRequest { url: host.url(&nth.to_string()), depth: HashDepth::Exact })
+        .collect();
     let mut search = signals.gather(&OrgId::new("acme"), &wanted);
     search.settle().await;
-    let states: Vec<_> = search.end().iter().map(|Signal { inspection, .. }| state(inspection)).collect();
+    let states: Vec<_> =
+        search.end().iter().map(|InspectedMedium { inspection, .. }| state(inspection)).collect();
     assert_eq!(states, ["ok", "ok", "too_many", "too_many"]);
 }
 
@@ -505,7 +516,7 @@ async fn a_digest_only_fetch_does_not_answer_for_a_picture() {
         other => panic!("{other:?}"),
     };
     let acme = OrgId::new("acme");
-    let ask = |path: &str, depth| signals.gather(&acme, &[Wanted { url: host.url(path), depth }]);
+    let ask = |path: &str, depth| signals.gather(&acme, &[MediumRequest { url: host.url(path), depth }]);
     let (mut exact, mut deep) = (ask("at-once", HashDepth::Exact), ask("at-once", HashDepth::Picture));
     go.add_permits(100);
     tokio::join!(exact.settle(), deep.settle());
@@ -543,8 +554,8 @@ async fn blocked_addresses_differ_from_failed_fetches() {
     }
     assert_eq!(host.asked("").len(), 0);
     // An unfinished fetch ends with the reason `deadline`.
-    let mut search =
-        signals.gather(&OrgId::new("acme"), &[Wanted { url: host.url("a"), depth: HashDepth::Picture }]);
+    let mut search = signals
+        .gather(&OrgId::new("acme"), &[MediumRequest { url: host.url("a"), depth: HashDepth::Picture }]);
     let waited = tokio::time::timeout(Duration::from_millis(1), search.settle()).await;
     assert!(waited.is_err());
     assert_eq!(state(&search.end()[0].inspection), "deadline");

@@ -129,7 +129,7 @@ fn record(nth: u128) -> Items {
 async fn replay_state(deps: &Deps, nth: u128, append_ms: i64) -> ReplayState {
     let record = record(nth);
     let here = Coordinates { append_ms: Millis(append_ms), offset: append_ms, position: 0 };
-    submissions::replay_state(deps, &Submission::new(&record, &record.items[0], here)).await.unwrap()
+    submissions::load_replay_state(deps, &Submission::new(&record, &record.items[0], here)).await.unwrap()
 }
 
 #[tokio::test]
@@ -190,7 +190,7 @@ async fn old_versions_are_found_below_thousands_of_newer_ones() {
     let mut again = record(1);
     again.items[0].keyed = false;
     let here = Coordinates { append_ms: Millis(10), offset: 10, position: 0 };
-    let state = submissions::replay_state(&deps, &Submission::new(&again, &again.items[0], here)).await;
+    let state = submissions::load_replay_state(&deps, &Submission::new(&again, &again.items[0], here)).await;
     assert!(matches!(state.unwrap(), ReplayState::Evaluated));
 }
 
@@ -284,7 +284,7 @@ async fn a_released_decision_is_appended_after_its_lease() {
     let after = decisions::release(&deps, &due, LEASE, now.plus(LEASE)).await;
     assert!(after.is_err(), "it is appended: {after:?}");
     let (queue, later) = (QueueId::new("default"), now.plus(LEASE));
-    let counts = queue_counts::counts(&deps.store, &org(), &queue, later).await.unwrap();
+    let counts = queue_counts::load_counts(&deps.store, &org(), &queue, later).await.unwrap();
     assert_eq!(counts.last_hour.closed, 1, "a repeated release closes the job once");
     // The hour of the first attempt may be rolled up already, so its time must stay.
     let row = deps.store.get::<Job>(&(org(), job_id)).await.unwrap().unwrap();

@@ -8,13 +8,13 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tidegate_catalog::{Compiled, Settings, change};
 use tidegate_moderation::{
-    effects::{Claim, Expected, Plan, Refused},
+    effects::{AlarmThreshold, LimitRefusals, Plan, RuleLimitRequest},
     items::{
-        evaluate::{self, Prepared, ScanResult},
+        evaluate::{self, PreparedItem, ScanResult},
         stored::Submission,
         submissions,
     },
-    rules::stats::{OutcomeKind, Suppressed},
+    rules::stats::{OutcomeKind, Suppression},
 };
 use tidegate_rules::Outcome;
 use tidegate_schemas::{
@@ -43,7 +43,7 @@ kind: enqueue_review
 /// Outcome of rules on one item.
 struct Case {
     record: Items,
-    prepared: Prepared,
+    prepared: PreparedItem,
     outcome: Outcome,
 }
 
@@ -54,7 +54,7 @@ impl Case {
 
     fn of(rules: &str, settings: &Settings) -> Self {
         let files = [("rules.yaml".to_owned(), format!("{TYPES}{rules}"))];
-        let (config, _) = change::offline(&files, settings).unwrap();
+        let (config, _) = change::compile_offline(&files, settings).unwrap();
         let config: Arc<Compiled> = Arc::new(config);
         let data = json!({"text": "scamcoin", "author": {"typeId": "user", "id": "u1"}});
         let entry = ItemEntry {
@@ -86,16 +86,16 @@ impl Case {
         Submission::new(&self.record, &self.record.items[0], here)
     }
 
-    fn claims(&self) -> Vec<Claim> {
-        submissions::claims(&self.submission(), &self.prepared, &self.outcome, None, None)
+    fn claims(&self) -> Vec<RuleLimitRequest> {
+        submissions::limit_requests(&self.submission(), &self.prepared, &self.outcome, None, None)
     }
 
     fn plan(&self) -> Plan {
         self.plan_without(&[], None)
     }
 
-    fn plan_without(&self, refused: &[(&str, Suppressed)], no_reviews: Option<&'static str>) -> Plan {
-        let refused: Refused = refused.iter().map(|(rule, why)| (RuleId::new(*rule), *why)).collect();
+    fn plan_without(&self, refused: &[(&str, Suppression)], no_reviews: Option<&'static str>) -> Plan {
+        let refused: LimitRefusals = refused.iter().map(|(rule, why)| (RuleId::new(*rule), *why)).collect();
         submissions::plan(&self.submission(), &self.prepared, &self.outcome, no_reviews, &refused, None)
     }
 }
@@ -124,14 +124,14 @@ fn only_live_rules_act_and_others_give_a_reason() {
         actions,
         json!([{"id": "hide", "rules": ["partly"], "policies": [], "suppressed": "rollout"}])
     );
-    let counted: Vec<_> = plan.counted.iter().map(|it| (it.rule.as_str(), it.kind.as_str())).collect();
+    let counted: Vec<_> = plan.rule_outcomes.iter().map(|it| (it.rule.as_str(), it.kind.as_str())).collect();
     assert_eq!(counted, [("draft", "background"), ("partly", "rollout"), ("trial", "background")]);
 }
 
 #[test]
 fn an_alarm_is_reported_before_the_rollout() {
     let case = Case::new(&rule("partly", "status: live\nrollout: {percent: 0}\nactions: [hide]"));
-    let plan = case.plan_without(&[("partly", Suppressed::Alarm)], None);
+    let plan = case.plan_without(&[("partly", Suppression::Alarm)], None);
     assert!(!plan.has_effects());
     assert_eq!(listed(&plan).0[0]["suppressed"], "alarm");
 }
@@ -140,7 +140,7 @@ fn an_alarm_is_reported_before_the_rollout() {
 fn action_lists_only_the_rules_that_act() {
     let rules = rule("limited", "status: live\nlimits: {actions_per_day: 1}\nactions: [hide, look]")
         + &rule("free", "status: live\nactions: [hide]");
-    let plan = Case::new(&rules).plan_without(&[("limited", Suppressed::Limit)], None);
+    let plan = Case::new(&rules).plan_without(&[("limited", Suppression::Limit)], None);
     assert_eq!((plan.callbacks.len(), plan.reviews.len()), (1, 0));
     let (matched, _, actions) = listed(&plan);
     assert_eq!((&matched[0]["suppressed"], &matched[1]["suppressed"]), (&Value::Null, &json!("limit")));
@@ -163,7 +163,10 @@ fn only_acting_rules_use_limits_but_live_rules_feed_alarms() {
     // Without a limit the alarm uses the last backtest.
     for claim in &claims[1..] {
         let watched = claim.alarm.as_ref().unwrap();
-        assert_eq!((watched.expected, watched.counts, &claim.cooldown), (Expected::Measured, true, &None));
+        assert_eq!(
+            (watched.threshold, watched.counts, &claim.cooldown),
+            (AlarmThreshold::Measured, true, &None)
+        );
     }
     let (user, span) = claims[0].cooldown.clone().unwrap();
     assert_eq!((user.to_string().as_str(), span.as_secs()), ("user/u1", 86_400));
@@ -280,7 +283,7 @@ fn ten_thousand_matching_rules_store_a_bounded_evaluation() {
 
     // All effects are planned, and every rule is counted.
     assert_eq!((plan.taken.len(), plan.callbacks.len(), plan.reviews.len()), (2, 1, 1));
-    let acted = plan.counted.iter().filter(|it| it.kind == OutcomeKind::Acted).count();
+    let acted = plan.rule_outcomes.iter().filter(|it| it.kind == OutcomeKind::Acted).count();
     assert_eq!((acted, case.claims().len()), (9_980, 9_980));
     let body: Value = serde_json::from_str(&plan.callbacks[0].body).unwrap();
     assert_eq!((body["rules"].as_array().unwrap().len(), &body["rulesMore"]), (100, &json!(9_880)));

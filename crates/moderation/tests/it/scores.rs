@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidegate_catalog::{MasterKey, ScoreSignal, Secrets, change};
 use tidegate_egress::Client;
-use tidegate_moderation::scores::{Answer, Scorer, Settings};
+use tidegate_moderation::scores::{ScoreAnswer, Scorer, Settings};
 use tidegate_schemas::ids::{ItemKey, OrgId};
 use tidegate_store::Store;
 use tokio::{
@@ -44,7 +44,7 @@ impl Model {
             "signal: s\nurl: {url}\ninput: text\noutput: {{score: /score}}\nbatch: {{max: {max}, answers: /results}}\n"
         );
         let files = [("signals.yaml".to_owned(), document)];
-        let (compiled, _) = change::offline(&files, &tidegate_catalog::Settings::default()).unwrap();
+        let (compiled, _) = change::compile_offline(&files, &tidegate_catalog::Settings::default()).unwrap();
         Self { signal: Arc::clone(compiled.signal("s").unwrap()), calls }
     }
 
@@ -119,7 +119,7 @@ fn full_batches() -> Settings {
     Settings { batch_wait_ms: 3_600_000, ..Settings::default() }
 }
 
-async fn ask_of(scorer: &Scorer, org: &OrgId, model: &Model, texts: &[&str]) -> Vec<Answer> {
+async fn ask_of(scorer: &Scorer, org: &OrgId, model: &Model, texts: &[&str]) -> Vec<ScoreAnswer> {
     let inputs: Vec<[Value; 1]> = texts.iter().map(|text| [json!(text)]).collect();
     let item = ItemKey::new("post", "p1");
     let answers = join_all(inputs.iter().map(|input| scorer.score(org, &model.signal, &item, input))).await;
@@ -131,8 +131,9 @@ async fn ask(scorer: &Scorer, model: &Model, texts: &[&str]) -> Vec<Result<f64, 
     read(ask_of(scorer, &org(), model, texts).await)
 }
 
-fn read(answers: Vec<Answer>) -> Vec<Result<f64, String>> {
-    let whole = |answer: Answer| answer.map(|it| it.whole.unwrap()).map_err(|reason| reason.to_string());
+fn read(answers: Vec<ScoreAnswer>) -> Vec<Result<f64, String>> {
+    let whole =
+        |answer: ScoreAnswer| answer.map(|it| it.overall.unwrap()).map_err(|reason| reason.to_string());
     answers.into_iter().map(whole).collect()
 }
 

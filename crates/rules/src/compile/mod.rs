@@ -18,7 +18,7 @@ use crate::{
     enforcement::Enforcement,
     error::{ERRORS_LISTED_IN_ALL, RuleError, Warning, quote},
     fields::Path,
-    item::On,
+    item::Trigger,
     leaves::{Leaf, LeafSpec, context::Context},
     limits::Limits,
     logic::{Node, RuleUse},
@@ -57,7 +57,7 @@ impl Deref for RuleHead {
 pub(crate) struct Rule {
     pub(crate) head: RuleHead,
     pub(crate) expires_at: Option<Millis>,
-    pub(crate) on: Vec<On>,
+    pub(crate) on: Vec<Trigger>,
     /// Empty for all types.
     pub(crate) item_types: HashSet<TypeId>,
     pub(crate) when: Node,

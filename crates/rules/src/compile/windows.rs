@@ -101,7 +101,7 @@ impl Compiler<'_> {
             window: Window {
                 key: window.key,
                 measure: window.measure,
-                over: window.over,
+                length_millis: window.length_millis,
                 bucket: window.bucket,
             },
             item_types: window.item_types.into_iter().collect(),

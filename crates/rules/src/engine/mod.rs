@@ -405,7 +405,7 @@ mod tests {
 
     use super::scratch::Scratch;
     use crate::{
-        Bank, BankEntry, Fields, Item, Kind, Limits, On, Plan, RuleSource, Shape, Value, Vocabulary,
+        Bank, BankEntry, Fields, Item, Kind, Limits, Plan, RuleSource, Shape, Trigger, Value, Vocabulary,
     };
 
     struct Text(String);
@@ -428,7 +428,7 @@ mod tests {
         let mut vocabulary = Vocabulary::new();
         vocabulary.add(post.clone(), [("text", Shape::one(Kind::Text))]);
         let entries = (1..=1_000).map(entry).collect();
-        vocabulary.bank(Bank { key: "words".into(), kind: BankKind::Text, entries });
+        vocabulary.add_bank(Bank { key: "words".into(), kind: BankKind::Text, entries });
         let document = json!({"rule": "r", "when": {"text": {"in": ["text"], "bank": "words"}}});
         let source = [RuleSource { document: &document, version: "1" }];
         // Without optimisation it takes many seconds.
@@ -439,7 +439,7 @@ mod tests {
             type_id: &post,
             values: &text,
             user: None,
-            on: On::Item,
+            on: Trigger::Item,
             now: Millis(0),
             submission: SubmissionId::from(Uuid::nil()),
         });

@@ -7,7 +7,7 @@ use tidegate_schemas::ids::{TypeId, WindowId};
 use super::Run;
 use crate::{
     compile::windows::CountingWindow,
-    item::{Item, On, Value},
+    item::{Item, Trigger, Value},
     leaves::input::values_of,
     limits::OutOfSteps,
     logic::{self, Mask},
@@ -38,7 +38,7 @@ impl CountingWindow {
     /// Adds the item's entries, if the window counts it.
     pub(crate) fn add(&self, item: &Item<'_>, run: &mut Run<'_, '_>, added: &mut WindowAdditions) {
         // The item of a report or an appeal was counted when it was submitted.
-        if item.on != On::Item {
+        if item.on != Trigger::Item {
             return;
         }
         run.steps.next_rule();
@@ -96,7 +96,7 @@ impl CountingWindow {
             at: item.now,
             amount,
             members: members.clone(),
-            lives: self.window.lives(),
+            retention_millis: self.window.retention_millis(),
         }));
         Ok(!more_keys && !more_members)
     }

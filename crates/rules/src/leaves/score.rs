@@ -73,7 +73,7 @@ impl LeafKind for ScoreLeaf {
             needs.first().map_or(Err(NoAnswer::Failed("not_looked_up")), |need| facts.scores_of(need));
         let score = scores.and_then(|scores| {
             let score = match &self.0.label {
-                None => scores.whole,
+                None => scores.overall,
                 Some(label) => scores.labels.get(label).copied(),
             };
             score.ok_or(NoAnswer::Unknown)

@@ -12,7 +12,7 @@ use super::{
     op::Op,
 };
 use crate::{
-    facts::{Facts, Need, Within},
+    facts::{Facts, Lookback, Need},
     limits::{Limits, OutOfSteps, Steps},
     logic::{ConditionResult, Mask},
     reader::{Reader, is_present},
@@ -23,7 +23,7 @@ use crate::{
 pub struct Strikes {
     /// Smallest number of points that passes: `gt: 2` is `gte: 3`.
     pub at_least: i64,
-    pub within: Option<Within>,
+    pub within: Option<Lookback>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +97,7 @@ impl LeafKind for StrikesLeaf {
     }
 
     fn lint(&self, passes: bool) -> Vec<Constraint> {
-        let subject = Subject::Strikes { within: self.0.within.map(Within::millis) };
+        let subject = Subject::Strikes { within: self.0.within.map(Lookback::millis) };
         let constraint = Constraint { subject, allowed: Allowed::Order(Op::Gte, self.0.at_least.into()) };
         vec![if passes { constraint } else { constraint.negated() }]
     }
@@ -110,7 +110,7 @@ impl DocumentLeaf for StrikesLeaf {
         let object = reader.object(value, &["gte", "gt", "within"])?;
         let span = reader.optional(object, "within", |r, v| {
             let text = r.text(v)?;
-            Within::parse(text)
+            Lookback::parse(text)
                 .or_else(|| r.error("type", "expected a span from 1s, such as 30d, 24h or 15m"))
         });
         let at_least = match (is_present(object, "gte"), is_present(object, "gt")) {

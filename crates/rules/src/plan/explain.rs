@@ -22,13 +22,13 @@ use crate::{
 pub struct PendingExplanation {
     rule: EvaluatedRule,
     /// True if an evaluation of the item includes the rule.
-    pub concerns: bool,
+    pub is_triggered: bool,
     /// Texts and windows of its conditions that the evaluation read only in part.
-    pub left_out: Omissions,
+    pub omissions: Omissions,
 }
 
 impl PendingExplanation {
-    pub fn needs(&self) -> impl Iterator<Item = &Need> {
+    pub fn pending_needs(&self) -> impl Iterator<Item = &Need> {
         self.rule.pending_leaves.iter().flat_map(|leaf| &leaf.needs)
     }
 }
@@ -46,7 +46,7 @@ impl Plan {
             evaluation = self.evaluate_conditions(item, rule, &text_paths, Some(self.index_of(item))).0;
         }
         let concerns = self.is_triggered(place, item) && rule.applies_to_type(item.type_id);
-        evaluation.map(|(rule, omissions)| PendingExplanation { rule, concerns, left_out: omissions })
+        evaluation.map(|(rule, omissions)| PendingExplanation { rule, is_triggered: concerns, omissions })
     }
 
     /// Evaluates each condition. The flag is true if one takes more steps than are left.
@@ -110,8 +110,8 @@ impl Plan {
     }
 
     /// Returns the parts of the item and of the facts that the explanation leaves out.
-    pub fn left_out(&self, pending: &PendingExplanation, facts: &Facts) -> Omissions {
-        let mut omissions = pending.left_out.clone();
+    pub fn omissions(&self, pending: &PendingExplanation, facts: &Facts) -> Omissions {
+        let mut omissions = pending.omissions.clone();
         pending.rule.add_truncated_texts(self, facts, &mut omissions.truncated);
         omissions
     }

@@ -25,7 +25,7 @@ use crate::{
     error::{RuleError, Warning},
     facts::{Facts, Need},
     fields::{FieldCache, Path},
-    item::{Item, On},
+    item::{Item, Trigger},
     leaves::{self, Explained, Leaf, input::EvalInput},
     limits::{Interrupt, Limits, OutOfSteps, Steps},
     lint,
@@ -119,11 +119,11 @@ impl Candidate {
     }
 }
 
-fn event_bit(on: On) -> u8 {
+fn event_bit(on: Trigger) -> u8 {
     match on {
-        On::Item => 1,
-        On::Report => 2,
-        On::Appeal => 4,
+        Trigger::Item => 1,
+        Trigger::Report => 2,
+        Trigger::Appeal => 4,
     }
 }
 
@@ -167,7 +167,7 @@ const MAX_COPIES_PER_RULE: usize = 8;
 
 impl Scan {
     /// Facts to look up before [`Plan::finish`]; each need once.
-    pub fn needs(&self) -> &[Need] {
+    pub fn pending_needs(&self) -> &[Need] {
         &self.needs
     }
 

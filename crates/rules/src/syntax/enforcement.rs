@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use crate::{
     enforcement::{ActionLimits, Enforcement, MAX_COOLDOWN, OnError, Rollout, RolloutBy, Share},
-    facts::Within,
+    facts::Lookback,
     reader::{Object, Reader},
 };
 
@@ -31,7 +31,7 @@ impl Reader<'_> {
     }
 
     fn share(&mut self, value: &Json) -> Option<Share> {
-        let share = value.as_f64().and_then(Share::of_percent);
+        let share = value.as_f64().and_then(Share::from_percent);
         share.or_else(|| self.error("type", "expected a percentage from 0 to 100 with at most two decimals"))
     }
 
@@ -54,7 +54,7 @@ impl Reader<'_> {
         let actions_per_day = self.optional(object, "actions_per_day", number);
         let alarm_per_hour = self.optional(object, "alarm_per_hour", number);
         let per_user_cooldown = self.optional(object, "per_user_cooldown", |r, v| {
-            let span = Within::parse(r.text(v)?).filter(|span| *span <= MAX_COOLDOWN);
+            let span = Lookback::parse(r.text(v)?).filter(|span| *span <= MAX_COOLDOWN);
             span.or_else(|| r.error("type", "expected a span from 1s to 90d, such as 24h"))
         });
         Some(ActionLimits { actions_per_day, per_user_cooldown, alarm_per_hour })

@@ -70,7 +70,7 @@ impl Reader<'_> {
         let Some(object) = value.as_object() else {
             // Refuses numbers beyond the range of a float.
             self.number(value)?;
-            return Some(Scores { whole: value.as_f64(), ..Scores::default() });
+            return Some(Scores { overall: value.as_f64(), ..Scores::default() });
         };
         let mut scores = Scores::default();
         for (label, number) in object {

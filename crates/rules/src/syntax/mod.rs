@@ -23,7 +23,7 @@ use tidegate_schemas::{
 use crate::{
     enforcement::Enforcement,
     facts::{Media, Scores},
-    item::On,
+    item::Trigger,
     leaves::LeafSpec,
     windows::{Amount, Measure},
 };
@@ -53,7 +53,7 @@ pub struct Rule {
     pub name: String,
     pub status: Status,
     pub expires_at: Option<Millis>,
-    pub on: Vec<On>,
+    pub on: Vec<Trigger>,
     /// Empty for all types.
     pub item_types: Vec<TypeId>,
     pub when: Condition,
@@ -91,7 +91,7 @@ pub struct Window {
     /// Path with the numbers to add up, or with the values to count distinctly.
     pub measured: Option<String>,
     /// Milliseconds.
-    pub over: i64,
+    pub length_millis: i64,
     /// Milliseconds.
     pub bucket: i64,
 }

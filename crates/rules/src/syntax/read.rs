@@ -7,7 +7,7 @@ use tidegate_schemas::ids::{ActionId, PolicyId, RuleId, TypeId};
 use super::{ActionUse, Condition, ExampleFacts, Rule, Status, Test, Window, example_facts::FACT_KEYS, expr};
 use crate::{
     error::RuleError,
-    item::On,
+    item::Trigger,
     leaves::LeafSpec,
     limits::Limits,
     reader::{Reader, is_present},
@@ -90,7 +90,7 @@ impl Reader<'_> {
         let status = self.optional(object, "status", |r, v| r.variant(v, Status::ALL, Status::as_str));
         let expires_at = self.optional(object, "expires_at", Self::instant);
         let on = self.optional(object, "on", |r, v| {
-            let on = [("item", On::Item), ("report", On::Report)];
+            let on = [("item", Trigger::Item), ("report", Trigger::Report)];
             let list = r.non_empty_list(v, |r, v| r.name(v, &on))?;
             r.require_distinct(list, "cause")
         });
@@ -113,7 +113,7 @@ impl Reader<'_> {
             // A rule without a status must not act.
             status: status.unwrap_or(Status::Draft),
             expires_at,
-            on: on.unwrap_or_else(|| vec![On::Item]),
+            on: on.unwrap_or_else(|| vec![Trigger::Item]),
             item_types: item_types.unwrap_or_default(),
             when: condition?,
             nodes: self.nodes,

@@ -63,7 +63,7 @@ impl Reader<'_> {
             condition,
             measure,
             measured: sum.or(distinct),
-            over: length_millis,
+            length_millis,
             bucket,
         })
     }

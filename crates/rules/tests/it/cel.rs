@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use cel::{Context, Program, Value as Cel};
 use serde_json::{Map, Value as Json, json};
 use tidegate_rules::{
-    Container, Facts, Fields, Item, Kind, Limits, Number, On, Plan, RuleSource, Shape, Value, Vocabulary,
+    Container, Facts, Fields, Item, Kind, Limits, Number, Plan, RuleSource, Shape, Trigger, Value, Vocabulary,
 };
 use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
 
@@ -111,7 +111,7 @@ fn ours(expressions: &[String], data: &Json) -> Vec<(bool, bool)> {
         type_id: &type_id,
         values: &data,
         user: None,
-        on: On::Item,
+        on: Trigger::Item,
         now: Millis(0),
         submission: SubmissionId::random(),
     };

@@ -2,8 +2,8 @@
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
-    ConditionResult, Container, Explained, Facts, Fields, Hit, Item, Kind, Limits, Need, Number, On, Outcome,
-    Plan, RuleSource, Shape, TestItem, TestResult, Value, Vocabulary, Within, run_tests,
+    ConditionResult, Container, Explained, Facts, Fields, Hit, Item, Kind, Limits, Lookback, Need, Number,
+    Outcome, Plan, RuleSource, Shape, TestItem, TestResult, Trigger, Value, Vocabulary, run_tests,
 };
 use tidegate_schemas::{
     ids::{ItemKey, Millis, SubmissionId, TypeId},
@@ -76,7 +76,7 @@ fn with_item<T>(data: Json, see: impl FnOnce(&Item<'_>) -> T) -> T {
         type_id: &type_id,
         values: &data,
         user: Some(&user),
-        on: On::Item,
+        on: Trigger::Item,
         now: Millis(1_000_000),
         submission: SubmissionId::random(),
     })
@@ -165,14 +165,14 @@ fn strike_points_are_looked_up_once_and_decide() {
         &Limits::default(),
     );
     let (scan, quiet) = with_item(json!({"text": "hit"}), |item| (plan.scan(item), plan.scan(item)));
-    let need = Need::Strikes { user: user(), within: Within::parse("30d") };
-    assert_eq!(scan.needs(), std::slice::from_ref(&need));
+    let need = Need::Strikes { user: user(), within: Lookback::parse("30d") };
+    assert_eq!(scan.pending_needs(), std::slice::from_ref(&need));
     let mut facts = Facts::new();
-    facts.strikes(need.clone(), 3);
+    facts.set_strikes(need.clone(), 3);
     let outcome = plan.finish(scan, &facts);
     assert_eq!(outcome.matched.iter().map(|m| m.rule.as_str()).collect::<Vec<_>>(), ["a"]);
     let mut facts = Facts::new();
-    facts.failed(need, "store_unavailable");
+    facts.set_failed(need, "store_unavailable");
     let outcome = plan.finish(quiet, &facts);
     let errored: Vec<_> = outcome.errored.iter().map(|e| (e.rule.as_str(), e.reason.as_str())).collect();
     assert_eq!(errored, [("a", "strikes: store_unavailable"), ("b", "strikes: store_unavailable")]);
@@ -418,7 +418,7 @@ fn rules_read_values_converted_by_the_item_type() {
         {"field": {"path": "createdAt", "lt": "2026-01-01T00:00:01.000Z"}},
     ]}));
     let source = RuleSource { document: &document, version: "v1" };
-    let plan = Plan::compile(&[source], &Vocabulary::of([&post]), &Limits::default()).unwrap();
+    let plan = Plan::compile(&[source], &Vocabulary::from_item_types([&post]), &Limits::default()).unwrap();
     let outcome = with_item(json!({}), |item| {
         plan.finish(plan.scan(&Item { values: &values, ..*item }), &Facts::new())
     });
@@ -543,7 +543,7 @@ fn unmatched_rule_can_be_explained() {
     let explained = |rule: &str| {
         with_item(json!({"text": "scams"}), |item| {
             let pending = plan.begin_explanation(item, &rule.into())?;
-            let needs: Vec<_> = pending.needs().cloned().collect();
+            let needs: Vec<_> = pending.pending_needs().cloned().collect();
             Some(plan.finish_explanation(pending, &Facts::offline(&needs)))
         })
     };

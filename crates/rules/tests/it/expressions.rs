@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
-    Facts, Fields, Item, Kind, Limits, Number, On, Outcome, Plan, RuleError, RuleSource, Shape, Value,
+    Facts, Fields, Item, Kind, Limits, Number, Outcome, Plan, RuleError, RuleSource, Shape, Trigger, Value,
     Vocabulary,
 };
 use tidegate_schemas::{
@@ -54,7 +54,7 @@ fn outcome(plan: &Plan, data: &Json) -> Outcome {
         type_id: &type_id,
         values: &data,
         user: None,
-        on: On::Item,
+        on: Trigger::Item,
         now: Millis(0),
         submission: SubmissionId::random(),
     };

@@ -28,12 +28,12 @@ fn examples_of_the_guide_pass() {
         set.item_types.values().map(|(_, document)| ItemType::compile(document, "1", &types)).collect();
     let rules: Vec<Json> = set.rules.values().map(|(_, rule)| serde_json::to_value(rule).unwrap()).collect();
     let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "1" }).collect();
-    let mut vocabulary = Vocabulary::of(&item_types);
+    let mut vocabulary = Vocabulary::from_item_types(&item_types);
     for (_, window) in set.windows.values() {
-        vocabulary.window(serde_json::to_value(window).unwrap());
+        vocabulary.add_window(serde_json::to_value(window).unwrap());
     }
     for (key, (_, bank)) in &set.banks {
-        vocabulary.bank(Bank { key: key.clone(), kind: bank.kind, entries: [].into() });
+        vocabulary.add_bank(Bank { key: key.clone(), kind: bank.kind, entries: [].into() });
     }
     let plan = Plan::compile(&sources, &vocabulary, &Limits::default()).unwrap();
     let reports = run_tests(&plan, NOW, |type_id, data| {

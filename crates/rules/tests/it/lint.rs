@@ -175,7 +175,7 @@ fn costly(when: &Json, entries: &[&str]) -> Vec<String> {
     let mut vocabulary = vocabulary();
     let entry = |value: &&str| BankEntry { id: Uuid::nil(), value: (*value).into(), labels: [].into() };
     let entries = entries.iter().map(entry).collect();
-    vocabulary.bank(Bank { key: "rx".into(), kind: BankKind::Regex, entries });
+    vocabulary.add_bank(Bank { key: "rx".into(), kind: BankKind::Regex, entries });
     let document = json!({"rule": "r", "item_types": ["post"], "when": when});
     let plan =
         Plan::compile(&[RuleSource { document: &document, version: "1" }], &vocabulary, &Limits::default());

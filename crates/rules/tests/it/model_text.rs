@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
-    Facts, Fields, Item, Kind, Limits, Need, On, Outcome, Plan, RuleSource, Scan, Scores, Shape, Value,
+    Facts, Fields, Item, Kind, Limits, Need, Outcome, Plan, RuleSource, Scan, Scores, Shape, Trigger, Value,
     Vocabulary, run_tests,
 };
 use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
@@ -41,7 +41,7 @@ fn scan(plan: &Plan, texts: &[&str]) -> Scan {
         type_id: &type_id,
         values: &texts,
         user: None,
-        on: On::Item,
+        on: Trigger::Item,
         now: Millis(0),
         submission: SubmissionId::from(Uuid::nil()),
     })
@@ -55,13 +55,13 @@ fn of_model(texts: &[&str]) -> Scores {
 fn outcome(plan: &Plan, answer: impl Fn(&mut Facts, Need)) -> Outcome {
     let scanned = scan(plan, &[]);
     let mut facts = Facts::new();
-    scanned.needs().iter().for_each(|need| answer(&mut facts, need.clone()));
+    scanned.pending_needs().iter().for_each(|need| answer(&mut facts, need.clone()));
     plan.finish(scanned, &facts)
 }
 
 fn says(texts: &[&str]) -> impl Fn(&mut Facts, Need) {
     let scores = of_model(texts);
-    move |facts, need| facts.scores(need, scores.clone())
+    move |facts, need| facts.set_scores(need, scores.clone())
 }
 
 #[test]
@@ -121,13 +121,13 @@ fn missing_text_never_passes_and_has_a_reason() {
         json!({"not": {"model_text": {"model": "m", "words": ["x"]}}}),
     ] {
         let plan = compile(&[rule(&when)], &Limits::default());
-        let failed = outcome(&plan, |facts, need| facts.failed(need, "timeout"));
+        let failed = outcome(&plan, |facts, need| facts.set_failed(need, "timeout"));
         assert_eq!((failed.matched.len(), &*failed.errored[0].reason), (0, "model_text: timeout"));
-        let nobody = outcome(&plan, Facts::unknown);
+        let nobody = outcome(&plan, Facts::set_unknown);
         assert!(nobody.matched.is_empty() && nobody.errored.is_empty(), "{when}");
         // Numbers only: the document that asked for them had no text.
         let number = outcome(&plan, |facts, need| {
-            facts.scores(need, Scores { whole: Some(1.0), ..Scores::default() });
+            facts.set_scores(need, Scores { overall: Some(1.0), ..Scores::default() });
         });
         assert!(number.matched.is_empty() && number.errored.is_empty(), "{when}");
     }
@@ -145,17 +145,17 @@ fn models_are_asked_only_while_a_rule_depends_on_them() {
         {"score": {"model": "dear", "gte": 0.5}},
     ]});
     let plan = compile(&[rule(&when)], &Limits::default());
-    assert!(scan(&plan, &["a picture"]).needs().is_empty());
+    assert!(scan(&plan, &["a picture"]).pending_needs().is_empty());
     let scanned = scan(&plan, &["a video"]);
-    assert_eq!(scanned.needs().len(), 2, "text and number of a model are one answer");
+    assert_eq!(scanned.pending_needs().len(), 2, "text and number of a model are one answer");
     let asked = |text: &str| {
         let mut facts = Facts::new();
         let speech = scanned
-            .needs()
+            .pending_needs()
             .iter()
             .find(|need| matches!(need, Need::Score { model, .. } if model == "speech"));
-        facts.scores(speech.unwrap().clone(), Scores { whole: Some(0.9), ..of_model(&[text]) });
-        assert!(facts.have_texts());
+        facts.set_scores(speech.unwrap().clone(), Scores { overall: Some(0.9), ..of_model(&[text]) });
+        assert!(facts.has_texts());
         plan.undecided_scores(&scanned, &facts).concat().len()
     };
     assert_eq!((asked("a scam"), asked("a song")), (1, 0));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
-    Explained, Facts, Fields, Item, Kind, Limits, Number, On, Plan, RuleError, RuleSource, Shape, Value,
+    Explained, Facts, Fields, Item, Kind, Limits, Number, Plan, RuleError, RuleSource, Shape, Trigger, Value,
     Vocabulary,
 };
 use tidegate_schemas::ids::{Millis, RuleId, SubmissionId, TypeId};
@@ -27,7 +27,7 @@ fn with_item<T>(post: &Post, call: impl FnOnce(&Item<'_>) -> T) -> T {
         type_id: &type_id,
         values: post,
         user: None,
-        on: On::Item,
+        on: Trigger::Item,
         now: Millis(0),
         submission: SubmissionId(uuid::Uuid::nil()),
     })
@@ -222,7 +222,7 @@ fn faults_of_the_other_condition_name_the_use() {
             .to_owned(),
     );
     assert_eq!(told(&vocabulary), [of_note]);
-    vocabulary.window(window);
+    vocabulary.add_window(window);
     let of_window = told(&vocabulary).into_iter().find(|it| it.0 == "w").unwrap();
     assert_eq!((&*of_window.1, of_window.2), ("/where", "shape"), "{of_window:?}");
 }

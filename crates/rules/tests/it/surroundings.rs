@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
     Amount, Bank, BankEntry, BankMatch, Facts, Fields, Item, Kind, Limits, Measure, Media, MediaState, Need,
-    Number, On, Outcome, Plan, RuleError, RuleSource, Scan, Scores, Shape, Value, Vocabulary,
+    Number, Outcome, Plan, RuleError, RuleSource, Scan, Scores, Shape, Trigger, Value, Vocabulary,
 };
 use tidegate_schemas::{
     banks::BankKind,
@@ -47,7 +47,7 @@ fn vocabulary(windows: &[Json]) -> Vocabulary {
     vocabulary.add(TypeId::new("post"), fields);
     vocabulary
         .add(TypeId::new("note"), [("text", Shape::one(Kind::Text)), ("amount", Shape::one(Kind::Text))]);
-    windows.iter().for_each(|window| vocabulary.window(window.clone()));
+    windows.iter().for_each(|window| vocabulary.add_window(window.clone()));
     let banks: [(&str, BankKind, &[&str]); 8] = [
         ("short", BankKind::Text, &["ab", "free", "жы"]),
         ("terms", BankKind::Text, &["free money", "\u{200b}"]),
@@ -64,7 +64,7 @@ fn vocabulary(windows: &[Json]) -> Vocabulary {
             value: (*value).into(),
             labels: [].into(),
         };
-        vocabulary.bank(Bank {
+        vocabulary.add_bank(Bank {
             key: key.into(),
             kind,
             entries: values.iter().enumerate().map(entry).collect(),
@@ -86,7 +86,7 @@ fn plan(when: &Json, windows: &[Json]) -> Plan {
     compile_all(&[rule("r", when)], windows).map_err(|errors| format!("{errors:?}")).unwrap()
 }
 
-fn scan(plan: &Plan, data: &Json, on: On) -> Scan {
+fn scan(plan: &Plan, data: &Json, on: Trigger) -> Scan {
     let (type_id, user, data) = (TypeId::new("post"), ItemKey::new("user", "u1"), Data(data.clone()));
     plan.scan(&Item {
         type_id: &type_id,
@@ -99,7 +99,7 @@ fn scan(plan: &Plan, data: &Json, on: On) -> Scan {
 }
 
 fn alone(plan: &Plan, data: &Json) -> Outcome {
-    plan.finish(scan(plan, data, On::Item), &Facts::new())
+    plan.finish(scan(plan, data, Trigger::Item), &Facts::new())
 }
 
 /// The tree of the only match, as it is stored.
@@ -128,12 +128,12 @@ fn equal_counts_share_one_need_with_the_larger_bound() {
         ),
     ];
     let plan = compile_all(&rules, &[window]).unwrap();
-    let scan = scan(&plan, &json!({"text": "hit"}), On::Item);
-    let [need] = scan.needs() else { panic!("{:?}", scan.needs()) };
+    let scan = scan(&plan, &json!({"text": "hit"}), Trigger::Item);
+    let [need] = scan.pending_needs() else { panic!("{:?}", scan.pending_needs()) };
     let Need::Count { window, key, at_least } = need else { panic!("{need:?}") };
-    assert_eq!((window.as_str(), key.as_str(), *at_least), ("w", "user/u1", Amount::whole(8)));
+    assert_eq!((window.as_str(), key.as_str(), *at_least), ("w", "user/u1", Amount::from_whole(8)));
     let mut facts = Facts::new();
-    facts.count(need.clone(), Amount::whole(3));
+    facts.set_count(need.clone(), Amount::from_whole(3));
     let outcome = plan.finish(scan, &facts);
     assert_eq!(
         tree(&outcome),
@@ -152,7 +152,7 @@ fn items_are_counted_in_matching_windows_and_reports_in_none() {
     ];
     let plan = plan(&json!({"strikes": {"gte": 1}}), &windows);
     let data = json!({"text": "hi", "links": ["a", "b", "a"], "amount": 2.5});
-    let scanned = scan(&plan, &data, On::Item);
+    let scanned = scan(&plan, &data, Trigger::Item);
     let added: Vec<_> = scanned
         .entries()
         .iter()
@@ -175,10 +175,10 @@ fn items_are_counted_in_matching_windows_and_reports_in_none() {
             ("links", "user/u1", Amount::ZERO, 2, true),
         ]
     );
-    assert!(scan(&plan, &data, On::Report).entries().is_empty());
-    assert_eq!(scan(&plan, &data, On::Item).entries(), scanned.entries(), "a replay adds the same rows");
+    assert!(scan(&plan, &data, Trigger::Report).entries().is_empty());
+    assert_eq!(scan(&plan, &data, Trigger::Item).entries(), scanned.entries(), "a replay adds the same rows");
     let spent = plan.window(&"spent".into()).unwrap();
-    assert_eq!((spent.measure, spent.over, spent.bucket), (Measure::Sum, 86_400_000, 3_600_000));
+    assert_eq!((spent.measure, spent.length_millis, spent.bucket), (Measure::Sum, 86_400_000, 3_600_000));
 }
 
 fn it_bucket(plan: &Plan, entry: &tidegate_rules::WindowEntry) -> i64 {
@@ -195,11 +195,11 @@ fn item_outside_a_window_is_compared_with_its_count() {
     let not = |window: &str| json!({"not": {"count": {"window": window, "gte": 10}}});
     let matches = |window: &str, data: &Json, counted: i64| {
         let plan = compile_all(&[rule("r", &not(window))], &windows).unwrap();
-        let scan = scan(&plan, data, On::Item);
+        let scan = scan(&plan, data, Trigger::Item);
         assert!(scan.entries().is_empty());
         let mut facts = Facts::new();
-        for need in scan.needs() {
-            facts.count(need.clone(), Amount::whole(counted));
+        for need in scan.pending_needs() {
+            facts.set_count(need.clone(), Amount::from_whole(counted));
         }
         plan.finish(scan, &facts).matched.len()
     };
@@ -213,7 +213,7 @@ fn item_outside_a_window_is_compared_with_its_count() {
     // No key to count by.
     let rules = [rule("r", &json!({"any": [not("received"), not("many")]}))];
     let plan = compile_all(&rules, &windows).unwrap();
-    assert!(scan(&plan, &json!({"text": "x", "amount": 1}), On::Item).needs().is_empty());
+    assert!(scan(&plan, &json!({"text": "x", "amount": 1}), Trigger::Item).pending_needs().is_empty());
 }
 
 #[test]
@@ -221,8 +221,8 @@ fn values_beyond_the_limit_are_named_and_not_counted() {
     let window = json!({"window": "w", "item_types": ["post"], "by": "links", "over": "1h"});
     let plan = plan(&json!({"count": {"window": "w", "gte": 1}}), &[window]);
     let links: Vec<_> = (0..40).map(|n| format!("l{n}")).collect();
-    let scanned = scan(&plan, &json!({"links": links}), On::Item);
-    assert_eq!((scanned.entries().len(), scanned.needs().len()), (16, 16));
+    let scanned = scan(&plan, &json!({"links": links}), Trigger::Item);
+    assert_eq!((scanned.entries().len(), scanned.pending_needs().len()), (16, 16));
     let outcome = plan.finish(scanned, &Facts::new());
     assert_eq!(outcome.uncounted, ["w".into()]);
 }
@@ -243,8 +243,9 @@ fn explanation_lists_omissions_of_its_own_rule_only() {
     let values = Data(json!({"text": long, "site": "https://x.example", "links": links}));
     let type_id = TypeId::new("post");
     let submission = SubmissionId::from(Uuid::nil());
-    let item = Item { type_id: &type_id, values: &values, user: None, on: On::Item, now: NOW, submission };
-    let told = |rule: &str| json!(plan.begin_explanation(&item, &rule.into()).unwrap().left_out);
+    let item =
+        Item { type_id: &type_id, values: &values, user: None, on: Trigger::Item, now: NOW, submission };
+    let told = |rule: &str| json!(plan.begin_explanation(&item, &rule.into()).unwrap().omissions);
     assert_eq!(told("counts"), json!({"uncounted": ["asked"]}));
     assert_eq!(told("searches"), json!({"truncated": ["text"]}));
     assert_eq!(told("looks-elsewhere"), json!({}));
@@ -304,11 +305,11 @@ fn one_matching_medium_is_enough() {
         _ => Media { state: MediaState::FetchFailed, matches: Vec::new() },
     };
     let outcome = |near: bool| {
-        let scanned = scan(&plan, &data, On::Item);
+        let scanned = scan(&plan, &data, Trigger::Item);
         let mut facts = Facts::new();
-        for need in scanned.needs() {
+        for need in scanned.pending_needs() {
             let Need::Media { url } = need else { panic!("{need:?}") };
-            facts.media(need.clone(), medium(if near || url != "near" { url } else { "far" }));
+            facts.set_media(need.clone(), medium(if near || url != "near" { url } else { "far" }));
         }
         plan.finish(scanned, &facts)
     };
@@ -320,7 +321,7 @@ fn one_matching_medium_is_enough() {
         }]}})
     );
     assert_eq!(outcome(false).errored[0].reason, "media: fetch_failed");
-    assert!(scan(&plan, &json!({"text": "no media"}), On::Item).needs().is_empty());
+    assert!(scan(&plan, &json!({"text": "no media"}), Trigger::Item).pending_needs().is_empty());
 }
 
 #[test]
@@ -328,25 +329,27 @@ fn score_is_requested_once_and_may_be_missing() {
     let when = json!({"score": {"model": "m", "gte": 0.5, "lt": 0.8}});
     let plan = plan(&json!({"any": [when, {"score": {"model": "m", "label": "l", "gt": 0.9}}]}), &[]);
     let outcome = |answer: &dyn Fn(&mut Facts, Need)| {
-        let scanned = scan(&plan, &json!({}), On::Item);
-        let [need] = scanned.needs() else { panic!("{:?}", scanned.needs()) };
+        let scanned = scan(&plan, &json!({}), Trigger::Item);
+        let [need] = scanned.pending_needs() else { panic!("{:?}", scanned.pending_needs()) };
         let mut facts = Facts::new();
         answer(&mut facts, need.clone());
         plan.finish(scanned, &facts)
     };
     let says = |whole: f64| {
-        move |facts: &mut Facts, need| facts.scores(need, Scores { whole: Some(whole), ..Scores::default() })
+        move |facts: &mut Facts, need| {
+            facts.set_scores(need, Scores { overall: Some(whole), ..Scores::default() });
+        }
     };
     assert_eq!(outcome(&says(0.5)).matched.len(), 1);
     assert!(outcome(&says(0.8)).matched.is_empty());
     assert_eq!(outcome(&says(f64::NAN)).errored[0].reason, "score: not_a_number");
     let label = |facts: &mut Facts, need| {
-        facts.scores(need, Scores { labels: [("l".to_owned(), 0.95)].into(), ..Scores::default() });
+        facts.set_scores(need, Scores { labels: [("l".to_owned(), 0.95)].into(), ..Scores::default() });
     };
     assert_eq!(outcome(&label).matched.len(), 1);
-    let nobody = outcome(&|facts, need| facts.unknown(need));
+    let nobody = outcome(&|facts, need| facts.set_unknown(need));
     assert!(nobody.matched.is_empty() && nobody.errored.is_empty());
-    assert_eq!(outcome(&|facts, need| facts.failed(need, "timeout")).errored[0].reason, "score: timeout");
+    assert_eq!(outcome(&|facts, need| facts.set_failed(need, "timeout")).errored[0].reason, "score: timeout");
 }
 
 #[test]
@@ -381,7 +384,7 @@ fn rules_are_evaluated_only_near_their_areas_and_domains() {
     let warnings = plan.warnings();
     assert!(warnings.iter().all(|warning| warning.tag() != "unannounced"), "{warnings:?}");
     let scanned =
-        scan(&plan, &json!({"place": "u33dc0cpk", "links": ["https://www.d7.example/x"]}), On::Item);
+        scan(&plan, &json!({"place": "u33dc0cpk", "links": ["https://www.d7.example/x"]}), Trigger::Item);
     assert_eq!(scanned.evaluated_rules(), 1);
     assert_eq!(plan.finish(scanned, &Facts::new()).matched[0].rule.as_str(), "r7");
 }
@@ -401,8 +404,8 @@ fn media_rules_are_evaluated_only_for_items_with_media() {
     let plan = compile_all(&rules, &[]).unwrap();
     assert!(plan.warnings().iter().all(|warning| warning.tag() != "unannounced"), "{:?}", plan.warnings());
     let judged = |data: Json| {
-        let scanned = scan(&plan, &data, On::Item);
-        (scanned.evaluated_rules(), scanned.needs().len())
+        let scanned = scan(&plan, &data, Trigger::Item);
+        (scanned.evaluated_rules(), scanned.pending_needs().len())
     };
     assert_eq!(judged(json!({"text": "no medium", "amount": 1_000})), (0, 0));
     assert_eq!(judged(json!({"text": "w4", "links": [], "amount": 1_000})), (1, 0));
@@ -451,7 +454,8 @@ fn tabs_and_line_ends_do_not_hide_hosts() {
     let matches = |type_id: &str, site: &str| {
         let (type_id, data) = (TypeId::new(type_id), Data(json!({"site": site})));
         let submission = SubmissionId::from(Uuid::nil());
-        let item = Item { type_id: &type_id, values: &data, user: None, on: On::Item, now: NOW, submission };
+        let item =
+            Item { type_id: &type_id, values: &data, user: None, on: Trigger::Item, now: NOW, submission };
         plan.finish(plan.scan(&item), &Facts::new()).matched.len()
     };
     assert_eq!((matches("post", split), matches("note", split)), (1, 0));
@@ -545,15 +549,15 @@ fn refuted_rules_need_no_facts() {
     let number = json!({"field": {"path": "amount", "ne": 5}});
     let failing = |needs: &[Need]| {
         let mut facts = Facts::new();
-        needs.iter().for_each(|need| facts.failed(need.clone(), "fetch_failed"));
+        needs.iter().for_each(|need| facts.set_failed(need.clone(), "fetch_failed"));
         facts
     };
     for parts in [[&word, &media, &number], [&word, &number, &media]] {
         let plan = plan(&json!({"all": parts}), &[]);
         let outcome = |data: &Json| {
-            let scanned = scan(&plan, data, On::Item);
-            let facts = failing(scanned.needs());
-            (scanned.needs().len(), plan.finish(scanned, &facts))
+            let scanned = scan(&plan, data, Trigger::Item);
+            let facts = failing(scanned.pending_needs());
+            (scanned.pending_needs().len(), plan.finish(scanned, &facts))
         };
         let (asked, there) = outcome(&json!({"text": "hit", "links": ["a"], "amount": 1}));
         assert_eq!((asked, there.errored[0].reason.as_str()), (1, "media: fetch_failed"));
@@ -566,12 +570,12 @@ fn refuted_rules_need_no_facts() {
             type_id: &type_id,
             values: &data,
             user: None,
-            on: On::Item,
+            on: Trigger::Item,
             now: NOW,
             submission: SubmissionId::from(Uuid::nil()),
         };
         let pending = plan.begin_explanation(&item, &"r".into()).unwrap();
-        let needs: Vec<_> = pending.needs().cloned().collect();
+        let needs: Vec<_> = pending.pending_needs().cloned().collect();
         let told = serde_json::to_value(plan.finish_explanation(pending, &failing(&needs))).unwrap();
         assert_eq!((needs.len(), &told["all"]["outcome"]), (1, &json!("errored")), "{told}");
         let of = |kind: &str| {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tidegate_rules::{
-    Explained, Facts, Fields, Hit, Item, Kind, Limits, On, Plan, RuleSource, Shape, Value, Vocabulary,
+    Explained, Facts, Fields, Hit, Item, Kind, Limits, Plan, RuleSource, Shape, Trigger, Value, Vocabulary,
 };
 use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
 
@@ -24,7 +24,7 @@ fn hit(text: &str, kind: &str, word: &str, view: &str) -> Option<Hit> {
         type_id: &TypeId::new("post"),
         values: &Data(text),
         user: None,
-        on: On::Item,
+        on: Trigger::Item,
         now: Millis(0),
         submission: SubmissionId::random(),
     };

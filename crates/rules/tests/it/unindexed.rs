@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
-    Facts, Fields, Item, Kind, Limits, Number, On, Outcome, Plan, RuleSource, Shape, Value, Vocabulary,
+    Facts, Fields, Item, Kind, Limits, Number, Outcome, Plan, RuleSource, Shape, Trigger, Value, Vocabulary,
 };
 use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId, TypeId};
 
@@ -40,7 +40,7 @@ fn outcome(conditions: &[Json], data: Json, limits: &Limits) -> Outcome {
         type_id: &TypeId::new("post"),
         values: &Data(data),
         user: Some(&ItemKey::new("user", "u1")),
-        on: On::Item,
+        on: Trigger::Item,
         now: Millis(0),
         submission: SubmissionId::random(),
     };

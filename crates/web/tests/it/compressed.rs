@@ -39,7 +39,7 @@ async fn compressed_bodies_are_accepted() {
     let answer = send(&server, compressed_request("br", b"x")).await;
     assert_eq!(answer.status, 415);
     assert!(answer.headers.contains("accept-encoding: gzip, zstd"), "{answer:?}");
-    assert_eq!(server.app.http.bodies().used_amount(), 0, "all of the budget is given back");
+    assert_eq!(server.app.http.body_budget().used_amount(), 0, "all of the budget is given back");
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn body_that_decompresses_beyond_a_limit_is_413() {
         for (coding, body) in [("gzip", gzip(text)), ("zstd", zstd::encode_all(text, 3).unwrap())] {
             let answer = send(&server, compressed_request(coding, &body)).await;
             assert_eq!(answer.status, status, "{coding}: {answer:?}");
-            assert_eq!(server.app.http.bodies().used_amount(), 0);
+            assert_eq!(server.app.http.body_budget().used_amount(), 0);
         }
     }
 }
@@ -75,7 +75,7 @@ async fn decompressed_bytes_count_in_the_budget() {
         client.send(&request[..request.len() - 4]).await;
         clients.push(client);
     }
-    let leased_bytes = async || match server.app.http.bodies().used_amount() {
+    let leased_bytes = async || match server.app.http.body_budget().used_amount() {
         used if used >= 1 << 19 => Ok(used),
         used => Err(anyhow::anyhow!("{used} bytes are counted")),
     };
@@ -87,7 +87,7 @@ async fn decompressed_bytes_count_in_the_budget() {
         statuses.push(client.answer().await.unwrap().status);
     }
     assert!(statuses.contains(&503), "together they are above the organisation's share: {statuses:?}");
-    assert_eq!(server.app.http.bodies().used_amount(), 0);
+    assert_eq!(server.app.http.body_budget().used_amount(), 0);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use serde_json::Value;
-use tidegate_web::Drained;
+use tidegate_web::DrainOutcome;
 use tokio::{
     io::AsyncWriteExt,
     net::TcpStream,
@@ -26,7 +26,7 @@ async fn bodies_are_read_in_pieces_and_chunks() {
     client.send(with_length(6, "123")).await;
     client.send("456").await;
     assert_eq!(client.answer().await.unwrap().body, "6");
-    assert_eq!(server.app.http.bodies().used_amount(), 0, "all of the budget is given back");
+    assert_eq!(server.app.http.body_budget().used_amount(), 0, "all of the budget is given back");
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn body_above_the_limit_is_413_announced_or_chunked() {
     let answer = server.ask(&chunked).await;
     assert_eq!(answer.status, 413);
     answer.problem();
-    assert_eq!(server.app.http.bodies().used_amount(), 0);
+    assert_eq!(server.app.http.body_budget().used_amount(), 0);
 }
 
 /// More bytes than the buffers of both sides of a connection hold.
@@ -104,14 +104,14 @@ async fn stop_does_not_wait_for_answered_or_incomplete_requests() {
     refused.send(with_length(LARGE_BODY, "").replace("/count", "/refused")).await;
     assert_eq!(refused.answer().await.unwrap().status, 401);
     refused.send("more of it").await;
-    assert_eq!(server.stop_and_drain().await, Drained::Clean);
+    assert_eq!(server.stop_and_drain().await, DrainOutcome::Clean);
 
     let server = RunningServer::new(|settings| settings.drain_ms = 600_000).await;
     let mut half = server.connect().await;
     half.send("GET /held HTTP/1.1\r\nhost: h\r\nx-").await;
     // Connections are accepted in order: once this one is answered, the server has read the other.
     assert_eq!(server.ask(&with_length(3, "abc")).await.body, "3");
-    assert_eq!(server.stop_and_drain().await, Drained::Clean);
+    assert_eq!(server.stop_and_drain().await, DrainOutcome::Clean);
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn stop_waits_for_slow_readers_of_an_answer() {
     assert_eq!(slow.answer().await.unwrap().body.len(), LONG_ANSWER);
     sleep(Duration::from_secs(2)).await;
     assert_eq!(slower.into_body().collect().await.unwrap().to_bytes().len(), LONG_ANSWER);
-    assert_eq!(server.stop_and_drain().await, Drained::Clean);
+    assert_eq!(server.stop_and_drain().await, DrainOutcome::Clean);
 }
 
 #[tokio::test]
@@ -170,7 +170,7 @@ async fn slow_body_is_408() {
     let answer = server.ask(&with_length(10, "12")).await;
     assert_eq!(answer.status, 408);
     answer.problem();
-    assert_eq!(server.app.http.bodies().used_amount(), 0);
+    assert_eq!(server.app.http.body_budget().used_amount(), 0);
 }
 
 #[tokio::test]
@@ -294,7 +294,7 @@ async fn stop_closes_idle_connections_and_finishes_requests() {
     server.app.release_handler.notify_one();
     assert_eq!(busy.answer().await.unwrap().body, "done");
     let address = server.address;
-    assert_eq!(server.stop_and_drain().await, Drained::Clean);
+    assert_eq!(server.stop_and_drain().await, DrainOutcome::Clean);
     assert!(TcpStream::connect(address).await.is_err());
     drop(silent);
 }
@@ -305,6 +305,6 @@ async fn drain_ends_at_its_deadline_and_reports_it() {
     let mut busy = server.connect().await;
     busy.send("GET /held HTTP/1.1\r\nhost: h\r\n\r\n").await;
     server.app.handler_entered.notified().await;
-    assert_eq!(server.stop_and_drain().await, Drained::Forced);
+    assert_eq!(server.stop_and_drain().await, DrainOutcome::Forced);
     assert!(busy.answer().await.is_none(), "its connection is ended");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use tidegate_test_support::{PATIENCE, eventually_ok};
-use tidegate_web::Drained;
+use tidegate_web::DrainOutcome;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -53,7 +53,7 @@ impl Http2Client {
 }
 
 async fn wait_until_released(server: &RunningServer) {
-    let used = async || match server.app.http.answers().used_amount() {
+    let used = async || match server.app.http.answer_budget().used_amount() {
         0 => Ok(()),
         used => Err(anyhow::anyhow!("{used} bytes are held")),
     };
@@ -90,11 +90,11 @@ async fn unread_answers_are_bounded_and_harm_no_other() {
             reader.send("GET /large?good HTTP/1.1\r\nhost: h\r\n\r\n").await;
             let answer = reader.answer().await.unwrap();
             assert_eq!((answer.status, answer.body.len()), (200, LARGE_ANSWER));
-            let used = server.app.http.answers().used_amount();
+            let used = server.app.http.answer_budget().used_amount();
             assert!(used <= UNSENT_BYTES, "{used} bytes are held");
         }
     }
-    let used = server.app.http.answers().used_amount();
+    let used = server.app.http.answer_budget().used_amount();
     assert!(used >= 3 * LARGE_ANSWER, "the attack held {used} bytes");
     drop(greedy);
     wait_until_released(&server).await;
@@ -166,7 +166,7 @@ async fn connection_of_a_silent_reader_is_closed() {
     let server = RunningServer::new(|settings| settings.unsent_stall_ms = 5_000).await;
     let mut client = server.connect().await;
     client.send("GET /long HTTP/1.1\r\nhost: h\r\n\r\n").await;
-    let leased_bytes = async || match server.app.http.answers().used_amount() {
+    let leased_bytes = async || match server.app.http.answer_budget().used_amount() {
         LONG_ANSWER => Ok(()),
         used => Err(anyhow::anyhow!("{used} bytes are held")),
     };
@@ -212,7 +212,7 @@ async fn full_budget_is_503_for_look_ups_and_a_reset_for_changes() {
     let change = client.request("POST", "/large?a").await;
     let reason = read_body(change).await.unwrap_err().reason();
     assert_eq!(reason, Some(h2::Reason::ENHANCE_YOUR_CALM));
-    assert_eq!(server.app.http.load().refused_by_share, 2);
+    assert_eq!(server.app.http.request_counts().refused_by_share, 2);
 }
 
 #[tokio::test]
@@ -298,7 +298,7 @@ async fn stop_does_not_wait_for_clients_without_pending_answers() {
         clients.push(pinging_client(&server, has_valid_key).await);
     }
     clients.push(pipelining_client(&server, "/nothing").await);
-    assert_eq!(server.stop_and_drain().await, Drained::Clean);
+    assert_eq!(server.stop_and_drain().await, DrainOutcome::Clean);
     for mut client in clients {
         client.wait_until_closed(PING).await;
     }
@@ -319,6 +319,6 @@ async fn unread_answers_do_not_force_a_drain() {
     })
     .await;
     let answer = window.request("GET", "/large?a").await.await.unwrap();
-    assert_eq!(server.stop_and_drain().await, Drained::Clean);
+    assert_eq!(server.stop_and_drain().await, DrainOutcome::Clean);
     drop((client, pipelined, answer));
 }

@@ -17,7 +17,7 @@ use crate::{
     json::{Number, Position},
     privacy::{
         identifying_text::is_address,
-        participants::{has_pseudonym, refers},
+        participants::{has_pseudonym, mentions_participant},
     },
 };
 
@@ -97,11 +97,11 @@ impl Card {
     pub(crate) fn read_summary(&mut self, row: &Row) {
         self.stated_participants = row
             .number(SUMMARY_PARTICIPANTS)
-            .map(|number| (number.count(), row.position(SUMMARY_PARTICIPANTS)));
+            .map(|number| (number.saturating_count(), row.position(SUMMARY_PARTICIPANTS)));
     }
 
     pub(crate) fn is_below_k(&self, number: Number) -> bool {
-        number.whole && (1..u128::from(self.k)).contains(&number.count())
+        number.is_whole && (1..u128::from(self.k)).contains(&number.saturating_count())
     }
 
     /// Checks an entry of `provenance.notes` for the name of a reviewer of the texts.
@@ -117,7 +117,7 @@ impl Card {
 
     /// Records a reference to a participant in a text or name outside the fields for participants.
     pub(crate) fn note_reference(&mut self, text: &[u8]) {
-        self.has_linkage |= !self.has_linkage && refers(text);
+        self.has_linkage |= !self.has_linkage && mentions_participant(text);
     }
 
     /// Checks the creation time of an item.
@@ -147,8 +147,8 @@ impl Card {
             && let Some(id) = row.text(ID)
         {
             let references = [response::PHASE, response::SUBJECT, response::OBJECT];
-            self.has_linkage =
-                refers(id) || has_pseudonym(id, &references.map(|field| row.text(field).unwrap_or_default()));
+            self.has_linkage = mentions_participant(id)
+                || has_pseudonym(id, &references.map(|field| row.text(field).unwrap_or_default()));
         }
         // A private bundle has such a count and time in each response, so a finding that is only counted must be cheap.
         if row.number(response::COUNT).is_some_and(|count| self.is_below_k(count))
@@ -165,7 +165,7 @@ impl Card {
 
     /// Checks an outcome as if the bundle were shared. `check` discards the findings if the card does not say so.
     pub(crate) fn check_outcome(&mut self, row: &Row, counts: Option<&Row>, findings: &mut Findings) {
-        let count_of = |field: usize| row.number(field).map_or(0, |number| number.count());
+        let count_of = |field: usize| row.number(field).map_or(0, |number| number.saturating_count());
         let is_group = row.text(outcome::TYPE) == Some(GROUP_MEMBERS.as_bytes());
         self.has_linkage |= is_group && count_of(outcome::MEMBERS) > 0;
         let references = [outcome::PHASE, outcome::ITEM].map(|field| row.text(field).unwrap_or_default());
@@ -192,14 +192,14 @@ impl Card {
         let mut shown_sum = 0_u128;
         for answer in Answer::ALL {
             let Some(number) = counts.number(answer as usize) else { continue };
-            shown_sum = shown_sum.saturating_add(number.count());
+            shown_sum = shown_sum.saturating_add(number.saturating_count());
             if self.is_below_k(number) {
                 add(Rule::SmallOutcome, counts.position(answer as usize), &["counts", answer.as_str()]);
             }
         }
         // Only the six answers are subtracted: other counts may overlap them.
         let hides_few = |total: Option<Number>| {
-            let hidden_count = total.map_or(0, |total| total.count().saturating_sub(shown_sum));
+            let hidden_count = total.map_or(0, |total| total.saturating_count().saturating_sub(shown_sum));
             shown_sum > 0 && (1..u128::from(self.k)).contains(&hidden_count)
         };
         if hides_few(observations) {

@@ -71,7 +71,7 @@ fn days_of_month(year: u32, month: u32) -> u32 {
 }
 
 /// True for a URI with a scheme. A relative reference is not a URI.
-pub(crate) fn uri(text: &[u8]) -> bool {
+pub(crate) fn is_uri(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(|text| Uri::parse(text).is_ok())
 }
 
@@ -124,7 +124,7 @@ mod tests {
             "mailto:a@b?subject=x",
             "http://",
         ] {
-            assert!(uri(good.as_bytes()), "{good}");
+            assert!(is_uri(good.as_bytes()), "{good}");
         }
         for bad in [
             "",
@@ -144,7 +144,7 @@ mod tests {
             "http://a/{b}",
             "http://a@b@c/",
         ] {
-            assert!(!uri(bad.as_bytes()), "{bad}");
+            assert!(!is_uri(bad.as_bytes()), "{bad}");
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) use unique::KeySet;
 pub(crate) use walk::{Walk, WalkEnd};
 
 use crate::{
-    form::{DELIB_MOST_BYTES, K_FLOOR, Naming},
+    form::{DELIB_MAX_BYTES, K_FLOOR, Naming},
     json::{Position, Reader, Stop},
     storage::spill::SpillOptions,
     unpack::Source,
@@ -61,11 +61,11 @@ pub struct Options {
     /// Minimum number of responses for each figure of a bundle marked for sharing.
     pub k: u64,
     /// Maximum number of findings to list, up to a quarter of the memory. All findings are counted.
-    pub most: usize,
+    pub max_findings: usize,
     /// Includes the value at each finding, which can be personal data.
-    pub values: bool,
+    pub with_values: bool,
     pub limits: Limits,
-    pub room: SpillOptions,
+    pub spill_options: SpillOptions,
 }
 
 impl Options {
@@ -76,17 +76,17 @@ impl Options {
             schema_url: None,
             delib: false,
             k: K_FLOOR,
-            most: 100,
-            values: false,
+            max_findings: 100,
+            with_values: false,
             limits: Limits::default(),
-            room,
+            spill_options: room,
         }
     }
 }
 
 /// True if the schema accepts the text in a field of the format `uri`.
 pub fn is_uri(text: &str) -> bool {
-    formats::uri(text.as_bytes())
+    formats::is_uri(text.as_bytes())
 }
 
 /// Result of a validation.
@@ -97,25 +97,25 @@ pub struct Report {
     pub totals: Vec<(Rule, u64)>,
     /// First violations, in the order of the file.
     pub findings: Vec<Finding>,
-    pub counted: BundleCounts,
+    pub counts: BundleCounts,
     /// Number of bytes read of the unpacked document.
     pub bytes: u64,
     /// True if the document was read to its end.
-    pub complete: bool,
+    pub is_complete: bool,
 }
 
 impl Report {
-    pub fn total(&self, severity: Severity) -> u64 {
+    pub fn count_findings(&self, severity: Severity) -> u64 {
         self.totals.iter().filter(|(rule, _)| rule.severity() == severity).map(|(_, total)| total).sum()
     }
 
     /// Number of findings that are counted but not listed.
-    pub fn unlisted(&self) -> u64 {
+    pub fn count_unlisted(&self) -> u64 {
         self.totals.iter().map(|(_, total)| total).sum::<u64>() - self.findings.len() as u64
     }
 
     pub fn is_valid(&self) -> bool {
-        self.total(Severity::Error) == 0
+        self.count_findings(Severity::Error) == 0
     }
 }
 
@@ -127,15 +127,16 @@ impl Report {
 /// If the document cannot be read or changes between the passes, or if temporary files cannot be written.
 pub fn validate(source: &mut dyn Source, options: &Options) -> io::Result<Report> {
     // The other three quarters are for the checks of `Content`.
-    let memory = (options.room.memory / 4).max(MIN_FINDINGS_MEMORY);
-    let mut findings = Findings::new(options.most, options.values, memory);
-    let is_rereadable = source.opens_again();
-    let mut content = Content::new(options.level, options.delib, options.k, &options.room, is_rereadable);
+    let memory = (options.spill_options.memory / 4).max(MIN_FINDINGS_MEMORY);
+    let mut findings = Findings::new(options.max_findings, options.with_values, memory);
+    let is_rereadable = source.can_reopen();
+    let mut content =
+        Content::new(options.level, options.delib, options.k, &options.spill_options, is_rereadable);
     let end = walk(source, options, &mut findings, &mut content)?
         .ok_or_else(|| io::Error::other("reading stopped before the end of the document"))?;
     let (bytes, complete) = (end.bytes, end.stop.is_none());
-    if options.delib && bytes > DELIB_MOST_BYTES {
-        findings.add(Rule::DelibSize, Position { offset: DELIB_MOST_BYTES, line: 1 }, &[], None);
+    if options.delib && bytes > DELIB_MAX_BYTES {
+        findings.add(Rule::DelibSize, Position { offset: DELIB_MAX_BYTES, line: 1 }, &[], None);
     }
     if complete {
         content.check_deferred_rows(&mut findings).map_err(into_io_error)?;
@@ -170,7 +171,7 @@ pub fn validate(source: &mut dyn Source, options: &Options) -> io::Result<Report
         }
     }
     let (totals, findings) = findings.into_parts();
-    Ok(Report { level: options.level, totals, findings, counted: counts, bytes, complete })
+    Ok(Report { level: options.level, totals, findings, counts, bytes, is_complete: complete })
 }
 
 /// Walks the document once; returns `None` if the sink stopped early.

@@ -107,7 +107,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::privacy::participants::number_of;
+    use crate::privacy::participants::parse_reference;
 
     #[test]
     fn participants_are_counted_once_within_any_memory() {
@@ -123,7 +123,7 @@ mod tests {
                 } else {
                     format!("participant:{participant:032x}")
                 };
-                participants.add(phase, reference.as_bytes(), number_of(reference.as_bytes())).unwrap();
+                participants.add(phase, reference.as_bytes(), parse_reference(reference.as_bytes())).unwrap();
                 remaining.insert((phase, reference.into_bytes()));
             }
             let mut phases = BTreeMap::new();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Finding, Report, Rule, Severity};
 use crate::{
     json::{JsonText, MappedArray},
-    plural::counted,
+    plural::format_count,
 };
 
 /// Text with one line for each finding, then the totals.
@@ -23,35 +23,35 @@ pub fn text<'a>(report: &'a Report, name: &'a str) -> impl Display + 'a {
             let pointer = if finding.pointer.is_empty() { "(document)" } else { &finding.pointer };
             let (id, severity) = (rule.id(), rule.severity().as_str());
             let location = format!("line {}, byte {}", finding.line, finding.offset);
-            write!(text, "{pointer}  {id} {severity}  {location}: {}", rule.says())?;
+            write!(text, "{pointer}  {id} {severity}  {location}: {}", rule.message())?;
             if let Some(value) = &finding.value {
                 write!(text, ": \"{value}\"")?;
             }
             text.write_char('\n')?;
         }
-        if report.unlisted() > 0 {
-            writeln!(text, "and {} more", report.unlisted())?;
+        if report.count_unlisted() > 0 {
+            writeln!(text, "and {} more", report.count_unlisted())?;
         }
         for (rule, total) in &report.totals {
-            writeln!(text, "{total:>9}  {} {}", rule.id(), rule.says())?;
+            writeln!(text, "{total:>9}  {} {}", rule.id(), rule.message())?;
         }
         let level = report.level.as_str();
-        let verdict = match (report.is_valid(), report.total(Severity::Warning)) {
+        let verdict = match (report.is_valid(), report.count_findings(Severity::Warning)) {
             (true, 0) => format!("valid (level {level})"),
-            (true, warnings) => format!("valid (level {level}), {}", counted(warnings, "warning")),
+            (true, warnings) => format!("valid (level {level}), {}", format_count(warnings, "warning")),
             (false, warnings) => {
-                let errors = counted(report.total(Severity::Error), "error");
-                format!("invalid (level {level}): {errors}, {}", counted(warnings, "warning"))
+                let errors = format_count(report.count_findings(Severity::Error), "error");
+                format!("invalid (level {level}): {errors}, {}", format_count(warnings, "warning"))
             }
         };
         write!(
             text,
             "{name}: {verdict}; {}, {}, {}, {} in {}",
-            counted(report.counted.phases, "phase"),
-            counted(report.counted.items, "item"),
-            counted(report.counted.responses, "response"),
-            counted(report.counted.outcomes, "outcome"),
-            counted(report.bytes, "byte")
+            format_count(report.counts.phases, "phase"),
+            format_count(report.counts.items, "item"),
+            format_count(report.counts.responses, "response"),
+            format_count(report.counts.outcomes, "outcome"),
+            format_count(report.bytes, "byte")
         )
     })
 }
@@ -72,15 +72,15 @@ pub fn json<'a>(report: &'a Report, name: &'a str) -> JsonText<impl Serialize + 
         unlisted: u64,
         findings: F,
     }
-    let counts = &report.counted;
+    let counts = &report.counts;
     JsonText(Document {
         file: name,
         valid: report.is_valid(),
         level: report.level.as_str(),
-        complete: report.complete,
+        complete: report.is_complete,
         bytes: report.bytes,
-        errors: report.total(Severity::Error),
-        warnings: report.total(Severity::Warning),
+        errors: report.count_findings(Severity::Error),
+        warnings: report.count_findings(Severity::Warning),
         totals: totals(report),
         counted: json!({
             "phases": counts.phases,
@@ -88,7 +88,7 @@ pub fn json<'a>(report: &'a Report, name: &'a str) -> JsonText<impl Serialize + 
             "responses": counts.responses,
             "outcomes": counts.outcomes,
         }),
-        unlisted: report.unlisted(),
+        unlisted: report.count_unlisted(),
         findings: MappedArray(&report.findings, finding_json),
     })
 }
@@ -101,7 +101,7 @@ fn finding_json(finding: &Finding) -> Value {
         "severity": rule.severity().as_str(),
         "line": finding.line,
         "byte": finding.offset,
-        "message": rule.says(),
+        "message": rule.message(),
     });
     if let Some(value) = &finding.value {
         entry["value"] = json!(value);
@@ -131,7 +131,7 @@ pub fn sarif<'a>(report: &'a Report, name: &'a str) -> JsonText<impl Serialize +
         .map(|rule| {
             json!({
                 "id": rule.id(),
-                "shortDescription": { "text": rule.says() },
+                "shortDescription": { "text": rule.message() },
                 "defaultConfiguration": { "level": rule.severity().as_str() },
             })
         })
@@ -149,9 +149,9 @@ pub fn sarif<'a>(report: &'a Report, name: &'a str) -> JsonText<impl Serialize +
             column_kind: "unicodeCodePoints",
             properties: json!({
                 "valid": report.is_valid(),
-                "complete": report.complete,
+                "complete": report.is_complete,
                 "totals": totals(report),
-                "unlisted": report.unlisted(),
+                "unlisted": report.count_unlisted(),
             }),
             results: MappedArray(&report.findings, move |finding: &Finding| sarif_result(finding, &uri)),
         }],
@@ -160,8 +160,8 @@ pub fn sarif<'a>(report: &'a Report, name: &'a str) -> JsonText<impl Serialize +
 
 fn sarif_result(finding: &Finding, uri: &str) -> Value {
     let message = match &finding.value {
-        Some(value) => format!("{}: \"{value}\"", finding.rule.says()),
-        None => finding.rule.says().to_owned(),
+        Some(value) => format!("{}: \"{value}\"", finding.rule.message()),
+        None => finding.rule.message().to_owned(),
     };
     json!({
         "ruleId": finding.rule.id(),

@@ -154,13 +154,13 @@ impl Row {
                 }
                 // A number that is not a count is stored like another type, so that it does not become one.
                 CellValue::Number(_)
-                    if !self.number(field).is_some_and(|number| number.whole && number.is_at_least(0)) =>
+                    if !self.number(field).is_some_and(|number| number.is_whole && number.is_at_least(0)) =>
                 {
                     into.write_all(b"x")?;
                 }
                 CellValue::Number(_) => {
                     into.write_all(b"n")?;
-                    let count = self.number(field).map_or(0, |number| number.count());
+                    let count = self.number(field).map_or(0, |number| number.saturating_count());
                     let count = u64::try_from(count).unwrap_or(u64::MAX);
                     into.write_all(&count.to_le_bytes())?;
                 }

@@ -42,7 +42,7 @@ impl Severity {
 }
 
 macro_rules! rules {
-    ($($name:ident $id:literal $severity:ident $says:literal;)*) => {
+    ($($name:ident $id:literal $severity:ident $message:literal;)*) => {
         /// Rule that a bundle can violate.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
@@ -61,8 +61,8 @@ macro_rules! rules {
             }
 
             /// Description of a violation.
-            pub const fn says(self) -> &'static str {
-                match self { $(Self::$name => $says,)* }
+            pub const fn message(self) -> &'static str {
+                match self { $(Self::$name => $message,)* }
             }
         }
     };

@@ -2,7 +2,7 @@
 
 use super::{findings::Findings, row::Row};
 use crate::{
-    form::Hand,
+    form::TextAuthor,
     json::{Number, Position, Stop},
 };
 
@@ -78,7 +78,7 @@ pub(crate) trait Sink {
     fn on_free_text(&mut self, _text: &[u8]) {}
 
     /// True if the text would identify a person. The walk reports this at the text's position.
-    fn identifies(&self, _text: &[u8], _hand: Hand) -> bool {
+    fn identifies(&self, _text: &[u8], _hand: TextAuthor) -> bool {
         false
     }
 

@@ -115,12 +115,12 @@ impl Summary {
         };
         let named_participants = u128::from(counts.participants);
         require(PARTICIPANTS, Rule::Participants, &|value| match counts.unlinked {
-            0 => value.count() == named_participants,
+            0 => value.saturating_count() == named_participants,
             // Responses without a participant can be from further people.
-            _ => value.count() >= named_participants,
+            _ => value.saturating_count() >= named_participants,
         });
-        require(ITEMS, Rule::Items, &|value| value.count() == u128::from(counts.items));
-        require(RESPONSES, Rule::Responses, &|value| value.count() == counts.answers);
+        require(ITEMS, Rule::Items, &|value| value.saturating_count() == u128::from(counts.items));
+        require(RESPONSES, Rule::Responses, &|value| value.saturating_count() == counts.answers);
         if let Some(coverage) = compute_coverage(phases, items, tallies) {
             require(COVERAGE, Rule::Coverage, &|value| (value.double - coverage).abs() <= TOLERANCE);
         }

@@ -13,7 +13,7 @@ pub(super) fn check_text(form: &Value, text: &Text<'_>, schema: &str) -> Option<
         Value::Answer if Answer::parse(text.bytes).is_some() => None,
         Value::Schema if text.bytes == schema.as_bytes() => None,
         Value::Constant(constant) if text.bytes == constant.as_bytes() => None,
-        Value::Anything => None,
+        Value::Arbitrary => None,
         other => Some(type_rule(other)),
     }
 }
@@ -26,15 +26,15 @@ fn check_bounds(bounds: &Bounds, text: &Text<'_>) -> Option<Rule> {
     }
     match bounds.format {
         Some(Format::DateTime) if !formats::is_date_time(text.bytes) => return Some(Rule::DateTime),
-        Some(Format::Uri) if !formats::uri(text.bytes) => return Some(Rule::Uri),
+        Some(Format::Uri) if !formats::is_uri(text.bytes) => return Some(Rule::Uri),
         _ => {}
     }
-    if bounds.least == 0 && bounds.most == u64::MAX {
+    if bounds.min_chars == 0 && bounds.max_chars == u64::MAX {
         return None;
     }
     match text.length() {
-        length if length < bounds.least => Some(Rule::Short),
-        length if length > bounds.most => Some(Rule::Lengthy),
+        length if length < bounds.min_chars => Some(Rule::Short),
+        length if length > bounds.max_chars => Some(Rule::Lengthy),
         _ => None,
     }
 }
@@ -50,11 +50,11 @@ pub(super) fn type_rule(form: &Value) -> Rule {
 
 pub(super) fn check_number(form: &Value, number: &Number) -> Option<Rule> {
     match form {
-        Value::Whole { .. } if !number.whole => Some(Rule::Type),
-        Value::Whole { least } if !number.is_at_least(*least) => Some(Rule::Small),
+        Value::Integer { .. } if !number.is_whole => Some(Rule::Type),
+        Value::Integer { least } if !number.is_at_least(*least) => Some(Rule::Small),
         Value::Number { from_zero_to_one: true } if !number.is_at_least(0) => Some(Rule::Small),
         Value::Number { from_zero_to_one: true } if !number.is_at_most_one() => Some(Rule::Large),
-        Value::Whole { .. } | Value::Number { .. } | Value::Anything => None,
+        Value::Integer { .. } | Value::Number { .. } | Value::Arbitrary => None,
         other => Some(type_rule(other)),
     }
 }

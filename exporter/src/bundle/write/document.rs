@@ -2,7 +2,7 @@
 
 use crate::{
     form::{Answer, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS, Naming, ORIGIN_PARTICIPANT, RESPONSE_COUNTS},
-    json::write::{self as json, Object, hex_of},
+    json::write::{self as json, ObjectWriter, encode_hex},
     model::{Artifact, BundleHeader, PublishedOutcome},
     privacy::{data_card::Card, suppression::Counts},
     timestamp::Timestamp,
@@ -13,43 +13,43 @@ use crate::{
 pub(crate) struct Constants {
     pub(crate) naming: Naming,
     pub(crate) schema_url: Option<String>,
-    pub(crate) exported: Timestamp,
+    pub(crate) exported_at: Timestamp,
 }
 
 /// Published text and time of an item.
 #[derive(Clone, Debug)]
 pub(crate) struct ItemLine {
     pub(crate) text: String,
-    pub(crate) created: Option<Timestamp>,
-    pub(crate) kept: bool,
+    pub(crate) created_at: Option<Timestamp>,
+    pub(crate) is_published: bool,
 }
 
 /// Text before the responses, and the location of the id in it.
 #[derive(Debug)]
 pub(crate) struct Beginning {
     pub(crate) bytes: Vec<u8>,
-    pub(crate) id_at: u64,
+    pub(crate) id_start: u64,
     /// Offset after the id. The digest in the id covers all bytes from here on.
     pub(crate) id_end: u64,
 }
 
-pub(crate) fn beginning(
+pub(crate) fn format_beginning(
     constants: &Constants,
     id: &str,
     head: &BundleHeader,
     lines: &[ItemLine],
 ) -> Beginning {
     let mut bytes = Vec::new();
-    let mut object = Object::begin(&mut bytes);
+    let mut object = ObjectWriter::begin(&mut bytes);
     let schema = constants.schema_url.as_deref().unwrap_or(constants.naming.schema());
     object.text("schema", schema).text("kind", constants.naming.kind());
     let at = object.key("bundleId");
     // The id starts after its quote.
     let id_at = at.len() as u64 + 1;
-    json::text(at, id);
+    json::write_string(at, id);
     let id_end = at.len() as u64;
-    object.text("exportedAt", &constants.exported.to_string());
-    let mut source = Object::begin(object.key("source"));
+    object.text("exportedAt", &constants.exported_at.to_string());
+    let mut source = ObjectWriter::begin(object.key("source"));
     source
         .text("tool", &head.source.tool)
         .text("sourceSchema", &head.source.schema)
@@ -60,7 +60,7 @@ pub(crate) fn beginning(
     source.end();
     let phases = object.key("phases");
     phases.extend_from_slice(b"[\n");
-    let mut phase = Object::begin(phases);
+    let mut phase = ObjectWriter::begin(phases);
     phase
         .text("id", head.phase.id)
         .text("type", head.phase.kind)
@@ -70,8 +70,8 @@ pub(crate) fn beginning(
     phases.extend_from_slice(b"\n]");
     let items = object.key("items");
     let mut list = ListWriter::begin(items);
-    for (item, line) in head.items.iter().zip(lines).filter(|(_, line)| line.kept) {
-        let mut member = Object::begin(list.begin_element());
+    for (item, line) in head.items.iter().zip(lines).filter(|(_, line)| line.is_published) {
+        let mut member = ObjectWriter::begin(list.begin_element());
         member
             .text("id", &item.id)
             .text("phaseId", head.phase.id)
@@ -79,17 +79,17 @@ pub(crate) fn beginning(
             .text("text", &line.text)
             .text("status", &item.status)
             .text("origin", if item.organizer { "organizer" } else { ORIGIN_PARTICIPANT });
-        write_time(member.key("createdAt"), line.created);
+        write_time(member.key("createdAt"), line.created_at);
         member.end();
     }
     list.end();
     object.key("responses").push(b'[');
-    Beginning { bytes, id_at, id_end }
+    Beginning { bytes, id_start: id_at, id_end }
 }
 
 fn write_time(into: &mut Vec<u8>, at: Option<Timestamp>) {
     match at {
-        Some(at) => json::text(into, &at.to_string()),
+        Some(at) => json::write_string(into, &at.to_string()),
         None => into.extend_from_slice(b"null"),
     }
 }
@@ -129,10 +129,10 @@ impl<'o> Outcomes<'o> {
         Self { phase, bytes: Vec::new(), count: 0 }
     }
 
-    fn begin(&mut self, kind: &str, key: &str, item: &str) -> Object<'_> {
+    fn begin(&mut self, kind: &str, key: &str, item: &str) -> ObjectWriter<'_> {
         self.bytes.extend_from_slice(if self.count == 0 { b"\n" } else { b",\n" });
         self.count += 1;
-        let mut object = Object::begin(&mut self.bytes);
+        let mut object = ObjectWriter::begin(&mut self.bytes);
         object
             .text("id", &format!("{kind}:{key}"))
             .text("phaseId", self.phase)
@@ -142,7 +142,7 @@ impl<'o> Outcomes<'o> {
     }
 
     /// Adds the counts of an item's responses. Suppressed answers are listed by name instead of counted.
-    pub(crate) fn counted(
+    pub(crate) fn add_counts(
         &mut self,
         key: &str,
         item: &str,
@@ -152,9 +152,9 @@ impl<'o> Outcomes<'o> {
     ) {
         let is_suppressed = |answer: Answer| hidden.get(answer as usize).copied().unwrap_or_default();
         let mut object = self.begin(RESPONSE_COUNTS, key, item);
-        let mut cells = Object::begin(object.key("counts"));
+        let mut cells = ObjectWriter::begin(object.key("counts"));
         for answer in answers.iter().filter(|answer| !is_suppressed(**answer)) {
-            cells.whole(answer.as_str(), counts[*answer as usize]);
+            cells.integer(answer.as_str(), counts[*answer as usize]);
         }
         cells.end();
         let suppressed: Vec<_> =
@@ -166,7 +166,7 @@ impl<'o> Outcomes<'o> {
     }
 
     /// Adds the counts of an item's responses by group of participants.
-    pub(crate) fn by_group(
+    pub(crate) fn add_group_counts(
         &mut self,
         key: &str,
         item: &str,
@@ -175,11 +175,11 @@ impl<'o> Outcomes<'o> {
         answers: &[Answer],
     ) {
         let mut object = self.begin(GROUP_RESPONSE_COUNTS, key, item);
-        let mut members = Object::begin(object.key("groups"));
+        let mut members = ObjectWriter::begin(object.key("groups"));
         for (name, counts) in names.iter().zip(groups) {
-            let mut cells = Object::begin(members.key(name));
+            let mut cells = ObjectWriter::begin(members.key(name));
             for answer in answers {
-                cells.whole(answer.as_str(), counts[*answer as usize]);
+                cells.integer(answer.as_str(), counts[*answer as usize]);
             }
             cells.end();
         }
@@ -188,27 +188,27 @@ impl<'o> Outcomes<'o> {
     }
 
     /// Adds the members of a group. `item` has no meaning here, but the form requires an item for each outcome.
-    pub(crate) fn members(&mut self, group: &str, item: &str, members: &[String]) {
+    pub(crate) fn add_group_members(&mut self, group: &str, item: &str, members: &[String]) {
         let mut object = self.begin(GROUP_MEMBERS, group, item);
         object.text("group", group).value("members", &members);
         object.end();
     }
 
-    pub(crate) fn published(&mut self, key: &str, item: &str, outcome: &PublishedOutcome) {
+    pub(crate) fn add_published_outcome(&mut self, key: &str, item: &str, outcome: &PublishedOutcome) {
         let mut object = self.begin(outcome.kind, key, item);
         if let Some(rank) = outcome.rank {
-            object.whole("rank", rank);
+            object.integer("rank", rank);
         }
         if let Some(score) = outcome.score {
             object.value("score", &score);
         }
         if let Some(observations) = outcome.observations {
-            object.whole("observations", observations);
+            object.integer("observations", observations);
         }
         if !outcome.counts.is_empty() {
             object.value("counts", &outcome.counts);
         }
-        for (name, value) in &outcome.more {
+        for (name, value) in &outcome.other_members {
             object.value(name, value);
         }
         object.end();
@@ -224,7 +224,7 @@ pub(crate) struct Summary {
 }
 
 /// Formats the part of the document after the responses. `has_responses` is true if a response was written.
-pub(crate) fn end(
+pub(crate) fn format_end(
     has_responses: bool,
     outcomes: &Outcomes<'_>,
     summary: Summary,
@@ -237,16 +237,16 @@ pub(crate) fn end(
     bytes.extend_from_slice(&outcomes.bytes);
     bytes.extend_from_slice(if outcomes.count == 0 { b"]" } else { b"\n]" });
     bytes.extend_from_slice(b",\"summary\":");
-    let mut object = Object::begin(&mut bytes);
+    let mut object = ObjectWriter::begin(&mut bytes);
     object
-        .whole("participants", summary.participants)
-        .whole("items", summary.items)
-        .whole("responses", summary.responses)
+        .integer("participants", summary.participants)
+        .integer("items", summary.items)
+        .integer("responses", summary.responses)
         .value("coverage", &summary.coverage);
     object.end();
     bytes.extend_from_slice(b",\"provenance\":");
-    let mut object = Object::begin(&mut bytes);
-    object.text("adapter", &head.adapter).text("transformedAt", &constants.exported.to_string());
+    let mut object = ObjectWriter::begin(&mut bytes);
+    object.text("adapter", &head.adapter).text("transformedAt", &constants.exported_at.to_string());
     let artifacts = object.key("sourceArtifacts");
     let mut list = ListWriter::begin(artifacts);
     for artifact in &head.artifacts {
@@ -255,11 +255,11 @@ pub(crate) fn end(
     list.end();
     let notes = object.key("notes");
     let mut list = ListWriter::begin(notes);
-    head.notes.iter().for_each(|note| json::text(list.begin_element(), note));
+    head.notes.iter().for_each(|note| json::write_string(list.begin_element(), note));
     list.end();
     object.end();
     bytes.extend_from_slice(b",\"dataCard\":");
-    let mut object = Object::begin(&mut bytes);
+    let mut object = ObjectWriter::begin(&mut bytes);
     object
         .flag("containsParticipantData", card.participant_data)
         .flag("containsDirectIdentifiers", card.direct_identifiers)
@@ -276,16 +276,16 @@ pub(crate) fn end(
 }
 
 fn write_artifact(into: &mut Vec<u8>, artifact: &Artifact) {
-    let mut object = Object::begin(into);
+    let mut object = ObjectWriter::begin(into);
     object.text("role", artifact.role).text("name", &artifact.name);
-    if let Some(within) = &artifact.within {
+    if let Some(within) = &artifact.archive_name {
         object.text("within", within);
     }
-    if let Some(digest) = artifact.ended {
-        object.whole("size", digest.bytes).text("sha256", &hex_of(&digest.sha256));
+    if let Some(digest) = artifact.file_digest {
+        object.integer("size", digest.bytes).text("sha256", &encode_hex(&digest.sha256));
     }
     if let Some(rows) = artifact.rows {
-        object.whole("rows", rows);
+        object.integer("rows", rows);
     }
     object.end();
 }

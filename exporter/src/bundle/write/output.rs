@@ -33,13 +33,13 @@ pub(crate) struct Output {
 
 impl Output {
     /// Writes to an open file; `path` is for errors.
-    pub(crate) fn file(path: &Path, file: &File) -> Result<Self, ConvertError> {
+    pub(crate) fn to_file(path: &Path, file: &File) -> Result<Self, ConvertError> {
         let file = file.try_clone().map_err(|error| ConvertError::io("writing", path, error))?;
         Ok(Self::new(Some(path), file))
     }
 
     /// Writes to a stream, which can be neither truncated nor patched.
-    pub(crate) fn stream(stream: &File) -> Result<Self, ConvertError> {
+    pub(crate) fn to_stream(stream: &File) -> Result<Self, ConvertError> {
         Ok(Self::new(None, stream.try_clone().map_err(ConvertError::stream)?))
     }
 
@@ -127,7 +127,7 @@ pub(crate) fn publish(partial: &Path, path: &Path) -> Result<(), ConvertError> {
 }
 
 /// Path with `ending` appended to its file name. A trailing slash is dropped.
-pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
+pub(crate) fn append_to_name(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(ending);
     path.with_file_name(name)
@@ -135,7 +135,7 @@ pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
 
 /// Replaces a file by a new, empty one. Removed first rather than truncated, because the old file may have other hard
 /// links.
-pub(crate) fn fresh(path: &Path) -> io::Result<File> {
+pub(crate) fn replace_with_new_file(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -18,7 +18,7 @@ use crate::{
     error::ConvertError,
     meter::Meter,
     privacy::participants::ReferenceNames,
-    storage::rows::{Row, order::Sink},
+    storage::rows::{Row, order::RowSink},
     tally::Tally,
 };
 
@@ -32,13 +32,13 @@ const LINE_CAPACITY: usize = 240;
 
 /// Configuration of the path from rows to the output.
 pub(crate) struct Pipeline<'p> {
-    pub(crate) shape: &'p RowFormatter,
+    pub(crate) formatter: &'p RowFormatter,
     pub(crate) names: Option<ReferenceNames>,
-    pub(crate) out: &'p mut Output,
+    pub(crate) output: &'p mut Output,
     /// Mark at the start of the responses.
-    pub(crate) start: Mark,
+    pub(crate) responses_start: Mark,
     /// True if formatting, hashing and writing run on a thread of their own.
-    pub(crate) apart: bool,
+    pub(crate) uses_writer_thread: bool,
     pub(crate) meter: &'p Arc<Meter>,
 }
 
@@ -55,13 +55,13 @@ impl Pipeline<'_> {
         produce: impl for<'p> FnOnce(&mut RowPipe<'p>) -> Result<T, ConvertError>,
     ) -> Result<T, ConvertError> {
         let mut writer = Writer {
-            formatter: self.shape,
+            formatter: self.formatter,
             names: self.names,
             lines: Vec::with_capacity(ROWS_PER_BLOCK * LINE_CAPACITY),
-            output: self.out,
-            responses_start: self.start,
+            output: self.output,
+            responses_start: self.responses_start,
         };
-        if !self.apart {
+        if !self.uses_writer_thread {
             return produce_rows(
                 RowPipe::new(WriterHandle::SameThread(Box::new(writer)), self.meter, tally),
                 produce,
@@ -106,7 +106,7 @@ enum WriterHandle<'p> {
     OwnThread(SyncSender<WriterTask>),
 }
 
-impl Sink for RowPipe<'_> {
+impl RowSink for RowPipe<'_> {
     #[inline]
     fn take(&mut self, row: Row, number: u32) -> Result<(), ConvertError> {
         self.tally.add(row, number);
@@ -115,14 +115,14 @@ impl Sink for RowPipe<'_> {
         if self.rows.len() == ROWS_PER_BLOCK {
             self.flush()?;
             // Checked once for each block: a check for each row would slow the loop.
-            if self.meter.stopped() {
+            if self.meter.is_stop_requested() {
                 return Err(ConvertError::Stopped { rows: self.count });
             }
         }
         Ok(())
     }
 
-    fn again(&mut self) -> Result<(), ConvertError> {
+    fn restart(&mut self) -> Result<(), ConvertError> {
         self.rows.clear();
         self.count = 0;
         self.tally.clear();
@@ -183,13 +183,13 @@ impl Writer<'_> {
         let mut cache = LineCache::default();
         for (at, (row, number)) in rows.iter().enumerate() {
             self.lines.extend_from_slice(if is_first && at == 0 { b"\n" } else { b",\n" });
-            self.formatter.row(&mut self.lines, *row, *number, names, &mut cache);
+            self.formatter.write_row(&mut self.lines, *row, *number, names, &mut cache);
         }
     }
 }
 
 /// Sink that counts rows without writing them, for public bundles, dry runs and the check of the order.
-pub(crate) struct Counting<'c> {
+pub(crate) struct CountingSink<'c> {
     pub(crate) tally: &'c mut Tally,
     pub(crate) meter: &'c Meter,
     rows: u64,
@@ -205,13 +205,13 @@ struct Measure<'m> {
     max_bytes: u64,
 }
 
-impl<'c> Counting<'c> {
+impl<'c> CountingSink<'c> {
     pub(crate) fn new(tally: &'c mut Tally, meter: &'c Meter) -> Self {
         Self { tally, meter, rows: 0, measure: None }
     }
 
     /// Also measures the length of the rows, until their sum exceeds `max_bytes`.
-    pub(crate) fn measuring(
+    pub(crate) fn with_measurement(
         self,
         formatter: &'c RowFormatter,
         names: Option<ReferenceNames>,
@@ -221,7 +221,7 @@ impl<'c> Counting<'c> {
     }
 
     /// Sum of the measured lengths, in bytes.
-    pub(crate) fn measured(&self) -> u64 {
+    pub(crate) fn measured_bytes(&self) -> u64 {
         self.measure.as_ref().map_or(0, |measure| measure.bytes)
     }
 }
@@ -234,26 +234,32 @@ impl Measure<'_> {
         let names_guard =
             self.names.as_ref().map(|names| names.read().unwrap_or_else(PoisonError::into_inner));
         self.line.clear();
-        self.formatter.row(&mut self.line, row, number, names_guard.as_deref(), &mut LineCache::default());
+        self.formatter.write_row(
+            &mut self.line,
+            row,
+            number,
+            names_guard.as_deref(),
+            &mut LineCache::default(),
+        );
         // Each row has a line feed, and each but the first a comma.
         self.bytes += self.line.len() as u64 + if self.bytes == 0 { 1 } else { 2 };
     }
 }
 
-impl Sink for Counting<'_> {
+impl RowSink for CountingSink<'_> {
     fn take(&mut self, row: Row, number: u32) -> Result<(), ConvertError> {
         self.tally.add(row, number);
         self.rows += 1;
         if let Some(measure) = &mut self.measure {
             measure.add(row, number);
         }
-        if self.rows.is_multiple_of(ROWS_PER_BLOCK as u64) && self.meter.stopped() {
+        if self.rows.is_multiple_of(ROWS_PER_BLOCK as u64) && self.meter.is_stop_requested() {
             return Err(ConvertError::Stopped { rows: self.rows });
         }
         Ok(())
     }
 
-    fn again(&mut self) -> Result<(), ConvertError> {
+    fn restart(&mut self) -> Result<(), ConvertError> {
         self.rows = 0;
         self.tally.clear();
         if let Some(measure) = &mut self.measure {

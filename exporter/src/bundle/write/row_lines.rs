@@ -56,7 +56,7 @@ impl RowFormatter {
     ) -> Self {
         let quote = |text: &str| {
             let mut text_with_quotes = Vec::new();
-            json::text(&mut text_with_quotes, text);
+            json::write_string(&mut text_with_quotes, text);
             text_with_quotes
         };
         let escape_without_quotes = |text: &str| {
@@ -76,7 +76,7 @@ impl RowFormatter {
         };
         let pair_keys = keys.iter().map(escape_separators).collect();
         let mut phase_text = b"\",\"phaseId\":".to_vec();
-        json::text(&mut phase_text, phase);
+        json::write_string(&mut phase_text, phase);
         phase_text.extend_from_slice(b",\"subjectRef\":");
         let ends = Answer::ALL.map(|answer| {
             format!(",\"response\":\"{}\",\"count\":1,\"occurredAt\":", answer.as_str()).into_bytes()
@@ -86,7 +86,7 @@ impl RowFormatter {
 
     /// Appends the line of a response with its participant.
     #[inline]
-    pub(crate) fn row(
+    pub(crate) fn write_row(
         &self,
         into: &mut Vec<u8>,
         row: Row,
@@ -94,12 +94,12 @@ impl RowFormatter {
         names: Option<&HashMap<u128, String>>,
         cache: &mut LineCache,
     ) {
-        let at = match row.at() {
+        let at = match row.time() {
             // The template needs a fixed layout: a time with a fraction, one item, no number and no reference name.
-            Some(at) if at.fine && row.object == NO_OBJECT && !self.events && names.is_none() => at,
+            Some(at) if at.has_millis && row.object == NO_OBJECT && !self.events && names.is_none() => at,
             at => {
-                let name = names.and_then(|names| names.get(&row.who));
-                self.write_beginning(into, row, number, &json::hex(row.who), name);
+                let name = names.and_then(|names| names.get(&row.pseudonym));
+                self.write_beginning(into, row, number, &json::hex(row.pseudonym), name);
                 return self.write_ending(into, row, at, &mut cache.days);
             }
         };
@@ -110,7 +110,7 @@ impl RowFormatter {
         let start = into.len();
         into.extend_from_slice(&template.line);
         let line = &mut into[start..];
-        let pseudonym = json::hex(row.who);
+        let pseudonym = json::hex(row.pseudonym);
         for offset in template.pseudonym_offsets {
             line[offset..offset + pseudonym.len()].copy_from_slice(&pseudonym);
         }
@@ -120,7 +120,7 @@ impl RowFormatter {
 
     #[cold]
     fn rebuild_template(&self, template: &mut LineTemplate, row: Row, at: Timestamp) {
-        let pseudonym = json::hex(row.who);
+        let pseudonym = json::hex(row.pseudonym);
         template.subject = row.subject;
         template.line.clear();
         self.write_beginning(&mut template.line, row, 1, &pseudonym, None);
@@ -150,7 +150,7 @@ impl RowFormatter {
         self.write_references(into, row.subject, row.object);
         into.extend_from_slice(PARTICIPANT_KEY);
         match name {
-            Some(name) => json::text(into, name),
+            Some(name) => json::write_string(into, name),
             None => {
                 into.push(b'"');
                 into.extend_from_slice(PREFIX.as_bytes());
@@ -174,7 +174,14 @@ impl RowFormatter {
     }
 
     /// Appends the line of a response that counts several participants.
-    pub(crate) fn tally(&self, into: &mut Vec<u8>, subject: u32, object: u32, answer: Answer, count: u64) {
+    pub(crate) fn write_tally(
+        &self,
+        into: &mut Vec<u8>,
+        subject: u32,
+        object: u32,
+        answer: Answer,
+        count: u64,
+    ) {
         into.extend_from_slice(b"{\"id\":\"tally:");
         self.write_question_key(into, subject, object);
         into.push(b':');
@@ -221,7 +228,7 @@ mod tests {
         let mut ids = BTreeSet::new();
         for (subject, object) in (0..6).flat_map(|subject| (0..6).map(move |object| (subject, object))) {
             let mut line = Vec::new();
-            formatter.tally(&mut line, subject, object, Answer::Equal, 1);
+            formatter.write_tally(&mut line, subject, object, Answer::Equal, 1);
             let line: serde_json::Value = serde_json::from_slice(&line).unwrap();
             ids.insert(line["id"].as_str().unwrap().to_owned());
         }

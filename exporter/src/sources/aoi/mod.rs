@@ -19,7 +19,7 @@ use crate::{
     meter::Meter,
     model::{BundleHeader, ItemIndex, Source},
     privacy::participants::{ParticipantRegistry, RegistryFor, scope},
-    storage::rows::{Read, Row, order::Flow},
+    storage::rows::{ReadResult, Row, order::Flow},
     timestamp::Timestamp,
 };
 
@@ -97,10 +97,10 @@ impl Ideas {
         people: &mut ParticipantRegistry,
         notes: &mut Vec<String>,
         mut on_row: impl FnMut(Row) -> Result<Flow, ConvertError>,
-    ) -> Result<Read, ConvertError> {
+    ) -> Result<ReadResult, ConvertError> {
         let mut summary = self.read_votes(limits, meter, people, notes, &mut on_row)?;
         if let Some(skips) = &self.skips
-            && summary.flow == Flow::More
+            && summary.flow == Flow::Continue
         {
             // Digest and row count remain those of the vote file.
             summary.flow = self.read_skips(skips, limits, people, notes, &mut on_row)?;
@@ -115,14 +115,14 @@ impl Ideas {
         people: &mut ParticipantRegistry,
         notes: &mut Vec<String>,
         on_row: &mut impl FnMut(Row) -> Result<Flow, ConvertError>,
-    ) -> Result<Read, ConvertError> {
+    ) -> Result<ReadResult, ConvertError> {
         let mut table = Table::open(self.votes.open(limits, Some(meter))?, limits, true)?;
         let columns = SharedColumns::find(&table, self.session)?;
         let (winner, loser) = (table.require(&["Winner ID"])?, table.require(&["Loser ID"])?);
         let valid = table.find(&["Valid"])?;
         let (mut invalid, mut unattributed) = (0_u64, UnattributedAnswers::default());
         while let Some(row) = table.next()? {
-            meter.rows.fetch_add(1, Ordering::Relaxed);
+            meter.rows_read.fetch_add(1, Ordering::Relaxed);
             if row.optional_text(valid)?.trim().eq_ignore_ascii_case("false") {
                 invalid += 1;
                 continue;
@@ -142,8 +142,8 @@ impl Ideas {
                 unattributed.add(&row, columns.session_id)?;
                 continue;
             };
-            if on_row(row)? == Flow::Enough {
-                return Ok(Read { flow: Flow::Enough, rows: table.rows(), ended: None });
+            if on_row(row)? == Flow::Stop {
+                return Ok(ReadResult { flow: Flow::Stop, rows: table.rows(), file_digest: None });
             }
         }
         if invalid > 0 {
@@ -152,7 +152,7 @@ impl Ideas {
         }
         notes.extend(unattributed.note(people, "vote"));
         let rows = table.rows();
-        Ok(Read { flow: Flow::More, rows, ended: Some(table.finish()?) })
+        Ok(ReadResult { flow: Flow::Continue, rows, file_digest: Some(table.finish()?) })
     }
 
     /// Reads the skipped pairs, which are answers. Pairs that were only displayed are not.
@@ -182,8 +182,8 @@ impl Ideas {
                 unattributed.add(&row, columns.session_id)?;
                 continue;
             };
-            if on_row(row)? == Flow::Enough {
-                return Ok(Flow::Enough);
+            if on_row(row)? == Flow::Stop {
+                return Ok(Flow::Stop);
             }
         }
         if unanswered > 0 {
@@ -191,7 +191,7 @@ impl Ideas {
             notes.push(format!("{phrase} of pairs that were shown but not answered {were} left out."));
         }
         notes.extend(unattributed.note(people, "skip"));
-        Ok(Flow::More)
+        Ok(Flow::Continue)
     }
 
     fn find_pair(&self, row: &table::Row<'_>, columns: &SharedColumns) -> Result<(u32, u32), ConvertError> {

@@ -15,7 +15,7 @@ use crate::{
         table::{NOT_UTF8, Table, find_column, missing_column},
     },
     model::{Item, PublishedOutcome},
-    plural::{counted, were},
+    plural::{format_count, was_or_were},
     privacy::participants::ParticipantRegistry,
     timestamp::Timestamp,
 };
@@ -155,7 +155,8 @@ impl ItemContext<'_> {
         let is_unknown = |id: &&String| !authors.contains(&self.people.pseudonym(id.as_bytes()));
         let (unknown, all) =
             (self.organizers.iter().filter(is_unknown).count(), self.organizers.len() as u64);
-        (unknown > 0).then(|| format!("--organizer: no statement is by {unknown} of {}.", counted(all, "id")))
+        (unknown > 0)
+            .then(|| format!("--organizer: no statement is by {unknown} of {}.", format_count(all, "id")))
     }
 
     fn read_quoted(&self, member: &Member, limits: &Limits) -> Result<Comments, ConvertError> {
@@ -173,8 +174,8 @@ impl ItemContext<'_> {
         }
         let mut notes = columns.notes(&table.name);
         if empty_rows > 0 {
-            let rows = counted(empty_rows, "empty row");
-            notes.push(format!("{rows} of {} {} left out.", table.name, were(empty_rows)));
+            let rows = format_count(empty_rows, "empty row");
+            notes.push(format!("{rows} of {} {} left out.", table.name, was_or_were(empty_rows)));
         }
         Ok(Comments { items, rows: table.rows(), notes })
     }
@@ -310,7 +311,7 @@ impl ItemContext<'_> {
 fn read_text(member: &Member, limits: &Limits) -> Result<String, ConvertError> {
     let mut bytes = Vec::new();
     // The file is held in memory, so its limit follows the one of a row.
-    let max_bytes = limits.record.saturating_mul(16);
+    let max_bytes = limits.max_row_bytes.saturating_mul(16);
     let too_long = |row: Option<u64>, detail: &str| {
         ConvertError::content(&member.name, row, ErrorKind::LongRecord, detail)
     };
@@ -323,7 +324,7 @@ fn read_text(member: &Member, limits: &Limits) -> Result<String, ConvertError> {
             line_start = block_start + last_newline + 1;
             line += memchr::memchr_iter(b'\n', block).count() as u64;
         }
-        if bytes.len() - line_start > limits.record {
+        if bytes.len() - line_start > limits.max_row_bytes {
             return Err(too_long(Some(line), "a line is too long (--max-record allows more)"));
         }
         if bytes.len() > max_bytes {

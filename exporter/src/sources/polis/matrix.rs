@@ -16,9 +16,9 @@ use crate::{
     },
     meter::Meter,
     model::ItemIndex,
-    plural::counted,
+    plural::format_count,
     privacy::participants::ParticipantRegistry,
-    storage::rows::{MOST_GROUPS, NO_OBJECT, Read, Row, order::Flow},
+    storage::rows::{MAX_GROUPS, NO_OBJECT, ReadResult, Row, order::Flow},
 };
 
 #[derive(Debug)]
@@ -92,8 +92,8 @@ pub(super) fn register_participants(
         }
         let group_index = match group_indexes.get(name) {
             Some(at) => *at,
-            None if names.len() == MOST_GROUPS => {
-                return Err(row.error(ErrorKind::Value, format!("there are more than {MOST_GROUPS} groups")));
+            None if names.len() == MAX_GROUPS => {
+                return Err(row.error(ErrorKind::Value, format!("there are more than {MAX_GROUPS} groups")));
             }
             None => {
                 names.push(name.to_owned());
@@ -127,7 +127,7 @@ pub(super) fn register_participants(
         let subject = if people.hidden_below.hides_any() {
             "Participants".to_owned()
         } else {
-            counted(xid_count, "participant")
+            format_count(xid_count, "participant")
         };
         notes.push(format!(
             "{subject} had an id of the embedding site (xid), which identifies them directly: only \
@@ -146,7 +146,7 @@ pub(super) fn read_rows(
     is_reversed: bool,
     people: &mut ParticipantRegistry,
     mut on_row: impl FnMut(Row) -> Result<Flow, ConvertError>,
-) -> Result<Read, ConvertError> {
+) -> Result<ReadResult, ConvertError> {
     let mut table = Table::open(member.open(limits, Some(meter))?, limits, true)?;
     let id = table.require(&["participant"])?;
     // All other columns are comments.
@@ -187,15 +187,15 @@ pub(super) fn read_rows(
             };
             let (pseudonym, group) = people.look_up(id);
             rows += 1;
-            meter.rows.fetch_add(1, Ordering::Relaxed);
+            meter.rows_read.fetch_add(1, Ordering::Relaxed);
             let row = Row::new(pseudonym, *item, NO_OBJECT, apply_sign(answer, is_reversed), None, group);
-            if on_row(row)? == Flow::Enough {
-                return Ok(Read { flow: Flow::Enough, rows, ended: None });
+            if on_row(row)? == Flow::Stop {
+                return Ok(ReadResult { flow: Flow::Stop, rows, file_digest: None });
             }
         }
     }
     let rows = table.rows();
-    Ok(Read { flow: Flow::More, rows, ended: Some(table.finish()?) })
+    Ok(ReadResult { flow: Flow::Continue, rows, file_digest: Some(table.finish()?) })
 }
 
 pub(super) fn apply_sign(answer: Answer, is_reversed: bool) -> Answer {

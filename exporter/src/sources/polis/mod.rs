@@ -26,7 +26,7 @@ use crate::{
     meter::Meter,
     model::{BundleHeader, ItemIndex, Source},
     privacy::participants::{ParticipantRegistry, RegistryFor, scope},
-    storage::rows::{Read, Row, order::Flow},
+    storage::rows::{ReadResult, Row, order::Flow},
 };
 
 /// Variant of an export, in historical order.
@@ -216,7 +216,7 @@ impl Polis {
         people: &mut ParticipantRegistry,
         notes: &mut Vec<String>,
         mut on_row: impl FnMut(Row) -> Result<Flow, ConvertError>,
-    ) -> Result<Read, ConvertError> {
+    ) -> Result<ReadResult, ConvertError> {
         let is_reversed = self.sign == VoteSign::AgreeIsMinus;
         let file = self.rows_file().ok_or_else(|| missing_file_error("a file of votes"))?;
         // Checked while the rows are read: a wrong sign fails the conversion before publication.
@@ -234,7 +234,7 @@ impl Polis {
             }
         };
         // The check needs all rows. If they are read again, it runs then.
-        if summary.flow == Flow::More {
+        if summary.flow == Flow::Continue {
             notes.extend(check.check(&file.name, self.sign_source)?);
             if let Some(votes) = &self.votes {
                 let matrix = self.matrix.as_ref().map(|matrix| matrix.name.as_str());

@@ -5,7 +5,7 @@
 use super::vote_sign::SignCheck;
 use crate::{
     error::{ConvertError, ErrorKind},
-    plural::counted,
+    plural::format_count,
     privacy::participants::ParticipantRegistry,
 };
 
@@ -41,13 +41,13 @@ impl FileNames<'_> {
             let answers = if people.hidden_below.hides_any() {
                 "votes".to_owned()
             } else {
-                counted(without_answers.missing_answers, "vote")
+                format_count(without_answers.missing_answers, "vote")
             };
             format!("{phrase} with {answers} in {matrix} {has} none in it and {were} left out")
         });
         let statements_part = comments.map(|comments| {
             let has = if unanswered == 1 { "has" } else { "have" };
-            let phrase = counted(unanswered, "statement");
+            let phrase = format_count(unanswered, "statement");
             format!("{phrase} with agrees or disagrees in {comments} {has} none in it")
         });
         let findings: Vec<_> = participants_part.into_iter().chain(statements_part).collect();

@@ -128,7 +128,7 @@ impl<'c> SignCheck<'c> {
             Answer::Disagree => self.counts_by_item[item].1 += 1,
             _ => {}
         }
-        if self.authors[item] == Some(row.who) {
+        if self.authors[item] == Some(row.pseudonym) {
             self.own_votes += 1;
             self.own_disagrees += u64::from(answer == Answer::Disagree);
         }

@@ -22,7 +22,7 @@ use crate::{
     meter::Meter,
     model::ItemIndex,
     privacy::participants::ParticipantRegistry,
-    storage::rows::{NO_OBJECT, Read, Row, order::Flow},
+    storage::rows::{NO_OBJECT, ReadResult, Row, order::Flow},
     timestamp::Timestamp,
 };
 
@@ -51,8 +51,8 @@ pub(super) fn read_rows(
     is_reversed: bool,
     people: &mut ParticipantRegistry,
     mut on_row: impl FnMut(Row) -> Result<Flow, ConvertError>,
-) -> Result<Read, ConvertError> {
-    let mut lines = Lines::new(member.open(limits, Some(meter))?, limits.record);
+) -> Result<ReadResult, ConvertError> {
+    let mut lines = Lines::new(member.open(limits, Some(meter))?, limits.max_row_bytes);
     let name = member.name.as_str();
     let (mut column_index, mut fast_columns) = (None, None);
     let (mut line_number, mut rows) = (0_u64, 0_u64);
@@ -88,8 +88,8 @@ pub(super) fn read_rows(
                 unread = &unread[length..];
                 line_number += 1;
                 rows += 1;
-                if batch.add(fast_row.voter, row) && batch.flush(&mut reader, &mut on_row)? == Flow::Enough {
-                    return Ok(Read { flow: Flow::Enough, rows, ended: None });
+                if batch.add(fast_row.voter, row) && batch.flush(&mut reader, &mut on_row)? == Flow::Stop {
+                    return Ok(ReadResult { flow: Flow::Stop, rows, file_digest: None });
                 }
                 continue;
             }
@@ -117,20 +117,20 @@ pub(super) fn read_rows(
             };
             rows += 1;
             // The batch precedes this row in the file.
-            if batch.flush(&mut reader, &mut on_row)? == Flow::Enough || on_row(row)? == Flow::Enough {
-                return Ok(Read { flow: Flow::Enough, rows, ended: None });
+            if batch.flush(&mut reader, &mut on_row)? == Flow::Stop || on_row(row)? == Flow::Stop {
+                return Ok(ReadResult { flow: Flow::Stop, rows, file_digest: None });
             }
         }
         // Once per block: an atomic addition per row would slow down the fast path.
-        meter.rows.fetch_add(rows - rows_before, Ordering::Relaxed);
+        meter.rows_read.fetch_add(rows - rows_before, Ordering::Relaxed);
     }
-    if batch.flush(&mut reader, &mut on_row)? == Flow::Enough {
-        return Ok(Read { flow: Flow::Enough, rows, ended: None });
+    if batch.flush(&mut reader, &mut on_row)? == Flow::Stop {
+        return Ok(ReadResult { flow: Flow::Stop, rows, file_digest: None });
     }
     if column_index.is_none() {
         return Err(ConvertError::content(name, 1, ErrorKind::MissingColumn, "the file is empty"));
     }
-    Ok(Read { flow: Flow::More, rows, ended: Some(lines.finish()?) })
+    Ok(ReadResult { flow: Flow::Continue, rows, file_digest: Some(lines.finish()?) })
 }
 
 fn parse_header(line: &[u8], name: &str) -> Result<ColumnIndex, ConvertError> {
@@ -177,7 +177,7 @@ struct RowBatch {
 
 impl Default for RowBatch {
     fn default() -> Self {
-        Self { voters: [0; BATCH_ROWS], rows: [Row::NONE; BATCH_ROWS], count: 0 }
+        Self { voters: [0; BATCH_ROWS], rows: [Row::PLACEHOLDER; BATCH_ROWS], count: 0 }
     }
 }
 
@@ -199,14 +199,14 @@ impl RowBatch {
         let rows = &mut self.rows[..std::mem::take(&mut self.count)];
         for (row, voter) in rows.iter_mut().zip(&self.voters) {
             let (pseudonym, group) = reader.people.look_up_number(*voter);
-            *row = row.by(pseudonym, group);
+            *row = row.with_participant(pseudonym, group);
         }
         for row in rows {
-            if on_row(*row)? == Flow::Enough {
-                return Ok(Flow::Enough);
+            if on_row(*row)? == Flow::Stop {
+                return Ok(Flow::Stop);
             }
         }
-        Ok(Flow::More)
+        Ok(Flow::Continue)
     }
 }
 

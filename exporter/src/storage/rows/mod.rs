@@ -19,7 +19,7 @@ use crate::{
 /// Answer of one participant. Items are identified by their index in the list of items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
-    pub(crate) who: u128,
+    pub(crate) pseudonym: u128,
     pub(crate) subject: u32,
     /// Second item of a comparison, or [`NO_OBJECT`].
     pub(crate) object: u32,
@@ -30,30 +30,30 @@ pub(crate) struct Row {
 
 /// Result of reading an adapter's rows.
 #[derive(Debug)]
-pub(crate) struct Read {
+pub(crate) struct ReadResult {
     pub(crate) flow: Flow,
     pub(crate) rows: u64,
     /// Size and digest of the file, if it was read to its end.
-    pub(crate) ended: Option<FileDigest>,
+    pub(crate) file_digest: Option<FileDigest>,
 }
 
 pub(crate) const NO_OBJECT: u32 = u32::MAX;
 /// Maps the earliest possible time to 1, because 0 means no time.
-const TIME_OFFSET: i64 = 1 - timestamp::FIRST;
+const TIME_OFFSET: i64 = 1 - timestamp::MIN_MILLIS;
 const TIME_SHIFT: u32 = 15;
 const GROUP_SHIFT: u32 = 4;
 const GROUP_MASK: u64 = (1 << (TIME_SHIFT - GROUP_SHIFT)) - 1;
 /// Maximum number of groups, limited by the bits of a row.
-pub(crate) const MOST_GROUPS: usize = GROUP_MASK as usize;
+pub(crate) const MAX_GROUPS: usize = GROUP_MASK as usize;
 
 const _: () = assert!(
-    (timestamp::LAST + TIME_OFFSET).cast_unsigned() < 1 << (u64::BITS - TIME_SHIFT),
+    (timestamp::MAX_MILLIS + TIME_OFFSET).cast_unsigned() < 1 << (u64::BITS - TIME_SHIFT),
     "all times fit into their bits"
 );
 
 impl Row {
     /// Placeholder for a slot that is filled later.
-    pub(crate) const NONE: Self = Self { who: 0, subject: 0, object: NO_OBJECT, packed: 0 };
+    pub(crate) const PLACEHOLDER: Self = Self { pseudonym: 0, subject: 0, object: NO_OBJECT, packed: 0 };
 
     pub(crate) fn new(
         pseudonym: u128,
@@ -64,20 +64,20 @@ impl Row {
         group: u16,
     ) -> Self {
         let time = at.map_or(0, |at| (at.millis + TIME_OFFSET).cast_unsigned());
-        let has_fraction = u64::from(at.is_some_and(|at| at.fine));
+        let has_fraction = u64::from(at.is_some_and(|at| at.has_millis));
         let packed = time << TIME_SHIFT
             | (u64::from(group) & GROUP_MASK) << GROUP_SHIFT
             | has_fraction << 3
             | u64::from(answer as u8);
-        Self { who: pseudonym, subject, object, packed }
+        Self { pseudonym, subject, object, packed }
     }
 
     /// Copy of the row with another participant and group.
     #[inline]
-    pub(crate) fn by(self, pseudonym: u128, group: u16) -> Self {
+    pub(crate) fn with_participant(self, pseudonym: u128, group: u16) -> Self {
         let bits_without_group = self.packed & !(GROUP_MASK << GROUP_SHIFT);
         Self {
-            who: pseudonym,
+            pseudonym,
             packed: bits_without_group | (u64::from(group) & GROUP_MASK) << GROUP_SHIFT,
             ..self
         }
@@ -92,26 +92,26 @@ impl Row {
         (self.packed >> GROUP_SHIFT & GROUP_MASK) as usize
     }
 
-    pub(crate) fn at(self) -> Option<Timestamp> {
+    pub(crate) fn time(self) -> Option<Timestamp> {
         let time = self.packed >> TIME_SHIFT;
         (time != 0)
-            .then(|| Timestamp { millis: time.cast_signed() - TIME_OFFSET, fine: self.packed & 8 != 0 })
+            .then(|| Timestamp { millis: time.cast_signed() - TIME_OFFSET, has_millis: self.packed & 8 != 0 })
     }
 
     /// True if both rows are answers of one participant to one item or pair.
     pub(crate) fn is_same_question(&self, other: &Self) -> bool {
-        self.who == other.who && self.subject == other.subject && self.object == other.object
+        self.pseudonym == other.pseudonym && self.subject == other.subject && self.object == other.object
     }
 
     /// Key of the bundle order. The answer is not part of it: rows with equal keys keep the order of their file.
     pub(crate) fn sort_key(&self) -> (u32, u32, u128, u64) {
         // Wrapping turns `NO_OBJECT` into 0, so that single answers are before comparisons.
-        (self.subject, self.object.wrapping_add(1), self.who, self.packed >> TIME_SHIFT)
+        (self.subject, self.object.wrapping_add(1), self.pseudonym, self.packed >> TIME_SHIFT)
     }
 
     pub(crate) fn to_bytes(self) -> [u8; ROW_BYTES] {
         let mut bytes = [0; ROW_BYTES];
-        bytes[..16].copy_from_slice(&self.who.to_le_bytes());
+        bytes[..16].copy_from_slice(&self.pseudonym.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.subject.to_le_bytes());
         bytes[20..24].copy_from_slice(&self.object.to_le_bytes());
         bytes[24..].copy_from_slice(&self.packed.to_le_bytes());
@@ -122,7 +122,7 @@ impl Row {
         let pseudonym = u128::from_le_bytes(read_half(bytes, 0));
         let packed_fields = u128::from_le_bytes(read_half(bytes, 16));
         Self {
-            who: pseudonym,
+            pseudonym,
             subject: packed_fields as u32,
             object: (packed_fields >> 32) as u32,
             packed: (packed_fields >> 64) as u64,
@@ -147,16 +147,17 @@ mod tests {
     fn packed_row_keeps_its_fields() {
         let ends = ["0000-01-01T00:00:00Z", "6429-10-17T02:45:55.328Z", "9999-12-31T23:59:59.999Z"];
         let ends = ends.map(|text| Some(Timestamp::parse(text).unwrap()));
-        let last_group = u16::try_from(MOST_GROUPS).unwrap();
+        let last_group = u16::try_from(MAX_GROUPS).unwrap();
         for at in [None, Timestamp::from_epoch(1_658_933_760_180), Timestamp::from_epoch(-5)]
             .into_iter()
             .chain(ends)
         {
             for answer in Answer::ALL {
-                let row = Row::new(u128::MAX - 7, 3, 9, answer, at, last_group).by(u128::MAX - 7, last_group);
+                let row = Row::new(u128::MAX - 7, 3, 9, answer, at, last_group)
+                    .with_participant(u128::MAX - 7, last_group);
                 let decoded = Row::from_bytes(&row.to_bytes());
                 assert_eq!(row, decoded);
-                assert_eq!((decoded.answer(), decoded.at(), decoded.group()), (answer, at, MOST_GROUPS));
+                assert_eq!((decoded.answer(), decoded.time(), decoded.group()), (answer, at, MAX_GROUPS));
             }
         }
     }

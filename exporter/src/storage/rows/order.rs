@@ -12,16 +12,16 @@ use super::{NO_OBJECT, Row, latest::LatestAnswers, sorter::Sorter};
 use crate::error::ConvertError;
 
 /// Receiver of rows in the order of a bundle.
-pub(crate) trait Sink {
+pub(crate) trait RowSink {
     /// Receives the next row. `number` is its place among the rows of its question, from 1.
     fn take(&mut self, row: Row, number: u32) -> Result<(), ConvertError>;
     /// Discards all rows received so far. Called when the input turns out not to be in order; its rows are sent again.
-    fn again(&mut self) -> Result<(), ConvertError>;
+    fn restart(&mut self) -> Result<(), ConvertError>;
 }
 
 /// Settings of the sort.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Order<'o> {
+pub(crate) struct SortSettings<'o> {
     pub(crate) events: bool,
     pub(crate) memory: usize,
     pub(crate) folder: &'o Path,
@@ -30,11 +30,11 @@ pub(crate) struct Order<'o> {
 /// Answer of a row's receiver: whether the adapter should read on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
-    More,
-    Enough,
+    Continue,
+    Stop,
 }
 
-fn push_latest(latest: &mut LatestAnswers, row: Row, sink: &mut impl Sink) -> Result<(), ConvertError> {
+fn push_latest(latest: &mut LatestAnswers, row: Row, sink: &mut impl RowSink) -> Result<(), ConvertError> {
     match latest.push(row) {
         Some((row, number)) => sink.take(row, number),
         None => Ok(()),
@@ -43,7 +43,7 @@ fn push_latest(latest: &mut LatestAnswers, row: Row, sink: &mut impl Sink) -> Re
 
 /// Sorts rows that arrive item by item: collects those of one item until a row of the next item arrives.
 #[derive(Debug)]
-pub(crate) struct Grouped {
+pub(crate) struct ItemwiseSorter {
     rows: Vec<Row>,
     buckets: Buckets,
     max_rows: usize,
@@ -67,7 +67,7 @@ impl Buckets {
     fn distribute(&mut self, rows: &[Row]) {
         // One or two rows a bucket. At least four buckets, because the shift below would overflow with zero bits.
         let bits = rows.len().max(4).ilog2();
-        let bucket_of = |row: &Row| (row.who >> (u128::BITS - bits)) as usize;
+        let bucket_of = |row: &Row| (row.pseudonym >> (u128::BITS - bits)) as usize;
         self.ends.clear();
         self.ends.resize(1 << bits, 0);
         rows.iter().for_each(|row| self.ends[bucket_of(row)] += 1);
@@ -76,7 +76,7 @@ impl Buckets {
             start += std::mem::replace(end, start);
         }
         self.rows.clear();
-        self.rows.resize(rows.len(), Row::NONE);
+        self.rows.resize(rows.len(), Row::PLACEHOLDER);
         for row in rows {
             let end = &mut self.ends[bucket_of(row)];
             self.rows[*end as usize] = *row;
@@ -99,8 +99,8 @@ impl Buckets {
     }
 }
 
-impl Grouped {
-    pub(crate) fn new(order: Order<'_>) -> Self {
+impl ItemwiseSorter {
+    pub(crate) fn new(order: SortSettings<'_>) -> Self {
         Self {
             rows: Vec::new(),
             buckets: Buckets::default(),
@@ -112,20 +112,20 @@ impl Grouped {
     /// Adds a row. Ends the reading if the rows are not in order, or if those of one item exceed the memory; the caller
     /// then has to sort all rows.
     #[inline]
-    pub(crate) fn push(&mut self, row: Row, sink: &mut impl Sink) -> Result<Flow, ConvertError> {
+    pub(crate) fn push(&mut self, row: Row, sink: &mut impl RowSink) -> Result<Flow, ConvertError> {
         if let Some(last) = self.rows.last() {
             if row.subject < last.subject || self.rows.len() >= self.max_rows {
-                return Ok(Flow::Enough);
+                return Ok(Flow::Stop);
             }
             if row.subject > last.subject {
                 self.flush(sink)?;
             }
         }
         self.rows.push(row);
-        Ok(Flow::More)
+        Ok(Flow::Continue)
     }
 
-    fn flush(&mut self, sink: &mut impl Sink) -> Result<(), ConvertError> {
+    fn flush(&mut self, sink: &mut impl RowSink) -> Result<(), ConvertError> {
         // Buckets order rows by pseudonym, but comparisons are ordered by their second item first.
         if self.rows.iter().any(|row| row.object != NO_OBJECT) {
             self.rows.sort_by_key(Row::sort_key);
@@ -141,7 +141,7 @@ impl Grouped {
     }
 
     /// Sends the last rows to the sink, and returns the number of superseded rows.
-    pub(crate) fn finish(mut self, sink: &mut impl Sink) -> Result<u64, ConvertError> {
+    pub(crate) fn finish(mut self, sink: &mut impl RowSink) -> Result<u64, ConvertError> {
         self.flush(sink)?;
         if let Some((row, number)) = self.latest.finish() {
             sink.take(row, number)?;
@@ -152,22 +152,22 @@ impl Grouped {
 
 /// Sorts rows that arrive in any order, in memory or on disk.
 #[derive(Debug)]
-pub(crate) struct Sorted {
+pub(crate) struct FullSorter {
     sorter: Sorter,
     latest: LatestAnswers,
 }
 
-impl Sorted {
-    pub(crate) fn new(order: Order<'_>) -> Self {
+impl FullSorter {
+    pub(crate) fn new(order: SortSettings<'_>) -> Self {
         Self { sorter: Sorter::new(order.folder, order.memory), latest: LatestAnswers::new(order.events) }
     }
 
     pub(crate) fn push(&mut self, row: Row) -> Result<Flow, ConvertError> {
         self.sorter.push(row)?;
-        Ok(Flow::More)
+        Ok(Flow::Continue)
     }
 
-    pub(crate) fn finish(mut self, sink: &mut impl Sink) -> Result<u64, ConvertError> {
+    pub(crate) fn finish(mut self, sink: &mut impl RowSink) -> Result<u64, ConvertError> {
         let latest = &mut self.latest;
         self.sorter.finish(|row| push_latest(latest, row, sink))?;
         if let Some((row, number)) = latest.finish() {

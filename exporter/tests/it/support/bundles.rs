@@ -146,7 +146,7 @@ impl Source for Drips<'_> {
         Ok(Box::new(Dripping(self.text, self.drip)))
     }
 
-    fn opens_again(&self) -> bool {
+    fn can_reopen(&self) -> bool {
         !self.once
     }
 }

@@ -60,8 +60,8 @@ impl Folder {
     /// Job that converts a path to `bundle.json`, with a fixed key and time.
     pub fn job(&self, input: &Path) -> Job {
         let mut job = Job::new(vec![input.to_owned()], Target::File(self.path("bundle.json")));
-        job.exported = Timestamp::parse("2026-01-02T03:04:05Z");
-        job.key = Key::kept(vec![7; 32]);
+        job.exported_at = Timestamp::parse("2026-01-02T03:04:05Z");
+        job.key = Key::from_bytes(vec![7; 32]);
         job.force = true;
         job
     }

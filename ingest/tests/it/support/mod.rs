@@ -11,8 +11,8 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidegate_catalog::{
-    Change, Changes, Keys, Live, MasterKey, Scope, Scopes, Secrets, Security,
-    keys::{Created, NewKey},
+    Change, Changes, Keys, LiveConfigs, MasterKey, Scope, Scopes, Secrets, Security,
+    keys::{CreatedKey, NewKey},
     orgs,
 };
 use tidegate_ingest::{Deps, Settings, router};
@@ -103,7 +103,7 @@ impl Service {
         apply(&changes, &org, DOCUMENTS).await;
         let keys = Keys::new(store.clone(), &catalog);
         let key = make_key(&keys, &org, Scopes::platform()).await.token.reveal();
-        let live = Arc::new(Live::open(store.clone(), catalog).await.unwrap());
+        let live = Arc::new(LiveConfigs::open(store.clone(), catalog).await.unwrap());
         let deps = Deps { log, store, live, keys };
         let stop = CancellationToken::new();
         let http = HttpServer::new("api", http).unwrap();
@@ -116,7 +116,7 @@ impl Service {
         apply(&self.changes, &self.org, yaml).await
     }
 
-    pub(crate) async fn key_with(&self, scopes: &[Scope]) -> Created {
+    pub(crate) async fn key_with(&self, scopes: &[Scope]) -> CreatedKey {
         make_key(&self.deps.keys, &self.org, scopes.iter().copied().collect()).await
     }
 
@@ -228,7 +228,7 @@ async fn apply(changes: &Changes, org: &OrgId, yaml: &str) -> ConfigVersion {
     changes.apply(org, change).await.unwrap().version
 }
 
-pub(crate) async fn make_key(keys: &Keys, org: &OrgId, scopes: Scopes) -> Created {
+pub(crate) async fn make_key(keys: &Keys, org: &OrgId, scopes: Scopes) -> CreatedKey {
     let new = NewKey { org: org.clone(), name: "tests".to_owned(), scopes, expires_at: None };
     keys.create(new).await.unwrap()
 }

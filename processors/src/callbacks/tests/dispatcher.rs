@@ -28,7 +28,7 @@ async fn deps(folder: &TempDir) -> Deps {
     let log = Log::open_embedded(db.clone(), &tidegate_stream::settings::Settings::default()).unwrap();
     let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
     let catalog = tidegate_catalog::Settings::default();
-    let live = Arc::new(Live::open(store.clone(), catalog.clone()).await.unwrap());
+    let live = Arc::new(LiveConfigs::open(store.clone(), catalog.clone()).await.unwrap());
     let secrets = Secrets::new(store.clone(), MasterKey::new([7; 32]), &catalog);
     let client = Client::new(tidegate_egress::Settings::default()).unwrap();
     Deps { log, store, live, secrets, client, health: Health::default() }
@@ -140,7 +140,7 @@ async fn callback_follows_its_actions_endpoint_until_the_first_call() {
     };
     orgs::create(&deps.store, &row.org, "Acme", now).await.unwrap();
     changes.apply(&row.org, change).await.unwrap();
-    deps.live.latest(&row.org).await.unwrap();
+    deps.live.load_latest(&row.org).await.unwrap();
     let dispatcher = new_dispatcher(&deps);
     for (named, attempts, action, expected) in [
         (Some("first"), 0, "moved", Some("other")),

@@ -251,7 +251,7 @@ async fn unsent_callback_follows_its_action_under_the_same_id() {
     held(&gone, "endpoint_missing").await;
     world.configure(&act_at("shut", &[("shut", old.url("/hook"))])).await;
     held(&shut, "secret_missing").await;
-    world.deps.secrets.ensure(&org(), &EndpointId::new("new")).await.unwrap();
+    world.deps.secrets.ensure_secret(&org(), &EndpointId::new("new")).await.unwrap();
     world.configure(&act_at("new", &[("new", new.url("/hook"))])).await;
     world.follow().await;
     for event in [&gone, &shut] {
@@ -304,7 +304,7 @@ async fn callbacks_wait_for_their_secret() {
     let row = world.until_state(event, "held").await;
     assert_eq!((row.attempts, row.held_reason.as_deref()), (0, Some("secret_missing")));
     assert_eq!(receiver.requests().len(), 0);
-    world.deps.secrets.ensure(&org(), &EndpointId::new("platform")).await.unwrap();
+    world.deps.secrets.ensure_secret(&org(), &EndpointId::new("platform")).await.unwrap();
     world.until_state(event, "delivered").await;
     assert_eq!(receiver.requests().len(), 1);
     receiver.all_are_signed(&[world.secret("platform").await]);

@@ -4,7 +4,7 @@ use std::{fs, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use tempfile::TempDir;
-use tidegate_catalog::{Change, Changes, Live, MasterKey, Secrets, orgs};
+use tidegate_catalog::{Change, Changes, LiveConfigs, MasterKey, Secrets, orgs};
 use tidegate_egress::{Client, Secret};
 use tidegate_processors::{
     Health, RoleError, Settings as Processing,
@@ -89,7 +89,7 @@ impl World {
         let log = Log::open_embedded(db.clone(), &stream).unwrap();
         let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
         let catalog = tidegate_catalog::Settings { secret_cache_seconds: 0, ..Default::default() };
-        let live = Arc::new(Live::open(store.clone(), catalog.clone()).await.unwrap());
+        let live = Arc::new(LiveConfigs::open(store.clone(), catalog.clone()).await.unwrap());
         let secrets = Secrets::new(store.clone(), MasterKey::new([7; 32]), &catalog);
         let changes = Changes::new(store.clone(), secrets.clone(), &catalog);
         let client = Client::new(tidegate_egress::Settings {
@@ -115,7 +115,7 @@ impl World {
 
     /// Loads the latest configuration in place of the task that follows changes.
     pub(crate) async fn follow(&self) {
-        self.deps.live.latest(&org()).await.unwrap();
+        self.deps.live.load_latest(&org()).await.unwrap();
     }
 
     /// Replaces the configuration; documents that are not listed are removed.

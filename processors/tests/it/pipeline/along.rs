@@ -1,7 +1,7 @@
 //! Repeated context items of a report or an appeal share one row with the media of all versions.
 
 use tidegate_moderation::{
-    dead_letters::{self, Filter, ReplayOptions},
+    dead_letters::{self, DeadLetterFilter, ReplayOptions},
     review::job_view::{self, CauseLimits},
 };
 use tidegate_schemas::{
@@ -74,7 +74,7 @@ fn job_id(of: &[&[u8]]) -> JobId {
 async fn displayed_media(world: &World, job: JobId) -> Vec<(String, Vec<Media>)> {
     let limits = CauseLimits { causes: 10, bytes: usize::MAX };
     let causes =
-        job_view::causes(&world.deps.store, &world.deps.live.org(&org()).unwrap(), job, None, limits)
+        job_view::load_causes(&world.deps.store, &world.deps.live.org(&org()).unwrap(), job, None, limits)
             .await
             .unwrap()
             .0;
@@ -165,9 +165,9 @@ async fn dead_letter_contains_all_entries_of_a_shared_row() {
 
     world.deps.store = open_store(1_000_000);
     world.start();
-    let options = ReplayOptions { by: "somebody".to_owned(), again: false };
+    let options = ReplayOptions { by: "somebody".to_owned(), include_replayed: false };
     let (log, store) = (&world.deps.log, &world.deps.store);
-    dead_letters::replay(log, store, &Filter::default(), &options).await.unwrap();
+    dead_letters::replay(log, store, &DeadLetterFilter::default(), &options).await.unwrap();
     world
         .until("both rows", async || {
             (displayed_media(&world, report_job_id()).await.len() == 2).then_some(())

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tidegate_moderation::review::{
     comments,
-    decisions::{self, Refusal},
+    decisions::{self, DecisionRefusal},
 };
 use tidegate_schemas::{
     ids::{ItemKey, Millis},
@@ -141,7 +141,7 @@ async fn decision_to_escalate_is_recorded_with_its_reason() {
     assert_eq!((causes.len(), causes[0].kind, causes[0].submission_id), (1, CauseKind::Escalation, None));
     let store = world.deps.store.clone();
     let comments = async || {
-        let comments = comments::list(&store, &org(), child_safety.job_id, None, 10).await.unwrap();
+        let comments = comments::list_comments(&store, &org(), child_safety.job_id, None, 10).await.unwrap();
         comments.0.into_iter().map(|comment| (comment.author, comment.text)).collect::<Vec<_>>()
     };
     let expected = vec![("ann".to_owned(), "no violation".to_owned())];
@@ -149,7 +149,10 @@ async fn decision_to_escalate_is_recorded_with_its_reason() {
 
     let claimed_job = claim(&world, "child-safety").await;
     let refusal = decide(&claimed_job, &["limit_reach", "hand_over"]).await.unwrap_err();
-    assert!(matches!(&refusal, Refusal::Invalid { pointer, .. } if pointer == "/actions/1"), "{refusal:?}");
+    assert!(
+        matches!(&refusal, DecisionRefusal::Invalid { pointer, .. } if pointer == "/actions/1"),
+        "{refusal:?}"
+    );
     world.drain().await;
     assert_eq!(comments().await, expected);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tidegate_moderation::items::history::{HistoryCursor, Sample, Span, page};
+use tidegate_moderation::items::history::{HistoryCursor, Sample, SampledPeriod, load_page};
 use tidegate_schemas::{
     ids::{Millis, SubmissionId},
     records::{Items, Source},
@@ -10,10 +10,10 @@ use tidegate_schemas::{
 
 use super::world::{World, entry, org, post};
 
-async fn find_items(world: &World, span: &Span, limit: usize) -> Vec<SubmissionId> {
+async fn find_items(world: &World, span: &SampledPeriod, limit: usize) -> Vec<SubmissionId> {
     let (mut found_ids, mut from) = (Vec::new(), None::<HistoryCursor>);
     loop {
-        let page = page(&world.deps.store, &org(), span, from, limit).await.unwrap();
+        let page = load_page(&world.deps.store, &org(), span, from, limit).await.unwrap();
         assert!(page.items.len() <= limit, "{} of {limit}", page.items.len());
         found_ids.extend(page.items.iter().map(|row| row.submission_id));
         // In the form in which the command passes the cursor.
@@ -40,7 +40,7 @@ pub(crate) async fn items_are_found_by_time(mut world: World) {
         world.wait_until_evaluated(&item, submission).await;
     }
     world.drain().await;
-    let span = |from: Millis, to: Millis, sample| Span { time: from..to, sample };
+    let span = |from: Millis, to: Millis, sample| SampledPeriod { time: from..to, sample };
     let full_span =
         span(before.minus(std::time::Duration::from_secs(7_200)), Millis(Millis::now().0 + 1), Sample::ALL);
 
@@ -49,7 +49,8 @@ pub(crate) async fn items_are_found_by_time(mut world: World) {
     assert_eq!(find_items(&world, &full_span, 7).await, found_ids, "in the same order, however they are cut");
     assert_eq!(find_items(&world, &full_span, 1).await, found_ids);
 
-    let sampled = |percent| Span { sample: Sample::of_percent(percent).unwrap(), ..full_span.clone() };
+    let sampled =
+        |percent| SampledPeriod { sample: Sample::of_percent(percent).unwrap(), ..full_span.clone() };
     let (small_sample, large_sample) =
         (find_items(&world, &sampled(10.0), 5).await, find_items(&world, &sampled(60.0), 5).await);
     assert!(
@@ -87,10 +88,12 @@ async fn search_finds_submitted_items_of_the_org_only() {
     world.send(record).await;
     world.wait_until_evaluated(&post("p1"), fetched_id).await;
     world.drain().await;
-    let full_span =
-        Span { time: Millis(Millis::now().0 - 7_200_000)..Millis(Millis::now().0 + 1), sample: Sample::ALL };
+    let full_span = SampledPeriod {
+        time: Millis(Millis::now().0 - 7_200_000)..Millis(Millis::now().0 + 1),
+        sample: Sample::ALL,
+    };
     let found_ids: BTreeSet<_> = find_items(&world, &full_span, 10).await.into_iter().collect();
     assert_eq!(found_ids, BTreeSet::from([own, second_submission]));
-    let page = page(&world.deps.store, &"other".into(), &full_span, None, 10).await.unwrap();
+    let page = load_page(&world.deps.store, &"other".into(), &full_span, None, 10).await.unwrap();
     assert!(page.items.is_empty());
 }

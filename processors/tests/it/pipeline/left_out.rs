@@ -18,7 +18,7 @@ const LIMIT: usize = 64 << 10;
 async fn read_omissions(world: &World, item: &ItemKey, submission: SubmissionId) -> (Value, Option<Value>) {
     let row = world.wait_until_evaluated(item, submission).await;
     let stored: Value = serde_json::from_str(row.left_out.as_deref().unwrap_or("{}")).unwrap();
-    let answer = stored::answer(&world.deps.store, &org(), item, None).await.unwrap().unwrap();
+    let answer = stored::load_answer(&world.deps.store, &org(), item, None).await.unwrap().unwrap();
     let answer = serde_json::to_value(answer).unwrap();
     for name in ["matchedMore", "erroredMore", "uncounted", "truncated"] {
         assert_eq!(answer.get(name), stored.get(name), "{answer}");

@@ -159,7 +159,9 @@ async fn replay_acts_only_on_items_within_the_limit() {
 /// Both items have taken a place before either has a plan, as after a kill in between.
 #[tokio::test(flavor = "multi_thread")]
 async fn reevaluated_item_uses_a_place_and_keeps_its_cooldown() {
-    use tidegate_moderation::rules::limits::{CooldownRequest, LimitPeriod, PeriodUnit, take, take_cooldown};
+    use tidegate_moderation::rules::limits::{
+        CooldownRequest, LimitPeriod, PeriodUnit, take_cooldown, take_places,
+    };
     let mut world = World::new().await;
     world.configure(&rule("{actions_per_day: 2, per_user_cooldown: 30d}"), false).await;
     let entry = post_by("u1", "p1");
@@ -168,7 +170,7 @@ async fn reevaluated_item_uses_a_place_and_keeps_its_cooldown() {
     let store = &world.deps.store;
     let at = tidegate_schemas::ids::Millis::now();
     let day = LimitPeriod::of(&org(), &"limited".into(), PeriodUnit::Day, at);
-    assert_eq!(take(store, &day, 2, 1, None).await.unwrap().0, 1);
+    assert_eq!(take_places(store, &day, 2, 1, None).await.unwrap().0, 1);
     let rule_id = "limited".into();
     let (org, user) = (org(), user("u1"));
     let asker = CooldownRequest { org: &org, rule: &rule_id, user: &user, holder: submission, at };

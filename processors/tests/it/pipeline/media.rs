@@ -99,7 +99,7 @@ async fn rules_see_the_media_of_an_item_and_its_row_shows_them() {
     let failed = |reason: &str| ("fetch_failed".to_owned(), Some(reason.to_owned()));
     assert_eq!(states(&row), [failed("http_404"), failed("url_port")]);
     assert!(row.matched.contains("unseen"), "{}", row.matched);
-    let answer = stored::answer(&world.deps.store, &org(), &post("bad"), None).await.unwrap().unwrap();
+    let answer = stored::load_answer(&world.deps.store, &org(), &post("bad"), None).await.unwrap().unwrap();
     assert!(answer.media.get().contains("http_404"));
     world.drain().await;
     assert!(world.tail(Topic::ItemsSlow).await.is_empty());
@@ -250,7 +250,7 @@ async fn job_opens_before_its_pictures_and_shows_them_later() {
     world.until("the request", async || host.asked("").pop()).await;
     let media = async || {
         let limits = job_view::CauseLimits { causes: 10, bytes: usize::MAX };
-        let shown = job_view::causes(
+        let shown = job_view::load_causes(
             &world.deps.store,
             &world.deps.live.org(&org()).unwrap(),
             job.job_id,

@@ -1,7 +1,7 @@
 //! Content with a missing configuration waits, makes room for other orgs, and is never lost.
 
 use tidegate_catalog::orgs;
-use tidegate_moderation::dead_letters::{self, Filter, ReplayOptions};
+use tidegate_moderation::dead_letters::{self, DeadLetterFilter, ReplayOptions};
 use tidegate_processors::{MissingConfigSettings, Settings};
 use tidegate_schemas::{
     ids::{CauseId, ConfigVersion, ItemKey, Millis, OrgId, SubmissionId},
@@ -30,7 +30,7 @@ async fn with_an_org_that_does_not_compile(settings: Settings) -> (World, Config
     let world = World::with(settings).await;
     orgs::create(&world.deps.store, &other_org(), "Other", Millis::now()).await.unwrap();
     world.configure_org(&other_org(), TYPES).await;
-    let current = world.deps.live.latest(&other_org()).await.unwrap().version();
+    let current = world.deps.live.load_latest(&other_org()).await.unwrap().version();
     let parts = world.rows::<ConfigSnapshot>(&ConfigSnapshot::partition(other_org(), current)).await;
     let documents = parts.into_iter().map(|part| part.documents).collect();
     let unreadable_snapshot = r#"{"format":99,"policyOrder":[],"typeVersions":{},"documents":[]}"#;
@@ -89,7 +89,7 @@ async fn evaluated_of_other(world: &World, id: &str, submission: SubmissionId) {
 }
 
 fn options(again: bool) -> ReplayOptions {
-    ReplayOptions { by: "somebody".to_owned(), again }
+    ReplayOptions { by: "somebody".to_owned(), include_replayed: again }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,8 +136,9 @@ async fn waiting_content_that_blocks_others_goes_to_the_dead_letters() {
 
     move_head(&world, &documents).await;
     // Loaded as by the task that follows changes.
-    world.deps.live.latest(&other_org()).await.unwrap();
-    let filter = Filter { reason: Some("config_missing".to_owned()), ..Filter::default() };
+    world.deps.live.load_latest(&other_org()).await.unwrap();
+    let filter =
+        DeadLetterFilter { reason: Some("config_missing".to_owned()), ..DeadLetterFilter::default() };
     assert_eq!(
         dead_letters::replay(&world.deps.log, &world.deps.store, &filter, &options(false))
             .await

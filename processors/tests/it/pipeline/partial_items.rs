@@ -14,7 +14,7 @@ use tidegate_moderation::{
     },
     review::job_view::{self, CauseLimits},
 };
-use tidegate_processors::{PartialItems, Settings};
+use tidegate_processors::{PartialItemsDeps, Settings};
 use tidegate_schemas::{
     ids::{ItemKey, Kind, Millis, derive},
     records::{ContextItem, ItemEntry, Report, Variant, Verdict},
@@ -98,7 +98,7 @@ async fn world(platform: &Platform) -> World {
     let mut world = World::beside(settings, &[]).await;
     let endpoints = json!({ org().as_str(): {"url": format!("http://127.0.0.1:{port}/items")} });
     let endpoints = Arc::new(serde_json::from_value(endpoints).unwrap());
-    world.deps.partial_items = PartialItems { endpoints, ..world.deps.partial_items.clone() };
+    world.deps.partial_items = PartialItemsDeps { endpoints, ..world.deps.partial_items.clone() };
     world
 }
 
@@ -229,9 +229,9 @@ async fn fetched_items_beyond_the_limit_are_counted_and_paged() {
     }
 
     let (store, org) = (&world.deps.store, org());
-    let config = world.deps.live.latest(&org).await.unwrap();
+    let config = world.deps.live.load_latest(&org).await.unwrap();
     let limits = CauseLimits { causes: 100, bytes: 1 << 20 };
-    let view = job_view::answer(store, &config, job_id, limits).await.unwrap().unwrap();
+    let view = job_view::load_view(store, &config, job_id, limits).await.unwrap().unwrap();
     let mut partial_view = view.partial_items.unwrap();
     assert_eq!(
         (partial_view.items.len(), partial_view.items_more, partial_view.requests_more),
@@ -279,7 +279,7 @@ async fn stored_request_is_made_after_a_crash() {
     let platform = Platform::default();
     platform.has("p9", &json!({"text": "hello"}));
     let mut world = world(&platform).await;
-    requests::store(&world.moderation(), refresh(&post("p9"))).await.unwrap();
+    requests::store_request(&world.moderation(), refresh(&post("p9"))).await.unwrap();
     assert_eq!(platform.recorded_requests().len(), 0, "only the role asks");
     world.start();
     wait_for_state(&world, PartialState::Done).await;
@@ -296,7 +296,7 @@ async fn half_answered_request(trigger: PartialTrigger) -> (Platform, World, Vec
     }
     let mut world = world(&platform).await;
     let request = NewRequest { items: keys.clone(), trigger, ..refresh(&keys[0]) };
-    requests::store(&world.moderation(), request).await.unwrap();
+    requests::store_request(&world.moderation(), request).await.unwrap();
     world.start();
     (platform, world, keys)
 }
@@ -336,11 +336,11 @@ async fn submitted_item_takes_precedence_over_a_fetched_one() {
         // The matching rule opens a review.
         let submission = world.submit_text("p1", "doubtful").await;
         world.wait_until_evaluated(&post("p1"), submission).await;
-        requests::store(&world.moderation(), refresh(&post("p1"))).await.unwrap();
+        requests::store_request(&world.moderation(), refresh(&post("p1"))).await.unwrap();
         wait_for_state(&world, PartialState::Done).await;
         world.until("both", async || (world.versions(&post("p1")).await.len() == 2).then_some(())).await;
         let store = &world.deps.store;
-        let latest = stored::answer(store, &org(), &post("p1"), None).await.unwrap();
+        let latest = stored::load_answer(store, &org(), &post("p1"), None).await.unwrap();
         let latest = serde_json::to_value(latest.unwrap()).unwrap();
         assert_eq!(latest["submissionId"], json!(submission), "{latest}");
 
@@ -377,7 +377,7 @@ async fn entry_that_does_not_fit_its_type_is_kept_and_marked() {
     platform.has("p7", &json!({"text": {"not": "a text"}}));
     let mut world = world(&platform).await;
     world.start();
-    requests::store(&world.moderation(), refresh(&post("p7"))).await.unwrap();
+    requests::store_request(&world.moderation(), refresh(&post("p7"))).await.unwrap();
     let row = wait_for_state(&world, PartialState::Done).await;
     let invalid: Value = serde_json::from_str(&row.invalid).unwrap();
     assert_eq!(invalid[0]["id"], "p7");

@@ -1,7 +1,7 @@
 //! Unprocessable content is sent to the dead letters alone and can be replayed.
 
 use tidegate_catalog::orgs;
-use tidegate_moderation::dead_letters::{self, Filter, ReplayCounts, ReplayOptions};
+use tidegate_moderation::dead_letters::{self, DeadLetterFilter, ReplayCounts, ReplayOptions};
 use tidegate_processors::{PoisonSettings, RoleError, Settings};
 use tidegate_schemas::{
     ids::{ItemKey, Millis, OrgId},
@@ -26,7 +26,7 @@ async fn letters(world: &World, count: usize) -> Vec<DeadLetter> {
 }
 
 fn options(again: bool) -> ReplayOptions {
-    ReplayOptions { by: "somebody".to_owned(), again }
+    ReplayOptions { by: "somebody".to_owned(), include_replayed: again }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,8 +66,9 @@ async fn undecodable_record_is_dead_lettered_unchanged() {
     assert!(letter.value.ends_with(&[255; 9]));
     // The org of the record is unknown, so only the operator sees it.
     for (include_unowned, listed) in [(true, 1), (false, 0)] {
-        let filter = Filter { org: Some(org()), include_unowned, ..Filter::default() };
-        let page = dead_letters::list(&world.deps.log, &world.deps.store, &filter, 10, None).await.unwrap();
+        let filter = DeadLetterFilter { org: Some(org()), include_unowned, ..DeadLetterFilter::default() };
+        let page =
+            dead_letters::list_letters(&world.deps.log, &world.deps.store, &filter, 10, None).await.unwrap();
         assert_eq!(page.items.len(), listed, "{include_unowned}");
     }
     world.drain().await;
@@ -100,31 +101,46 @@ async fn dead_letters_are_listed_without_content_and_replayed_in_order() {
     world.submit(vec![newer_entry]).await;
     world.wait_until_evaluated(&key, newest).await;
 
-    let page =
-        dead_letters::list(&world.deps.log, &world.deps.store, &Filter::default(), 10, None).await.unwrap();
+    let page = dead_letters::list_letters(
+        &world.deps.log,
+        &world.deps.store,
+        &DeadLetterFilter::default(),
+        10,
+        None,
+    )
+    .await
+    .unwrap();
     assert_eq!(page.items.len(), 1);
     assert!(!serde_json::to_string(&page).unwrap().contains("scamcoin"));
-    let other_filter = Filter { org: Some(OrgId::new("other")), ..Filter::default() };
+    let other_filter = DeadLetterFilter { org: Some(OrgId::new("other")), ..DeadLetterFilter::default() };
     assert!(
-        dead_letters::list(&world.deps.log, &world.deps.store, &other_filter, 10, None)
+        dead_letters::list_letters(&world.deps.log, &world.deps.store, &other_filter, 10, None)
             .await
             .unwrap()
             .items
             .is_empty()
     );
 
-    let one = Filter { id: Some(page.items[0].id.clone()), ..Filter::default() };
+    let one = DeadLetterFilter { id: Some(page.items[0].id.clone()), ..DeadLetterFilter::default() };
     let (log, store) = (&world.deps.log, &world.deps.store);
     assert_eq!(dead_letters::replay(log, store, &one, &options(false)).await.unwrap().replayed, 1);
-    let marked = dead_letters::list(log, store, &Filter::default(), 10, None).await.unwrap().items.remove(0);
+    let marked = dead_letters::list_letters(log, store, &DeadLetterFilter::default(), 10, None)
+        .await
+        .unwrap()
+        .items
+        .remove(0);
     assert!(page.items[0].replayed_at.is_none() && marked.replayed_at.is_some());
     assert_eq!(marked.replayed_by.as_deref(), Some("somebody"));
     let replay_counts = |replayed, skipped| ReplayCounts { replayed, skipped, refused: 0 };
     for (which, again, expected) in [
-        (&Filter::default(), false, replay_counts(0, 1)),
-        (&Filter::default(), true, replay_counts(1, 0)),
+        (&DeadLetterFilter::default(), false, replay_counts(0, 1)),
+        (&DeadLetterFilter::default(), true, replay_counts(1, 0)),
         (&one, false, replay_counts(1, 0)),
-        (&Filter { id: Some("nope".to_owned()), ..Filter::default() }, false, replay_counts(0, 0)),
+        (
+            &DeadLetterFilter { id: Some("nope".to_owned()), ..DeadLetterFilter::default() },
+            false,
+            replay_counts(0, 0),
+        ),
     ] {
         let replayed = dead_letters::replay(log, store, which, &options(again)).await.unwrap();
         assert_eq!(replayed, expected, "{which:?}, {again}");
@@ -165,7 +181,8 @@ async fn stored_plan_of_superseded_content_is_not_carried_out() {
     for again in [false, true] {
         world.start();
         let (log, store) = (&world.deps.log, &world.deps.store);
-        let replayed = dead_letters::replay(log, store, &Filter::default(), &options(again)).await.unwrap();
+        let replayed =
+            dead_letters::replay(log, store, &DeadLetterFilter::default(), &options(again)).await.unwrap();
         assert_eq!(replayed, ReplayCounts { replayed: 2, skipped: 0, refused: 0 });
         for id in ["p1", "p2"] {
             let marker = world.submit_text(id, "good evening").await;

@@ -1,9 +1,9 @@
 //! Settings of queues: priorities of jobs, and required and forbidden parts of decisions.
 
 use tidegate_moderation::{
-    queue_counts::{self, Flow},
+    queue_counts::{self, QueueFlow},
     review::{
-        decisions::{self, DecisionRequest, Refusal},
+        decisions::{self, DecisionRefusal, DecisionRequest},
         queues::{self, ClaimNext, Reviewer},
     },
 };
@@ -30,7 +30,7 @@ async fn claim(world: &World) -> Job {
     world
         .until("a job to claim", async || {
             let order = QueueOrder::default();
-            let next = ClaimNext { queue: &queue, order: &order, reviewer: &reviewer, include_held: false };
+            let next = ClaimNext { queue: &queue, order: &order, reviewer: &reviewer, include_own: false };
             queues::claim_next(store, &org(), next, Millis::now(), |_| 0).await.unwrap()
         })
         .await
@@ -41,7 +41,7 @@ async fn severity_of_the_reported_policy_raises_the_priority() {
     let mut world = World::new().await;
     world.configure(STRICT, false).await;
     world.start();
-    let config = world.deps.live.latest(&org()).await.unwrap();
+    let config = world.deps.live.load_latest(&org()).await.unwrap();
     let policy = config.policies().iter().find(|policy| policy.key == "scam").unwrap().id.to_string();
     let mut report = report(world.version().await, 1, "hello", false);
     report.policy_id = Some(Mention { id: policy, known: true });
@@ -58,7 +58,7 @@ async fn queue_requirements_and_hidden_actions_bind_decisions() {
     let report = report(world.version().await, 1, "hello", false);
     world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
     let job = claim(&world).await;
-    let config = world.deps.live.latest(&org()).await.unwrap();
+    let config = world.deps.live.load_latest(&org()).await.unwrap();
     let valid_request = DecisionRequest {
         verdict: Verdict::Act,
         actions: vec!["limit_reach".into()],
@@ -83,7 +83,10 @@ async fn queue_requirements_and_hidden_actions_bind_decisions() {
         ),
     ] {
         let refusal = decide(&wrong).await.unwrap_err();
-        assert!(matches!(&refusal, Refusal::Invalid { pointer, .. } if pointer == at), "{at}: {refusal:?}");
+        assert!(
+            matches!(&refusal, DecisionRefusal::Invalid { pointer, .. } if pointer == at),
+            "{at}: {refusal:?}"
+        );
     }
     decide(&valid_request).await.unwrap();
     world.drain().await;
@@ -131,14 +134,14 @@ async fn counts_follow_jobs_and_are_the_same_after_a_replay() {
     let queue = QueueId::new("default");
     let counts = async |world: &World| {
         let now = Millis::now();
-        queue_counts::counts(&world.deps.store, &org(), &queue, now).await.unwrap()
+        queue_counts::load_counts(&world.deps.store, &org(), &queue, now).await.unwrap()
     };
     world.until("three jobs", async || (counts(&world).await.open == 3).then_some(())).await;
     let job = claim(&world).await;
     let lease = std::time::Duration::from_secs(600);
     let claim_next = async |world: &World| {
         let now = Millis::now();
-        queue_counts::claimed(&world.deps.store, &org(), &queue, lease, now).await.unwrap()
+        queue_counts::count_claimed(&world.deps.store, &org(), &queue, lease, now).await.unwrap()
     };
     assert_eq!(claim_next(&world).await, 1);
     let request = DecisionRequest {
@@ -156,7 +159,7 @@ async fn counts_follow_jobs_and_are_the_same_after_a_replay() {
     world.until("two jobs", async || (counts(&world).await.open == 2).then_some(())).await;
     assert_eq!(
         (counts(&world).await.last_hour, claim_next(&world).await),
-        (Flow { opened: 3, closed: 1 }, 0)
+        (QueueFlow { opened: 3, closed: 1 }, 0)
     );
     world.drain().await;
 
@@ -170,12 +173,12 @@ async fn counts_follow_jobs_and_are_the_same_after_a_replay() {
         .await;
     second.drain().await;
     let after = counts(&second).await;
-    assert_eq!((after.open, after.last_hour), (2, Flow { opened: 3, closed: 1 }));
+    assert_eq!((after.open, after.last_hour), (2, QueueFlow { opened: 3, closed: 1 }));
     // Hours later the counts are read from the sums.
     let hours_later = Millis::now().plus(std::time::Duration::from_secs(7_300));
     let store = &second.deps.store;
-    let rolled = queue_counts::counts(store, &org(), &queue, hours_later).await.unwrap();
-    assert_eq!((rolled.open, rolled.last_hour), (2, Flow::default()));
-    assert_eq!(rolled.last_day, Flow { opened: 3, closed: 1 });
-    assert_eq!(queue_counts::counts(store, &org(), &queue, hours_later).await.unwrap(), rolled);
+    let rolled = queue_counts::load_counts(store, &org(), &queue, hours_later).await.unwrap();
+    assert_eq!((rolled.open, rolled.last_hour), (2, QueueFlow::default()));
+    assert_eq!(rolled.last_day, QueueFlow { opened: 3, closed: 1 });
+    assert_eq!(queue_counts::load_counts(store, &org(), &queue, hours_later).await.unwrap(), rolled);
 }

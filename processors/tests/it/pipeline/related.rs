@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tidegate_moderation::review::{
-    decisions::{self, DecisionRequest, Refusal, RelatedRequest},
+    decisions::{self, DecisionRefusal, DecisionRequest, RelatedRequest},
     job_view,
 };
 use tidegate_schemas::{
@@ -56,7 +56,7 @@ fn related_request(item: ItemKey, actions: &[&str]) -> RelatedRequest {
     }
 }
 
-async fn send(world: &World, job: &Job, request: &DecisionRequest) -> Result<(), Refusal> {
+async fn send(world: &World, job: &Job, request: &DecisionRequest) -> Result<(), DecisionRefusal> {
     let deps = world.moderation();
     decisions::decide(&deps, &org(), job.job_id, request, SHORT, Millis::now()).await.unwrap().map(drop)
 }
@@ -120,7 +120,7 @@ async fn a_decision_acts_on_related_items_once_under_replay() {
     assert_eq!(taken_actions.len(), 2, "{taken_actions:?}");
 
     let stored = world.deps.store.get::<Job>(&(org(), job.job_id)).await.unwrap().unwrap();
-    let job_summary = serde_json::to_value(job_view::summary(stored).unwrap()).unwrap();
+    let job_summary = serde_json::to_value(job_view::summarize(stored).unwrap()).unwrap();
     assert_eq!(job_summary["decision"]["related"][1]["item"]["id"], "p2", "{job_summary}");
     assert_eq!(job_summary["decision"]["related"][1]["user"]["id"], "u2", "{job_summary}");
 }
@@ -174,7 +174,7 @@ async fn related_items_are_refused_with_the_place_and_the_remedy() {
     world.configure(documents, false).await;
     world.start();
     let job = open_reported_job(&world).await;
-    let policy = world.deps.live.latest(&org()).await.unwrap().policies()[0].id.clone();
+    let policy = world.deps.live.load_latest(&org()).await.unwrap().policies()[0].id.clone();
     let valid_request =
         RelatedRequest { policies: vec![policy.clone()], ..related_request(post("p4"), &["ban"]) };
     let decision =
@@ -207,7 +207,7 @@ async fn related_items_are_refused_with_the_place_and_the_remedy() {
         ),
     ] {
         let refusal = send(&world, &job, &decision(wrong)).await.unwrap_err();
-        let Refusal::Invalid { pointer, detail } = refusal else { panic!("{at}: {refusal:?}") };
+        let DecisionRefusal::Invalid { pointer, detail } = refusal else { panic!("{at}: {refusal:?}") };
         assert_eq!(pointer, at, "{detail}");
         assert!(detail.contains(says), "{at}: {detail}");
     }

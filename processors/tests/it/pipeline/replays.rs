@@ -133,7 +133,7 @@ async fn store_outage_is_reported_and_loses_no_work() {
     let held_entry = entry(&post("p1"), "scamcoin");
     let submission = held_entry.submission_id;
     // The outage must start after the configuration is loaded.
-    world.deps.live.latest(&org()).await.unwrap();
+    world.deps.live.load_latest(&org()).await.unwrap();
     let record_ready = world.prepare(vec![held_entry]).await;
     world.deps.store.close().await.unwrap();
     world.send(record_ready).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_moderation::{
     child_safety::Clearance,
     items::stored,
-    reevaluation::retroact::{self, Refusal, Run, Wanted},
+    reevaluation::retroact::{self, RunRefusal, RunRequest, RunView},
 };
 use tidegate_schemas::{
     ids::{Millis, SubmissionId},
@@ -38,9 +38,9 @@ when: {text: {in: [text], words: [moon]}}
 actions: [ban]
 ";
 
-fn run_request(rule: &str, dry_run: bool) -> Wanted {
+fn run_request(rule: &str, dry_run: bool) -> RunRequest {
     let now = Millis::now();
-    Wanted {
+    RunRequest {
         rules: vec![rule.into()],
         since: now.minus(Duration::from_secs(7_200)),
         until: Millis(now.0 + 1),
@@ -50,22 +50,22 @@ fn run_request(rule: &str, dry_run: bool) -> Wanted {
     }
 }
 
-async fn begin(world: &World, rule: &str, dry_run: bool) -> Run {
+async fn begin(world: &World, rule: &str, dry_run: bool) -> RunView {
     retroact::begin(&world.moderation(), &org(), run_request(rule, dry_run), Millis::now())
         .await
         .unwrap()
         .unwrap()
 }
 
-async fn step(world: &World, run: &Run) -> Result<Run, Refusal> {
+async fn step(world: &World, run: &RunView) -> Result<RunView, RunRefusal> {
     step_as(world, run, Clearance::ChildSafety).await
 }
 
-async fn step_as(world: &World, run: &Run, clearance: Clearance) -> Result<Run, Refusal> {
+async fn step_as(world: &World, run: &RunView, clearance: Clearance) -> Result<RunView, RunRefusal> {
     retroact::step(&world.moderation(), &org(), run.id, clearance, 1_000, 1_000, || false).await.unwrap()
 }
 
-pub(crate) async fn run_to_end(world: &World, rule: &str, dry_run: bool) -> Run {
+pub(crate) async fn run_to_end(world: &World, rule: &str, dry_run: bool) -> RunView {
     let mut run = begin(world, rule, dry_run).await;
     while run.finished_at.is_none() {
         run = step(world, &run).await.unwrap();
@@ -189,17 +189,17 @@ async fn run_of_inactive_or_changed_rules_is_refused() {
     world.configure(MOON, false).await;
     let begin_of = async |rules: &[&str]| {
         let rules = rules.iter().map(|rule| (*rule).into()).collect();
-        let request = Wanted { rules, ..run_request("moon", false) };
+        let request = RunRequest { rules, ..run_request("moon", false) };
         retroact::begin(&world.moderation(), &org(), request, Millis::now()).await.unwrap()
     };
-    assert_eq!(begin_of(&[]).await.unwrap_err(), Refusal::NoRules);
-    assert_eq!(begin_of(&["moon", "sun"]).await.unwrap_err(), Refusal::NoSuchRule("sun".into()));
-    assert_eq!(begin_of(&["quiet"]).await.unwrap_err(), Refusal::NotLive("quiet".into()));
+    assert_eq!(begin_of(&[]).await.unwrap_err(), RunRefusal::NoRules);
+    assert_eq!(begin_of(&["moon", "sun"]).await.unwrap_err(), RunRefusal::NoSuchRule("sun".into()));
+    assert_eq!(begin_of(&["quiet"]).await.unwrap_err(), RunRefusal::NotLive("quiet".into()));
     let run = begin_of(&["moon"]).await.unwrap();
     world.configure(&MOON.replace("words: [moon]", "words: [moon, stars]"), false).await;
-    assert_eq!(step(&world, &run).await.unwrap_err(), Refusal::Changed("moon".into()));
-    let stranger = Run { id: entry(&post("x"), "").submission_id.0, ..run };
-    assert_eq!(step(&world, &stranger).await.unwrap_err(), Refusal::NoSuchRun);
+    assert_eq!(step(&world, &run).await.unwrap_err(), RunRefusal::Changed("moon".into()));
+    let stranger = RunView { id: entry(&post("x"), "").submission_id.0, ..run };
+    assert_eq!(step(&world, &stranger).await.unwrap_err(), RunRefusal::NoSuchRun);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -213,15 +213,15 @@ async fn run_leaves_out_items_of_child_safety() {
     world.wait_until_evaluated(&post("p1"), report.item.submission_id).await;
 
     let begin = async |clearance| {
-        let request = Wanted { clearance, ..run_request("moon", true) };
+        let request = RunRequest { clearance, ..run_request("moon", true) };
         retroact::begin(&world.moderation(), &org(), request, Millis::now()).await.unwrap().unwrap()
     };
     let without_clearance = begin(Clearance::None).await;
     assert_eq!(step(&world, &without_clearance).await.unwrap().progress.items, 1);
     let cleared = begin(Clearance::ChildSafety).await;
-    assert_eq!(step_as(&world, &cleared, Clearance::None).await.unwrap_err(), Refusal::ChildSafety);
+    assert_eq!(step_as(&world, &cleared, Clearance::None).await.unwrap_err(), RunRefusal::ChildSafety);
     assert_eq!(step(&world, &cleared).await.unwrap().progress.items, 3);
-    let listed_runs = retroact::list(&world.deps.store, &org(), Clearance::None).await.unwrap();
+    let listed_runs = retroact::list_runs(&world.deps.store, &org(), Clearance::None).await.unwrap();
     assert_eq!(listed_runs.iter().map(|run| run.id).collect::<Vec<_>>(), [without_clearance.id]);
     world.drain().await;
 }

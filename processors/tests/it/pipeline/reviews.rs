@@ -90,7 +90,7 @@ pub(crate) async fn claim(world: &World, queue: &str) -> Job {
     world
         .until("a job to claim", async || {
             let (store, order) = (&world.deps.store, QueueOrder::default());
-            let next = ClaimNext { queue: &queue, order: &order, reviewer: &reviewer, include_held: false };
+            let next = ClaimNext { queue: &queue, order: &order, reviewer: &reviewer, include_own: false };
             queues::claim_next(store, &org(), next, Millis::now(), |_| 0).await.unwrap()
         })
         .await

@@ -7,7 +7,7 @@ use tidegate_moderation::{
     queue_counts, reporters,
     review::{
         moves::{self, MoveRequest},
-        queues::{self, Claim, Reviewer},
+        queues::{self, ClaimOutcome, Reviewer},
     },
 };
 use tidegate_schemas::{
@@ -98,7 +98,7 @@ async fn reports_of_users_who_were_often_wrong_are_routed_apart() {
     let reporter = user("reporter-7");
     world
         .until("the decision", async || {
-            reporters::accuracy(&world.deps.store, &org(), &reporter).await.unwrap()
+            reporters::load_accuracy(&world.deps.store, &org(), &reporter).await.unwrap()
         })
         .await;
     send(&world, "p2", 7, "hello", false).await;
@@ -108,7 +108,7 @@ async fn reports_of_users_who_were_often_wrong_are_routed_apart() {
     decide(&world, "unlikely", Verdict::Act).await;
     world
         .until("the other decision", async || {
-            let accuracy = reporters::accuracy(&world.deps.store, &org(), &reporter).await.unwrap();
+            let accuracy = reporters::load_accuracy(&world.deps.store, &org(), &reporter).await.unwrap();
             (accuracy == Some(0.5)).then_some(())
         })
         .await;
@@ -143,7 +143,7 @@ async fn waiting_job_follows_its_reporters_once() {
 
 async fn count_open_jobs(world: &World, queue: &str) -> i64 {
     let queue = QueueId::new(queue);
-    queue_counts::counts(&world.deps.store, &org(), &queue, Millis::now()).await.unwrap().open
+    queue_counts::load_counts(&world.deps.store, &org(), &queue, Millis::now()).await.unwrap().open
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -170,7 +170,7 @@ async fn claimed_and_moved_jobs_are_not_routed_again() {
     }
     let ann = Reviewer { name: "ann".to_owned(), lease: std::time::Duration::from_secs(600) };
     let claim = queues::claim(&deps.store, &org(), waiting_jobs[1], &ann, now).await.unwrap();
-    assert!(matches!(claim, Claim::Yours(_)), "{claim:?}");
+    assert!(matches!(claim, ClaimOutcome::Yours(_)), "{claim:?}");
     for (job, queue) in [(waiting_jobs[2], "doubts"), (waiting_jobs[3], "default")] {
         let request = MoveRequest { queue: QueueId::new(queue), by: "ann".to_owned(), reason: None };
         assert_eq!(moves::move_job(&deps, &org(), job, &request, now).await.unwrap(), Ok(job));
@@ -292,7 +292,7 @@ async fn appeals_are_routed_by_their_own_list() {
         .until("the job", async || {
             let now = Millis::now();
             let (store, org) = (&world.deps.store, org());
-            queues::waiting(store, &org, &queue, 1, now, |_| true).await.unwrap().pop()
+            queues::list_waiting(store, &org, &queue, 1, now, |_| true).await.unwrap().pop()
         })
         .await;
     assert_eq!(place(&found), ("pleas", Some("appeals/1")));

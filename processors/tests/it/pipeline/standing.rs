@@ -107,10 +107,10 @@ async fn threshold_that_enqueues_a_review_opens_a_job_about_the_user() {
         let causes = world.rows::<JobCause>(&(org(), pointer.job_id)).await;
         assert_eq!(causes.len(), 1);
         assert_eq!((causes[0].kind, causes[0].submission_id), (CauseKind::Threshold, None));
-        let config = world.deps.live.latest(&org()).await.unwrap();
+        let config = world.deps.live.load_latest(&org()).await.unwrap();
         let limits = CauseLimits { causes: 10, bytes: 1_000_000 };
         let view =
-            job_view::answer(&world.deps.store, &config, pointer.job_id, limits).await.unwrap().unwrap();
+            job_view::load_view(&world.deps.store, &config, pointer.job_id, limits).await.unwrap().unwrap();
         let crossed = CrossedThreshold { id: "three".to_owned(), limit: 3, strikes: 3 };
         assert_eq!(view.causes[0].threshold.as_ref(), Some(&crossed));
         let callback = world.callbacks().await.into_iter().find(|one| one.event_type == THRESHOLD).unwrap();

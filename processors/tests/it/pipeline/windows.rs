@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use bytes::Bytes;
 use tidegate_moderation::{
     reevaluation::stored_evaluation::{self, Archive},
-    rules::windows::{self, Moment},
+    rules::windows::{self, SubmissionPosition},
 };
 use tidegate_processors::{MediaSettings, Settings};
 use tidegate_rules::{Amount, ConditionResult, WindowEntry};
@@ -62,7 +62,7 @@ fn item_ids(entries: &[ItemEntry]) -> Vec<(ItemKey, SubmissionId)> {
 async fn matches_in_explanation(world: &World, row: &Item) -> bool {
     let (org, uncounted) = (org(), BTreeSet::new());
     let archive = Archive { store: &world.deps.store, org: &org, uncounted: &uncounted, window_rows: 10_000 };
-    let config = world.deps.live.latest(&org).await.unwrap();
+    let config = world.deps.live.load_latest(&org).await.unwrap();
     let explanation =
         stored_evaluation::explain(archive, config, row, &"floods".into()).await.unwrap().unwrap();
     explanation.tree.outcome() == ConditionResult::Passed
@@ -175,9 +175,11 @@ async fn replay_counts_at_least_the_earlier_items() {
     for (record, submissions) in records.iter().zip([&sent_ids[..], &[]]) {
         for (position, (_, submission)) in (0..).zip(submissions) {
             let at = record.written_at;
-            let moment =
-                Moment::new(Coordinates { append_ms: at, offset: record.at.offset.0, position }, *submission);
-            windows::add(&world.deps.store, &org(), moment, &[adds_one(at)]).await.unwrap();
+            let moment = SubmissionPosition::new(
+                Coordinates { append_ms: at, offset: record.at.offset.0, position },
+                *submission,
+            );
+            windows::put_entries(&world.deps.store, &org(), moment, &[adds_one(at)]).await.unwrap();
         }
     }
     world.start();
@@ -286,7 +288,7 @@ fn adds_one(at: Millis) -> WindowEntry {
         at,
         amount: Amount::ONE,
         members: Vec::new(),
-        lives: 6 * 3_600_000 + 900_000,
+        retention_millis: 6 * 3_600_000 + 900_000,
     }
 }
 
@@ -299,8 +301,8 @@ async fn item_counted_before_a_crash_is_counted_once() {
     let submission = entry.submission_id;
     world.submit(vec![entry]).await;
     let at = world.tail(Topic::Items).await[0].written_at;
-    let moment = Moment::new(Coordinates { append_ms: at, offset: 0, position: 0 }, submission);
-    windows::add(&world.deps.store, &org(), moment, &[adds_one(at)]).await.unwrap();
+    let moment = SubmissionPosition::new(Coordinates { append_ms: at, offset: 0, position: 0 }, submission);
+    windows::put_entries(&world.deps.store, &org(), moment, &[adds_one(at)]).await.unwrap();
     assert_eq!(count_rows(&world.deps.store, "u1").await, 1);
     world.start();
     world.wait_until_evaluated(&post("p1"), submission).await;
@@ -334,13 +336,14 @@ async fn window_that_needs_too_many_rows_is_an_error() {
 /// Rows of another process, read in pages.
 #[tokio::test]
 async fn items_outside_the_window_or_above_the_threshold_do_not_count() {
-    use tidegate_moderation::rules::windows::{Question, RowBudget, counted};
+    use tidegate_moderation::rules::windows::{RowBudget, WindowQuery, count_window};
     use tidegate_rules::{Measure, Window, WindowKey};
     use tidegate_store::WriteTime;
     let world = World::new().await;
     let store = &world.deps.store;
     let now = Millis::now();
-    let window = Window { key: "w".into(), measure: Measure::Count, over: 3_600_000, bucket: 150_000 };
+    let window =
+        Window { key: "w".into(), measure: Measure::Count, length_millis: 3_600_000, bucket: 150_000 };
     let put = async |minutes_ago: i64, nth: u128| {
         let at = Millis(now.0 - minutes_ago * 60_000);
         let row = HoursEntry {
@@ -368,46 +371,51 @@ async fn items_outside_the_window_or_above_the_threshold_do_not_count() {
     let org = org();
     let ask = async |at_least: i64, most_rows: usize| {
         let (at_least, times, budget) =
-            (Amount::whole(at_least), window.around(now), RowBudget::new(most_rows));
+            (Amount::from_whole(at_least), window.around(now), RowBudget::new(most_rows));
         let (org, window, key) = (&org, &window, &key);
         let question =
-            Question { org, window, key, at_least, times, select: &|_: &mut Vec<_>| {}, budget: &budget };
-        counted(store, &question).await.unwrap()
+            WindowQuery { org, window, key, at_least, times, select: &|_: &mut Vec<_>| {}, budget: &budget };
+        count_window(store, &question).await.unwrap()
     };
-    assert_eq!(ask(1_000, 1_000).await, Some(Amount::whole(150)));
+    assert_eq!(ask(1_000, 1_000).await, Some(Amount::from_whole(150)));
     let partial_count = ask(10, 1_000).await.unwrap();
-    assert!(partial_count >= Amount::whole(10));
+    assert!(partial_count >= Amount::from_whole(10));
     assert_eq!(ask(1_000, 100).await, None);
 }
 
 /// Offsets of different partitions and positions in different records cannot be compared.
 #[tokio::test]
 async fn concurrent_items_are_explained_in_one_order() {
-    use tidegate_moderation::rules::windows::{Question, RowBudget, counted, up_to};
+    use tidegate_moderation::rules::windows::{RowBudget, WindowQuery, count_window, retain_up_to};
     use tidegate_rules::{Measure, Window};
     let world = World::new().await;
     let (store, org, now) = (&world.deps.store, org(), Millis::now());
-    let window =
-        Window { key: "posts-by-author".into(), measure: Measure::Count, over: 3_600_000, bucket: 900_000 };
+    let window = Window {
+        key: "posts-by-author".into(),
+        measure: Measure::Count,
+        length_millis: 3_600_000,
+        bucket: 900_000,
+    };
     let mut moments = Vec::new();
     for (offset, position) in [(7, 0), (7, 1), (7, 1), (8, 0), (3, 2)] {
-        let moment = Moment::new(Coordinates { append_ms: now, offset, position }, SubmissionId::random());
-        windows::add(store, &org, moment, &[adds_one(now)]).await.unwrap();
+        let moment =
+            SubmissionPosition::new(Coordinates { append_ms: now, offset, position }, SubmissionId::random());
+        windows::put_entries(store, &org, moment, &[adds_one(now)]).await.unwrap();
         moments.push(moment);
     }
     moments.sort_unstable();
     let entry = adds_one(now);
     for (nth, moment) in (1..).zip(moments) {
-        let question = Question {
+        let question = WindowQuery {
             org: &org,
             window: &window,
             key: &entry.key,
-            at_least: Amount::whole(100),
-            times: window.until(now),
-            select: &|rows: &mut Vec<_>| up_to(moment, rows),
+            at_least: Amount::from_whole(100),
+            times: window.up_to(now),
+            select: &|rows: &mut Vec<_>| retain_up_to(moment, rows),
             budget: &RowBudget::new(100),
         };
-        assert_eq!(counted(store, &question).await.unwrap(), Some(Amount::whole(nth)));
+        assert_eq!(count_window(store, &question).await.unwrap(), Some(Amount::from_whole(nth)));
     }
 }
 
@@ -415,28 +423,33 @@ async fn concurrent_items_are_explained_in_one_order() {
 /// buckets than those of the items that ask.
 #[tokio::test(flavor = "multi_thread")]
 async fn kth_counted_item_sees_at_least_k() {
-    use tidegate_moderation::rules::windows::{Question, RowBudget, counted};
+    use tidegate_moderation::rules::windows::{RowBudget, WindowQuery, count_window};
     use tidegate_rules::{Measure, Window};
     let world = World::new().await;
     let (store, org, now) = (&world.deps.store, org(), Millis::now());
-    let window =
-        Window { key: "posts-by-author".into(), measure: Measure::Count, over: 3_600_000, bucket: 900_000 };
+    let window = Window {
+        key: "posts-by-author".into(),
+        measure: Measure::Count,
+        length_millis: 3_600_000,
+        bucket: 900_000,
+    };
     let moments: Vec<_> = (0..64_i64)
         .map(|nth| {
             let append_ms = Millis(now.0 - nth * 7_919 % 41 * 60_000);
             let at = Coordinates { append_ms, offset: nth * 31 % 17, position: 0 };
-            Moment::new(at, SubmissionId::random())
+            SubmissionPosition::new(at, SubmissionId::random())
         })
         .collect();
-    let count = async |moment: Moment| {
+    let count = async |moment: SubmissionPosition| {
         let entry = adds_one(moment.append_ms());
-        windows::add(store, &org, moment, std::slice::from_ref(&entry)).await.unwrap();
-        let (at_least, times) = (Amount::whole(1_000), window.around(moment.append_ms()));
+        windows::put_entries(store, &org, moment, std::slice::from_ref(&entry)).await.unwrap();
+        let (at_least, times) = (Amount::from_whole(1_000), window.around(moment.append_ms()));
         let (org, window, key, budget) = (&org, &window, &entry.key, &RowBudget::new(1_000));
-        let question = Question { org, window, key, at_least, times, select: &|_: &mut Vec<_>| {}, budget };
-        counted(store, &question).await.unwrap().unwrap()
+        let question =
+            WindowQuery { org, window, key, at_least, times, select: &|_: &mut Vec<_>| {}, budget };
+        count_window(store, &question).await.unwrap().unwrap()
     };
-    let one_processor = async |mine: &[Moment]| {
+    let one_processor = async |mine: &[SubmissionPosition]| {
         let mut counts = Vec::new();
         for moment in mine {
             counts.push(count(*moment).await);
@@ -448,7 +461,7 @@ async fn kth_counted_item_sees_at_least_k() {
     counts.extend(more_counts);
     counts.sort_unstable();
     for (k, seen) in (1..).zip(counts) {
-        assert!(seen >= Amount::whole(k), "item {k} saw {seen}");
+        assert!(seen >= Amount::from_whole(k), "item {k} saw {seen}");
     }
-    assert_eq!(count(moments[3]).await, Amount::whole(64), "a replay adds no row and sees all");
+    assert_eq!(count(moments[3]).await, Amount::from_whole(64), "a replay adds no row and sees all");
 }

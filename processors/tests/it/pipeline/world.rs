@@ -11,15 +11,15 @@ use std::{
 use bytes::Bytes;
 use serde_json::Value;
 use tempfile::TempDir;
-use tidegate_catalog::{Change, Changes, Live, MasterKey, Secrets, orgs};
+use tidegate_catalog::{Change, Changes, LiveConfigs, MasterKey, Secrets, orgs};
 use tidegate_egress::Client;
 use tidegate_media::{Decoders, Limits};
 use tidegate_moderation::{
     self as moderation,
-    media::{Settings as SignalSettings, Signals},
+    media::{MediaInspector, Settings as SignalSettings},
     scores::{self, Scorer},
 };
-use tidegate_processors::{Deps, Health, PartialItems, RoleError, Settings, process};
+use tidegate_processors::{Deps, Health, PartialItemsDeps, RoleError, Settings, process};
 use tidegate_schemas::{
     ids::{ConfigVersion, EventId, ItemKey, Millis, OrgId, SubmissionId},
     records::{self, Callback, ItemEntry, Items, Source, Variant},
@@ -174,7 +174,7 @@ impl World {
         let mut catalog = tidegate_catalog::Settings { stale_after_ms: 3_600_000, ..Default::default() };
         // A low limit that tests can exceed.
         catalog.rules.matched = MATCHED;
-        let live = Arc::new(Live::open(store.clone(), catalog.clone()).await.unwrap());
+        let live = Arc::new(LiveConfigs::open(store.clone(), catalog.clone()).await.unwrap());
         let secrets = Secrets::new(store.clone(), MasterKey::new([7; 32]), &catalog);
         let scorer = Scorer::new(
             Client::new(egress_settings(ports)).unwrap(),
@@ -184,13 +184,13 @@ impl World {
         );
         let changes = Changes::new(store.clone(), secrets.clone(), &catalog);
         let client = Client::new(egress_settings(ports)).unwrap();
-        let signals = Signals::new(
+        let signals = MediaInspector::new(
             client.clone(),
             Decoders::new(Limits::default()).unwrap(),
             store.clone(),
             &SignalSettings::default(),
         );
-        let partial_items = PartialItems { endpoints: Arc::default(), client, secrets };
+        let partial_items = PartialItemsDeps { endpoints: Arc::default(), client, secrets };
         let deps = Deps { log, store, live, signals, scorer, partial_items, health: Health::default() };
         Self { folder, deps, changes, settings, ports: ports.to_vec(), running: None }
     }
@@ -212,7 +212,7 @@ impl World {
         };
         self.changes.apply(org, change).await.unwrap();
         // Loads the version, as the task that follows changes would.
-        self.deps.live.latest(org).await.unwrap();
+        self.deps.live.load_latest(org).await.unwrap();
     }
 
     pub(crate) fn start(&mut self) {
@@ -260,7 +260,7 @@ impl World {
     }
 
     pub(crate) async fn version(&self) -> ConfigVersion {
-        self.deps.live.latest(&org()).await.unwrap().version()
+        self.deps.live.load_latest(&org()).await.unwrap().version()
     }
 
     pub(crate) async fn append<R: records::Record>(&self, topic: Topic, key: &[u8], record: &R) {
@@ -291,7 +291,7 @@ impl World {
     async fn record(&self, org: &OrgId, items: Vec<ItemEntry>) -> Items {
         Items {
             org: org.clone(),
-            config_version: self.deps.live.latest(org).await.unwrap().version(),
+            config_version: self.deps.live.load_latest(org).await.unwrap().version(),
             source: Source::Api,
             received_at: Millis::now(),
             request_id: "request".to_owned(),

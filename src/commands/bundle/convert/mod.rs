@@ -12,7 +12,7 @@ use tidegate_exporter::{
     error::ConvertError,
     form::K_DEFAULT,
     meter::Meter,
-    plural::counted,
+    plural::format_count,
     privacy::Key,
     sources::{
         aoi,
@@ -155,16 +155,16 @@ struct ExecutionOptions {
     #[arg(long, value_name = "COUNT")]
     threads: Option<usize>,
     /// Memory in megabytes for sorting rows; larger inputs are sorted on disk
-    #[arg(long, value_name = "MB", default_value_t = Limits::default().memory >> 20)]
+    #[arg(long, value_name = "MB", default_value_t = Limits::default().sort_memory >> 20)]
     memory: usize,
     /// Maximum size in megabytes of one input row
-    #[arg(long, value_name = "MB", default_value_t = Limits::default().record >> 20)]
+    #[arg(long, value_name = "MB", default_value_t = Limits::default().max_row_bytes >> 20)]
     max_record: usize,
     /// Maximum ratio of a large file's unpacked to its packed size
-    #[arg(long, value_name = "TIMES", default_value_t = Limits::default().expansion)]
+    #[arg(long, value_name = "TIMES", default_value_t = Limits::default().max_expansion)]
     max_expansion: u64,
     /// Maximum number of files in one folder or archive
-    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().files)]
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().max_files)]
     max_files: usize,
     /// Report progress on standard error; default: only on a terminal
     #[arg(long, value_name = "FORM")]
@@ -228,13 +228,13 @@ impl Convert {
             Some(path) => {
                 let contents = fs::read(path).and_then(|bytes| Ok((bytes, fs::metadata(path)?)));
                 let (bytes, file) = contents.with_context(|| format!("reading {}", path.display()))?;
-                if let Some(mode) = Key::open_to_others(&file) {
+                if let Some(mode) = Key::exposed_mode(&file) {
                     print_error(format!(
                         "warning: {} has mode {mode:04o}, so other users can read the key: run chmod 600",
                         path.display()
                     ));
                 }
-                Some(Key::kept(bytes).context("--linkage-key-file: a key has at least 16 bytes")?)
+                Some(Key::from_bytes(bytes).context("--linkage-key-file: a key has at least 16 bytes")?)
             }
         };
         let mut aoi_options = aoi::Options::default();
@@ -242,8 +242,8 @@ impl Convert {
             aoi_options.equal_reasons = self.equal_reason;
         }
         Ok(Job {
-            exported,
-            from: self.from.map(Into::into),
+            exported_at: exported,
+            input_format: self.from.map(Into::into),
             polis: polis::Options {
                 variant: self.variant.map(Into::into),
                 vote_sign: self.vote_sign,
@@ -254,7 +254,7 @@ impl Convert {
             k: privacy.k,
             texts: privacy.text.map(Into::into),
             text_reviewed_by: privacy.text_reviewed_by,
-            withheld: privacy.not_for_sharing,
+            not_for_sharing: privacy.not_for_sharing,
             limitations: privacy.limitation,
             participants: privacy.participants.into(),
             key,
@@ -272,10 +272,10 @@ impl Convert {
             truncate_metadata: source.truncate_metadata,
             limits: Limits {
                 // A limit of zero would refuse every row.
-                record: bytes(running.max_record.max(1)),
-                expansion: running.max_expansion,
-                files: running.max_files,
-                memory: bytes(running.memory),
+                max_row_bytes: bytes(running.max_record.max(1)),
+                max_expansion: running.max_expansion,
+                max_files: running.max_files,
+                sort_memory: bytes(running.memory),
             },
             threads: running
                 .threads
@@ -285,7 +285,7 @@ impl Convert {
             sidecars: sidecars(&self.sidecar)?,
             package: self.package.is_some(),
             license: self.license,
-            to: self.to.and_then(table_format),
+            table_format: self.to.and_then(table_format),
             cells: if self.exact_cells { Cells::Exact } else { Cells::Guarded },
             voter_ids: self.voter_ids.into(),
             ..Job::new(self.inputs, target)
@@ -338,9 +338,9 @@ fn report_lines(report: &Report, dry_run: bool) -> Vec<String> {
         format!("read as {}{variant}", report.format),
         format!(
             "{}, {}, {}, coverage {:.6}",
-            counted(report.items, "item"),
-            counted(report.participants, "participant"),
-            counted(report.responses, "response"),
+            format_count(report.items, "item"),
+            format_count(report.participants, "participant"),
+            format_count(report.responses, "response"),
             report.coverage
         ),
         format!(
@@ -351,7 +351,7 @@ fn report_lines(report: &Report, dry_run: bool) -> Vec<String> {
     ];
     lines.extend(report.notes.iter().map(|note| format!("note: {note}")));
     if let Some(id) = &report.bundle_id {
-        lines.push(format!("{id}, {}", counted(report.bytes, "byte")));
+        lines.push(format!("{id}, {}", format_count(report.bytes, "byte")));
     }
     if !report.files.is_empty() {
         lines.push(summary);

@@ -151,7 +151,7 @@ impl From<Profile> for privacy::Profile {
     }
 }
 
-impl From<Text> for privacy::Texts {
+impl From<Text> for privacy::TextTreatment {
     fn from(text: Text) -> Self {
         match text {
             Text::Keep => Self::Keep,
@@ -161,7 +161,7 @@ impl From<Text> for privacy::Texts {
     }
 }
 
-impl From<Participants> for privacy::Participants {
+impl From<Participants> for privacy::ParticipantNaming {
     fn from(participants: Participants) -> Self {
         match participants {
             Participants::Pseudonyms => Self::Pseudonyms,

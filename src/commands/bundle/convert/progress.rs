@@ -13,7 +13,7 @@ use std::{
 
 use clap::ValueEnum;
 use serde_json::json;
-use tidegate_exporter::{meter::Meter, plural::counted};
+use tidegate_exporter::{meter::Meter, plural::format_count};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Progress {
@@ -74,7 +74,7 @@ impl Drop for ProgressThread {
 
 fn print_progress(form: Progress, meter: &Meter, elapsed: Duration) {
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-    let (rows, read, total) = (load(&meter.rows), load(&meter.read), load(&meter.total));
+    let (rows, read, total) = (load(&meter.rows_read), load(&meter.bytes_read), load(&meter.bytes_expected));
     // Avoids a division by zero right after the start.
     let seconds = elapsed.as_secs_f64().max(0.001);
     let rate = rows as f64 / seconds;
@@ -87,7 +87,7 @@ fn print_progress(form: Progress, meter: &Meter, elapsed: Duration) {
             + "\n"
     } else {
         let left = left.map_or_else(String::new, |left| format!(", {left:.0} s left"));
-        let rows = counted(rows, "row");
+        let rows = format_count(rows, "row");
         format!("\r\x1b[K{rows}, {rate:.0} rows/s{left}")
     };
     let mut stderr = io::stderr().lock();

@@ -17,4 +17,4 @@ pub use super::decision_events::Parameters;
 pub use plan::accept;
 pub use related::StoredRelated;
 pub use release::{Release, StoredDecision, decide, release};
-pub use request::{DecisionRequest, Refusal, RelatedRequest};
+pub use request::{DecisionRefusal, DecisionRequest, RelatedRequest};

@@ -18,7 +18,7 @@ use tidegate_store::{
 use super::{appeal_answer, findings, related::StoredRelated};
 use crate::{
     Deps, Error,
-    child_safety::restricted,
+    child_safety::find_restricted,
     effects::{self, ActionInput, Plan, events::DecisionRef},
     items::author,
     reporters,
@@ -96,7 +96,8 @@ fn related_to_json(decision: &records::Decision) -> Result<Option<String>, Error
 }
 
 async fn build_plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> Result<Plan, Error> {
-    let config = effects::config(deps, &decision.org, decision.config_version, decision.decided_at).await?;
+    let config =
+        effects::load_config(deps, &decision.org, decision.config_version, decision.decided_at).await?;
     let mut plan =
         Plan::empty(&decision.org, decision.decision_id.0, effects::Kind::Decision, config.version());
     match decision.verdict {
@@ -182,7 +183,7 @@ async fn is_about_child_safety(
     }
     let related = decision.related.iter().map(|related| &related.item);
     let items: Vec<_> = related.chain(&decision.reported_items).chain([&decision.item]).cloned().collect();
-    Ok(!restricted(&deps.store, &decision.org, &items).await?.is_empty())
+    Ok(!find_restricted(&deps.store, &decision.org, &items).await?.is_empty())
 }
 
 /// Parses the parameters of a record.

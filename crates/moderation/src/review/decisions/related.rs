@@ -13,7 +13,7 @@ use tidegate_store::{
     },
 };
 
-use super::request::{Refusal, RelatedRequest, distinct};
+use super::request::{DecisionRefusal, RelatedRequest, distinct};
 use crate::{
     Deps, Error,
     items::{
@@ -49,7 +49,7 @@ pub(super) async fn resolve(
     config: &Compiled,
     job: &Job,
     requested: &[RelatedRequest],
-) -> Result<Result<Vec<StoredRelated>, Refusal>, Error> {
+) -> Result<Result<Vec<StoredRelated>, DecisionRefusal>, Error> {
     if requested.is_empty() {
         return Ok(Ok(Vec::new()));
     }
@@ -62,7 +62,10 @@ pub(super) async fn resolve(
             Some(SearchState::Named) => None,
             Some(SearchState::No) | None => {
                 let pointer = format!("/related/{index}/item");
-                return Ok(Err(Refusal::Invalid { pointer, detail: search.refusal_message(&related.item) }));
+                return Ok(Err(DecisionRefusal::Invalid {
+                    pointer,
+                    detail: search.refusal_message(&related.item),
+                }));
             }
         };
         resolved.push(StoredRelated {

@@ -19,7 +19,7 @@ use tidegate_stream::{Record, Topic};
 
 use super::{
     related::{self, StoredRelated},
-    request::{self, DecisionRequest, Refusal},
+    request::{self, DecisionRefusal, DecisionRequest},
 };
 use crate::{Deps, Error, queue_counts, review::decision_events::Parameters};
 
@@ -51,15 +51,15 @@ pub async fn decide(
     request: &DecisionRequest,
     undo: Duration,
     now: Millis,
-) -> Result<Result<StoredDecision, Refusal>, Error> {
+) -> Result<Result<StoredDecision, DecisionRefusal>, Error> {
     let Some(mut job) = deps.store.get::<Job>(&(org.clone(), job_id)).await? else {
-        return Ok(Err(Refusal::NotFound));
+        return Ok(Err(DecisionRefusal::NotFound));
     };
     // Checked before the first write, so that a request without a claim leaves no due row.
     if let Some(refusal) = request::find_claim_refusal(&job, request) {
         return Ok(Err(refusal));
     }
-    let config = deps.live.latest(org).await?;
+    let config = deps.live.load_latest(org).await?;
     if let Err(refusal) = request::check_request(&config, &job, request) {
         return Ok(Err(refusal));
     }
@@ -96,7 +96,7 @@ pub async fn decide(
         match deps.store.replace(&next, job.version).await? {
             Replaced::Yes => return Ok(Ok(decision)),
             Replaced::No(current) => job = current,
-            Replaced::Gone => return Ok(Err(Refusal::NotFound)),
+            Replaced::Gone => return Ok(Err(DecisionRefusal::NotFound)),
         }
     }
 }

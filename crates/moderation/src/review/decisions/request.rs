@@ -44,7 +44,7 @@ pub struct RelatedRequest {
 
 /// Reason why a decision is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum DecisionRefusal {
     NotFound,
     AlreadyDecided,
     /// The claim has expired or belongs to another reviewer.
@@ -57,16 +57,20 @@ pub enum Refusal {
     },
 }
 
-pub(super) fn find_claim_refusal(job: &Job, request: &DecisionRequest) -> Option<Refusal> {
+pub(super) fn find_claim_refusal(job: &Job, request: &DecisionRequest) -> Option<DecisionRefusal> {
     if job.state != JobState::Open {
-        return Some(Refusal::AlreadyDecided);
+        return Some(DecisionRefusal::AlreadyDecided);
     }
     let has_claim = job.claimed_by.as_deref() == Some(&request.decided_by) && job.epoch == request.epoch;
-    (!has_claim).then(|| Refusal::NotYours { claimed_by: job.claimed_by.clone() })
+    (!has_claim).then(|| DecisionRefusal::NotYours { claimed_by: job.claimed_by.clone() })
 }
 
 /// Checks the request against the configuration and the job's queue.
-pub(super) fn check_request(config: &Compiled, job: &Job, request: &DecisionRequest) -> Result<(), Refusal> {
+pub(super) fn check_request(
+    config: &Compiled,
+    job: &Job,
+    request: &DecisionRequest,
+) -> Result<(), DecisionRefusal> {
     let is_appeal = job.class == JobClass::Appeal;
     let is_valid_verdict = match request.verdict {
         Verdict::Accept | Verdict::Reject => is_appeal,
@@ -101,8 +105,8 @@ pub(super) fn check_request(config: &Compiled, job: &Job, request: &DecisionRequ
     checks.check_related(&request.related)
 }
 
-fn refuse(pointer: &str, detail: String) -> Result<(), Refusal> {
-    Err(Refusal::Invalid { pointer: pointer.to_owned(), detail })
+fn refuse(pointer: &str, detail: String) -> Result<(), DecisionRefusal> {
+    Err(DecisionRefusal::Invalid { pointer: pointer.to_owned(), detail })
 }
 
 /// Checks for the parts of a decision. `at` is the JSON pointer of the enclosing object.
@@ -117,7 +121,7 @@ impl Checks<'_> {
         self.queue.map(|queue| queue.require).unwrap_or_default()
     }
 
-    fn require_policy(&self, at: &str, policies: &[PolicyId]) -> Result<(), Refusal> {
+    fn require_policy(&self, at: &str, policies: &[PolicyId]) -> Result<(), DecisionRefusal> {
         if !self.requirements().policy || !policies.is_empty() {
             return Ok(());
         }
@@ -126,7 +130,12 @@ impl Checks<'_> {
         refuse(&format!("{at}/policies"), detail)
     }
 
-    fn check_actions(&self, at: &str, actions: &[ActionId], parameters: &Parameters) -> Result<(), Refusal> {
+    fn check_actions(
+        &self,
+        at: &str,
+        actions: &[ActionId],
+        parameters: &Parameters,
+    ) -> Result<(), DecisionRefusal> {
         for (index, action) in actions.iter().enumerate() {
             // Review tools do not offer these actions, but a client can still send their ids.
             if self.queue.is_some_and(|queue| queue.hidden_actions.contains(action)) {
@@ -145,7 +154,7 @@ impl Checks<'_> {
     }
 
     /// Refuses child-safety escalation from a child-safety job, which would reopen the job.
-    fn check_escalation(&self, actions: &[ActionId]) -> Result<(), Refusal> {
+    fn check_escalation(&self, actions: &[ActionId]) -> Result<(), DecisionRefusal> {
         if self.job.class != JobClass::ChildSafety {
             return Ok(());
         }
@@ -162,7 +171,7 @@ impl Checks<'_> {
         }
     }
 
-    fn check_policies(&self, at: &str, policies: &[PolicyId]) -> Result<(), Refusal> {
+    fn check_policies(&self, at: &str, policies: &[PolicyId]) -> Result<(), DecisionRefusal> {
         match policies.iter().position(|policy| self.config.policy(policy).is_none()) {
             Some(index) => {
                 let detail = format!("there is no policy with the id or key {}", policies[index]);
@@ -172,7 +181,7 @@ impl Checks<'_> {
         }
     }
 
-    fn check_related(&self, related: &[RelatedRequest]) -> Result<(), Refusal> {
+    fn check_related(&self, related: &[RelatedRequest]) -> Result<(), DecisionRefusal> {
         if related.iter().map(|related| related.actions.len()).sum::<usize>() > MOST_RELATED_ACTIONS {
             let detail = format!("a decision takes at most {MOST_RELATED_ACTIONS} actions on related items");
             return refuse("/related", detail);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tempfile::TempDir;
-use tidegate_catalog::Live;
+use tidegate_catalog::LiveConfigs;
 use tidegate_moderation::Deps;
 use tidegate_schemas::{
     ids::{ItemKey, OrgId, SubmissionId},
@@ -21,7 +21,8 @@ pub(crate) async fn fixture() -> (Deps, TempDir) {
     let stream = tidegate_stream::settings::Settings { partitions: Some(1), ..Default::default() };
     let log = Log::open_embedded(db.clone(), &stream).unwrap();
     let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
-    let live = Arc::new(Live::open(store.clone(), tidegate_catalog::Settings::default()).await.unwrap());
+    let live =
+        Arc::new(LiveConfigs::open(store.clone(), tidegate_catalog::Settings::default()).await.unwrap());
     (Deps { log, store, live, partial_items: Arc::default() }, folder)
 }
 

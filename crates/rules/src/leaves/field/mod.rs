@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     error::{excerpt, quote},
-    facts::Within,
+    facts::Lookback,
     fields::{Element, Lower, Values},
     item::Value,
     limits::{OutOfSteps, Steps},
@@ -332,7 +332,7 @@ impl Reader<'_> {
                         object
                             .get(*key)
                             .and_then(Json::as_str)
-                            .is_some_and(|span| Within::parse(span).is_some())
+                            .is_some_and(|span| Lookback::parse(span).is_some())
                     });
                 if related || relative {
                     return Some(());

@@ -10,7 +10,7 @@ use tidegate_schemas::{
 };
 
 use crate::{
-    facts::Within,
+    facts::Lookback,
     item::{Number, Value},
     leaves::{
         constraint::{Allowed, Constant, Subject},
@@ -224,7 +224,7 @@ impl Operand {
             (Kind::Boolean, Json::Bool(boolean)) => Some(Self::Boolean(*boolean)),
             (Kind::Datetime, Json::String(text)) => datetime::parse(text).map(Self::Datetime),
             (Kind::Datetime, Json::Object(object)) => {
-                let span = |key| Within::parse(object.get(key)?.as_str()?).map(Within::millis);
+                let span = |key| Lookback::parse(object.get(key)?.as_str()?).map(Lookback::millis);
                 span("ago").map(i64::wrapping_neg).or_else(|| span("ahead")).map(Self::Relative)
             }
             (Kind::Related, Json::Object(object)) => {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
-    Facts, Interrupt, Item, Kind, Limits, On, Outcome, Plan, RuleSource, Shape, Vocabulary, Warning,
+    Facts, Interrupt, Item, Kind, Limits, Outcome, Plan, RuleSource, Shape, Trigger, Vocabulary, Warning,
 };
 use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
 
@@ -27,7 +27,7 @@ fn outcomes(conditions: &[Json], texts: &[String]) -> (Vec<Outcome>, Vec<&'stati
             type_id: &type_id,
             values: &Data(text.clone()),
             user: None,
-            on: On::Item,
+            on: Trigger::Item,
             now: Millis(0),
             submission: SubmissionId::random(),
         };
@@ -229,7 +229,7 @@ fn rule_over_budget_has_same_outcome_alone_and_among_others() {
             type_id: &type_id,
             values: &data,
             user: None,
-            on: On::Item,
+            on: Trigger::Item,
             now: Millis(0),
             submission: SubmissionId::random(),
         };
@@ -266,8 +266,14 @@ fn matches_beyond_the_limit_are_counted_and_live_ones_listed() {
     let plan = Plan::compile(&sources, &vocabulary, &limits).unwrap();
     let (type_id, values) = (TypeId::new("post"), Data("hit".to_owned()));
     let submission = SubmissionId::random();
-    let item =
-        Item { type_id: &type_id, values: &values, user: None, on: On::Item, now: Millis(0), submission };
+    let item = Item {
+        type_id: &type_id,
+        values: &values,
+        user: None,
+        on: Trigger::Item,
+        now: Millis(0),
+        submission,
+    };
     let outcome = plan.finish(plan.scan(&item), &Facts::new());
     assert_eq!((outcome.matched.len(), outcome.matched_more), (12, 8));
 }
@@ -361,7 +367,7 @@ fn interrupted_evaluation_has_no_outcome() {
         let submission = SubmissionId::random();
         let values = &Data(text);
         plan.scan_until(
-            &Item { type_id: &type_id, values, user: None, on: On::Item, now: Millis(0), submission },
+            &Item { type_id: &type_id, values, user: None, on: Trigger::Item, now: Millis(0), submission },
             interrupt,
         )
     };

@@ -1,7 +1,7 @@
 //! Comparisons of long texts: charged for the bytes read, and cheap if many conditions share them.
 
 use serde_json::{Value as Json, json};
-use tidegate_rules::{Facts, Item, Kind, Limits, On, Outcome, Plan, RuleSource, Shape, Vocabulary};
+use tidegate_rules::{Facts, Item, Kind, Limits, Outcome, Plan, RuleSource, Shape, Trigger, Vocabulary};
 use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
 
 use super::Data;
@@ -20,8 +20,14 @@ fn outcome(comparisons: &[Json], text: &str, limits: &Limits) -> Outcome {
     let plan = Plan::compile(&sources, &vocabulary, limits).unwrap();
     let (type_id, values) = (TypeId::new("post"), Data(text.to_owned()));
     let submission = SubmissionId::random();
-    let item =
-        Item { type_id: &type_id, values: &values, user: None, on: On::Item, now: Millis(0), submission };
+    let item = Item {
+        type_id: &type_id,
+        values: &values,
+        user: None,
+        on: Trigger::Item,
+        now: Millis(0),
+        submission,
+    };
     plan.finish(plan.scan(&item), &Facts::new())
 }
 

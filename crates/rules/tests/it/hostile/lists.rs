@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
-    Facts, Fields, Item, Kind, Limits, On, Outcome, Plan, RuleSource, Shape, Value, Vocabulary,
+    Facts, Fields, Item, Kind, Limits, Outcome, Plan, RuleSource, Shape, Trigger, Value, Vocabulary,
 };
 use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
 
@@ -50,7 +50,8 @@ fn judged(conditions: &[Json], post: &Post, limits: &Limits) -> (Outcome, usize)
     let sources: Vec<_> = documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
     let plan = Plan::compile(&sources, &vocabulary, limits).unwrap();
     let (type_id, submission) = (TypeId::new("post"), SubmissionId::random());
-    let item = Item { type_id: &type_id, values: post, user: None, on: On::Item, now: Millis(0), submission };
+    let item =
+        Item { type_id: &type_id, values: post, user: None, on: Trigger::Item, now: Millis(0), submission };
     let scan = plan.scan(&item);
     let judged = scan.evaluated_rules();
     (plan.finish(scan, &Facts::new()), judged)

@@ -1,7 +1,7 @@
 //! Random documents, expressions and patterns.
 
 use serde_json::{Value as Json, json};
-use tidegate_rules::{Facts, Item, Kind, Limits, On, Plan, RuleSource, Shape, Vocabulary};
+use tidegate_rules::{Facts, Item, Kind, Limits, Plan, RuleSource, Shape, Trigger, Vocabulary};
 use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
 
 use super::{Data, compile};
@@ -295,7 +295,7 @@ fn random_patterns_are_refused_or_match_as_alone() {
                 type_id: &type_id,
                 values: &values,
                 user: None,
-                on: On::Item,
+                on: Trigger::Item,
                 now: Millis(0),
                 submission,
             };

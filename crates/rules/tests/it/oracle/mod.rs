@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 use tidegate_rules::{
-    Explained, Facts, Item, Kind, Limits, Need, On, Outcome, Plan, RuleError, RuleSource,
+    Explained, Facts, Item, Kind, Limits, Need, Outcome, Plan, RuleError, RuleSource, Trigger,
     syntax::{self, Rule, Status},
 };
 use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId};
@@ -88,23 +88,23 @@ fn facts(around: &Around, needs: &[Need]) -> Facts {
         match need {
             Need::Strikes { within, .. } => {
                 match around.standings[&within.map(|within| within.to_string())] {
-                    Some(points) => facts.strikes(asked, points),
-                    None => facts.failed(asked, "down"),
+                    Some(points) => facts.set_strikes(asked, points),
+                    None => facts.set_failed(asked, "down"),
                 }
             }
             Need::Count { window, key, .. } => match around.counted(window, key) {
-                Some(counted) => facts.count(asked, counted),
-                None => facts.failed(asked, "down"),
+                Some(counted) => facts.set_count(asked, counted),
+                None => facts.set_failed(asked, "down"),
             },
             Need::Media { url } => match around.media(url) {
-                Lookup::Found(media) => facts.media(asked, media),
-                Lookup::Unknown => facts.unknown(asked),
-                Lookup::Unavailable => facts.failed(asked, "down"),
+                Lookup::Found(media) => facts.set_media(asked, media),
+                Lookup::Unknown => facts.set_unknown(asked),
+                Lookup::Unavailable => facts.set_failed(asked, "down"),
             },
             Need::Score { model, .. } => match around.scores(model) {
-                Lookup::Found(scores) => facts.scores(asked, scores),
-                Lookup::Unknown => facts.unknown(asked),
-                Lookup::Unavailable => facts.failed(asked, "down"),
+                Lookup::Found(scores) => facts.set_scores(asked, scores),
+                Lookup::Unknown => facts.set_unknown(asked),
+                Lookup::Unavailable => facts.set_failed(asked, "down"),
             },
         }
     }
@@ -163,7 +163,7 @@ fn compare(seed: u64, seen: &mut Seen) {
             type_id,
             values: &data,
             user: user.as_ref(),
-            on: dice.one(&[On::Item, On::Item, On::Report]),
+            on: dice.one(&[Trigger::Item, Trigger::Item, Trigger::Report]),
             now: NOW,
             submission: SubmissionId::random(),
         };
@@ -183,7 +183,7 @@ fn compare(seed: u64, seen: &mut Seen) {
         };
         let (expected, expected_needs) = oracle.run(&mut seen.tally);
         let scan = plan.scan(&item);
-        let (needs, entries) = (scan.needs().to_vec(), scan.entries().to_vec());
+        let (needs, entries) = (scan.pending_needs().to_vec(), scan.entries().to_vec());
         let outcome = plan.finish(scan, &facts(&around, &needs));
         let case = || format!("seed {seed}, item {}, rules {}", data.data, Json::from(documents.clone()));
         assert!(outcome == expected, "{}\nplan {}\noracle {}", case(), shown(&outcome), shown(&expected));
@@ -194,7 +194,7 @@ fn compare(seed: u64, seen: &mut Seen) {
                 assert_eq!(rule.status, Status::Archived, "{}", case());
                 continue;
             };
-            let needs: Vec<_> = pending.needs().cloned().collect();
+            let needs: Vec<_> = pending.pending_needs().cloned().collect();
             let tree = plan.finish_explanation(pending, &facts(&around, &needs));
             let expected = oracle.begin_explanation(rule);
             let shown = |tree: &Explained| serde_json::to_string(tree).unwrap();

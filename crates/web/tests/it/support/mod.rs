@@ -22,7 +22,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use tidegate_schemas::ids::OrgId;
 use tidegate_test_support::PATIENCE;
-use tidegate_web::{AnswerFor, Drained, HttpServer, Problem, Settings, with_envelope};
+use tidegate_web::{AnswerOrg, DrainOutcome, HttpServer, Problem, Settings, with_error_envelope};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -80,7 +80,7 @@ async fn answer_large(State(app): App, RawQuery(org): RawQuery, request: Request
     }
     app.answers_made.fetch_add(1, Ordering::Relaxed);
     let mut answer = vec![b'x'; LARGE_ANSWER].into_response();
-    answer.extensions_mut().insert(AnswerFor(org));
+    answer.extensions_mut().insert(AnswerOrg(org));
     answer
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct RunningServer {
     pub(crate) address: SocketAddr,
     pub(crate) app: Arc<TestApp>,
     pub(crate) stop: CancellationToken,
-    pub(crate) task: JoinHandle<Drained>,
+    pub(crate) task: JoinHandle<DrainOutcome>,
 }
 
 impl RunningServer {
@@ -120,7 +120,7 @@ impl RunningServer {
         let stop = CancellationToken::new();
         let task = {
             let (stop, http) = (stop.clone(), app.http.clone());
-            tokio::spawn(async move { http.serve(listener, with_envelope(router), stop).await })
+            tokio::spawn(async move { http.serve(listener, with_error_envelope(router), stop).await })
         };
         Self { address, app, stop, task }
     }
@@ -151,7 +151,7 @@ impl RunningServer {
         send.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()
     }
 
-    pub(crate) async fn stop_and_drain(self) -> Drained {
+    pub(crate) async fn stop_and_drain(self) -> DrainOutcome {
         self.stop.cancel();
         timeout(PATIENCE, self.task).await.unwrap().unwrap()
     }

@@ -22,8 +22,8 @@ use super::{
 };
 use crate::{
     form::{
-        Answer, ELIGIBLE_STATUSES, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS, Hand, ORIGIN_PARTICIPANT, ORIGINS,
-        RESPONSE_COUNTS,
+        Answer, ELIGIBLE_STATUSES, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS, ORIGIN_PARTICIPANT, ORIGINS,
+        RESPONSE_COUNTS, TextAuthor,
     },
     json::{Number, Position, Stop},
     privacy::identifying_text::{identifies, is_address},
@@ -218,7 +218,8 @@ impl Content {
             self.check_ungrouped((phase, item), row, findings);
         }
         let Some(counts) = counts else { return };
-        let suppressed_bits = row.number(outcome::SUPPRESSED_ANSWERS).map_or(0, |answers| answers.count());
+        let suppressed_bits =
+            row.number(outcome::SUPPRESSED_ANSWERS).map_or(0, |answers| answers.saturating_count());
         let is_suppressed = |answer: Answer| suppressed_bits & 1 << answer as u128 != 0;
         let steps_to = |answer: Option<Answer>| {
             let [list, index] = steps_to_row(part, row.index);
@@ -255,9 +256,10 @@ impl Content {
             let actual = tally.map_or(0, |tally| tally.counts[field]);
             let number = counts.number(field);
             let is_correct = number.is_some_and(|number| {
-                let is_count = number.whole && number.is_at_least(0);
+                let is_count = number.is_whole && number.is_at_least(0);
                 is_count
-                    && (question.is_none() || u64::try_from(number.count()).unwrap_or(u64::MAX) == actual)
+                    && (question.is_none()
+                        || u64::try_from(number.saturating_count()).unwrap_or(u64::MAX) == actual)
             });
             if !is_correct {
                 let steps = steps_to(Some(answer));
@@ -275,7 +277,8 @@ impl Content {
             findings.add(Rule::Counts, row.position(outcome::COUNTS), &steps_to(None), None);
         }
         let opinions = [Answer::Agree, Answer::Disagree, Answer::Pass];
-        let suppresses_any = row.number(outcome::SUPPRESSED).is_some_and(|names| names.count() > 0);
+        let suppresses_any =
+            row.number(outcome::SUPPRESSED).is_some_and(|names| names.saturating_count() > 0);
         if is_clear && !suppresses_any && opinions.into_iter().all(|answer| counts.has(answer as usize)) {
             let tally = question.and_then(|question| self.tally_indexes.get(&question));
             tally.into_iter().for_each(|tally| self.tallies[*tally as usize].shows_all_opinions = true);
@@ -289,7 +292,7 @@ impl Content {
         for (answer, counted) in self.tallies[*tally as usize].counts.iter().enumerate() {
             let field = outcome::GROUP_SUMS + answer;
             let Some(grouped) = row.number(field) else { continue };
-            let ungrouped_count = u128::from(*counted).saturating_sub(grouped.count());
+            let ungrouped_count = u128::from(*counted).saturating_sub(grouped.saturating_count());
             if self.card.is_below_k(Number::from_u64(u64::try_from(ungrouped_count).unwrap_or(u64::MAX))) {
                 let [list, index] = steps_to_row(Part::Outcomes, row.index);
                 findings.add(
@@ -481,10 +484,10 @@ impl Sink for Content {
         self.card.note_reference(text);
     }
 
-    fn identifies(&self, text: &[u8], hand: Hand) -> bool {
+    fn identifies(&self, text: &[u8], hand: TextAuthor) -> bool {
         self.level >= Level::Privacy
             && match hand {
-                Hand::Reference => is_address(text),
+                TextAuthor::Reference => is_address(text),
                 _ => identifies(&String::from_utf8_lossy(text), hand),
             }
     }

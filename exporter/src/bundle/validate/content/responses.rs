@@ -14,8 +14,8 @@ use crate::{
         totals::Tally,
         unique::KeyState,
     },
-    form::{Answer, Second},
-    privacy::participants::number_of,
+    form::{Answer, SecondItem},
+    privacy::participants::parse_reference,
 };
 
 impl Content {
@@ -42,16 +42,16 @@ impl Content {
             add_finding(findings, Rule::Itself, part, row, response::OBJECT);
         }
         let answer = row.text(response::ANSWER).and_then(Answer::parse);
-        match answer.map(Answer::second) {
-            Some(Second::Required) if !row.has(response::OBJECT) => {
+        match answer.map(Answer::second_item) {
+            Some(SecondItem::Required) if !row.has(response::OBJECT) => {
                 add_finding(findings, Rule::NoSecond, part, row, response::OBJECT);
             }
-            Some(Second::Forbidden) if row.has(response::OBJECT) => {
+            Some(SecondItem::Forbidden) if row.has(response::OBJECT) => {
                 add_finding(findings, Rule::Second, part, row, response::OBJECT);
             }
             _ => {}
         }
-        let count = row.number(response::COUNT).map_or(0, |count| count.count());
+        let count = row.number(response::COUNT).map_or(0, |count| count.saturating_count());
         self.counts.answers = self.counts.answers.saturating_add(count);
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         let participant = row.text(response::PARTICIPANT);
@@ -61,7 +61,7 @@ impl Content {
         if row.is_null(response::PARTICIPANT) {
             self.counts.unlinked += 1;
         }
-        let pseudonym = participant.and_then(number_of);
+        let pseudonym = participant.and_then(parse_reference);
         if self.level >= Level::Privacy {
             self.card.check_response(row, pseudonym.is_some(), findings);
         }

@@ -20,7 +20,7 @@ use super::{
     value_rules::{check_number, check_text, type_rule},
 };
 use crate::{
-    form::{ARTIFACT, Answer, COUNTS, Field, Hand, Object, Value},
+    form::{ARTIFACT, Answer, COUNTS, Field, Object, TextAuthor, Value},
     json::{Flaw, InvalidReason, Number, Position, Reader, Stop, Text},
     unpack::CompressionError,
 };
@@ -107,7 +107,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             Err(Stop::Invalid(why, at)) => Some((why.into(), at)),
             Err(Stop::Io(error)) => match CompressionError::of(&error) {
                 None => return Err(Stop::Io(error)),
-                Some(CompressionError::Cut) => Some((Rule::Truncated, self.reader.position())),
+                Some(CompressionError::Truncated) => Some((Rule::Truncated, self.reader.position())),
                 Some(_) => Some((Rule::Packed, self.reader.position())),
             },
             Err(stop) => return Err(stop),
@@ -133,7 +133,9 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         }
         // After the document, data that follow the compressed part are the same violation as trailing text.
         let has_trailing_data = match self.reader.peek() {
-            Err(Stop::Io(error)) if CompressionError::of(&error) == Some(CompressionError::Followed) => true,
+            Err(Stop::Io(error)) if CompressionError::of(&error) == Some(CompressionError::TrailingData) => {
+                true
+            }
             next => next?.is_some(),
         };
         if has_trailing_data {
@@ -231,7 +233,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             if !self.unknown_members.add(first_unknown, key.bytes, at) {
                 self.findings.add(Rule::Members, at, &self.steps, None);
             }
-            if self.sink.identifies(key.bytes, Hand::Tool) {
+            if self.sink.identifies(key.bytes, TextAuthor::Tool) {
                 self.findings.add(Rule::HidesIdentifiers, at, &self.steps, Some(key.bytes));
             }
             self.sink.on_free_text(key.bytes);
@@ -276,7 +278,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 }
                 // `part` is still `Outcomes` while members of the document after the outcomes are read, hence the
                 // level.
-                if (self.part == Part::Outcomes && level > 0 || matches!(form, Value::Anything))
+                if (self.part == Part::Outcomes && level > 0 || matches!(form, Value::Arbitrary))
                     && self.sink.is_finer_than_day(text.bytes)
                 {
                     self.findings.add(Rule::FineTime, at, &self.steps, Some(text.bytes));
@@ -288,8 +290,8 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                     self.findings.add(Rule::SmallOutcome, at, &self.steps, Some(text.bytes));
                 }
                 let hand = match form {
-                    Value::Text(bounds) | Value::TextOrNull(bounds) => bounds.hand,
-                    Value::Anything => Some(Hand::Tool),
+                    Value::Text(bounds) | Value::TextOrNull(bounds) => bounds.author,
+                    Value::Arbitrary => Some(TextAuthor::Tool),
                     _ => None,
                 };
                 if let Some(hand) = hand
@@ -322,11 +324,11 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                     self.read_texts(field)?;
                 }
                 // The data card check needs the lengths of these two lists.
-                Value::Anything if level == 1 && self.part == Part::Outcomes && field == MEMBERS => {
+                Value::Arbitrary if level == 1 && self.part == Part::Outcomes && field == MEMBERS => {
                     let count = self.read_members()?;
                     self.rows[level].put_number(field, at, Number::from_u64(count));
                 }
-                Value::Anything if level == 1 && self.part == Part::Outcomes && field == SUPPRESSED => {
+                Value::Arbitrary if level == 1 && self.part == Part::Outcomes && field == SUPPRESSED => {
                     self.rows[level].put_other(field, at);
                     if let Some((count, answers)) = self.read_distinct_names()? {
                         self.rows[level].put_number(field, at, Number::from_u64(count));
@@ -362,14 +364,14 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             b't' | b'f' => {
                 self.reader.expect_literal(if byte == b't' { "true" } else { "false" })?;
                 self.rows[level].put_flag(field, at, byte == b't');
-                if !matches!(form, Value::Flag | Value::Anything) {
+                if !matches!(form, Value::Flag | Value::Arbitrary) {
                     self.findings.add(type_rule(form), at, &self.steps, None);
                 }
             }
             b'n' => {
                 self.reader.expect_literal("null")?;
                 self.rows[level].put_null(field, at);
-                if !matches!(form, Value::TextOrNull(_) | Value::Anything) {
+                if !matches!(form, Value::TextOrNull(_) | Value::Arbitrary) {
                     self.findings.add(type_rule(form), at, &self.steps, None);
                 }
             }
@@ -381,7 +383,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
     #[cold]
     fn read_mismatch(&mut self, form: &Value, level: usize, field: usize, at: Position) -> Result<(), Stop> {
         self.rows[level].put_other(field, at);
-        if !matches!(form, Value::Anything) {
+        if !matches!(form, Value::Arbitrary) {
             self.findings.add(type_rule(form), at, &self.steps, None);
         }
         let meaning =
@@ -458,7 +460,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
     /// Reads the participants that an outcome lists as members. Other elements are skipped.
     fn read_members(&mut self) -> Result<u64, Stop> {
         let outcome = self.rows[1].index;
-        self.read_names(Hand::Reference, |sink, index, name| match name {
+        self.read_names(TextAuthor::Reference, |sink, index, name| match name {
             Some((at, name)) => sink.on_member(outcome, index, at, name),
             None => Ok(()),
         })
@@ -468,7 +470,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
     /// them as a bit set; `None` if the list has other elements than texts.
     fn read_distinct_names(&mut self) -> Result<Option<(u64, u64)>, Stop> {
         let (mut distinct_names, mut only_names) = (Vec::<Box<[u8]>>::new(), true);
-        self.read_names(Hand::Tool, |_, _, name| {
+        self.read_names(TextAuthor::Tool, |_, _, name| {
             match name {
                 Some((_, name))
                     if distinct_names.len() < MAX_DISTINCT_NAMES
@@ -489,7 +491,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
     /// Reads an array of names, and calls `handle` with each name, or `None` for an element of another type.
     fn read_names(
         &mut self,
-        hand: Hand,
+        hand: TextAuthor,
         mut handle: impl FnMut(&mut S, u64, Option<(Position, &[u8])>) -> Result<(), Stop>,
     ) -> Result<u64, Stop> {
         self.read_elements(|walk, index| {
@@ -522,7 +524,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 if text.flaws != 0 {
                     add_flaws(walk.findings, &text, at, &walk.steps);
                 }
-                if walk.sink.identifies(text.bytes, Hand::Tool) {
+                if walk.sink.identifies(text.bytes, TextAuthor::Tool) {
                     walk.findings.add(Rule::HidesIdentifiers, at, &walk.steps, Some(text.bytes));
                 }
                 walk.sink.on_free_text(text.bytes);

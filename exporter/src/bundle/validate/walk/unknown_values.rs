@@ -14,7 +14,7 @@ use super::{
     GroupSums, Walk, add_flaws,
 };
 use crate::{
-    form::{Answer, Hand},
+    form::{Answer, TextAuthor},
     json::{Number, Stop},
 };
 
@@ -76,7 +76,7 @@ pub(super) fn parse_count(text: &[u8]) -> Option<Number> {
 
 /// True if a number with the name of a time must not be shared.
 fn is_finer_than_day(sink: &impl Sink, number: Number) -> bool {
-    number.whole && sink.is_epoch_finer_than_day(number.count())
+    number.is_whole && sink.is_epoch_finer_than_day(number.saturating_count())
 }
 
 impl<R: Read, S: Sink> Walk<'_, R, S> {
@@ -115,8 +115,8 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
         let Some(group_sums) = &mut self.group_sums else { return };
         let sum = &mut group_sums.sums[answer as usize];
         let number =
-            self.last_number.take().filter(|(_, number)| number.whole && self.depth == group_sums.depth);
-        let count = number.and_then(|(_, number)| u64::try_from(number.count()).ok());
+            self.last_number.take().filter(|(_, number)| number.is_whole && self.depth == group_sums.depth);
+        let count = number.and_then(|(_, number)| u64::try_from(number.saturating_count()).ok());
         *sum = sum.zip(count).and_then(|(sum, count)| sum.checked_add(count));
     }
 
@@ -130,7 +130,7 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
                 if text.flaws != 0 {
                     add_flaws(self.findings, &text, at, &self.steps);
                 }
-                if self.sink.identifies(text.bytes, Hand::Tool) {
+                if self.sink.identifies(text.bytes, TextAuthor::Tool) {
                     self.findings.add(Rule::HidesIdentifiers, at, &self.steps, Some(text.bytes));
                 }
                 self.sink.on_free_text(text.bytes);
@@ -212,7 +212,7 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
                 if !self.unknown_members.add(first_unknown, key.bytes, at) {
                     self.findings.add(Rule::Members, at, &self.steps, None);
                 }
-                if self.sink.identifies(key.bytes, Hand::Tool) {
+                if self.sink.identifies(key.bytes, TextAuthor::Tool) {
                     self.findings.add(Rule::HidesIdentifiers, at, &self.steps, Some(key.bytes));
                 }
                 self.sink.on_free_text(key.bytes);

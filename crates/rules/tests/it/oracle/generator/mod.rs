@@ -117,11 +117,11 @@ impl World {
         for (type_id, fields) in &self.types {
             vocabulary.add(type_id.clone(), fields.iter().map(|(name, shape)| (name.as_str(), *shape)));
         }
-        self.banks.iter().for_each(|bank| vocabulary.bank(bank.clone()));
+        self.banks.iter().for_each(|bank| vocabulary.add_bank(bank.clone()));
         for key in ["faces", "flags"] {
-            vocabulary.bank(Bank { key: key.into(), kind: BankKind::Pdq, entries: [].into() });
+            vocabulary.add_bank(Bank { key: key.into(), kind: BankKind::Pdq, entries: [].into() });
         }
-        self.windows.iter().for_each(|window| vocabulary.window(window.clone()));
+        self.windows.iter().for_each(|window| vocabulary.add_window(window.clone()));
         vocabulary
     }
 

@@ -11,8 +11,8 @@ use ConditionResult::{Errored as Failing, Failed, Inapplicable, Passed, Skipped}
 use serde_json::{Map, Value as Json};
 use tidegate_rules::{
     Amount, BankMatch, ConditionResult, CountExplained, Explained, Measure, Media, MediaExplained, MediaHit,
-    MediaState, ModelTextExplained, Need, On, ScoreExplained, Scores, StrikesExplained, Value, WindowEntry,
-    WindowKey,
+    MediaState, ModelTextExplained, Need, ScoreExplained, Scores, StrikesExplained, Trigger, Value,
+    WindowEntry, WindowKey,
     leaves::{
         LeafSpec, count::Count, media::MediaTest, model_text::ModelText, op::Op, score::Score,
         strikes::Strikes,
@@ -53,7 +53,7 @@ impl Around {
     pub(crate) fn counted(&self, window: &WindowId, key: &WindowKey) -> Option<Amount> {
         let amounts = [None, Some(0), Some(0), Some(1), Some(2), Some(3), Some(5), Some(8)];
         let drawn = self.draw(&(window, key), 8);
-        amounts[usize::try_from(drawn).unwrap()].map(Amount::whole)
+        amounts[usize::try_from(drawn).unwrap()].map(Amount::from_whole)
     }
 
     pub(crate) fn media(&self, url: &str) -> Lookup<Media> {
@@ -92,7 +92,7 @@ impl Around {
             0 => Lookup::Unavailable,
             1 => Lookup::Unknown,
             _ => Lookup::Found(Scores {
-                whole: drawn("whole"),
+                overall: drawn("whole"),
                 labels: drawn("rude").map(|score| ("rude".to_owned(), score)).into_iter().collect(),
                 texts: self.texts.get(model).cloned().unwrap_or_default(),
             }),
@@ -343,7 +343,7 @@ impl Interpreter<'_> {
             Lookup::Unavailable => Err("down"),
             Lookup::Unknown => Ok(None),
             Lookup::Found(scores) => match &score.label {
-                None => Ok(scores.whole),
+                None => Ok(scores.overall),
                 Some(label) => Ok(scores.labels.get(label).copied()),
             },
         };
@@ -428,7 +428,7 @@ impl Interpreter<'_> {
         for window in self.windows {
             let concerns = window.item_types.is_empty() || window.item_types.contains(self.item.type_id);
             let (keys, more) = self.keys(window.by.as_ref());
-            if !concerns || self.item.on != On::Item || keys.is_empty() || !self.counts(window) {
+            if !concerns || self.item.on != Trigger::Item || keys.is_empty() || !self.counts(window) {
                 continue;
             }
             let values = window.measured.as_ref().map(|path| self.values(path).unwrap_or_default());
@@ -476,7 +476,7 @@ impl Interpreter<'_> {
                     at: self.item.now,
                     amount: Amount(amount),
                     members: members.clone(),
-                    lives: window.over + window.bucket,
+                    retention_millis: window.length_millis + window.bucket,
                 });
             }
             if more || many {

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use ConditionResult::{Failed, Inapplicable, Passed};
 use serde_json::{Map, Value as Json};
 use tidegate_rules::{
-    ConditionResult, Explained, FieldExplained, Kind, Limits, Value, Within,
+    ConditionResult, Explained, FieldExplained, Kind, Limits, Lookback, Value,
     leaves::{
         field::{Comparison, Quantifier},
         op::Op,
@@ -121,7 +121,7 @@ impl Interpreter<'_> {
                 Some(ordered(Some(Exact::of(*number).cmp(&Exact::written(&operand.to_string())))))
             }
             (Kind::Datetime, Value::Datetime(at)) => {
-                let span = |key: &str| Within::parse(operand[key].as_str()?).map(Within::millis);
+                let span = |key: &str| Lookback::parse(operand[key].as_str()?).map(Lookback::millis);
                 let instant = match (operand.as_str(), span("ago"), span("ahead")) {
                     (Some(text), ..) => datetime::parse(text)?.0,
                     (_, Some(ago), _) => self.item.now.0 - ago,
