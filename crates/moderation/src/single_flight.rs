@@ -57,7 +57,7 @@ where
         }
         flights.next_number += 1;
         let number = flights.next_number;
-        let entry = Entry { flights: self.clone(), key: key.clone(), number };
+        let entry = FlightEntry { flights: self.clone(), key: key.clone(), number };
         let value = start();
         // The entry moves into the future, so that completing or dropping the future removes it.
         let flight = async move {
@@ -72,13 +72,13 @@ where
     }
 }
 
-struct Entry<K: Eq + Hash, V> {
+struct FlightEntry<K: Eq + Hash, V> {
     flights: SingleFlight<K, V>,
     key: K,
     number: u64,
 }
 
-impl<K: Eq + Hash, V> Drop for Entry<K, V> {
+impl<K: Eq + Hash, V> Drop for FlightEntry<K, V> {
     fn drop(&mut self) {
         let mut flights = self.flights.0.lock();
         // A later computation of the key may have replaced this one.

@@ -23,7 +23,7 @@ pub async fn load_total_at(
     since: Millis,
     at: Millis,
 ) -> Result<i64, Error> {
-    let mut history = Rows::read(store, org, user, since).await?;
+    let mut history = StrikeRows::read(store, org, user, since).await?;
     history.keep_before(at, Millis::now());
     Ok(history.entries().sum(|_| true))
 }
@@ -35,12 +35,12 @@ pub(crate) struct StrikeHistory {
 }
 
 /// Stored rows of a user's strikes and reversals.
-struct Rows {
+struct StrikeRows {
     strikes: Vec<Strike>,
     reversals: Vec<StrikeReversal>,
 }
 
-impl Rows {
+impl StrikeRows {
     async fn read(store: &Store, org: &OrgId, user: &ItemKey, since: Millis) -> Result<Self, Error> {
         let partition = (org.clone(), user.clone());
         let strikes = store.scan::<Strike>(&partition, At::since(since)).all().await?;
@@ -79,7 +79,7 @@ impl StrikeHistory {
         user: &ItemKey,
         since: Millis,
     ) -> Result<Self, Error> {
-        Ok(Rows::read(store, org, user, since).await?.entries())
+        Ok(StrikeRows::read(store, org, user, since).await?.entries())
     }
 
     pub(crate) fn sum(&self, is_counted: impl Fn(i64) -> bool) -> i64 {
@@ -159,7 +159,7 @@ mod tests {
     fn strikes_count_in_stored_order_after_clock_was_set_back() {
         let at = |seq: i64, at: i64| Strike { at: Millis(at), ..strike(seq.unsigned_abs().into(), seq) };
         let kept = |strikes: Vec<Strike>, item: i64, now: i64| {
-            let mut rows = Rows { strikes, reversals: Vec::new() };
+            let mut rows = StrikeRows { strikes, reversals: Vec::new() };
             rows.keep_before(Millis(item), Millis(now));
             rows.entries().sum(|_| true)
         };

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{
     Plan, PlannedAction, PlannedCallback, PlannedQueue, PlannedReview, PlannedStrike,
-    events::{self, ActionEvent, ActionRef, Conflict, DecisionRef, NamedRef},
+    events::{self, ActionEvent, ActionRef, DecisionRef, NamedRef, ParameterConflict},
 };
 use crate::{
     priority::{self, PrioritySignals},
@@ -38,7 +38,7 @@ pub(crate) struct ActionInput<'a> {
     /// Values of the action's parameters; the action's document supplies the others.
     pub(crate) parameters: Map<String, Value>,
     /// Values that rules with a lower id override.
-    pub(crate) conflicts: Vec<Conflict>,
+    pub(crate) conflicts: Vec<ParameterConflict>,
     /// Decision that takes the action; `None` if a rule takes it.
     pub(crate) decision: Option<&'a DecisionRef>,
     /// Person or system that takes the action; `None` if a rule takes it.

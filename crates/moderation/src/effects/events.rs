@@ -78,7 +78,7 @@ pub struct DecidedAction {
 
 /// Parameter value that a rule with a lower id overrides.
 #[derive(Clone, Debug, Serialize)]
-pub struct Conflict {
+pub struct ParameterConflict {
     pub parameter: String,
     pub rule: RuleId,
     pub value: Value,
@@ -124,7 +124,7 @@ pub struct ActionEvent {
     pub decision_reason: Option<String>,
     pub custom: Map<String, Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub conflicts: Vec<Conflict>,
+    pub conflicts: Vec<ParameterConflict>,
 }
 
 /// Event with the outcome of an appeal.

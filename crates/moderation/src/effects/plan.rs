@@ -144,7 +144,7 @@ fn list_failures(
     failures: &[RuleMatch<'_>],
 ) -> (String, usize) {
     let suppressed: HashMap<&RuleId, Option<Suppression>> =
-        failures.iter().map(|it| (it.rule, it.suppressed)).collect();
+        failures.iter().map(|failure| (failure.rule, failure.suppressed)).collect();
     let mut list = BoundedList::new(config.plan().limits());
     let errored = &evaluated.outcome.errored;
     for has_consequence in [true, false] {
@@ -243,7 +243,7 @@ fn merge_parameters(
     action: &ActionId,
     causes: &[&RuleMatch<'_>],
     most_conflicts: usize,
-) -> (Map<String, Value>, Vec<events::Conflict>) {
+) -> (Map<String, Value>, Vec<events::ParameterConflict>) {
     let mut uses: Vec<_> = causes
         .iter()
         .flat_map(|rule| rule.actions.iter().map(move |action_use| (rule.rule, action_use)))
@@ -259,7 +259,7 @@ fn merge_parameters(
                 }
                 Some(first) if first != value && conflicts.len() < most_conflicts => {
                     let (parameter, rule, value) = (name.clone(), rule.clone(), value.clone());
-                    conflicts.push(events::Conflict { parameter, rule, value });
+                    conflicts.push(events::ParameterConflict { parameter, rule, value });
                 }
                 Some(_) => {}
             }

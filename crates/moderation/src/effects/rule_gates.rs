@@ -180,7 +180,7 @@ pub fn limit_requests(config: &Compiled, evaluated: &EvaluatedSubmission<'_>) ->
     }
     let live = rule_matches(config, evaluated)
         .into_iter()
-        .filter(|it| it.suppressed != Some(Suppression::Background));
+        .filter(|rule| rule.suppressed != Some(Suppression::Background));
     let request = |rule: RuleMatch<'_>| {
         let head = config.rule(rule.rule)?;
         let limits = head.enforcement.limits;

@@ -14,9 +14,9 @@ use tokio::{sync::watch, time::timeout};
 
 /// Budget for all bodies of the process. Cheap to clone; clones share it.
 #[derive(Clone)]
-pub(super) struct BodyMemory(Arc<Shared>);
+pub(super) struct BodyMemory(Arc<SharedBudget>);
 
-struct Shared {
+struct SharedBudget {
     total_bytes: u64,
     bytes_per_org: u64,
     /// Longest wait for memory before the fetch fails.
@@ -28,12 +28,12 @@ struct Shared {
 
 #[derive(Default)]
 struct Bodies {
-    by_number: HashMap<u64, Claim>,
+    by_number: HashMap<u64, MemoryClaim>,
     next_number: u64,
 }
 
 #[derive(Clone)]
-struct Claim {
+struct MemoryClaim {
     org: OrgId,
     reserved: u64,
     /// Upper bound of the body's reservation.
@@ -44,12 +44,12 @@ struct Claim {
 pub(super) struct Reservation {
     memory: BodyMemory,
     number: u64,
-    claim: Claim,
+    claim: MemoryClaim,
 }
 
 impl BodyMemory {
     pub(super) fn new(total_bytes: u64, bytes_per_org: u64, max_wait: Duration) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedBudget {
             total_bytes,
             bytes_per_org: bytes_per_org.min(total_bytes),
             max_wait,
@@ -66,7 +66,7 @@ impl BodyMemory {
             bodies.next_number += 1;
             bodies.next_number
         };
-        let claim = Claim { org: org.clone(), reserved: initial.min(bound), bound };
+        let claim = MemoryClaim { org: org.clone(), reserved: initial.min(bound), bound };
         self.wait_until(|| self.try_grant(number, &claim)).await?;
         Ok(Reservation { memory: self.clone(), number, claim })
     }
@@ -84,7 +84,7 @@ impl BodyMemory {
     }
 
     /// Records the claim if all bodies can still complete with it. Otherwise restores the previous claim.
-    fn try_grant(&self, number: u64, claim: &Claim) -> bool {
+    fn try_grant(&self, number: u64, claim: &MemoryClaim) -> bool {
         let mut bodies = self.0.bodies.lock();
         let previous = bodies.by_number.insert(number, claim.clone());
         let claims_of_org = bodies.by_number.values().filter(|other| other.org == claim.org);
@@ -102,7 +102,7 @@ impl BodyMemory {
 
 /// True if the bodies can complete one after the other. The body with the least missing bytes is first; each
 /// completed body frees its reservation for the next ones.
-fn all_can_complete<'c>(claims: impl Iterator<Item = &'c Claim>, budget: u64) -> bool {
+fn all_can_complete<'c>(claims: impl Iterator<Item = &'c MemoryClaim>, budget: u64) -> bool {
     let mut missing_and_reserved: Vec<(u64, u64)> =
         claims.map(|claim| (claim.bound - claim.reserved, claim.reserved)).collect();
     let reserved = missing_and_reserved.iter().map(|(_, reserved)| reserved).sum();
@@ -128,11 +128,11 @@ impl Reservation {
         let limit = self.memory.0.bytes_per_org;
         let to = to.min(limit);
         let claim = if to > self.claim.bound {
-            let claim = Claim { reserved: to, bound: bound.clamp(to, limit), ..self.claim.clone() };
+            let claim = MemoryClaim { reserved: to, bound: bound.clamp(to, limit), ..self.claim.clone() };
             self.memory.try_grant(self.number, &claim).then_some(claim).ok_or(NoRoom)?
         } else {
             let reserved = to.max(self.claim.reserved.saturating_mul(2)).min(self.claim.bound);
-            let claim = Claim { reserved, ..self.claim.clone() };
+            let claim = MemoryClaim { reserved, ..self.claim.clone() };
             self.memory.wait_until(|| self.memory.try_grant(self.number, &claim)).await?;
             claim
         };

@@ -144,10 +144,10 @@ impl MediaInspector {
         let fetches = media.iter().enumerate().map(|(nth, medium)| MediumFetch {
             url: medium.url.clone(),
             state: if nth < self.per_item {
-                Progress::UnderWay(self.fetcher.inspect(org, &medium.url, medium.depth))
+                FetchProgress::UnderWay(self.fetcher.inspect(org, &medium.url, medium.depth))
             } else {
                 // Bounds the work for one item.
-                Progress::Ended(Inspection::too_many())
+                FetchProgress::Ended(Inspection::too_many())
             },
         });
         MediaFetches { fetches: fetches.collect(), org: org.clone(), background: self.background.clone() }
@@ -163,10 +163,10 @@ pub struct MediaFetches {
 
 struct MediumFetch {
     url: String,
-    state: Progress,
+    state: FetchProgress,
 }
 
-enum Progress {
+enum FetchProgress {
     UnderWay(InspectionFlight),
     Ended(Inspection),
 }
@@ -175,9 +175,9 @@ impl MediaFetches {
     /// Completes when every fetch has ended. Can be dropped and called again.
     pub async fn settle(&mut self) {
         join_all(self.fetches.iter_mut().map(async |fetch| {
-            if let Progress::UnderWay(flight) = &fetch.state {
+            if let FetchProgress::UnderWay(flight) = &fetch.state {
                 let inspection = flight.clone().await;
-                fetch.state = Progress::Ended(inspection);
+                fetch.state = FetchProgress::Ended(inspection);
             }
         }))
         .await;
@@ -185,7 +185,7 @@ impl MediaFetches {
 
     /// Lists the distinct hosts with unfinished fetches.
     pub fn awaited_hosts(&self) -> Vec<Arc<str>> {
-        let awaited = self.fetches.iter().filter(|fetch| matches!(fetch.state, Progress::UnderWay(_)));
+        let awaited = self.fetches.iter().filter(|fetch| matches!(fetch.state, FetchProgress::UnderWay(_)));
         let targets = awaited.filter_map(|fetch| Target::parse(&fetch.url).ok());
         let hosts: BTreeSet<Arc<str>> = targets.map(|target| target.host().into()).collect();
         hosts.into_iter().collect()
@@ -196,8 +196,8 @@ impl MediaFetches {
         let result_of = |fetch: MediumFetch| InspectedMedium {
             url: fetch.url,
             inspection: match fetch.state {
-                Progress::Ended(inspection) => inspection,
-                Progress::UnderWay(_) => Inspection::deadline_exceeded(),
+                FetchProgress::Ended(inspection) => inspection,
+                FetchProgress::UnderWay(_) => Inspection::deadline_exceeded(),
             },
         };
         self.fetches.into_iter().map(result_of).collect()
@@ -207,8 +207,8 @@ impl MediaFetches {
     /// item soon asks for them again. Fetches beyond the limit are dropped and restarted at that time.
     pub fn leave_running(self, longest: Duration) -> Vec<(String, Option<Inspection>)> {
         let result_so_far = |fetch: MediumFetch| match fetch.state {
-            Progress::Ended(inspection) => (fetch.url, Some(inspection)),
-            Progress::UnderWay(flight) => {
+            FetchProgress::Ended(inspection) => (fetch.url, Some(inspection)),
+            FetchProgress::UnderWay(flight) => {
                 self.background.spawn(&self.org, flight, longest);
                 (fetch.url, None)
             }

@@ -12,52 +12,54 @@ use super::{host_breaker::BreakerSettings, retry::Retries};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Media of one item that are looked at; those beyond are `fetch_failed`, reason `too_many`. Default 64.
+    /// Maximum number of media fetched per item; further ones are `fetch_failed`, reason `too_many`. Default 64.
     pub per_item: usize,
-    /// Fetches at once. An organisation has no more of them than it leaves to the others. Default 256.
+    /// Maximum number of concurrent fetches. An organisation holds at most as many as it leaves to the others. Default
+    /// 256.
     pub fetches: usize,
-    /// Fetches at once from one host, for all organisations. One has no more of them than it leaves to the others, so
-    /// this should be twice `signals.fetches_per_host`. Default 16.
+    /// Maximum number of concurrent fetches from one host, for all organisations. One organisation holds at most as
+    /// many as it leaves to the others, so this should be twice `signals.fetches_per_host`. Default 16.
     pub fetches_per_host_in_all: usize,
-    /// The same for one organisation. Default 8.
+    /// The same limit for one organisation. Default 8.
     pub fetches_per_host: usize,
-    /// Fetches at once for one organisation. A host has no more of them than it leaves to the others, and hosts that
-    /// rest, or never gave anything, have half of them together. Default 64.
+    /// Maximum number of concurrent fetches of one organisation. A host holds at most as many as it leaves to the
+    /// others. Hosts that rest or never delivered a medium share half of them. Default 64.
     pub fetches_per_org: usize,
-    /// Looks that go on at once after their item was handed over, at some 4 KiB each; an organisation has no more of
-    /// them than it leaves to the others. Those beyond begin anew when it is the item's turn; 0: all do. Default
-    /// 16,384.
+    /// Maximum number of fetches that continue after their item was handed over, at some 4 KiB each. An organisation
+    /// holds at most as many as it leaves to the others. Further fetches are dropped and restarted when it is the
+    /// item's turn; with 0, all of them. Default 16,384.
     pub left_running: usize,
-    /// Memory for bodies that arrive or wait to be decoded, in bytes. It should hold several of the largest, which
-    /// `egress.media.max_bytes` bounds. Default 512 MiB.
+    /// Memory for bodies that arrive or wait for a decoder, in bytes. Should hold several bodies of the size
+    /// `egress.media.max_bytes`. Default 512 MiB.
     pub body_bytes: u64,
-    /// The same for one organisation, whose bodies wait for each other above it. It should hold one of the largest.
-    /// Default 128 MiB.
+    /// The same limit for one organisation; above it, its bodies wait for each other. Should hold one of the largest
+    /// bodies. Default 128 MiB.
     pub body_bytes_per_org: u64,
-    /// Longest wait of a fetch for memory for its body, in milliseconds. Default 5,000.
+    /// Longest wait of a fetch for memory, in milliseconds. Default 5,000.
     pub room_wait_ms: u64,
-    /// Attempts at one medium: again after no connection, the statuses 408, 429 and 5xx, and while its host rests. A
-    /// host that rests for the last of so many times in a row is not waited for. Default 3.
+    /// Maximum number of attempts per medium. Failed connections, the statuses 408, 429 and 5xx, and resting hosts
+    /// lead to another attempt. After this number of consecutive rests, fetches do not wait for the host. Default 3.
     pub attempts: u32,
-    /// The longest pause before the second attempt, in milliseconds; it doubles with each. Default 500.
+    /// Longest pause before the second attempt, in milliseconds; it doubles with each attempt. Default 500.
     pub retry_ms: u64,
-    /// The longest pause between two attempts, in milliseconds; a host that asks for a longer one is not asked again.
+    /// Longest pause between two attempts, in milliseconds. If a host requests a longer pause, the fetch fails.
     /// Default 30,000.
     pub longest_retry_ms: u64,
-    /// Failures in a row after which a host is left alone. Default 8.
+    /// Consecutive failures after which a host rests. Default 8.
     pub host_failures: u32,
-    /// Rest of such a host, in milliseconds; doubled each time that it fails again. Default 5,000.
+    /// Duration of the first rest, in milliseconds; it doubles with each further failure. Default 5,000.
     pub host_rest_ms: u64,
-    /// The longest such time, in milliseconds. Default 60,000.
+    /// Longest rest, in milliseconds. Default 60,000.
     pub longest_host_rest_ms: u64,
-    /// Failing hosts that are remembered, and as many that gave something. Default 10,000.
+    /// Maximum number of remembered failing hosts, and of remembered hosts that delivered a medium. Default 10,000.
     pub hosts: usize,
-    /// Longest time for which the content of an address is used without asking the host again, in milliseconds. Default
+    /// Longest time for which the content of a URL is used without asking the host again, in milliseconds. Default
     /// 300,000.
     pub url_ttl_ms: u64,
-    /// Addresses whose content is remembered in memory. Default 10,000.
+    /// Maximum number of URLs with cached content. Default 10,000.
     pub urls: usize,
-    /// Contents whose hashes are remembered in memory; the store remembers them for 30 days. Default 50,000.
+    /// Maximum number of contents with hashes cached in memory; the store keeps the hashes for 30 days. Default
+    /// 50,000.
     pub contents: usize,
 }
 

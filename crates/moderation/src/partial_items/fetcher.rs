@@ -77,7 +77,7 @@ pub struct InvalidEntry {
 
 /// Combined result of all calls of one request.
 #[derive(Clone, Debug, Default)]
-struct Outcome {
+struct RequestOutcome {
     found: Vec<FoundItem>,
     missing: Vec<ItemKey>,
     dropped: usize,
@@ -86,7 +86,7 @@ struct Outcome {
     took: Duration,
 }
 
-impl Outcome {
+impl RequestOutcome {
     /// Bytes of stored data of invalid entries.
     fn invalid_bytes(&self) -> usize {
         self.invalid.iter().filter_map(|entry| entry.data.as_ref()).map(|data| data.get().len()).sum()
@@ -95,7 +95,7 @@ impl Outcome {
 
 /// Reason why an attempt failed.
 #[derive(Clone, Debug)]
-enum Failure {
+enum RequestFailure {
     Platform(PartialItemsError),
     /// The endpoint rests after failures, at most until this instant.
     Resting(Instant),
@@ -112,9 +112,9 @@ enum Failure {
 }
 
 /// Attempt at a request: the result up to the first failed call.
-struct Attempt {
-    outcome: Outcome,
-    failure: Option<Failure>,
+struct RequestAttempt {
+    outcome: RequestOutcome,
+    failure: Option<RequestFailure>,
 }
 
 /// Client for requests of items. Cheap to clone; clones share permits, breakers and running requests.
@@ -129,7 +129,7 @@ struct Inner {
     limits: Limits,
     permits: OrgPermits,
     breakers: Mutex<HostBreakers>,
-    running: SingleFlight<(OrgId, Vec<ItemKey>), Arc<Attempt>>,
+    running: SingleFlight<(OrgId, Vec<ItemKey>), Arc<RequestAttempt>>,
 }
 
 /// Right to execute one request of an org.
@@ -200,10 +200,10 @@ impl PartialItemsFetcher {
         Ok(self.0.deps.store.put(write_time, &[row]).await?)
     }
 
-    async fn make_attempt(&self, org: &OrgId, id: Uuid, requested_items: Vec<ItemKey>) -> Attempt {
-        let mut outcome = Outcome::default();
+    async fn make_attempt(&self, org: &OrgId, id: Uuid, requested_items: Vec<ItemKey>) -> RequestAttempt {
+        let mut outcome = RequestOutcome::default();
         let failure = self.request_items(org, id, requested_items, &mut outcome).await.err();
-        Attempt { outcome, failure }
+        RequestAttempt { outcome, failure }
     }
 
     /// Requests all items in as many calls as necessary, and appends the received ones.
@@ -212,15 +212,15 @@ impl PartialItemsFetcher {
         org: &OrgId,
         id: Uuid,
         requested_items: Vec<ItemKey>,
-        outcome: &mut Outcome,
-    ) -> Result<(), Failure> {
+        outcome: &mut RequestOutcome,
+    ) -> Result<(), RequestFailure> {
         let Some(endpoint) = self.0.endpoints.get(org) else {
-            return Err(Failure::NotSent {
+            return Err(RequestFailure::NotSent {
                 tag: "no_endpoint",
                 detail: format!("no endpoint is configured: set partial_items.{org}.url"),
             });
         };
-        let url_failure = |error: tidegate_egress::target::UrlError| Failure::NotSent {
+        let url_failure = |error: tidegate_egress::target::UrlError| RequestFailure::NotSent {
             tag: error.tag(),
             detail: error.to_string(),
         };
@@ -239,29 +239,31 @@ impl PartialItemsFetcher {
             let unix_seconds = u64::try_from(Millis::now().0 / 1_000).unwrap_or_default();
             let answer = partial_items::fetch_items(&self.0.client, &request, unix_seconds).await;
             let answer = answer
-                .map_err(|error| Failure::NotSent { tag: error.tag(), detail: error.to_string() })?
+                .map_err(|error| RequestFailure::NotSent { tag: error.tag(), detail: error.to_string() })?
                 .map_err(|error| self.record_failure(org, &host, error))?;
             // An answer is a success of the host even if its entries turn out to be invalid.
             self.0.breakers.lock().record_success(&host);
             metrics::partial_items_asked("ok", answer.took.as_secs_f64());
             self.append_answer(org, id, answer, outcome)
                 .await
-                .map_err(|error| Failure::Outage { tag: error.tag(), detail: error.to_string() })?;
+                .map_err(|error| RequestFailure::Outage { tag: error.tag(), detail: error.to_string() })?;
         }
         Ok(())
     }
 
-    fn admit(&self, host: &OrgHost) -> Result<(), Failure> {
+    fn admit(&self, host: &OrgHost) -> Result<(), RequestFailure> {
         let now = tokio::time::Instant::now();
         match self.0.breakers.lock().admit(host, now) {
             Admission::Allowed | Admission::Probe(_) => Ok(()),
-            Admission::Resting(until) | Admission::Probing(until) => Err(Failure::Resting(until.into_std())),
+            Admission::Resting(until) | Admission::Probing(until) => {
+                Err(RequestFailure::Resting(until.into_std()))
+            }
             // Not returned under these settings; treated as a short rest.
-            Admission::GivenUp => Err(Failure::Resting(now.into_std() + OUTAGE_PAUSE)),
+            Admission::GivenUp => Err(RequestFailure::Resting(now.into_std() + OUTAGE_PAUSE)),
         }
     }
 
-    fn record_failure(&self, org: &OrgId, host: &OrgHost, error: PartialItemsError) -> Failure {
+    fn record_failure(&self, org: &OrgId, host: &OrgHost, error: PartialItemsError) -> RequestFailure {
         let now = tokio::time::Instant::now();
         let mut breakers = self.0.breakers.lock();
         // Only transient failures make an endpoint rest. An endpoint that answers badly is reachable.
@@ -276,15 +278,15 @@ impl PartialItemsFetcher {
         metrics::partial_items_asked(error.error.tag(), error.took.as_secs_f64());
         // The interface requires the start of an unreadable answer in the log; the error contains it.
         tracing::warn!(%org, status = error.status, took_ms = millis(error.took), rests = is_resting, "{error}");
-        Failure::Platform(error)
+        RequestFailure::Platform(error)
     }
 
     /// Loads the signing secret of the org. The first use creates it.
-    async fn load_secret(&self, org: &OrgId) -> Result<tidegate_egress::Secret, Failure> {
+    async fn load_secret(&self, org: &OrgId) -> Result<tidegate_egress::Secret, RequestFailure> {
         let secret = self.0.secrets.for_partial_items(org).await;
         secret.map_err(|error| match error.is_outage() {
-            true => Failure::Outage { tag: error.tag(), detail: error.to_string() },
-            false => Failure::NotSent { tag: error.tag(), detail: error.to_string() },
+            true => RequestFailure::Outage { tag: error.tag(), detail: error.to_string() },
+            false => RequestFailure::NotSent { tag: error.tag(), detail: error.to_string() },
         })
     }
 
@@ -298,7 +300,7 @@ impl PartialItemsFetcher {
         org: &OrgId,
         id: Uuid,
         answer: Answer,
-        outcome: &mut Outcome,
+        outcome: &mut RequestOutcome,
     ) -> Result<(), Error> {
         let config = related::load_config(&self.0.deps, org).await?;
         outcome.status = Some(answer.status);
@@ -370,9 +372,13 @@ impl PartialItemsFetcher {
     }
 
     /// Builds the row after the attempt.
-    fn row_after_attempt(&self, row: PartialRequest, attempt: &Attempt) -> Result<PartialRequest, Error> {
+    fn row_after_attempt(
+        &self,
+        row: PartialRequest,
+        attempt: &RequestAttempt,
+    ) -> Result<PartialRequest, Error> {
         let now = Millis::now();
-        let Attempt { outcome, failure } = attempt;
+        let RequestAttempt { outcome, failure } = attempt;
         let row = merge_outcome(row, outcome)?;
         let Some(failure) = failure else {
             return Ok(PartialRequest {
@@ -392,12 +398,12 @@ impl PartialItemsFetcher {
         // A reviewer waits for a claim or a refresh and can ask again, so these are not retried.
         let is_patient = matches!(row.trigger, PartialTrigger::Report | PartialTrigger::Appeal);
         let next_at = match failure {
-            Failure::Outage { .. } => Some(now.plus(OUTAGE_PAUSE)),
+            RequestFailure::Outage { .. } => Some(now.plus(OUTAGE_PAUSE)),
             // At least the outage pause, so that an ended rest does not make the due row spin.
-            Failure::Resting(until) if is_patient => {
+            RequestFailure::Resting(until) if is_patient => {
                 Some(now.plus(until.saturating_duration_since(Instant::now()).max(OUTAGE_PAUSE)))
             }
-            Failure::Platform(error) if is_patient && error.error.is_transient() => {
+            RequestFailure::Platform(error) if is_patient && error.error.is_transient() => {
                 let doubled = settings.rest_ms.saturating_mul(1 << row.attempts.clamp(0, 16));
                 Some(now.plus(Duration::from_millis(doubled.min(settings.longest_rest_ms))))
             }
@@ -406,7 +412,7 @@ impl PartialItemsFetcher {
         // Requests end at a fixed time, which bounds the backlog of a dead endpoint.
         let next_at = next_at.filter(|next| *next < give_up_at);
         // A request that was not sent does not count as an attempt.
-        let is_attempt = matches!(failure, Failure::Platform(_));
+        let is_attempt = matches!(failure, RequestFailure::Platform(_));
         let (status, took, name, detail) = failure.row_values();
         Ok(PartialRequest {
             state: if next_at.is_some() { PartialState::Pending } else { PartialState::Failed },
@@ -422,7 +428,7 @@ impl PartialItemsFetcher {
     }
 }
 
-impl Failure {
+impl RequestFailure {
     /// Returns status, duration, error name and detail for the row.
     fn row_values(&self) -> (Option<u16>, Duration, &'static str, String) {
         match self {
@@ -441,7 +447,7 @@ impl Failure {
 }
 
 /// Merges the outcome of the attempt with the items of earlier attempts, whose later calls had failed.
-fn merge_outcome(row: PartialRequest, outcome: &Outcome) -> Result<PartialRequest, Error> {
+fn merge_outcome(row: PartialRequest, outcome: &RequestOutcome) -> Result<PartialRequest, Error> {
     // No call was answered, so the row keeps its earlier outcome.
     if outcome.status.is_none() {
         return Ok(row);

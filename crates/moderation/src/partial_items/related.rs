@@ -33,10 +33,14 @@ pub(crate) async fn ask_for_report(
     let sent_items = with_data.into_iter().chain(&report.additional).filter(|item| item.fault.is_none());
     let sent_keys: HashSet<_> = sent_items.map(|item| (&item.type_id, &item.id)).collect();
     // An entry with an unreadable id has an empty one.
-    let bare = named_only.into_iter().filter(|item| !item.id.as_str().is_empty());
-    let bare = bare.map(|item| ItemKey { type_id: item.type_id.clone(), id: item.id.clone() });
-    let candidates =
-        report.reported_in_thread.iter().cloned().chain(bare).chain(related_items(&config, &report.item));
+    let readable = named_only.into_iter().filter(|item| !item.id.as_str().is_empty());
+    let named_keys = readable.map(|item| ItemKey { type_id: item.type_id.clone(), id: item.id.clone() });
+    let candidates = report
+        .reported_in_thread
+        .iter()
+        .cloned()
+        .chain(named_keys)
+        .chain(related_items(&config, &report.item));
     let missing_candidates = candidates.filter(|key| !sent_keys.contains(&(&key.type_id, &key.id)));
     let items = filter_unsubmitted(deps, &config, &report.item.key(), missing_candidates.collect()).await?;
     let request = NewRequest {

@@ -75,7 +75,7 @@ pub struct ListRequest<'a> {
 
 /// Jobs of a page and the start of the next page.
 #[derive(Debug)]
-pub struct JobPage {
+pub struct JobListPage {
     pub jobs: Vec<Job>,
     pub next: Option<ListPosition>,
 }
@@ -85,7 +85,7 @@ pub async fn list_jobs(
     store: &Store,
     request: &ListRequest<'_>,
     is_match: impl Fn(&Job) -> bool,
-) -> Result<JobPage, Error> {
+) -> Result<JobListPage, Error> {
     let mut page = PageReader {
         store,
         request,
@@ -98,10 +98,10 @@ pub async fn list_jobs(
         let position = request.from.as_ref().filter(|from| (from.priority, from.day) == (priority, day));
         let after = position.and_then(|from| from.after.clone());
         if let Some(after) = page.read_band(&days, after).await? {
-            return Ok(JobPage { jobs: page.jobs, next: Some(ListPosition { priority, day, after }) });
+            return Ok(JobListPage { jobs: page.jobs, next: Some(ListPosition { priority, day, after }) });
         }
     }
-    Ok(JobPage { jobs: page.jobs, next: None })
+    Ok(JobListPage { jobs: page.jobs, next: None })
 }
 
 /// Groups the queues' days by priority and day, from the request's position on.
@@ -130,7 +130,7 @@ async fn load_bands(
 }
 
 /// Unmerged entries of one queue, priority and day.
-struct Source<'a> {
+struct QueueReader<'a> {
     day: &'a QueueDay,
     entries: VecDeque<QueueEntry>,
     after: Option<Cursor>,
@@ -138,7 +138,7 @@ struct Source<'a> {
     is_exhausted: bool,
 }
 
-impl Source<'_> {
+impl QueueReader<'_> {
     fn front_position(&self) -> Option<(Millis, JobId)> {
         self.entries.front().map(|entry| (entry.created_at, entry.job_id))
     }
@@ -185,7 +185,7 @@ impl<F: Fn(&Job) -> bool> PageReader<'_, F> {
         mut after: Option<Cursor>,
     ) -> Result<Option<Option<Cursor>>, Error> {
         let step = (2 * self.request.jobs / days.len().max(1)).clamp(STEP.0, STEP.1);
-        let source = |day| Source {
+        let source = |day| QueueReader {
             day,
             entries: VecDeque::new(),
             after: after.clone(),
@@ -232,10 +232,10 @@ impl<F: Fn(&Job) -> bool> PageReader<'_, F> {
 }
 
 /// Takes entries off the sources in ascending order, as long as no source needs another read.
-fn merge(sources: &mut [Source<'_>]) -> Vec<QueueEntry> {
+fn merge(sources: &mut [QueueReader<'_>]) -> Vec<QueueEntry> {
     let mut merged = Vec::new();
     // An empty source may still hold the earliest entry, so merging stops until it is read.
-    while merged.len() < JOBS_AT_ONCE && !sources.iter().any(Source::needs_read) {
+    while merged.len() < JOBS_AT_ONCE && !sources.iter().any(QueueReader::needs_read) {
         let nonempty = sources.iter_mut().filter(|source| !source.entries.is_empty());
         let Some(earliest) = nonempty.min_by_key(|source| source.front_position()) else { break };
         merged.extend(earliest.entries.pop_front());

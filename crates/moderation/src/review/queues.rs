@@ -93,15 +93,15 @@ async fn claim_opened(
     now: Millis,
 ) -> Result<ClaimOutcome, Error> {
     for _ in 1..OPENING_ATTEMPTS {
-        match claim_at_once(store, job, reviewer, now).await? {
+        match try_claim(store, job, reviewer, now).await? {
             ClaimOutcome::Opening => tokio::time::sleep(OPENING_PAUSE).await,
             other => return Ok(other),
         }
     }
-    claim_at_once(store, job, reviewer, now).await
+    try_claim(store, job, reviewer, now).await
 }
 
-async fn claim_at_once(
+async fn try_claim(
     store: &Store,
     (org, job_id): (&OrgId, JobId),
     (reviewer, own_claim): (&Reviewer, OwnClaim),
@@ -188,7 +188,7 @@ pub async fn claim_next(
     let is_own = |job: &Job| include_held && job.claimed_by.as_deref() == Some(&reviewer.name);
     let is_free = |job: &Job| job.lease_until.is_none_or(|until| until <= now) || is_own(job);
     let has_skipped = AtomicBool::new(false);
-    let is_new = |job: &Job| {
+    let is_unskipped = |job: &Job| {
         let is_skipped = is_free(job) && skips::skipped_at(job, &reviewer.name).is_some();
         has_skipped.fetch_or(is_skipped, Ordering::Relaxed);
         is_free(job) && !is_skipped
@@ -202,7 +202,7 @@ pub async fn claim_next(
     days.sort_by_key(|day| day.first_at);
     let mut jobs = Vec::new();
     for day in &days {
-        scan_day(store, day, now, (overdue, SPREAD), &is_new, &mut jobs).await?;
+        scan_day(store, day, now, (overdue, SPREAD), &is_unskipped, &mut jobs).await?;
         if jobs.len() >= SPREAD {
             break;
         }
@@ -217,10 +217,10 @@ pub async fn claim_next(
     // Aging is added when days are ordered, so no row changes while a job waits.
     let effective_priority = |day: &QueueDay| day.priority + i64::from(order.age) * (today - day.day).max(0);
     days.sort_by_key(|day| (Reverse(effective_priority(day)), day.day));
-    for equals in days.chunk_by(|one, other| effective_priority(one) == effective_priority(other)) {
+    for same_priority in days.chunk_by(|one, other| effective_priority(one) == effective_priority(other)) {
         let mut jobs = Vec::new();
-        for day in equals {
-            scan_day(store, day, now, (Selection::Present, SPREAD), &is_new, &mut jobs).await?;
+        for day in same_priority {
+            scan_day(store, day, now, (Selection::Present, SPREAD), &is_unskipped, &mut jobs).await?;
             if jobs.len() >= SPREAD {
                 break;
             }
@@ -266,7 +266,7 @@ async fn claim_one_of(
 ) -> Result<Option<Job>, Error> {
     let start = if jobs.is_empty() { 0 } else { draw(jobs.len()) % jobs.len() };
     for job in jobs[start..].iter().chain(&jobs[..start]) {
-        match claim_at_once(store, (org, job.job_id), claimant, now).await? {
+        match try_claim(store, (org, job.job_id), claimant, now).await? {
             ClaimOutcome::Yours(job) => return Ok(Some(*job)),
             ClaimOutcome::Opening => *opening = opening.or(Some(job.job_id)),
             _ => {}

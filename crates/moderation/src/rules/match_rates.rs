@@ -49,7 +49,7 @@ impl MatchRates {
     pub fn count(&mut self, org: &OrgId, outcomes: &[RuleOutcome]) {
         let sample = self.sample(org);
         sample.items += 1;
-        for outcome in outcomes.iter().filter(|it| it.kind != OutcomeKind::Errored) {
+        for outcome in outcomes.iter().filter(|candidate| candidate.kind != OutcomeKind::Errored) {
             if let Some((version, matched)) = sample.matched.get_mut(&outcome.rule) {
                 // A new version starts at zero, so that it is not blamed for the matches of its predecessor.
                 if *version != outcome.version {

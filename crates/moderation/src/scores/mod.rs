@@ -67,7 +67,7 @@ struct Inner {
     /// Questions of waiting items. Dropped with their last waiter.
     flights: SingleFlight<(OrgId, String), ScoreAnswer>,
     /// Inputs without a call yet.
-    batches: Batches<Destination, Question, Flight<ScoreAnswer>>,
+    batches: Batches<Destination, ScoreInput, Flight<ScoreAnswer>>,
     /// Running calls by input. They complete even without waiters.
     calls: SingleFlight<(OrgId, String), ScoreAnswer>,
 }
@@ -80,7 +80,7 @@ struct Destination {
 }
 
 /// Input with the digest under which its answer is stored.
-struct Question {
+struct ScoreInput {
     input: Value,
     digest: String,
 }
@@ -139,7 +139,7 @@ impl Scorer {
         if body.len() > self.0.settings.request_bytes {
             return Err("input_too_long".into());
         }
-        let question = Question { input: input.clone(), digest: signal.digest(&body) };
+        let question = ScoreInput { input: input.clone(), digest: signal.digest(&body) };
         let destination = Destination { org: org.clone(), signal: Arc::clone(signal) };
         let (flight, is_joined) = self.0.flights.join(&destination.key(&question.digest), || {
             let (scorer, bytes) = (self.clone(), body.len());
@@ -151,7 +151,7 @@ impl Scorer {
         flight.await
     }
 
-    async fn find_or_ask(&self, destination: Destination, question: Question, bytes: usize) -> ScoreAnswer {
+    async fn find_or_ask(&self, destination: Destination, question: ScoreInput, bytes: usize) -> ScoreAnswer {
         if let Some(scores) = self.find_stored(&destination.org, &destination.signal, &question.digest).await
         {
             metrics::score_lookup("store");
@@ -199,7 +199,7 @@ impl Scorer {
     async fn send(
         self,
         destination: Destination,
-        batch: Vec<WaitingInput<Question, Flight<ScoreAnswer>>>,
+        batch: Vec<WaitingInput<ScoreInput, Flight<ScoreAnswer>>>,
         _permit: OwnedSemaphorePermit,
     ) {
         // Equal calls may have completed while these inputs waited.
@@ -258,7 +258,7 @@ impl Scorer {
 
     /// Sends all inputs in one call and stores the answers. If the model refuses the call because of an input, sends
     /// each half separately, so that one input cannot prevent the scores of the others.
-    async fn ask_all(&self, destination: &Destination, questions: &[Question]) -> Arc<[ScoreAnswer]> {
+    async fn ask_all(&self, destination: &Destination, questions: &[ScoreInput]) -> Arc<[ScoreAnswer]> {
         let deadline = Instant::now() + destination.signal.timeout;
         let mut answers = Vec::with_capacity(questions.len());
         let mut parts: Vec<Range<usize>> = once(0..questions.len()).collect();
@@ -287,7 +287,7 @@ impl Scorer {
     async fn call_with_retries(
         &self,
         destination: &Destination,
-        questions: &[Question],
+        questions: &[ScoreInput],
         deadline: Instant,
     ) -> Result<Vec<ScoreAnswer>, CallError> {
         let inputs: Vec<Value> = questions.iter().map(|question| question.input.clone()).collect();
@@ -355,7 +355,7 @@ impl Scorer {
     async fn store_answers(
         &self,
         destination: &Destination,
-        questions: &[Question],
+        questions: &[ScoreInput],
         answers: &[ScoreAnswer],
     ) {
         let asked_at = Millis::now();

@@ -10,27 +10,29 @@ use crate::media::host_breaker::BreakerSettings;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Calls to models at once for one organisation in one process; further ones wait. Default 16.
+    /// Maximum number of concurrent calls to models for one organisation in one process; further calls wait. Default
+    /// 16.
     pub calls_per_org: usize,
-    /// Inputs of one item for one model, such as pictures; an item with more is `errored`, reason `too_many_inputs`.
-    /// Default 8.
+    /// Maximum number of inputs of one item for one model, such as pictures; an item with more is `errored`, reason
+    /// `too_many_inputs`. Default 8.
     pub inputs_per_item: usize,
-    /// Largest request, in bytes; a longer one is `errored`, reason `input_too_long`: text that is cut could hide what
-    /// the model should see. Default 256 KiB.
+    /// Maximum size of a request, in bytes; a larger one is `errored`, reason `input_too_long`. It is not cut, because
+    /// the end of a text could contain the violation. Default 256 KiB.
     pub request_bytes: usize,
-    /// Time that an input waits for others of its organisation, if the model takes several in one call, in
-    /// milliseconds. Default 5.
+    /// Longest wait of an input for others of its organisation, if the model accepts batches, in milliseconds. Default
+    /// 5.
     pub batch_wait_ms: u64,
-    /// Attempts of a call, all within the signal's `timeout`: statuses 429, 502, 503 and 504 are tried again after a
-    /// backoff or the model's `Retry-After`. Default 3.
+    /// Maximum number of attempts of a call, all within the signal's `timeout`. The statuses 429, 502, 503 and 504 are
+    /// retried after a backoff or the model's `Retry-After`. Default 3.
     pub attempts: u32,
-    /// Failures in a row after which a model rests; meanwhile its scores are `errored`, reason `resting`. Default 5.
+    /// Consecutive failures after which a model rests; meanwhile its scores are `errored`, reason `resting`. Default
+    /// 5.
     pub failures: u32,
-    /// First rest of a model, in milliseconds; each further one is twice as long. Default 5,000.
+    /// Duration of the first rest of a model, in milliseconds; it doubles with each further rest. Default 5,000.
     pub rest_ms: u64,
     /// Longest rest, in milliseconds. Default 300,000.
     pub longest_rest_ms: u64,
-    /// Failing models that are remembered. Default 10,000.
+    /// Maximum number of remembered failing models. Default 10,000.
     pub models: usize,
 }
 

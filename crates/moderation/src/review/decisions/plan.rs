@@ -102,7 +102,7 @@ async fn build_plan(deps: &Deps, decision: &records::Decision, written_at: Milli
         Plan::empty(&decision.org, decision.decision_id.0, effects::Kind::Decision, config.version());
     match decision.verdict {
         Verdict::Ignore | Verdict::Act => {
-            let acts = decision.verdict == Verdict::Act;
+            let is_act = decision.verdict == Verdict::Act;
             let causes = load_causes(deps, decision).await?;
             let hits = findings::parse_hits(causes.iter().filter_map(|cause| cause.hits.as_deref()))?;
             let user = author::find_struck_user(deps, &config, decision).await?;
@@ -116,15 +116,15 @@ async fn build_plan(deps: &Deps, decision: &records::Decision, written_at: Milli
                 .collect::<Result<Vec<_>, Error>>()?;
             let decision_ref = decision_events::decision_ref(&config, decision, &parameter_values, &related);
             let is_child_safety = is_about_child_safety(deps, &config, decision).await?;
-            let context = Context {
+            let context = DecisionPlanner {
                 config: &config,
                 decision,
                 decision_ref: &decision_ref,
                 is_child_safety,
                 written_at,
             };
-            if acts {
-                let target = Target {
+            if is_act {
+                let target = ActionTarget {
                     item: &decision.item,
                     user: user.as_ref(),
                     policies: &decision.policies,
@@ -145,7 +145,7 @@ async fn build_plan(deps: &Deps, decision: &records::Decision, written_at: Milli
             }
             // Reports and rule hits concern the job's item only.
             for (related, parameter_values) in &related {
-                let target = Target {
+                let target = ActionTarget {
                     item: &related.item,
                     user: related.user.as_ref(),
                     policies: &related.policies,
@@ -156,7 +156,7 @@ async fn build_plan(deps: &Deps, decision: &records::Decision, written_at: Milli
                 context.take_actions(&mut plan, &target, &related.actions, parameter_values);
             }
             // Only the verdict on the job's own item counts for the rules, which did not match related items.
-            let finding = if acts { Finding::Confirmed } else { Finding::Rejected };
+            let finding = if is_act { Finding::Confirmed } else { Finding::Rejected };
             findings::add_findings(&mut plan, &decision.item, hits, finding, written_at);
         }
         Verdict::Accept | Verdict::Reject => {
@@ -198,7 +198,7 @@ async fn load_causes(deps: &Deps, decision: &records::Decision) -> Result<Vec<Jo
 }
 
 /// Item of the decision's actions: the job's own item or a related one.
-struct Target<'a> {
+struct ActionTarget<'a> {
     item: &'a ItemKey,
     /// Receives the strikes.
     user: Option<&'a ItemKey>,
@@ -210,7 +210,7 @@ struct Target<'a> {
 }
 
 /// Decision of the planned actions.
-struct Context<'a> {
+struct DecisionPlanner<'a> {
     config: &'a Compiled,
     decision: &'a records::Decision,
     decision_ref: &'a DecisionRef,
@@ -219,11 +219,11 @@ struct Context<'a> {
     written_at: Millis,
 }
 
-impl Context<'_> {
+impl DecisionPlanner<'_> {
     fn take_actions(
         &self,
         plan: &mut Plan,
-        target: &Target<'_>,
+        target: &ActionTarget<'_>,
         actions: &[ActionId],
         parameter_values: &Parameters,
     ) {
