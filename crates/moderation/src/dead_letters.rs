@@ -245,6 +245,7 @@ async fn retain_unrestricted<'t>(
             (Some(org), Some(LetterSubject { items, .. })) => {
                 !find_restricted(store, org, items).await?.is_empty()
             }
+            // A letter without org or readable record shows no item.
             _ => false,
         };
         if !is_restricted {

@@ -316,6 +316,7 @@ async fn raise_priority(
     let combined = PrioritySignals::parse_from(job)?.unwrap_or_default().combined_with(signals);
     let priority = combined.priority(&request.placement.order_of(&job.queue)).max(job.priority);
     let mut raised_job = Job { priority, signals: Some(signals_to_json(combined)?), ..job.clone() };
+    // The entry is written first: a row that refers to a missing entry would hide the job.
     if priority != job.priority {
         let at = choose_entry_time(store, &job.org, &job.queue, priority, now).await?;
         put_entry(store, &raised_job, at, now).await?;

@@ -64,6 +64,7 @@ impl PrioritySignals {
         let sum = i64::from(order.severity) * self.severity as i64
             + i64::from(order.reporters) * i64::from(reporters)
             + i64::from(reach_weight) * i64::from(reach);
+        // Bounded, because every priority is a partition of the queue index.
         sum.clamp(0, MOST_PRIORITY)
     }
 }

@@ -68,6 +68,7 @@ fn retain_before<R>(rows: &mut Vec<R>, at: Millis, now: Millis, position_of: imp
     rows.retain(|row| {
         let (_, stored_at) = position_of(row);
         is_before |= stored_at < at;
+        // A time in the future comes from a clock that was ahead, so the row is older than its time.
         is_before || stored_at > now
     });
 }

@@ -119,7 +119,7 @@ pub async fn load_view(
     let reports = reporters::load_outcome(store, org, user, clearance).await?;
     let latest_item = stored::load_answer(store, org, user, None).await?;
     let is_unknown = newest_strikes.is_empty() && jobs.is_empty() && actions.is_empty();
-    // The lists are read last, because they cost one read per stretch of time.
+    // The user's lists are checked last, because they cost several reads per stretch of time.
     if is_unknown
         && reports.decided == 0
         && latest_item.is_none()

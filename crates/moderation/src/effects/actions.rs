@@ -105,6 +105,7 @@ impl Plan {
             subject: input.item.clone(),
             user: input.user.cloned(),
             queue,
+            // Derived, so that a replay joins its own job.
             cause: derive::<Uuid>(Kind::JobCause, &[self.cause.as_bytes(), input.action.as_str().as_bytes()]),
             at: input.at,
             rules: input.rules.iter().map(|rule| rule.id.clone()).collect(),

@@ -45,6 +45,7 @@ pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
         stats::record_finding(&deps.store, finding).await?;
     }
     failpoint!("after_apply_rows");
+    // After all rows, so that a consumer of the records finds the rows of the plan.
     append_records(deps, plan).await
 }
 

@@ -116,7 +116,7 @@ fn list_matches(
     matches: &[RuleMatch<'_>],
 ) -> (String, usize) {
     let mut list = BoundedList::new(config.plan().limits());
-    // Acting rules first: a reader of the row must see the reasons for its actions.
+    // Acting rules first, so that the omitted matches are those without effects.
     for acting in [true, false] {
         let selected = matches.iter().enumerate().filter(|(_, it)| it.acts() == acting);
         for (position, it) in selected {
@@ -286,13 +286,14 @@ fn add_review(
     if hits.is_empty() || evaluated.review_suppression.is_some() {
         return;
     }
-    // The cause is derived from the submission, so a replay adds the same cause to the job.
+    // Each hit is stored in the plan and in the job's cause, so their number is bounded.
     hits.truncate(config.plan().limits().stored_matches);
     let policies = hits.iter().filter_map(|hit| config.rule(&hit.rule)).flat_map(|rule| &rule.policies);
     plan.reviews.push(PlannedReview {
         subject: evaluated.item.clone(),
         user: evaluated.user.cloned(),
         queue: PlannedQueue::Review(BuiltInQueue::Default.into()),
+        // Derived from the submission, so that a replay adds the same cause to the job.
         cause: derive(IdKind::JobCause, &[plan.cause.as_bytes(), b"rules", cause_name.as_bytes()]),
         at: evaluated.append_ms,
         rules: hits.iter().map(|hit| hit.rule.clone()).collect(),

@@ -45,7 +45,7 @@ impl EvaluatedSubmission<'_> {
 /// Original of a repeated submission.
 #[derive(Clone, Copy, Debug)]
 pub struct Repetition<'a> {
-    /// Submission whose event ids are reused, so that no event is sent twice.
+    /// Original submission. Its event ids are reused, so that no event is sent twice.
     pub original: SubmissionId,
     /// Events of the actions taken on the item so far.
     pub taken_events: &'a HashSet<EventId>,
@@ -175,6 +175,7 @@ pub(super) fn failure_consequence(config: &Compiled, failure: &RuleFailure) -> O
 /// Lists the limit requests of a plan. Only rules that are about to act use up limits. Every match of a live rule
 /// counts for its alarm, because the threshold comes from a backtest, which counts all matches.
 pub fn limit_requests(config: &Compiled, evaluated: &EvaluatedSubmission<'_>) -> Vec<RuleLimitRequest> {
+    // Most items match no rule and need no limits.
     if evaluated.outcome.matched.is_empty() && evaluated.outcome.errored.is_empty() {
         return Vec::new();
     }

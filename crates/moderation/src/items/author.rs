@@ -1,4 +1,4 @@
-//! Determines the author of an item, who receives the strikes for actions on it.
+//! Determines the author of an item: the user for the strikes of actions on it.
 
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
@@ -24,6 +24,7 @@ pub(crate) async fn find_struck_user(
     config: &Compiled,
     decision: &records::Decision,
 ) -> Result<Option<ItemKey>, Error> {
+    // Without its type the creator's field is unknown.
     if config.item_type(&decision.item.type_id).is_none() {
         return Ok(None);
     }
@@ -79,6 +80,7 @@ async fn load_reported_data(
     store: &Store,
     decision: &records::Decision,
 ) -> Result<Option<bytes::Bytes>, Error> {
+    // An appeal job has no report.
     if decision.class == JobClass::Appeal {
         return Ok(None);
     }

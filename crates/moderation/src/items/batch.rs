@@ -1,4 +1,4 @@
-//! Evaluates the items of a batch. Items whose only effect is their rows finish here.
+//! Evaluates the items of a batch. Items without effects beyond their rows finish here.
 
 use std::sync::Arc;
 

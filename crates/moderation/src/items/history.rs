@@ -200,6 +200,7 @@ pub async fn load_page(
     }
     drop(reads);
     if next.is_none() {
+        // All shards of the page are read, so the next page starts after them.
         next = next_shard.map(|(hour, shard)| HistoryCursor { hour, shard, after: None });
     }
     Ok(HistoryPage { items: load_items(store, index_rows).await?, next })

@@ -1,4 +1,4 @@
-//! Items: evaluates a submission, stores it with its effects, and reads what is stored.
+//! Items: evaluates submissions, stores them with their effects, and reads stored items.
 
 pub(crate) mod author;
 pub mod batch;

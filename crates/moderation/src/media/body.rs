@@ -78,8 +78,8 @@ impl Sink for Body {
         if length as u64 > self.max_kept {
             self.discard_bytes();
             return Ok(());
-            // Grown before the copy: memory is never used without a reservation.
         }
+        // Grown before the copy: memory is never used without a reservation.
         if let Some(reservation) = &mut self.reservation
             && length as u64 > reservation.bytes()
         {

@@ -98,7 +98,7 @@ pub fn list_media(values: &Values) -> Vec<MediumRequest> {
     merge_by_url(media.map(|medium| MediumRequest {
         url: medium.url.to_owned(),
         depth: match medium.scalar {
-            // Nothing decodes sound or moving pictures, so only their bytes are compared.
+            // Sound and moving pictures are not decoded, so only their bytes are compared.
             Scalar::Audio | Scalar::Video => HashDepth::Exact,
             _ => HashDepth::Picture,
         },

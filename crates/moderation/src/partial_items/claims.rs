@@ -117,7 +117,7 @@ async fn is_being_stored(
     now: Millis,
 ) -> Result<bool, Error> {
     let sent_at = |LoadedCause { cause, report, appeal }: &LoadedCause| {
-        // The cause is a rule, which opens its job after the item is stored.
+        // A cause without report and appeal is a rule, which opens its job after the item is stored.
         let (item, data) = match (report, appeal) {
             (Some(report), _) => (&report.item, &report.data),
             (None, Some(appeal)) => (&appeal.item, &appeal.data),

@@ -338,6 +338,7 @@ impl PartialItemsFetcher {
         metrics::partial_items_entries("invalid", outcome.invalid.len() - invalid_before);
         outcome.missing.extend(answer.missing);
         self.append_items(&config, id, item_entries).await?;
+        // Only after the append, so that the request never lists items missing in the log.
         outcome.found.extend(found_items);
         Ok(())
     }
@@ -446,7 +447,7 @@ impl RequestFailure {
     }
 }
 
-/// Merges the outcome of the attempt with the items of earlier attempts, whose later calls had failed.
+/// Merges the outcome of the attempt with the items of earlier attempts, which had failed at a later call.
 fn merge_outcome(row: PartialRequest, outcome: &RequestOutcome) -> Result<PartialRequest, Error> {
     // No call was answered, so the row keeps its earlier outcome.
     if outcome.status.is_none() {

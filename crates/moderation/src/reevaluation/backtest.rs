@@ -329,6 +329,7 @@ impl ConfigComparison {
         findings: &mut BacktestFindings,
     ) -> Result<(), Error> {
         let ComparedItem { row, live, prepared, candidate } = pair;
+        // Counted, because a result with an unknown fact is only an estimate.
         findings.guessed += u64::from(live.is_guessed || candidate.is_guessed);
         let has_omissions = |outcome: &Outcome| outcome.matched_more > 0 || outcome.errored_more > 0;
         findings.unlisted += u64::from(has_omissions(&live.outcome) || has_omissions(&candidate.outcome));

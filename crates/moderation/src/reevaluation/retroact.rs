@@ -307,7 +307,7 @@ impl Step<'_> {
     ) -> Result<bool, Error> {
         let newest = stored::newest_place(&self.deps.store, self.org, &prepared.key).await?;
         let coordinates = (row.append_ms, row.offset, row.position);
-        // An author may have changed the item since: acting on the old version would punish edited content.
+        // The item was changed since. Only its newest version is acted on.
         if newest.is_some_and(|newest| stored::coordinates(&newest) > coordinates) {
             progress.superseded += 1;
             return Ok(false);

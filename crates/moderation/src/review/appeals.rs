@@ -55,6 +55,7 @@ pub async fn claim(
     };
     Ok(match store.insert_new(&claim).await? {
         Inserted::New => true,
+        // Another body under the id is a different appeal and is refused.
         Inserted::Existing(first) => first.digest == digest,
     })
 }
@@ -62,7 +63,7 @@ pub async fn claim(
 /// Stores the appeal and opens its job.
 pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -> Result<(), Error> {
     let config = effects::load_config(deps, &appeal.org, appeal.config_version, written_at).await?;
-    // Before the job, so that a reviewer who opens the job finds the appeal.
+    // Before the job, so that every reviewer of the job finds the appeal.
     store_first(&deps.store, &config, appeal, written_at).await?;
     let Choice { queue, routed_by } = choose_queue(&config, appeal, written_at);
     let policies: Vec<_> = appeal.violating_policies.iter().map(|policy| PolicyId::new(&policy.id)).collect();

@@ -66,6 +66,7 @@ pub async fn close_old(
             closed_count += usize::from(close_job(store, job, age, now).await?);
         }
         pass.closed += closed_count;
+        // If no job was closed, another pass would find the same jobs.
         pass.has_more |= closed_count > 0 && old_jobs.len() >= limit;
     }
     Ok(pass)

@@ -81,6 +81,7 @@ pub async fn scan_scores(
         return Ok(None);
     }
     let report = deps.store.get::<Report>(&(config.org().clone(), report_id)).await?;
+    // Child-safety reports are never routed.
     let Some(report) = report.filter(|report| !report.csam) else { return Ok(None) };
     let mut cause_facts = collect_cause_facts(deps, config, &report).await?;
     // The item's own row is stored only after its scores are known, so its findings are added here.
@@ -105,7 +106,7 @@ fn reported_entry(report: &Report) -> ItemEntry {
 }
 
 /// Adds the rules that would match the item as a submission of the platform, as far as the item's data decide them.
-/// Does nothing if the list does not read rules. A reported item itself is evaluated by rules with `on: report` only.
+/// No effect if the list does not read rules. A reported item itself is evaluated by rules with `on: report` only.
 pub async fn add_rules_of_submitted(
     config: &Arc<Compiled>,
     entry: ItemEntry,
@@ -200,6 +201,7 @@ pub async fn load_kept_scores(
             continue;
         };
         let inputs = prepared.score_inputs(signal);
+        // Without an input no model is ever called, so the fact is unknown instead of failed.
         if inputs.is_empty() {
             kept_scores.facts.set_unknown(need);
             continue;

@@ -34,7 +34,7 @@ pub async fn accept(
     is_resent: bool,
 ) -> Result<(), Error> {
     let row = report_row(report, written_at)?;
-    // Before the job, so that a reviewer who opens the job finds the report.
+    // Before the job, so that every reviewer of the job finds the report.
     deps.store.put(WriteTime::of(written_at, 0), std::slice::from_ref(&row)).await?;
     let request = job_request(deps, report, &row, written_at).await?;
     let user_rows = user_history::report_rows(&row, request.placement.user.as_ref());

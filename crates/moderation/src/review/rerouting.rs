@@ -77,6 +77,7 @@ pub async fn reroute_waiting_job(
         let routed_job =
             Job { routed_by: choice.routed_by, routed_for: Some(report.report_id), ..job.clone() };
         let is_moved = choice.queue != job.queue;
+        // Same queue and same entry: the row need not change.
         if !is_moved && routed_job.routed_by == job.routed_by {
             return Ok(());
         }

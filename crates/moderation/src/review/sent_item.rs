@@ -42,6 +42,7 @@ pub(super) async fn from_appeal(
 ) -> Result<Option<ItemView>, Error> {
     let key = (org.clone(), appeal.clone());
     let (row, claim) = (store.get::<Appeal>(&key).await?, store.get::<AppealClaim>(&key).await?);
+    // The claim has the digest from which the submission id is derived.
     row.zip(claim).map(|(row, claim)| of_appeal(row, &claim)).transpose()
 }
 

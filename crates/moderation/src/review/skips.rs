@@ -50,6 +50,7 @@ pub async fn skip(
         // Only the last skip of a reviewer counts.
         skips.retain(|skip| skip.by != reviewer);
         skips.push(Skip { by: reviewer.to_owned(), at: now });
+        // Bounded, because each skip rewrites the row. The oldest skips are first.
         let surplus = skips.len().saturating_sub(MAX_REVIEWERS);
         skips.drain(..surplus);
         let skips = serde_json::to_string(&skips).map_err(Error::corrupt("job"))?;

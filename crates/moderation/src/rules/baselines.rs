@@ -53,6 +53,7 @@ pub async fn store_baselines(
             };
             batch.put_owned(WriteTime::of(now, 0), row);
         }
+        // Durable before the answer, because alarms depend on these rows.
         batch.durable();
         store.write(batch).await?;
     }

@@ -77,6 +77,7 @@ impl<K: Clone + Eq + Hash, I, O> Batches<K, I, O> {
             .or_insert_with(|| Queue { waiting: VecDeque::new(), full: Arc::default() });
         queue.waiting.push_back(waiting_input);
         if queue.is_full(limits) {
+            // Wakes the sender before the wait of the first input ends.
             queue.full.notify_one();
         }
         (answer, is_new)

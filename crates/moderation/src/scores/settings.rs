@@ -96,6 +96,7 @@ impl Settings {
             longest_rest: Duration::from_millis(self.longest_rest_ms),
             // The longest timeout of a call. A probe without a result by then is lost.
             probe: Duration::from_secs(120),
+            // Calls fail at once while a model rests, so a limit of waited rests is not needed.
             rests: u32::MAX,
             hosts: self.models,
         }

@@ -106,6 +106,7 @@ fn decision_id(job_id: JobId, epoch: i64) -> DecisionId {
 }
 
 async fn put_due(deps: &Deps, job: &Job, decision: &StoredDecision, now: Millis) -> Result<(), Error> {
+    // The owner of the item's partition releases the decision, so each due row has one scanner.
     let shard = deps.log.partition(Topic::Decisions, &job.item.log_key(&job.org)).index;
     let due = DecisionDue {
         shard: i64::from(shard),
