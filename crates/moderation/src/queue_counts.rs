@@ -86,10 +86,10 @@ pub async fn load_counts(
     queue: &QueueId,
     now: Millis,
 ) -> Result<QueueCounts, Error> {
-    let mut counts = QueueCounts::default();
+    let mut totals = QueueCounts::default();
     let this_hour = hour_of(now);
     let last_rolled_up = roll_up(store, org, queue, now).await?;
-    counts.open = last_rolled_up.as_ref().map_or(0, |hour| hour.open);
+    totals.open = last_rolled_up.as_ref().map_or(0, |hour| hour.open);
     let first_open_hour = last_rolled_up.map_or(this_hour - 24, |hour| hour.hour + 1);
     let hour_ago = Millis(now.0 - HOUR_MS);
     // The last hour starts within the previous clock hour, which may be rolled up already; it is read for `last_hour`
@@ -101,21 +101,21 @@ pub async fn load_counts(
                 QueueChange::Closed => QueueFlow { opened: 0, closed: 1 },
             };
             if hour >= first_open_hour {
-                counts.open += flow.opened - flow.closed;
-                counts.last_day.add(flow);
+                totals.open += flow.opened - flow.closed;
+                totals.last_day.add(flow);
             }
             if at >= hour_ago {
-                counts.last_hour.add(flow);
+                totals.last_hour.add(flow);
             }
         }
     }
     let range = At::since(this_hour - 24);
     for hour in store.scan::<QueueHour>(&(org.clone(), queue.clone()), range).all().await? {
-        counts.last_day.add(QueueFlow { opened: hour.opened, closed: hour.closed });
+        totals.last_day.add(QueueFlow { opened: hour.opened, closed: hour.closed });
     }
     // Jobs of earlier versions have no opening event, so the difference can be negative.
-    counts.open = counts.open.max(0);
-    Ok(counts)
+    totals.open = totals.open.max(0);
+    Ok(totals)
 }
 
 /// Stores the sums of past hours. Returns the last of these rows.

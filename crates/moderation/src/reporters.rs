@@ -74,8 +74,8 @@ pub async fn load_outcome(
     rows.retain(|row| !withheld.contains(&row.decision_id));
     let (decided, upheld) = (rows.len(), rows.iter().filter(|row| row.upheld).count());
     #[allow(clippy::cast_precision_loss, reason = "both are at most `MAX_DECISIONS`")]
-    let accuracy = (decided > 0).then(|| upheld as f64 / decided as f64);
-    Ok(ReporterRecord { decided, upheld, accuracy })
+    let share = (decided > 0).then(|| upheld as f64 / decided as f64);
+    Ok(ReporterRecord { decided, upheld, accuracy: share })
 }
 
 /// Returns the share of the newest decisions on a user's reports that took an action. `None` without decisions.

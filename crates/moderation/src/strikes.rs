@@ -115,9 +115,9 @@ async fn find_crossings<'a>(
         let history = StrikeHistory::read(store, &strike.org, &strike.user, period_start).await?;
         // By `seq` instead of time, so that a replay and a late strike find the same sums.
         let total_before = history.sum(|row| row < seq);
-        let total = history.sum(|row| row <= seq);
-        if total_before < threshold.strikes && total >= threshold.strikes {
-            crossings.push(Crossing { threshold, total });
+        let total_after = history.sum(|row| row <= seq);
+        if total_before < threshold.strikes && total_after >= threshold.strikes {
+            crossings.push(Crossing { threshold, total: total_after });
         }
     }
     Ok(crossings)

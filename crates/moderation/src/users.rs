@@ -116,12 +116,12 @@ pub async fn load_view(
     let newest_strikes = load_newest_strikes(store, org, user, clearance).await?;
     let jobs = load_jobs(store, org, user, clearance).await?;
     let actions = load_actions(store, org, user).await?;
-    let reports = reporters::load_outcome(store, org, user, clearance).await?;
+    let report_record = reporters::load_outcome(store, org, user, clearance).await?;
     let latest_item = stored::load_answer(store, org, user, None).await?;
     let is_unknown = newest_strikes.is_empty() && jobs.is_empty() && actions.is_empty();
     // The user's lists are checked last, because they cost several reads per stretch of time.
     if is_unknown
-        && reports.decided == 0
+        && report_record.decided == 0
         && latest_item.is_none()
         && !user_history::has_entries(store, org, user, now).await?
     {
@@ -145,7 +145,7 @@ pub async fn load_view(
         newest_strikes,
         jobs,
         actions,
-        reports,
+        reports: report_record,
         latest_item,
     }))
 }
@@ -164,15 +164,15 @@ async fn load_newest_strikes(
     // All of them, because reversals are keyed by their own cause instead of the strike's.
     let reversals = store.scan::<StrikeReversal>(&partition, At::all()).all().await?;
     let reversed: HashSet<CauseId> = reversals.into_iter().map(|row| row.reversed).collect();
-    let items: Vec<_> = strikes.iter().map(|strike| strike.item.clone()).collect();
-    let withheld = clearance.withheld_items(store, org, &items).await?;
+    let struck_items: Vec<_> = strikes.iter().map(|strike| strike.item.clone()).collect();
+    let withheld = clearance.withheld_items(store, org, &struck_items).await?;
     let action_key = |strike: &Strike| {
         let ItemKey { type_id, id } = strike.item.clone();
         (org.clone(), type_id, id, EventId(strike.cause.0))
     };
     let action_keys: Vec<_> = strikes.iter().map(action_key).collect();
     let actions = store.get_many::<ActionByItem>(&action_keys).await?;
-    let view = |(row, action): (Strike, Option<ActionByItem>)| {
+    let to_view = |(row, action): (Strike, Option<ActionByItem>)| {
         let item = (!withheld.contains(&row.item)).then_some(row.item);
         StrikeView {
             event_id: row.cause,
@@ -184,7 +184,7 @@ async fn load_newest_strikes(
             reversed: reversed.contains(&row.cause),
         }
     };
-    Ok(strikes.into_iter().zip(actions).map(view).collect())
+    Ok(strikes.into_iter().zip(actions).map(to_view).collect())
 }
 
 async fn load_jobs(
@@ -212,14 +212,14 @@ async fn load_actions(store: &Store, org: &OrgId, user: &ItemKey) -> Result<Vec<
     let mut rows = store.scan::<ActionByItem>(&partition, At::all().limit(MAX_ACTIONS)).all().await?;
     // The table is not ordered by time.
     rows.sort_by_key(|row| std::cmp::Reverse(row.at));
-    let view = |row: ActionByItem| ActionView {
+    let to_view = |row: ActionByItem| ActionView {
         event_id: row.event_id,
         at: row.at.iso(),
         action: row.action,
         points: row.points,
         actor: row.actor,
     };
-    Ok(rows.into_iter().map(view).collect())
+    Ok(rows.into_iter().map(to_view).collect())
 }
 
 /// Report in the lists of a user.

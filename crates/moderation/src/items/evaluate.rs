@@ -59,8 +59,7 @@ pub fn prepare(
     let mode = if entry.variant == Variant::Partial { Mode::Partial } else { Mode::Strict };
     let values = item_type.check(&entry.data, mode, &Pointer::Root).map_err(|faults| Error::Content {
         tag: "unfit_data",
-        // Titles contain names of fields and types only. Values may be personal data and must not reach errors and
-        // logs.
+        // Titles contain names of fields and types only, never values.
         detail: faults.iter().take(3).map(|fault| fault.title).collect::<Vec<_>>().join("; "),
     })?;
     // Rules refer to the fields of the current version, so fields of another form are left out.

@@ -340,7 +340,7 @@ pub async fn answer_when_evaluated(
     let mut pause = if is_woken { Duration::from_millis(250) } else { Duration::from_millis(2) };
     // Except for a replayed dead letter, the submission is newer than all stored rows. Only the last look-up searches
     // older rows, so that polling is cheap.
-    let newest = store.scan::<ItemPlace>(&partition(org, item), At::all().limit(1)).all().await?.pop();
+    let newest_stored = store.scan::<ItemPlace>(&partition(org, item), At::all().limit(1)).all().await?.pop();
     let mut oldest_searched = Millis(i64::MIN);
     loop {
         let row = match submission {
@@ -351,8 +351,8 @@ pub async fn answer_when_evaluated(
         let is_replaced = |row: &Item| submission.is_none() && row.followed_by.is_some();
         let is_evaluated = row.as_ref().is_some_and(|row| row.state == EVALUATED && !is_replaced(row));
         let now = tokio::time::Instant::now();
-        oldest_searched = match &newest {
-            Some(newest) if now + pause < deadline => newest.append_ms,
+        oldest_searched = match &newest_stored {
+            Some(newest_stored) if now + pause < deadline => newest_stored.append_ms,
             _ => Millis(i64::MIN),
         };
         if is_evaluated || now >= deadline {

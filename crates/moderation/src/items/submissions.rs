@@ -106,13 +106,13 @@ pub fn limit_requests(
     submission: &Submission<'_>,
     prepared: &PreparedItem,
     outcome: &Outcome,
-    no_reviews: Option<&'static str>,
+    review_suppression: Option<&'static str>,
     repetition: Option<Repetition<'_>>,
 ) -> Vec<RuleLimitRequest> {
     let no_refusals = LimitRefusals::new();
     effects::limit_requests(
         &prepared.config,
-        &evaluated_submission(submission, prepared, outcome, no_reviews, &no_refusals, repetition),
+        &evaluated_submission(submission, prepared, outcome, review_suppression, &no_refusals, repetition),
     )
 }
 
@@ -121,12 +121,13 @@ pub fn plan(
     submission: &Submission<'_>,
     prepared: &PreparedItem,
     outcome: &Outcome,
-    no_reviews: Option<&'static str>,
+    review_suppression: Option<&'static str>,
     refusals: &LimitRefusals,
     repetition: Option<Repetition<'_>>,
 ) -> Plan {
     let config = &prepared.config;
-    let evaluation = evaluated_submission(submission, prepared, outcome, no_reviews, refusals, repetition);
+    let evaluation =
+        evaluated_submission(submission, prepared, outcome, review_suppression, refusals, repetition);
     let mut plan = effects::plan_item(config, &evaluation);
     for review in &mut plan.reviews {
         if review.is_routable {
@@ -161,7 +162,7 @@ fn evaluated_submission<'a>(
     submission: &Submission<'a>,
     prepared: &'a PreparedItem,
     outcome: &'a Outcome,
-    no_reviews: Option<&'static str>,
+    review_suppression: Option<&'static str>,
     refusals: &'a LimitRefusals,
     repetition: Option<Repetition<'a>>,
 ) -> EvaluatedSubmission<'a> {
@@ -172,7 +173,7 @@ fn evaluated_submission<'a>(
         user: prepared.user.as_ref(),
         append_ms: submission.at.append_ms,
         outcome,
-        review_suppression: no_reviews,
+        review_suppression,
         limit_refusals: refusals,
         repetition,
         media: &prepared.media.rows,

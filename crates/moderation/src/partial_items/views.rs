@@ -109,8 +109,8 @@ impl FromStr for ItemCursor {
     type Err = InvalidCursor;
 
     fn from_str(text: &str) -> Result<Self, InvalidCursor> {
-        let (request, index) = text.split_once('~').ok_or(InvalidCursor)?;
-        let (requested_at, request_id) = request_key(request).ok_or(InvalidCursor)?;
+        let (request_part, index) = text.split_once('~').ok_or(InvalidCursor)?;
+        let (requested_at, request_id) = request_key(request_part).ok_or(InvalidCursor)?;
         let index = index.parse().map_err(|_| InvalidCursor)?;
         Ok(Self { requested_at: Reverse(requested_at), request_id, index })
     }

@@ -321,11 +321,11 @@ pub async fn load_view(
 ) -> Result<Option<JobView>, Error> {
     let org = config.org();
     let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else { return Ok(None) };
-    let (causes, next_cursor) = load_causes(store, config, job_id, None, limits).await?;
+    let (job_causes, next_cursor) = load_causes(store, config, job_id, None, limits).await?;
     // A reported item may wait for its media for seconds, and reviewers must see it meanwhile.
     let latest_item = match stored::load_answer(store, org, &job.item, None).await? {
         Some(item) => Some(item),
-        None => newest_sent_item(store, org, &job.item, &causes).await?,
+        None => newest_sent_item(store, org, &job.item, &job_causes).await?,
     };
     let next_cause = next_cursor.map(|cursor| cursor.to_string());
     // Only the first page: comments have their own endpoint.
@@ -334,7 +334,15 @@ pub async fn load_view(
     let partial_items = views::load_for_job(store, org, job_id, item_limits).await?;
     let job = summarize(job)?;
     // The caller knows the reader's clearance and fills in `withheld`.
-    Ok(Some(JobView { job, causes, next_cause, comments, latest_item, partial_items, withheld: Vec::new() }))
+    Ok(Some(JobView {
+        job,
+        causes: job_causes,
+        next_cause,
+        comments,
+        latest_item,
+        partial_items,
+        withheld: Vec::new(),
+    }))
 }
 
 /// Returns the item in the version of the newest of these causes.
@@ -342,7 +350,7 @@ async fn newest_sent_item(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
-    causes: &[CauseView],
+    job_causes: &[CauseView],
 ) -> Result<Option<stored::ItemView>, Error> {
     let sends_item = |cause: &&CauseView| {
         let reported_item = cause.report.as_ref().map(|report| &report.reported_item.key);
@@ -350,7 +358,7 @@ async fn newest_sent_item(
         reported_item.or(actioned_item) == Some(item)
     };
     // ISO times sort as text.
-    let cause = causes.iter().filter(sends_item).max_by(|one, other| one.at.cmp(&other.at));
+    let cause = job_causes.iter().filter(sends_item).max_by(|one, other| one.at.cmp(&other.at));
     match cause.map(|cause| (&cause.report, &cause.appeal)) {
         Some((Some(report), _)) => sent_item::from_report(store, org, report.id).await,
         Some((None, Some(appeal))) => sent_item::from_appeal(store, org, &appeal.id).await,
@@ -369,20 +377,20 @@ pub async fn load_causes(
     let org = config.org();
     let range = At::all().limit(limits.causes).after(after.clone());
     let mut rows = store.scan::<JobCause>(&(org.clone(), job_id), range);
-    let (mut causes, mut bytes) = (Vec::new(), 0);
+    let (mut loaded_causes, mut bytes) = (Vec::new(), 0);
     for row in rows.all().await? {
         let cursor = Cursor::after(&row);
         let cause = build_cause(store, config, row).await?;
         bytes += cause.bytes();
         // Checked after loading, because the size is only known then. The first cause is always returned, so that
         // pages advance.
-        if bytes > limits.bytes && !causes.is_empty() {
-            return Ok((causes, after));
+        if bytes > limits.bytes && !loaded_causes.is_empty() {
+            return Ok((loaded_causes, after));
         }
-        causes.push(cause);
+        loaded_causes.push(cause);
         after = Some(cursor);
     }
-    Ok((causes, rows.cursor()))
+    Ok((loaded_causes, rows.cursor()))
 }
 
 impl CauseView {

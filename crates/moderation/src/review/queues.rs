@@ -332,7 +332,7 @@ pub async fn find_oldest(
     let mut oldest_opening: Option<Millis> = None;
     for day in days {
         // Days are sorted by scan start, so no later day holds an older job.
-        if oldest_opening.is_some_and(|oldest| oldest <= day.first_at) {
+        if oldest_opening.is_some_and(|opening| opening <= day.first_at) {
             break;
         }
         let mut jobs = Vec::new();

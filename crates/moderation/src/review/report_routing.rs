@@ -193,26 +193,26 @@ pub async fn load_kept_scores(
     needs: Vec<Need>,
 ) -> Result<KeptScores, Error> {
     let config = &prepared.config;
-    let mut kept_scores = KeptScores { facts: Facts::new(), is_complete: true };
+    let mut stored_scores = KeptScores { facts: Facts::new(), is_complete: true };
     for need in needs {
         let Need::Score { model, .. } = &need else { continue };
         let Some(signal) = config.signal(model) else {
-            kept_scores.facts.set_failed(need, "no_signal");
+            stored_scores.facts.set_failed(need, "no_signal");
             continue;
         };
         let inputs = prepared.score_inputs(signal);
         // Without an input no model is ever called, so the fact is unknown instead of failed.
         if inputs.is_empty() {
-            kept_scores.facts.set_unknown(need);
+            stored_scores.facts.set_unknown(need);
             continue;
         }
         match scores::load_stored(store, config.org(), signal, &inputs).await? {
-            Some(scores) => kept_scores.facts.set_scores(need, (*scores).clone()),
+            Some(scores) => stored_scores.facts.set_scores(need, (*scores).clone()),
             None => {
-                kept_scores.facts.set_failed(need, "not_asked");
-                kept_scores.is_complete = false;
+                stored_scores.facts.set_failed(need, "not_asked");
+                stored_scores.is_complete = false;
             }
         }
     }
-    Ok(kept_scores)
+    Ok(stored_scores)
 }
