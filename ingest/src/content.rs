@@ -68,8 +68,7 @@ impl Api {
             return Ok(StatusCode::ACCEPTED.into_response());
         }
         let (store, wait_limit) = (&self.deps.store, self.settings.content_wait());
-        let evaluation =
-            stored::answer_when_evaluated(store, &request.org, &item, Some(submission), wait_limit);
+        let evaluation = stored::wait_for_answer(store, &request.org, &item, Some(submission), wait_limit);
         // A stop ends the wait like a timeout: the item is in the log and is evaluated later.
         let answer = match self.stop.run_until_cancelled(evaluation).await {
             Some(answer) => answer.map_err(|error| self.moderation_problem(&error))?,

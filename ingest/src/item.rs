@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::RequestExt;
 use serde::Deserialize;
-use tidegate_moderation::items::stored::{ItemView, answer_when_evaluated, load_answer};
+use tidegate_moderation::items::stored::{ItemView, load_answer, wait_for_answer};
 use tidegate_schemas::{
     ids::{ItemKey, OrgId, SubmissionId},
     validation_error::{Pointer, ValidationError},
@@ -79,7 +79,7 @@ impl Api {
                 self.waiting_requests.take(holder, 1).map_err(|refusal| self.wait_limit_problem(refusal))?;
             // Shortened instead of refused: the response then has the state at that time.
             let wait_limit = wait_limit.min(self.settings.longest_wait());
-            let evaluation = answer_when_evaluated(store, org, item, submission, wait_limit);
+            let evaluation = wait_for_answer(store, org, item, submission, wait_limit);
             // At a stop the wait ends early, and the current state of the item is returned below.
             if let Some(answer) = self.stop.run_until_cancelled(evaluation).await {
                 return answer.map_err(|error| self.moderation_problem(&error));

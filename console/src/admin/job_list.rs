@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use tidegate_moderation::review::{
-    job_list::{self, ListPosition, ListRequest},
+    job_list::{self, JobListRequest, ListPosition},
     job_view::{self, JobSummary},
 };
 use tidegate_schemas::{ids::QueueId, records::JobClass};
@@ -60,7 +60,7 @@ pub(crate) async fn load_page(
     let from = query.cursor.as_deref().map(|cursor| parse_position(cursor, query)).transpose()?;
     let queues = select_queues(api, caller, query).await?;
     let state = query.state.as_deref().unwrap_or("open");
-    let request = ListRequest {
+    let request = JobListRequest {
         org: &caller.org,
         queues: &queues,
         from,

@@ -22,7 +22,7 @@ use tidegate_moderation::{
     review::{
         decisions::{self, DecisionRefusal, StoredDecision, StoredRelated},
         job_view::{self, CauseLimits, CauseView, DecisionView, JobSummary, JobView},
-        queues::{self, ClaimNext, ClaimOutcome, Reviewer},
+        queues::{self, ClaimOutcome, NextJobRequest, Reviewer},
         withheld,
     },
 };
@@ -121,7 +121,7 @@ pub(crate) async fn load_job_view(api: &Api, caller: &Caller, job: JobId) -> Res
     let row = load_viewable_job(api, caller, job).await?;
     let loaded_view = job_view::load_view(&api.deps.moderation.store, &config, job, limits).await;
     let mut view = loaded_view.map_err(faults::moderation_problem)?.ok_or_else(no_such_job)?;
-    let mut items = withheld::items_of(&view.causes).map_err(faults::moderation_problem)?;
+    let mut items = withheld::collect_items(&view.causes).map_err(faults::moderation_problem)?;
     items.insert(row.item.clone());
     if let Some(fetched_items) = &view.partial_items {
         items.extend(fetched_items.items.iter().map(item_key));
@@ -168,7 +168,7 @@ async fn load_causes(
     let config = load_config(api, caller).await?;
     let page = job_view::load_causes(&api.deps.moderation.store, &config, job, after, limits).await;
     let (mut causes, next) = page.map_err(faults::moderation_problem)?;
-    let mut items = withheld::items_of(&causes).map_err(faults::moderation_problem)?;
+    let mut items = withheld::collect_items(&causes).map_err(faults::moderation_problem)?;
     items.insert(row.item.clone());
     let (route, object) = ("/jobs/{id}/causes", format!("/jobs/{job}/causes"));
     let withheld_items = find_withheld_items(api, caller, &row, items, route, object).await?;
@@ -208,7 +208,7 @@ async fn load_partial_items(
 ) -> Result<ListResponse<stored::ItemView>, Problem> {
     let row = load_viewable_job(api, caller, job).await?;
     let (store, limits) = (&api.deps.moderation.store, ItemLimits { items, bytes });
-    let loaded_page = views::items_of_job(store, &caller.org, job, after, limits).await;
+    let loaded_page = views::load_items_of_job(store, &caller.org, job, after, limits).await;
     let page = loaded_page.map_err(faults::moderation_problem)?;
     let (route, object) = ("/jobs/{id}/partial-items", format!("/jobs/{job}/partial-items"));
     let mut items = page.items;
@@ -281,7 +281,7 @@ async fn claim_job(
     require_queue_access(&config, &row.queue, &reviewer, &roles)?;
     let result = queues::claim(store, &caller.org, job, &reviewer, Millis::now()).await;
     match result.map_err(faults::moderation_problem)? {
-        ClaimOutcome::Yours(job) => {
+        ClaimOutcome::Claimed(job) => {
             request_newer_data(&api, &job);
             Ok((claim_detail(&job), summarize(*job)?))
         }
@@ -289,7 +289,7 @@ async fn claim_job(
         ClaimOutcome::Opening => {
             Err(Problem::conflict("The job is still being opened: try again in a moment."))
         }
-        ClaimOutcome::Taken { by, until } => {
+        ClaimOutcome::HeldByOther { by, until } => {
             Err(Problem::conflict(format!("The job is claimed by {by} until {}.", until.iso())))
         }
         ClaimOutcome::Decided => Err(already_decided()),
@@ -314,7 +314,7 @@ async fn claim_next(
     // Checked by the class of the queue before the claim. The class of the claimed job is checked below.
     require_queue_class(&config, &caller, &queue)?;
     let order = config.queue(&queue).map(|queue| queue.document.order.clone()).unwrap_or_default();
-    let next = ClaimNext { queue: &queue, order: &order, reviewer: &reviewer, include_own: query.held };
+    let next = NextJobRequest { queue: &queue, order: &order, reviewer: &reviewer, include_own: query.held };
     let result = queues::claim_next(store, &caller.org, next, Millis::now(), draw).await;
     match result.map_err(faults::moderation_problem)? {
         Some(job) => {

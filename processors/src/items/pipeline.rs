@@ -22,7 +22,7 @@ use tidegate_moderation::{
     media::MediumRequest,
     review::{
         report_routing,
-        rerouting::{Occasion, reroute_waiting_job},
+        rerouting::{RerouteTrigger, reroute_waiting_job},
     },
 };
 use tidegate_rules::{Facts, Interrupt, Outcome};
@@ -155,7 +155,7 @@ impl ItemPipeline {
             return Ok(());
         }
         let config = self.load_config(header, at.append_ms).await?;
-        let (item, occasion) = (entry.key(), Occasion::Evaluated(header.report_id));
+        let (item, occasion) = (entry.key(), RerouteTrigger::Evaluated(header.report_id));
         let rerouting = reroute_waiting_job(&self.deps, &config, &item, occasion, Millis::now());
         Ok(Box::pin(rerouting).await?)
     }

@@ -50,7 +50,7 @@ impl ItemPipeline {
             let repeat = retroact::load_repeat(&self.deps, submission).await?;
             return Ok(retroact::is_superseded(&self.deps.store, org, &key, &repeat).await?);
         }
-        let newest_row = stored::newest_place(&self.deps.store, org, &key).await?;
+        let newest_row = stored::find_newest_place(&self.deps.store, org, &key).await?;
         let at = submission.at;
         let own_coordinates = (at.append_ms, at.offset, i64::from(at.position));
         Ok(newest_row.is_some_and(|row| stored::coordinates(&row) > own_coordinates))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_moderation::{
     self as moderation,
-    review::decisions::{self, Release},
+    review::decisions::{self, DueRowStep},
 };
 use tidegate_schemas::ids::{JobId, Millis, OrgId};
 use tidegate_store::{
@@ -35,8 +35,8 @@ impl StoredDueTable for DueDecisions {
 
     async fn act(&self, row: &DecisionDue, now: Millis) -> Result<FollowUp, TaskError> {
         Ok(match decisions::release(&self.deps, row, self.append_lease, now).await? {
-            Release::Settled => FollowUp::Settled,
-            Release::Again(at) => FollowUp::DueAgain(at),
+            DueRowStep::Finished => FollowUp::Settled,
+            DueRowStep::RetryAt(at) => FollowUp::DueAgain(at),
         })
     }
 }

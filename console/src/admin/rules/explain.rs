@@ -52,7 +52,7 @@ pub(crate) async fn explain_rule(
     let (org, deps) = (&caller.org, &api.deps.moderation);
     let ExplainRequest { item, rule, files } = request;
     child_safety::authorize_explained_item(&api, &caller, &item, "/rules/explain").await?;
-    let row = stored::newest(&deps.store, org, &item).await.map_err(faults::moderation_problem)?;
+    let row = stored::load_newest(&deps.store, org, &item).await.map_err(faults::moderation_problem)?;
     let row = row.ok_or_else(|| {
         Problem::not_found(format!("There is no stored item `{}` of type `{}`.", item.id, item.type_id))
     })?;

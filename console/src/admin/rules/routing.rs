@@ -115,7 +115,8 @@ pub(crate) async fn explain_routing(
         }
         None => {
             child_safety::authorize_explained_item(&api, &caller, &key, "/routing/explain").await?;
-            let row = stored::newest(&deps.store, org, &key).await.map_err(faults::moderation_problem)?;
+            let row =
+                stored::load_newest(&deps.store, org, &key).await.map_err(faults::moderation_problem)?;
             let row = row.ok_or_else(|| {
                 let ItemKey { type_id, id } = &key;
                 Problem::not_found(format!("There is no stored item `{id}` of type `{type_id}`."))

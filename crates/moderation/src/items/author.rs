@@ -13,7 +13,7 @@ use tidegate_store::{
     },
 };
 
-use super::stored::newest;
+use super::stored::load_newest;
 use crate::{Deps, Error};
 
 /// Returns the user who receives strikes for a decision: the item's creator, or the item itself if it is a user.
@@ -28,7 +28,7 @@ pub(crate) async fn find_struck_user(
     if config.item_type(&decision.item.type_id).is_none() {
         return Ok(None);
     }
-    let item_data = match newest(&deps.store, &decision.org, &decision.item).await? {
+    let item_data = match load_newest(&deps.store, &decision.org, &decision.item).await? {
         Some(row) => Some(ItemData::from(row)),
         None => {
             let data = load_reported_data(&deps.store, decision).await?;
@@ -62,7 +62,7 @@ pub(crate) async fn find_author(
     if config.item_type(&item.type_id).is_none() {
         return Ok(None);
     }
-    let stored = newest(store, config.org(), item).await?;
+    let stored = load_newest(store, config.org(), item).await?;
     Ok(author_from_data(config, item, stored.map(ItemData::from).or(sent).as_ref()))
 }
 

@@ -129,7 +129,11 @@ pub fn coordinates(row: &ItemPlace) -> (Millis, i64, i64) {
 
 /// Returns the index row of the newest complete version. Partial versions only count without a complete one, fetched
 /// versions only without a submitted one.
-pub async fn newest_place(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<ItemPlace>, Error> {
+pub async fn find_newest_place(
+    store: &Store,
+    org: &OrgId,
+    item: &ItemKey,
+) -> Result<Option<ItemPlace>, Error> {
     find_newest(store, org, item, Precedence::for_findings).await
 }
 
@@ -219,8 +223,8 @@ async fn is_of_first_record(store: &Store, row: &ItemPlace) -> Result<bool, Erro
 }
 
 /// Loads the version chosen by `newest_place`.
-pub async fn newest(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<Item>, Error> {
-    match newest_place(store, org, item).await? {
+pub async fn load_newest(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<Item>, Error> {
+    match find_newest_place(store, org, item).await? {
         Some(place) => get_row(store, org, item, coordinates(&place)).await,
         None => Ok(None),
     }
@@ -325,7 +329,7 @@ pub async fn load_answer(
 }
 
 /// Waits up to `wait` for the evaluation of the submission. Returns the view of its present state.
-pub async fn answer_when_evaluated(
+pub async fn wait_for_answer(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,

@@ -146,7 +146,7 @@ async fn filter_unsubmitted(
         if config.item_type(&key.type_id).is_none() || !checked_items.insert(key.clone()) {
             continue;
         }
-        if stored::newest_place(&deps.store, config.org(), &key).await?.is_none() {
+        if stored::find_newest_place(&deps.store, config.org(), &key).await?.is_none() {
             unsubmitted.push(key);
         }
     }

@@ -186,7 +186,7 @@ pub(crate) async fn load_for_job(
 }
 
 /// Returns the items received for a job, each once with its newest data.
-pub async fn items_of_job(
+pub async fn load_items_of_job(
     store: &Store,
     org: &OrgId,
     job: JobId,

@@ -305,7 +305,7 @@ impl Step<'_> {
         row: &Item,
         progress: &mut Progress,
     ) -> Result<bool, Error> {
-        let newest = stored::newest_place(&self.deps.store, self.org, &prepared.key).await?;
+        let newest = stored::find_newest_place(&self.deps.store, self.org, &prepared.key).await?;
         let coordinates = (row.append_ms, row.offset, row.position);
         // The item was changed since. Only its newest version is acted on.
         if newest.is_some_and(|newest| stored::coordinates(&newest) > coordinates) {
@@ -490,7 +490,7 @@ pub async fn is_superseded(
     item: &ItemKey,
     repeat: &RepeatedSubmission,
 ) -> Result<bool, Error> {
-    let newest = stored::newest_place(store, org, item).await?;
+    let newest = stored::find_newest_place(store, org, item).await?;
     let coordinates = (repeat.at.append_ms, repeat.at.offset, i64::from(repeat.at.position));
     Ok(newest.is_some_and(|newest| stored::coordinates(&newest) > coordinates))
 }

@@ -61,7 +61,7 @@ impl FromStr for ListPosition {
 
 /// Request for a page.
 #[derive(Clone, Debug)]
-pub struct ListRequest<'a> {
+pub struct JobListRequest<'a> {
     pub org: &'a OrgId,
     pub queues: &'a [QueueId],
     pub from: Option<ListPosition>,
@@ -83,7 +83,7 @@ pub struct JobListPage {
 /// Lists the jobs that match `is_match`.
 pub async fn list_jobs(
     store: &Store,
-    request: &ListRequest<'_>,
+    request: &JobListRequest<'_>,
     is_match: impl Fn(&Job) -> bool,
 ) -> Result<JobListPage, Error> {
     let mut page = PageReader {
@@ -107,7 +107,7 @@ pub async fn list_jobs(
 /// Groups the queues' days by priority and day, from the request's position on.
 async fn load_bands(
     store: &Store,
-    request: &ListRequest<'_>,
+    request: &JobListRequest<'_>,
 ) -> Result<BTreeMap<(Reverse<i64>, i64), Vec<QueueDay>>, Error> {
     let from = request.from.as_ref().map(|from| (Reverse(from.priority), from.day));
     let range = || match from {
@@ -167,7 +167,7 @@ impl QueueReader<'_> {
 
 struct PageReader<'a, F> {
     store: &'a Store,
-    request: &'a ListRequest<'a>,
+    request: &'a JobListRequest<'a>,
     is_match: F,
     jobs: Vec<Job>,
     rows_left: usize,

@@ -45,9 +45,9 @@ pub struct Reviewer {
 
 #[derive(Debug)]
 pub enum ClaimOutcome {
-    Yours(Box<Job>),
+    Claimed(Box<Job>),
     /// Another reviewer holds the job until `until`.
-    Taken {
+    HeldByOther {
         by: String,
         until: Millis,
     },
@@ -60,7 +60,7 @@ pub enum ClaimOutcome {
 
 /// Request for the next job of a queue.
 #[derive(Clone, Copy, Debug)]
-pub struct ClaimNext<'a> {
+pub struct NextJobRequest<'a> {
     pub queue: &'a QueueId,
     pub order: &'a QueueOrder,
     pub reviewer: &'a Reviewer,
@@ -118,13 +118,13 @@ async fn try_claim(
             return Ok(ClaimOutcome::Decided);
         }
         if let Some((by, until)) = claimed_by_other(&job, &reviewer.name, now) {
-            return Ok(ClaimOutcome::Taken { by, until });
+            return Ok(ClaimOutcome::HeldByOther { by, until });
         }
         let lease_until = job.lease_until.filter(|until| *until > now);
         let is_renewal = job.claimed_by.as_deref() == Some(&reviewer.name) && lease_until.is_some();
         // Two concurrent requests of one reviewer can both have seen the job as free.
         if let (true, OwnClaim::Refuse, Some(until)) = (is_renewal, own_claim, lease_until) {
-            return Ok(ClaimOutcome::Taken { by: reviewer.name.clone(), until });
+            return Ok(ClaimOutcome::HeldByOther { by: reviewer.name.clone(), until });
         }
         // A new claim has a new epoch, which invalidates decisions under the previous claim.
         let claimed_job = Job {
@@ -136,7 +136,7 @@ async fn try_claim(
         queue_counts::put_claim_event(store, &claimed_job, now).await?;
         match store.replace(&claimed_job, job.version).await? {
             Replaced::Yes => {
-                return Ok(ClaimOutcome::Yours(Box::new(Job { version: job.version + 1, ..claimed_job })));
+                return Ok(ClaimOutcome::Claimed(Box::new(Job { version: job.version + 1, ..claimed_job })));
             }
             Replaced::No(current) => job = current,
             Replaced::Gone => return Ok(ClaimOutcome::NotFound),
@@ -178,11 +178,11 @@ pub async fn release(
 pub async fn claim_next(
     store: &Store,
     org: &OrgId,
-    request: ClaimNext<'_>,
+    request: NextJobRequest<'_>,
     now: Millis,
     draw: impl Fn(usize) -> usize,
 ) -> Result<Option<Job>, Error> {
-    let ClaimNext { queue, order, reviewer, include_own: include_held } = request;
+    let NextJobRequest { queue, order, reviewer, include_own: include_held } = request;
     let own_claim = if include_held { OwnClaim::Renew } else { OwnClaim::Refuse };
     let claimant = (reviewer, own_claim);
     let is_own = |job: &Job| include_held && job.claimed_by.as_deref() == Some(&reviewer.name);
@@ -249,7 +249,7 @@ pub async fn claim_next(
     // No other job is free, so it is worth waiting for the one that is being opened.
     let Some(job_id) = opening else { return Ok(None) };
     match claim_opened(store, (org, job_id), claimant, now).await? {
-        ClaimOutcome::Yours(job) => Ok(Some(*job)),
+        ClaimOutcome::Claimed(job) => Ok(Some(*job)),
         _ => Ok(None),
     }
 }
@@ -267,7 +267,7 @@ async fn claim_one_of(
     let start = if jobs.is_empty() { 0 } else { draw(jobs.len()) % jobs.len() };
     for job in jobs[start..].iter().chain(&jobs[..start]) {
         match try_claim(store, (org, job.job_id), claimant, now).await? {
-            ClaimOutcome::Yours(job) => return Ok(Some(*job)),
+            ClaimOutcome::Claimed(job) => return Ok(Some(*job)),
             ClaimOutcome::Opening => *opening = opening.or(Some(job.job_id)),
             _ => {}
         }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::{
     report_routing,
-    rerouting::{Occasion, reroute_waiting_job},
+    rerouting::{RerouteTrigger, reroute_waiting_job},
 };
 use crate::{
     Deps, Error, effects,
@@ -41,7 +41,7 @@ pub async fn accept(
     deps.store.put(WriteTime::of(written_at, 0), &user_rows).await?;
     let job = jobs::open_or_join(&deps.store, &request, Millis::now()).await?;
     if let (Some(config), JobClass::Review) = (&request.placement.config, request.class) {
-        let occasion = Occasion::Reported(report.report_id);
+        let occasion = RerouteTrigger::Reported(report.report_id);
         reroute_waiting_job(deps, config, &request.subject, occasion, Millis::now()).await?;
     }
     submit_item(deps, report, is_resent).await?;

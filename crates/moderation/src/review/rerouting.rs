@@ -35,14 +35,14 @@ const MOST_MOVES: usize = 50;
 
 /// Event that causes rerouting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Occasion {
+pub enum RerouteTrigger {
     /// The report opened or joined the job.
     Reported(ReportId),
     /// The item was evaluated, in the report's version if the report sent it.
     Evaluated(Option<ReportId>),
 }
 
-impl Occasion {
+impl RerouteTrigger {
     fn report_id(self) -> Option<ReportId> {
         match self {
             Self::Reported(report) => Some(report),
@@ -58,7 +58,7 @@ pub async fn reroute_waiting_job(
     deps: &Deps,
     config: &Arc<Compiled>,
     item: &ItemKey,
-    occasion: Occasion,
+    occasion: RerouteTrigger,
     now: Millis,
 ) -> Result<(), Error> {
     let org = config.org();
@@ -109,10 +109,10 @@ fn signals_of(job: &Job) -> Result<PrioritySignals, Error> {
 }
 
 /// Returns the report behind the present queue if the job waits and can be rerouted.
-fn reroutable_report(job: &Job, occasion: Occasion, now: Millis) -> Result<Option<ReportId>, Error> {
+fn reroutable_report(job: &Job, occasion: RerouteTrigger, now: Millis) -> Result<Option<ReportId>, Error> {
     let is_claimed = job.lease_until.is_some_and(|until| until > now);
     // A job of version 1 has only its own report, which has just routed it.
-    let is_just_opened = matches!(occasion, Occasion::Reported(_)) && job.version == 1;
+    let is_just_opened = matches!(occasion, RerouteTrigger::Reported(_)) && job.version == 1;
     let may_be_routed = job.state == JobState::Open && job.class == JobClass::Review && !is_claimed;
     if !may_be_routed || is_just_opened || job_moves::parse_moves(job)?.len() >= MOST_MOVES {
         return Ok(None);
@@ -125,7 +125,7 @@ async fn choose_queue(
     deps: &Deps,
     config: &Arc<Compiled>,
     (job, routed_for): (&Job, ReportId),
-    occasion: Occasion,
+    occasion: RerouteTrigger,
 ) -> Result<Option<(Report, Choice)>, Error> {
     let mut best: Option<(Report, RankedChoice)> = None;
     let mut reports = vec![routed_for];
@@ -138,7 +138,7 @@ async fn choose_queue(
         let Some(report) = load_report(deps, config.org(), report_id).await? else { continue };
         let routed_report = report_routing::route(deps, config, &report).await?;
         // Without the scores the entry could not match, and the job would move away from its correct queue.
-        if routed_report.lacks_scores && matches!(occasion, Occasion::Reported(_)) {
+        if routed_report.lacks_scores && matches!(occasion, RerouteTrigger::Reported(_)) {
             return Ok(None);
         }
         if best.as_ref().is_none_or(|(_, best)| routed_report.choice.is_before(best)) {

@@ -21,7 +21,7 @@ struct ListEntry {
 }
 
 /// Lists the items with content in the causes.
-pub fn items_of(causes: &[CauseView]) -> Result<HashSet<ItemKey>, Error> {
+pub fn collect_items(causes: &[CauseView]) -> Result<HashSet<ItemKey>, Error> {
     let mut items = HashSet::new();
     for cause in causes {
         items.extend(cause.media.iter().map(key_of));

@@ -113,7 +113,7 @@ async fn only_old_unclaimed_jobs_are_closed() {
     let old = open(&deps, "old", 1, days_ago(31)).await;
     let claimed = open(&deps, "claimed", 2, days_ago(31)).await;
     let young = open(&deps, "young", 3, days_ago(29)).await;
-    assert!(matches!(claim(&deps, claimed).await, ClaimOutcome::Yours(_)));
+    assert!(matches!(claim(&deps, claimed).await, ClaimOutcome::Claimed(_)));
 
     assert_eq!(close_old(&deps, LIMIT).await, ClosingPass { closed: 1, has_more: false });
     let row = job(&deps, old).await;
@@ -248,7 +248,7 @@ async fn job_is_claimed_or_closed_and_never_both() {
     let mut claimed = 0;
     for id in jobs.iter().rev() {
         match claim(&deps, *id).await {
-            ClaimOutcome::Yours(_) => {
+            ClaimOutcome::Claimed(_) => {
                 claimed += 1;
                 assert_eq!(job(&deps, *id).await.state, JobState::Open, "a claimed job stays open");
             }

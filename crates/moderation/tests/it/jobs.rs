@@ -8,8 +8,8 @@ use tidegate_moderation::{
     priority::PrioritySignals,
     queue_counts,
     review::{
-        job_list::{self, ListRequest},
-        queues::{self, ClaimNext, ClaimOutcome, Reviewer},
+        job_list::{self, JobListRequest},
+        queues::{self, ClaimOutcome, NextJobRequest, Reviewer},
     },
 };
 use tidegate_schemas::{
@@ -235,7 +235,7 @@ async fn a_job_without_a_cause_cannot_be_claimed() {
     assert_eq!(join(&store, 1).await, job, "the replay finds the job open");
     assert!(matches!(
         queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap(),
-        ClaimOutcome::Yours(_)
+        ClaimOutcome::Claimed(_)
     ));
 }
 
@@ -244,21 +244,22 @@ async fn a_claim_is_exclusive_until_its_lease_expires() {
     let Fixture { store, _folder } = fixture();
     let job = join(&store, 1).await;
     let now = Millis::now();
-    let ClaimOutcome::Yours(mine) = queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap()
+    let ClaimOutcome::Claimed(mine) =
+        queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap()
     else {
         panic!("a free job is claimed");
     };
     assert_eq!(mine.epoch, 1);
     let taken = queues::claim(&store, &org(), job, &reviewer("bob"), now).await.unwrap();
-    assert!(matches!(taken, ClaimOutcome::Taken { by, .. } if by == "ann"));
-    let ClaimOutcome::Yours(renewed) =
+    assert!(matches!(taken, ClaimOutcome::HeldByOther { by, .. } if by == "ann"));
+    let ClaimOutcome::Claimed(renewed) =
         queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap()
     else {
         panic!("a claim is renewed");
     };
     assert_eq!(renewed.epoch, 1, "renewing keeps the epoch");
     let later = now.plus(Duration::from_secs(601));
-    let ClaimOutcome::Yours(lapsed) =
+    let ClaimOutcome::Claimed(lapsed) =
         queues::claim(&store, &org(), job, &reviewer("bob"), later).await.unwrap()
     else {
         panic!("a lapsed claim is free");
@@ -270,7 +271,7 @@ async fn a_claim_is_exclusive_until_its_lease_expires() {
 
 async fn claim_next(store: &Store, name: &str, now: Millis, include_held: bool) -> Option<Job> {
     let (queue, who, order) = (QueueId::new("default"), reviewer(name), order());
-    let next = ClaimNext { queue: &queue, order: &order, reviewer: &who, include_own: include_held };
+    let next = NextJobRequest { queue: &queue, order: &order, reviewer: &who, include_own: include_held };
     queues::claim_next(store, &org(), next, now, |free| free / 2).await.unwrap()
 }
 
@@ -467,7 +468,7 @@ async fn decided_day_is_skipped_and_late_job_enters_the_next() {
 /// Lists jobs page by page and returns their items. Fails if a page does not advance.
 async fn listed(store: &Store, queues: &[&str], jobs: usize, rows: usize) -> Vec<String> {
     let (org, queues) = (org(), queues.iter().map(|queue| QueueId::new(*queue)).collect::<Vec<_>>());
-    let mut request = ListRequest { org: &org, queues: &queues, from: None, jobs, rows, open_only: true };
+    let mut request = JobListRequest { org: &org, queues: &queues, from: None, jobs, rows, open_only: true };
     let mut items = Vec::new();
     loop {
         let page = job_list::list_jobs(store, &request, |job| job.state == JobState::Open).await.unwrap();
@@ -529,7 +530,7 @@ async fn first_page_of_open_jobs_starts_after_decided_ones() {
     // Like a claim, this moves the scan start of the day past finally decided jobs.
     queues::list_waiting(&store, &org(), &QueueId::new("default"), 10, now, |_| true).await.unwrap();
     let (org, queue) = (org(), [QueueId::new("default")]);
-    let request = ListRequest { org: &org, queues: &queue, from: None, jobs: 3, rows: 8, open_only: true };
+    let request = JobListRequest { org: &org, queues: &queue, from: None, jobs: 3, rows: 8, open_only: true };
     let page = job_list::list_jobs(&store, &request, |job| job.state == JobState::Open).await.unwrap();
     let items: Vec<_> = page.jobs.iter().map(|job| job.item.id.as_str()).collect();
     assert_eq!(items, ["p200", "p201", "p202"], "of 203 entries, 8 were read");

@@ -16,7 +16,7 @@ use tidegate_moderation::{
     },
     queue_counts,
     review::{
-        decisions::{self, Release, StoredDecision},
+        decisions::{self, DueRowStep, StoredDecision},
         reports,
     },
 };
@@ -84,7 +84,7 @@ async fn look_up_waits_for_the_next_version_of_the_same_request() {
     deps.store.put(write_time(Millis(1_000), Stage::Evaluated), &[first]).await.unwrap();
     let look_up = async |submission, wait: u64| {
         let wait = Duration::from_millis(wait);
-        let answer = stored::answer_when_evaluated(&deps.store, &org(), &post(), submission, wait).await;
+        let answer = stored::wait_for_answer(&deps.store, &org(), &post(), submission, wait).await;
         answer.unwrap().unwrap().submission_id
     };
     let began = std::time::Instant::now();
@@ -159,7 +159,7 @@ async fn a_repeated_submission_is_not_the_newest_version() {
     stored_with_its_place(&deps.store, 1, 10).await;
     stored(&deps.store, 2, 20).await;
     stored(&deps.store, 1, 30).await;
-    let newest = stored::newest(&deps.store, &org(), &post()).await.unwrap().unwrap();
+    let newest = stored::load_newest(&deps.store, &org(), &post()).await.unwrap().unwrap();
     assert_eq!(newest.submission_id, submission(2));
     let latest = stored::find_version(&deps.store, &org(), &post(), None).await.unwrap().unwrap();
     assert_eq!(latest.submission_id, submission(2));
@@ -185,7 +185,7 @@ async fn old_versions_are_found_below_thousands_of_newer_ones() {
     assert_eq!(find(Some(submission(VERSIONS))).await, Some(Millis(25_000)));
     assert_eq!(find(Some(submission(VERSIONS + 1))).await, None);
     assert_eq!(find(None).await, Some(Millis(25_000)));
-    let newest = stored::newest(store, &org(), &post()).await.unwrap().unwrap();
+    let newest = stored::load_newest(store, &org(), &post()).await.unwrap().unwrap();
     assert_eq!(newest.submission_id, submission(1), "a partial refresh never replaces an original");
     let mut again = record(1);
     again.items[0].keyed = false;
@@ -210,7 +210,7 @@ async fn submitted_versions_precede_fetched_ones() {
         let (source, variant) = (source.as_str().to_owned(), variant.as_str().to_owned());
         let row = Item { source, variant, ..item(nth, append_ms) };
         store.put(write_time(Millis(append_ms), Stage::Evaluated), &[row]).await.unwrap();
-        let newest = stored::newest(store, &org(), &post()).await.unwrap().unwrap();
+        let newest = stored::load_newest(store, &org(), &post()).await.unwrap().unwrap();
         assert_eq!(newest.submission_id, submission(nth));
         let shown = stored::find_version(store, &org(), &post(), None).await.unwrap().unwrap();
         // The view shows the newest submitted version, partial or not.
@@ -280,7 +280,7 @@ async fn a_released_decision_is_appended_after_its_lease() {
     deps.log.close(tokio::time::Instant::now() + LEASE).await;
     assert!(decisions::release(&deps, &due, LEASE, now).await.is_err());
     let meanwhile = decisions::release(&deps, &due, LEASE, now.plus(LEASE / 2)).await.unwrap();
-    assert_eq!(meanwhile, Release::Again(now.plus(LEASE)));
+    assert_eq!(meanwhile, DueRowStep::RetryAt(now.plus(LEASE)));
     let after = decisions::release(&deps, &due, LEASE, now.plus(LEASE)).await;
     assert!(after.is_err(), "it is appended: {after:?}");
     let (queue, later) = (QueueId::new("default"), now.plus(LEASE));
@@ -303,12 +303,12 @@ async fn due_row_waits_while_its_claim_can_still_decide() {
     // The console's clock is ten minutes behind the scanner's.
     let ahead = now.plus(Duration::from_secs(600));
     let again = decisions::release(&deps, &due, LEASE, ahead).await.unwrap();
-    assert!(matches!(again, Release::Again(at) if at > ahead));
+    assert!(matches!(again, DueRowStep::RetryAt(at) if at > ahead));
     job.epoch = 3;
     assert!(deps.store.replace(&job, 1).await.unwrap().is_done());
     assert_eq!(
         decisions::release(&deps, &due, LEASE, now).await.unwrap(),
-        Release::Settled,
+        DueRowStep::Finished,
         "the claim has a newer epoch"
     );
     job.state = JobState::Decided;
@@ -319,7 +319,7 @@ async fn due_row_waits_while_its_claim_can_still_decide() {
     };
     assert_eq!(
         decisions::release(&deps, &due, LEASE, now).await.unwrap(),
-        Release::Settled,
+        DueRowStep::Finished,
         "the job has another decision"
     );
 }

@@ -242,7 +242,7 @@ async fn fetched_items_beyond_the_limit_are_counted_and_paged() {
     // One page ends by its bytes after two items, the other by its number of items.
     let data = partial_view.items[0].data.get().len();
     for limits in [ItemLimits { items: 100, bytes: 2 * data }, ItemLimits { items: 147, bytes: 1 << 20 }] {
-        let page = views::items_of_job(store, &org, job_id, cursor, limits).await.unwrap();
+        let page = views::load_items_of_job(store, &org, job_id, cursor, limits).await.unwrap();
         left -= page.items.len();
         assert_eq!(page.more, left);
         partial_view.items.extend(page.items);
@@ -250,7 +250,7 @@ async fn fetched_items_beyond_the_limit_are_counted_and_paged() {
     }
     assert!(left == 1 && cursor.is_some());
     let limits = ItemLimits { items: 1, bytes: 1 };
-    let last = views::items_of_job(store, &org, job_id, cursor, limits).await.unwrap();
+    let last = views::load_items_of_job(store, &org, job_id, cursor, limits).await.unwrap();
     assert!(last.more == 0 && last.next.is_none());
     partial_view.items.extend(last.items);
     assert_eq!(partial_view.items.len(), ids.len());

@@ -4,7 +4,7 @@ use tidegate_moderation::{
     queue_counts::{self, QueueFlow},
     review::{
         decisions::{self, DecisionRefusal, DecisionRequest},
-        queues::{self, ClaimNext, Reviewer},
+        queues::{self, NextJobRequest, Reviewer},
     },
 };
 use tidegate_processors::Settings;
@@ -30,7 +30,8 @@ async fn claim(world: &World) -> Job {
     world
         .until("a job to claim", async || {
             let order = QueueOrder::default();
-            let next = ClaimNext { queue: &queue, order: &order, reviewer: &reviewer, include_own: false };
+            let next =
+                NextJobRequest { queue: &queue, order: &order, reviewer: &reviewer, include_own: false };
             queues::claim_next(store, &org(), next, Millis::now(), |_| 0).await.unwrap()
         })
         .await

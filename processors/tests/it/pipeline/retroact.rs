@@ -123,7 +123,7 @@ async fn rule_acts_on_older_items_and_repeats_nothing() {
     let second_run = run_to_end(&world, "moon", false).await;
     assert_eq!((second_run.progress.sent, second_run.progress.done_before), (0, 3));
     // A repeated evaluation is not a newer version.
-    let newest = stored::newest(&world.deps.store, &org(), &post("p1")).await.unwrap().unwrap();
+    let newest = stored::load_newest(&world.deps.store, &org(), &post("p1")).await.unwrap().unwrap();
     assert_eq!(newest.source, Source::Api.as_str());
     world.drain().await;
     assert_eq!(world.events(AUTOMATIC).await.len(), 6);

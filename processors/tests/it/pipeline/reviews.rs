@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tidegate_moderation::review::{
     decisions::{self, DecisionRequest},
-    queues::{self, ClaimNext, Reviewer},
+    queues::{self, NextJobRequest, Reviewer},
 };
 use tidegate_schemas::{
     documents::QueueOrder,
@@ -90,7 +90,8 @@ pub(crate) async fn claim(world: &World, queue: &str) -> Job {
     world
         .until("a job to claim", async || {
             let (store, order) = (&world.deps.store, QueueOrder::default());
-            let next = ClaimNext { queue: &queue, order: &order, reviewer: &reviewer, include_own: false };
+            let next =
+                NextJobRequest { queue: &queue, order: &order, reviewer: &reviewer, include_own: false };
             queues::claim_next(store, &org(), next, Millis::now(), |_| 0).await.unwrap()
         })
         .await

@@ -170,7 +170,7 @@ async fn claimed_and_moved_jobs_are_not_routed_again() {
     }
     let ann = Reviewer { name: "ann".to_owned(), lease: std::time::Duration::from_secs(600) };
     let claim = queues::claim(&deps.store, &org(), waiting_jobs[1], &ann, now).await.unwrap();
-    assert!(matches!(claim, ClaimOutcome::Yours(_)), "{claim:?}");
+    assert!(matches!(claim, ClaimOutcome::Claimed(_)), "{claim:?}");
     for (job, queue) in [(waiting_jobs[2], "doubts"), (waiting_jobs[3], "default")] {
         let request = MoveRequest { queue: QueueId::new(queue), by: "ann".to_owned(), reason: None };
         assert_eq!(moves::move_job(&deps, &org(), job, &request, now).await.unwrap(), Ok(job));

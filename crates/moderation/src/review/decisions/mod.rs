@@ -16,5 +16,5 @@ mod request;
 pub use super::decision_events::Parameters;
 pub use plan::accept;
 pub use related::StoredRelated;
-pub use release::{Release, StoredDecision, decide, release};
+pub use release::{DueRowStep, StoredDecision, decide, release};
 pub use request::{DecisionRefusal, DecisionRequest, RelatedRequest};

@@ -81,7 +81,7 @@ pub(super) async fn resolve(
 
 /// Adds the related items of the job to the search: those of its newest version, then those of its reports.
 async fn search_job(deps: &Deps, job: &Job, search: &mut RelatedItemSearch<'_>) -> Result<(), Error> {
-    if let Some(row) = stored::newest(&deps.store, &job.org, &job.item).await? {
+    if let Some(row) = stored::load_newest(&deps.store, &job.org, &job.item).await? {
         search.add_named_items(&row.type_id, row.type_version.as_deref(), &row.data);
     }
     let mut causes = deps.store.scan::<JobCause>(&(job.org.clone(), job.job_id), At::all());

@@ -122,11 +122,11 @@ async fn put_due(deps: &Deps, job: &Job, decision: &StoredDecision, now: Millis)
 
 /// Next step for a due row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Release {
+pub enum DueRowStep {
     /// The row is finished.
-    Settled,
+    Finished,
     /// The row is due again at this time.
-    Again(Millis),
+    RetryAt(Millis),
 }
 
 /// Lifetime of a due row without a decision: the console may still be writing it, and its clock may be minutes
@@ -136,9 +136,14 @@ const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// Appends a decision if its undo period is over, or if the lease of an earlier release has ended. Only the owner of
 /// the shard may call it.
-pub async fn release(deps: &Deps, due: &DecisionDue, lease: Duration, now: Millis) -> Result<Release, Error> {
+pub async fn release(
+    deps: &Deps,
+    due: &DecisionDue,
+    lease: Duration,
+    now: Millis,
+) -> Result<DueRowStep, Error> {
     let Some(job) = deps.store.get::<Job>(&(due.org.clone(), due.job_id)).await? else {
-        return Ok(Release::Settled);
+        return Ok(DueRowStep::Finished);
     };
     let stored_decision: Option<StoredDecision> =
         job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("decision"))?;
@@ -147,21 +152,23 @@ pub async fn release(deps: &Deps, due: &DecisionDue, lease: Duration, now: Milli
         let may_follow = job.state == JobState::Open && decision_id(job.job_id, job.epoch) == due.decision_id;
         let is_new = now < due.due_at.plus(DECISION_GRACE);
         return Ok(if may_follow && is_new {
-            Release::Again(now.plus(RETRY_PAUSE))
+            DueRowStep::RetryAt(now.plus(RETRY_PAUSE))
         } else {
-            Release::Settled
+            DueRowStep::Finished
         });
     };
     match job.decision_state {
-        Some(DecisionState::Pending) if now < decision.release_at => Ok(Release::Again(decision.release_at)),
+        Some(DecisionState::Pending) if now < decision.release_at => {
+            Ok(DueRowStep::RetryAt(decision.release_at))
+        }
         // Another scanner is appending; its lease bounds the wait after a crash.
         Some(DecisionState::Released) if job.lease_until.is_some_and(|lease| now < lease) => {
-            Ok(Release::Again(job.lease_until.unwrap_or(now)))
+            Ok(DueRowStep::RetryAt(job.lease_until.unwrap_or(now)))
         }
         Some(DecisionState::Pending | DecisionState::Released) => {
             append_decision(deps, job, &decision, now.plus(lease), now).await
         }
-        _ => Ok(Release::Settled),
+        _ => Ok(DueRowStep::Finished),
     }
 }
 
@@ -171,7 +178,7 @@ async fn append_decision(
     decision: &StoredDecision,
     lease: Millis,
     now: Millis,
-) -> Result<Release, Error> {
+) -> Result<DueRowStep, Error> {
     let closed_at = job.closed_at.unwrap_or(now);
     if job.closed_at.is_none() {
         // Once, with the time in the row: a repeated release keeps its first `closed_at`.
@@ -183,7 +190,7 @@ async fn append_decision(
         Job { decision_state: Some(DecisionState::Released), lease_until: Some(lease), ..job.clone() };
     if !deps.store.replace(&released_job, job.version).await?.is_done() {
         // The decision was undone, or another scanner released it first.
-        return Ok(Release::Again(now));
+        return Ok(DueRowStep::RetryAt(now));
     }
     tidegate_stream::failpoint!("after_due_release");
     let key = job.item.log_key(&job.org);
@@ -194,9 +201,9 @@ async fn append_decision(
         Job { decision_state: Some(DecisionState::Appended), lease_until: None, ..job.clone() };
     // After a failure the record is appended again at the end of the lease, with the same ids.
     if deps.store.replace(&appended_job, job.version + 1).await?.is_done() {
-        return Ok(Release::Settled);
+        return Ok(DueRowStep::Finished);
     }
-    Ok(Release::Again(lease))
+    Ok(DueRowStep::RetryAt(lease))
 }
 
 fn decision_record(job: &Job, decision: &StoredDecision) -> records::Decision {
