@@ -1,27 +1,26 @@
-//! Facts of several tables, written in one call.
+//! Batch of facts of several tables, written in one call.
 //!
-//! It does not promise that all or none of them are seen: on the embedded engine that is so, on CQL each partition's
-//! rows are.
+//! The embedded engine makes the whole batch visible at once; CQL makes only the rows of one partition visible together.
 
-use crate::{Cell, Fact, Row, Table, WriteTime, range::owned};
+use crate::{Cell, Fact, Row, Table, WriteTime, range::owned_cells};
 
 /// Puts and deletions, each with its own write time. Rows are borrowed where the caller keeps them.
 #[derive(Default)]
 pub struct Batch<'a> {
     pub(crate) changes: Vec<Change<'a>>,
-    /// Numbers of changes that are written before any later one, ascending.
-    steps: Vec<usize>,
+    /// Indexes of changes at which a new step begins, ascending.
+    step_starts: Vec<usize>,
     pub(crate) durable: bool,
     pub(crate) new_rows: bool,
 }
 
 pub(crate) enum Change<'a> {
-    Ref { at: WriteTime, row: &'a dyn AnyFact },
-    Own { at: WriteTime, row: Box<dyn AnyFact> },
+    Borrowed { at: WriteTime, row: &'a dyn AnyFact },
+    Owned { at: WriteTime, row: Box<dyn AnyFact> },
     Delete { at: WriteTime, table: &'static Table, key: Vec<Cell<'static>> },
 }
 
-/// A fact without its type.
+/// Fact of any row type.
 pub(crate) trait AnyFact: Send + Sync {
     fn table(&self) -> &'static Table;
     fn push_cells<'a>(&'a self, out: &mut Vec<Cell<'a>>);
@@ -43,40 +42,40 @@ impl<'a> Batch<'a> {
     }
 
     pub fn put<R: Fact>(&mut self, at: WriteTime, row: &'a R) -> &mut Self {
-        self.changes.push(Change::Ref { at, row });
+        self.changes.push(Change::Borrowed { at, row });
         self
     }
 
     pub fn put_all<R: Fact>(&mut self, at: WriteTime, rows: &'a [R]) -> &mut Self {
-        self.changes.extend(rows.iter().map(|row| Change::Ref { at, row }));
+        self.changes.extend(rows.iter().map(|row| Change::Borrowed { at, row }));
         self
     }
 
     pub fn put_owned<R: Fact>(&mut self, at: WriteTime, row: R) -> &mut Self {
-        self.changes.push(Change::Own { at, row: Box::new(row) });
+        self.changes.push(Change::Owned { at, row: Box::new(row) });
         self
     }
 
     pub fn delete<R: Fact>(&mut self, at: WriteTime, key: &R::Key) -> &mut Self {
-        self.changes.push(Change::Delete { at, table: R::TABLE, key: owned(key) });
+        self.changes.push(Change::Delete { at, table: R::TABLE, key: owned_cells(key) });
         self
     }
 
-    /// Writes what follows only after everything that was added so far is stored, where an engine writes a batch in pieces
-    /// (CQL). The embedded engine writes all of a batch at once.
+    /// Begins a new step. CQL writes a batch in pieces and sends later changes only after all earlier ones are stored;
+    /// the embedded engine writes the whole batch at once.
     pub fn then(&mut self) -> &mut Self {
-        self.steps.push(self.changes.len());
+        self.step_starts.push(self.changes.len());
         self
     }
 
-    /// Changes in the steps in which they are to be written.
+    /// Returns the changes of each step, in write order. Steps without changes are left out.
     pub(crate) fn steps(&self) -> impl Iterator<Item = &[Change<'a>]> {
-        let ends = self.steps.iter().copied().chain([self.changes.len()]);
-        let starts = [0].into_iter().chain(self.steps.iter().copied());
+        let ends = self.step_starts.iter().copied().chain([self.changes.len()]);
+        let starts = [0].into_iter().chain(self.step_starts.iter().copied());
         starts.zip(ends).map(|(start, end)| &self.changes[start..end]).filter(|step| !step.is_empty())
     }
 
-    /// Answered only after a sync to disk, where the engine leaves that to the caller (the embedded one).
+    /// Requires a sync to disk before the answer. CQL servers decide this themselves.
     pub fn durable(&mut self) -> &mut Self {
         self.durable = true;
         self
@@ -101,14 +100,14 @@ impl<'a> Batch<'a> {
 impl Change<'_> {
     pub(crate) fn at(&self) -> WriteTime {
         match self {
-            Self::Ref { at, .. } | Self::Own { at, .. } | Self::Delete { at, .. } => *at,
+            Self::Borrowed { at, .. } | Self::Owned { at, .. } | Self::Delete { at, .. } => *at,
         }
     }
 
     pub(crate) fn table(&self) -> &'static Table {
         match self {
-            Self::Ref { row, .. } => row.table(),
-            Self::Own { row, .. } => row.table(),
+            Self::Borrowed { row, .. } => row.table(),
+            Self::Owned { row, .. } => row.table(),
             Self::Delete { table, .. } => table,
         }
     }
@@ -116,8 +115,8 @@ impl Change<'_> {
     /// All cells of a put, the key's cells of a deletion.
     pub(crate) fn cells<'s>(&'s self, out: &mut Vec<Cell<'s>>) {
         match self {
-            Self::Ref { row, .. } => row.push_cells(out),
-            Self::Own { row, .. } => row.push_cells(out),
+            Self::Borrowed { row, .. } => row.push_cells(out),
+            Self::Owned { row, .. } => row.push_cells(out),
             Self::Delete { key, .. } => out.extend(key.iter().cloned()),
         }
     }

@@ -1,6 +1,4 @@
-//! The typed values that a column can hold, and how Rust types become them and come back.
-//!
-//! It does not know tables, engines or bytes on disk.
+//! Typed values of columns, and their conversion from and to Rust types.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -8,7 +6,7 @@ use bytes::Bytes;
 use tidegate_schemas::ids::Millis;
 use uuid::Uuid;
 
-/// The type of a column, as both engines know it.
+/// Type of a column, common to both engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Text,
@@ -43,7 +41,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// One value of one row. Text borrows where it can, blobs are shared: neither is copied on its way to an engine.
+/// One value of one row. Text is borrowed and blobs are shared, so that neither is copied on its way to an engine.
 #[derive(Clone, PartialEq)]
 pub enum Cell<'a> {
     Null,
@@ -88,14 +86,14 @@ impl Cell<'_> {
     }
 }
 
-// The kind alone: a cell may hold a payload or a secret, and neither belongs into a log.
+// Prints only the kind: the value may be content of users or a secret, which must not reach a log.
 impl fmt::Debug for Cell<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind().map_or("null", Kind::cql))
     }
 }
 
-/// Why a stored cell is not a value of the column's Rust type. It never shows the cell.
+/// Reason why a stored cell is no value of the column's Rust type. It never contains the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Mismatch(pub &'static str);
@@ -105,7 +103,7 @@ impl Mismatch {
     pub const KIND: Self = Self("another type than declared");
 }
 
-/// A Rust type that can be a column.
+/// Rust type of a column.
 pub trait Column: Sized + Send + Sync {
     const KIND: Kind;
     const NULLABLE: bool = false;
@@ -114,7 +112,7 @@ pub trait Column: Sized + Send + Sync {
     fn from_cell(cell: Cell<'_>) -> Result<Self, Mismatch>;
 }
 
-/// A column that may be part of a key: never null, totally ordered alike by both engines.
+/// Column that may be part of a key: never null, with the same total order in both engines.
 pub trait KeyColumn: Column + Clone {}
 
 impl<T: Column> Column for Option<T> {
@@ -264,7 +262,7 @@ macro_rules! string_column {
             fn from_cell(cell: $crate::Cell<'_>) -> ::std::result::Result<Self, $crate::Mismatch> {
                 match cell {
                     $crate::Cell::Text(text) => {
-                        text.parse().map_err(|_| $crate::Mismatch("a name that this version does not know"))
+                        text.parse().map_err(|_| $crate::Mismatch("unknown name, perhaps of a newer version"))
                     }
                     $crate::Cell::Null => Err($crate::Mismatch::NULL),
                     _ => Err($crate::Mismatch::KIND),

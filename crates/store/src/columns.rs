@@ -1,6 +1,4 @@
-//! The ids of `tidegate_schemas` as columns.
-//!
-//! It does not define ids.
+//! Column types for the ids of `tidegate_schemas`.
 
 use std::borrow::Cow;
 

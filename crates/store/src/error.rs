@@ -1,8 +1,6 @@
-//! Errors of a store, and whether a retry helps.
-//!
-//! It does not retry; callers do, guided by [`Error::is_outage`].
+//! Errors of a store. [`Error::is_outage`] tells callers whether a retry can help.
 
-/// A stored row that this version cannot read. It names the place, never the value.
+/// Stored row that this version cannot read. The error names the column, never the value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("column {column} of table {table}: {reason}")]
 pub struct Corrupt {
@@ -34,41 +32,41 @@ pub enum Error {
     UnknownTable(&'static str),
     #[error("a key of {bytes} bytes for table {table} is longer than {limit}")]
     KeyTooLong { table: &'static str, bytes: usize, limit: usize },
-    /// No server takes the row, whoever writes it and whenever.
+    /// The row is above the size limit. A retry cannot help.
     #[error("a row of {bytes} bytes for table {table} is larger than {limit}")]
     TooLarge { table: &'static str, bytes: usize, limit: usize },
-    /// The server is well and does not take these values.
+    /// The server works and rejects these values.
     #[error("the store refuses the values: {0}")]
     Refused(String),
-    #[error("an answer that cannot be read: {0}")]
+    #[error("the store's answer cannot be decoded: {0}")]
     Unreadable(String),
-    #[error("the cursor is not one of this list")]
+    #[error("the cursor does not belong to this list")]
     BadCursor,
     #[error("store settings: {0}")]
     Settings(String),
-    /// Rows that were durable are not there.
+    /// Durable rows are missing.
     #[error(
-        "the store lacks what was durable: the last {missing} of {durable} synced writes. Put back the data folder as \
-         it was or a backup, or start with --accept-loss to go on without them"
+        "the store lacks durable data: the last {missing} of {durable} synced writes. Restore the data folder or a \
+         backup, or start with --accept-loss to continue without them"
     )]
     Missing { missing: u64, durable: u64 },
-    /// The engine refuses for a reason that does not pass by waiting.
+    /// The engine failed permanently; waiting does not help.
     #[error("the store failed: {0}")]
     Engine(String),
-    /// A write or a sync had failed, so it is not known what is on the disk: only another process, which reads what is
-    /// there, can go on.
+    /// A write or a sync failed earlier, so the state of the disk is unknown. Only a new process, which reads it again, can
+    /// continue.
     #[error(
         "the store's database cannot be used by this process any more, and another one can: a write had failed. If it \
          fails again, its files are damaged or the disk failed (docs/guides/data.md)"
     )]
     Lost,
-    /// Storage that was removed under the process: rows written now would not be found again.
+    /// The data folder was removed while the process ran: new rows would be lost.
     #[error("the data folder was taken away: {0}")]
     TakenAway(String),
 }
 
 impl Error {
-    /// A stable name for metrics and dead letters.
+    /// Returns a stable name for metrics and dead letters.
     pub fn tag(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "store_unreachable",
@@ -92,17 +90,17 @@ impl Error {
         }
     }
 
-    /// The values are at fault, not the store: no waiting helps, and other values are taken.
+    /// True if the values are at fault and not the store: a retry fails, and other values work.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::KeyTooLong { .. } | Self::TooLarge { .. } | Self::Refused(_))
     }
 
-    /// This process can never use the store again.
+    /// True if this process can never use the store again.
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Lost | Self::TakenAway(_))
     }
 
-    /// The store is away for a while: keep the work and try again without limit. Everything else is a defect.
+    /// True if the store is unavailable for a while: callers keep the work and retry without limit. Other errors are permanent.
     pub fn is_outage(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::Timeout(_) | Self::Overloaded(_))
     }

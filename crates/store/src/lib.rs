@@ -1,9 +1,8 @@
 //! Tables and their operations, on ScyllaDB or Cassandra, or embedded in one fjall database.
 //!
-//! It does not know what rows mean to moderation; it decides how they are declared, written once, read and expired.
-//!
-//! A table is declared with [`table!`], one file a table under `tables/`. It is either of facts, put whole with a
-//! write time ([`Fact`]), or of versioned rows, written under a condition only ([`Versioned`]).
+//! A table is declared with [`table!`], one file a table under `tables/`. It holds either facts, written whole with a write
+//! time ([`Fact`]), or versioned rows, written only under a condition ([`Versioned`]). The meaning of the rows lives in
+//! `tidegate-moderation` and `tidegate-catalog`.
 
 mod batch;
 mod cell;
@@ -29,7 +28,7 @@ pub use self::{
     error::{Corrupt, Error},
     migration::{Difference, Migration},
     pages::Pages,
-    range::{At, Before, Cells, Cursor, PrefixOf},
+    range::{At, Cells, Cursor, PrefixOf, ProperPrefixOf},
     split::Split,
     store::Store,
     table::{ColumnDef, Fact, Inserted, Mode, Order, Replaced, Row, Table, Version, Versioned},

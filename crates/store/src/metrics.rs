@@ -1,4 +1,4 @@
-//! Metrics of the store: one function for each recording. Labels are tables and modes, never an org or a key.
+//! Metrics of the store, with one function for each recording. Labels are tables and modes, never an org or a key.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ pub(crate) fn rows_swept(table: &'static str, rows: u64) {
     counter!(SWEPT_ROWS, "table" => table).increment(rows);
 }
 
-pub(crate) fn committed(sync: &'static str, took: Duration) {
-    histogram!(COMMIT_SECONDS, "sync" => sync).record(took.as_secs_f64());
+pub(crate) fn committed(sync: &'static str, duration: Duration) {
+    histogram!(COMMIT_SECONDS, "sync" => sync).record(duration.as_secs_f64());
 }
 
 pub(crate) fn stale_writes(number: u64) {

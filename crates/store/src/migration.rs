@@ -1,18 +1,16 @@
 //! Requests and results of `store migrate`.
-//!
-//! It does not change tables; the engines do.
 
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Migration {
-    /// Say what is missing.
+    /// Lists missing tables and columns.
     Check,
-    /// Make what is missing. What is more stays: the version before runs on.
+    /// Creates missing tables and columns. Others stay, because the previous version may still run.
     Expand,
 }
 
-/// Something that the declarations have and the store has not, or had not before it was expanded.
+/// Declared part of the store that is missing, or was missing before the migration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
     Keyspace(String),

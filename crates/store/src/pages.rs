@@ -1,6 +1,4 @@
-//! The rows of a scan, page by page.
-//!
-//! It does not know where rows come from; each engine has a walk that it drives.
+//! Reads the rows of a scan page by page, from either engine.
 
 use std::marker::PhantomData;
 
@@ -8,79 +6,87 @@ use futures::{Stream, StreamExt, TryStreamExt, stream};
 
 use crate::{Cursor, Error, Row, cql, embedded, range::Cells};
 
-/// A running scan. Nothing is read before the first page is asked for.
+/// Running scan. The first read happens with the first page.
 ///
-/// A page that is asked for and then dropped before it is there ends the scan with an error; continue from
-/// [`Pages::cursor`] with a new one.
+/// Dropping the future of a page ends the scan with an error; continue with a new scan from [`Pages::cursor`].
 pub struct Pages<R> {
     source: Source,
-    page: usize,
-    left: Option<usize>,
-    /// End of the last page; `None` for scans of whole tables, which have no cursors.
-    resumable: bool,
-    last: Option<Cursor>,
-    ended: bool,
-    of: PhantomData<fn() -> R>,
+    page_rows: usize,
+    remaining_rows: Option<usize>,
+    /// False for scans of whole tables, which have no cursors.
+    has_cursor: bool,
+    last_cursor: Option<Cursor>,
+    is_ended: bool,
+    marker: PhantomData<fn() -> R>,
 }
 
 pub(crate) enum Source {
     Failed(Error),
-    Cql(cql::Walk),
-    Embedded(embedded::walk::Walk),
-    /// A page is being read, or its reader was dropped.
-    Away,
+    Cql(cql::CqlScan),
+    Embedded(embedded::walk::KeyRangeScan),
+    /// A page is being read, or its future was dropped.
+    InUse,
 }
 
 impl<R: Row> Pages<R> {
     pub(crate) fn new(
         source: Result<Source, Error>,
-        page: usize,
+        page_rows: usize,
         limit: Option<usize>,
-        resumable: bool,
+        has_cursor: bool,
     ) -> Self {
         let source = source.unwrap_or_else(Source::Failed);
-        Self { source, page, left: limit, resumable, last: None, ended: false, of: PhantomData }
+        Self {
+            source,
+            page_rows,
+            remaining_rows: limit,
+            has_cursor,
+            last_cursor: None,
+            is_ended: false,
+            marker: PhantomData,
+        }
     }
 
-    /// The next rows, or `None` after the last. A page is only empty when there are no more.
+    /// Reads the next rows; `None` after the last. A page is never empty.
     pub async fn next_page(&mut self) -> Result<Option<Vec<R>>, Error> {
-        if self.ended || self.left == Some(0) {
-            self.ended = true;
+        if self.is_ended || self.remaining_rows == Some(0) {
+            self.is_ended = true;
             return Ok(None);
         }
-        let want = self.left.map_or(self.page, |left| left.min(self.page));
-        let rows: Vec<R> = match std::mem::replace(&mut self.source, Source::Away) {
+        let max_rows =
+            self.remaining_rows.map_or(self.page_rows, |remaining_rows| remaining_rows.min(self.page_rows));
+        let rows: Vec<R> = match std::mem::replace(&mut self.source, Source::InUse) {
             Source::Failed(error) => return Err(error),
-            Source::Away => {
+            Source::InUse => {
                 return Err(Error::Engine("a page of this scan was abandoned or failed".to_owned()));
             }
-            Source::Cql(mut walk) => {
-                let rows = Box::pin(walk.page(want)).await?;
-                self.source = Source::Cql(walk);
+            Source::Cql(mut scan) => {
+                let rows = Box::pin(scan.read_page(max_rows)).await?;
+                self.source = Source::Cql(scan);
                 rows
             }
-            Source::Embedded(walk) => {
-                let (walk, entries) = walk.page(want).await;
+            Source::Embedded(scan) => {
+                let (scan, entries) = scan.read_page(max_rows).await;
                 let entries = entries?;
                 let rows = entries
                     .iter()
-                    .map(|entry| embedded::decode(walk.slot(), entry))
+                    .map(|entry| embedded::decode(scan.slot(), entry))
                     .collect::<Result<_, _>>()?;
-                self.source = Source::Embedded(walk);
+                self.source = Source::Embedded(scan);
                 rows
             }
         };
-        self.ended = rows.len() < want;
-        self.left = self.left.map(|left| left - rows.len());
+        self.is_ended = rows.len() < max_rows;
+        self.remaining_rows = self.remaining_rows.map(|remaining_rows| remaining_rows - rows.len());
         match rows.last() {
-            Some(last) if self.resumable => self.last = Some(Cursor::after(last)),
+            Some(last) if self.has_cursor => self.last_cursor = Some(Cursor::after(last)),
             Some(_) => {}
             None => return Ok(None),
         }
         Ok(Some(rows))
     }
 
-    /// Every row that is left, as far as the limit allows.
+    /// Reads all remaining rows within the limit.
     pub async fn all(&mut self) -> Result<Vec<R>, Error> {
         let mut rows = Vec::new();
         while let Some(page) = self.next_page().await? {
@@ -93,7 +99,7 @@ impl<R: Row> Pages<R> {
         Ok(rows)
     }
 
-    /// Row by row. A page is read when the one before is used up.
+    /// Returns the rows one by one. A page is read after the last row of the page before it.
     pub fn stream(self) -> impl Stream<Item = Result<R, Error>> + Send {
         stream::try_unfold(self, |mut pages| async move {
             let page = pages.next_page().await?;
@@ -102,14 +108,15 @@ impl<R: Row> Pages<R> {
         .try_flatten()
     }
 
-    /// Returns the cursor behind the rows that were read; `None` after the last one, and for scans of whole tables.
+    /// Returns the cursor after the rows that were read; `None` after the last one, and for scans of whole tables.
     pub fn cursor(&self) -> Option<Cursor> {
-        if self.ended && self.left != Some(0) { None } else { self.last.clone() }
+        // A scan that ended at its limit may have more rows, so it keeps its cursor.
+        if self.is_ended && self.remaining_rows != Some(0) { None } else { self.last_cursor.clone() }
     }
 }
 
 impl Cursor {
-    /// Returns the cursor behind a row, whatever is written before that row meanwhile.
+    /// Returns the cursor after a row. Later writes before that row do not move it.
     pub fn after<R: Row>(row: &R) -> Self {
         let cluster = row.to_cluster();
         let mut cells = Vec::new();

@@ -1,6 +1,4 @@
-//! Ranges of rows within a partition: a typed range over a prefix of the clustering key.
-//!
-//! It does not read; the engines do.
+//! Typed ranges of rows within a partition, given by a prefix of the clustering key. The engines read them.
 
 use std::{fmt, marker::PhantomData, ops::Bound, ops::RangeBounds, str::FromStr};
 
@@ -11,12 +9,12 @@ pub trait Cells: Clone + Send + Sync {
     fn cells<'a>(&'a self, out: &mut Vec<Cell<'a>>);
 }
 
-/// A tuple that begins a clustering key `C`, with the column that follows it.
+/// Tuple of the first columns of the clustering key `C`, or of all of them.
 pub trait PrefixOf<C>: Cells {}
 
-/// A prefix of `C` that is followed by a column of type `Next`.
-pub trait Before<C>: PrefixOf<C> {
-    type Next: Column;
+/// Prefix of `C` that is followed by at least one more column.
+pub trait ProperPrefixOf<C>: PrefixOf<C> {
+    type NextColumn: Column;
 }
 
 impl Cells for () {
@@ -41,8 +39,8 @@ tuples! {
 macro_rules! prefixes {
     ($([$($all:ident)+] ($($part:ident)*) then $next:ident;)*) => {$(
         impl<$($all: KeyColumn),+> PrefixOf<($($all,)+)> for ($($part,)*) {}
-        impl<$($all: KeyColumn),+> Before<($($all,)+)> for ($($part,)*) {
-            type Next = $next;
+        impl<$($all: KeyColumn),+> ProperPrefixOf<($($all,)+)> for ($($part,)*) {
+            type NextColumn = $next;
         }
     )*};
 }
@@ -56,21 +54,21 @@ prefixes! {
     [A B C D E] (A B C D) then E;
 }
 
-macro_rules! whole_prefixes {
+macro_rules! full_prefixes {
     ($(($($all:ident)+))*) => {$(
         impl<$($all: KeyColumn),+> PrefixOf<($($all,)+)> for ($($all,)+) {}
     )*};
 }
 
-whole_prefixes! { (A) (A B) (A B C) (A B C D) (A B C D E) }
+full_prefixes! { (A) (A B) (A B C) (A B C D) (A B C D E) }
 impl PrefixOf<()> for () {}
 
 /// A range of one partition's rows, forward in the table's order.
 ///
 /// ```ignore
 /// At::all()
-/// At::under((day,))                    // every row whose clustering key begins so
-/// At::range((day,), from..to)          // of those, the ones whose next column lies in the range
+/// At::under((day,))                    // rows with this prefix of the clustering key
+/// At::range((day,), from..to)          // rows with the prefix and the next column in the range
 /// At::since(instant)                   // first clustering column not below
 /// At::all().limit(50).after(cursor)    // the page after
 /// ```
@@ -81,10 +79,10 @@ pub struct At<C> {
     pub(crate) span: Span,
     pub(crate) limit: Option<usize>,
     pub(crate) page: Option<usize>,
-    of: PhantomData<fn() -> C>,
+    marker: PhantomData<fn() -> C>,
 }
 
-/// A range without its types, as the engines take it.
+/// Untyped form of a range, read by the engines.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     pub(crate) prefix: Vec<Cell<'static>>,
@@ -100,19 +98,19 @@ impl<C> At<C> {
             span: Span { prefix: Vec::new(), low: Bound::Unbounded, high: Bound::Unbounded, after: None },
             limit: None,
             page: None,
-            of: PhantomData,
+            marker: PhantomData,
         }
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "a tuple made for this call")]
     pub fn under<P: PrefixOf<C>>(prefix: P) -> Self {
         let mut at = Self::all();
-        at.span.prefix = owned(&prefix);
+        at.span.prefix = owned_cells(&prefix);
         at
     }
 
-    pub fn range<P: Before<C>>(prefix: P, next: impl RangeBounds<P::Next>) -> Self {
-        let bound = |bound: Bound<&P::Next>| bound.map(|value| value.cell().into_owned());
+    pub fn range<P: ProperPrefixOf<C>>(prefix: P, next: impl RangeBounds<P::NextColumn>) -> Self {
+        let bound = |bound: Bound<&P::NextColumn>| bound.map(|value| value.cell().into_owned());
         let mut at = Self::under(prefix);
         at.span.low = bound(next.start_bound());
         at.span.high = bound(next.end_bound());
@@ -121,14 +119,14 @@ impl<C> At<C> {
 
     pub fn since<T>(first: T) -> Self
     where
-        (): Before<C, Next = T>,
+        (): ProperPrefixOf<C, NextColumn = T>,
     {
         Self::range((), first..)
     }
 
     pub fn until<T>(end: T) -> Self
     where
-        (): Before<C, Next = T>,
+        (): ProperPrefixOf<C, NextColumn = T>,
     {
         Self::range((), ..end)
     }
@@ -143,11 +141,12 @@ impl<C> At<C> {
     /// Sets the number of rows a page, instead of the engine's setting.
     #[must_use]
     pub fn page_size(mut self, rows: usize) -> Self {
+        // A page of 0 rows would look like the end of the range.
         self.page = Some(rows.max(1));
         self
     }
 
-    /// Starts behind the cursor of an earlier scan of the same range.
+    /// Starts after the cursor of an earlier scan of the same range.
     #[must_use]
     pub fn after(mut self, cursor: impl Into<Option<Cursor>>) -> Self {
         self.span.after = cursor.into();
@@ -155,16 +154,16 @@ impl<C> At<C> {
     }
 }
 
-pub(crate) fn owned(tuple: &impl Cells) -> Vec<Cell<'static>> {
+pub(crate) fn owned_cells(tuple: &impl Cells) -> Vec<Cell<'static>> {
     let mut cells = Vec::new();
     tuple.cells(&mut cells);
     cells.into_iter().map(Cell::into_owned).collect()
 }
 
-/// A place in a partition: the clustering key of the row before it, in the embedded engine's key bytes.
+/// Position in a partition: the clustering key of the last row before it, in the embedded engine's key encoding.
 ///
-/// It may be handed to a client as text and taken back: it names no partition and is checked against the table, so
-/// that a made-up cursor finds other rows of the same partition at most, or is refused as [`Error::BadCursor`].
+/// Clients may hold it as text. It names no partition and is checked against the table: a forged cursor reaches other
+/// rows of the same partition at most, or is refused as [`Error::BadCursor`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cursor(pub(crate) Vec<u8>);
 
@@ -185,6 +184,7 @@ impl FromStr for Cursor {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let digits = text.as_bytes();
+        // Keys hold at most 65,535 bytes, so longer text is refused before it is decoded.
         if !digits.len().is_multiple_of(2) || digits.len() > 2 * usize::from(u16::MAX) {
             return Err(Error::BadCursor);
         }

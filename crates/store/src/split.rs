@@ -1,8 +1,6 @@
-//! Parts of a whole table, to be read apart from each other.
-//!
-//! It does not cut; the engines do, each in its own order of rows.
+//! Parts of a whole table that can be read independently. Each engine splits in its own order of rows.
 
-/// A part of a table. The parts that [`crate::Store::splits`] gives hold every row, each in one part only.
+/// Part of a table. The parts returned by [`crate::Store::splits`] hold every row exactly once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split(pub(crate) Extent);
 

@@ -1,6 +1,4 @@
-//! The operations on tables, over a closed set of engines.
-//!
-//! It does not decide what to store; the table-shaped functions are beside each table.
+//! Operations on tables, dispatched to the CQL or the embedded engine.
 
 use std::sync::Arc;
 
@@ -13,8 +11,8 @@ use crate::{
 
 /// Store of rows. Cloning it is cheap: all clones are one store.
 ///
-/// Operations of the CQL driver are large futures; each is boxed, or whoever awaits a store would carry, and copy with
-/// every task that it spawns, some kilobytes for them.
+/// Futures of the CQL driver take some kilobytes. Each is boxed, so that callers do not carry them in their own futures and
+/// copy them with every spawned task.
 #[derive(Clone)]
 pub enum Store {
     Cql(cql::Engine),
@@ -27,7 +25,8 @@ impl Store {
         embedded::Engine::open(db, settings).map(Self::Embedded)
     }
 
-    /// Opens it like `open_embedded`, compares it with what the mark says was durable, and keeps the mark up to date.
+    /// Opens the tables like `open_embedded`, refuses a database with fewer synced writes than the mark records, and keeps the
+    /// mark up to date.
     pub fn open_embedded_marked(
         db: &fjall::Database,
         settings: embedded::Settings,
@@ -37,13 +36,13 @@ impl Store {
         embedded::Engine::open_marked(db, settings, mark, disk).map(Self::Embedded)
     }
 
-    /// Connects to a cluster. Tables are not looked at: see [`Store::migrate`].
+    /// Connects to a cluster. [`Store::migrate`] checks the tables.
     pub async fn open_cql(settings: cql::Settings) -> Result<Self, Error> {
         cql::Engine::connect(settings).await.map(Self::Cql)
     }
 
-    /// Puts whole rows. Of two puts of one row the later write time wins, whichever comes first. A row whose expiry
-    /// (write time plus the table's `ttl`) has passed is not written.
+    /// Puts whole rows. Of two puts of one row the later write time wins, in any order of arrival. A row that is expired
+    /// already (write time plus the table's `ttl`) is not written.
     pub async fn put<R: Fact>(&self, at: WriteTime, rows: &[R]) -> Result<(), Error> {
         let mut batch = Batch::new();
         batch.put_all(at, rows);
@@ -75,7 +74,7 @@ impl Store {
         }
     }
 
-    /// The rows of these keys, in their order. Bounded many are asked for at once.
+    /// Reads the rows of these keys, in their order, with a bounded number of concurrent reads.
     pub async fn get_many<R: Row>(&self, keys: &[R::Key]) -> Result<Vec<Option<R>>, Error> {
         match self {
             Self::Cql(engine) => Box::pin(engine.get_many(keys)).await,
@@ -83,7 +82,7 @@ impl Store {
         }
     }
 
-    /// A range of one partition's rows, in the table's order.
+    /// Scans a range of one partition's rows, in the table's order.
     pub fn scan<R: Row>(&self, partition: &R::Partition, range: At<R::Cluster>) -> Pages<R> {
         let At { span, limit, page, .. } = range;
         match self {
@@ -102,15 +101,15 @@ impl Store {
         }
     }
 
-    /// Cuts a table into about so many parts for [`Store::scan_all`].
+    /// Splits a table into about `parts` parts for [`Store::scan_all`].
     pub async fn splits<R: Row>(&self, parts: usize) -> Result<Vec<Split>, Error> {
         match self {
-            Self::Cql(_) => Ok(cql::splits(parts)),
+            Self::Cql(_) => Ok(cql::split_ring(parts)),
             Self::Embedded(engine) => engine.splits::<R>(parts),
         }
     }
 
-    /// Every row of a part of a table, in no promised order.
+    /// Scans every row of a part of a table, in no particular order.
     pub fn scan_all<R: Row>(&self, split: &Split) -> Pages<R> {
         match self {
             Self::Cql(engine) => {
@@ -122,7 +121,7 @@ impl Store {
         }
     }
 
-    /// Writes a row unless there is one, at version 1. Durable when it returns.
+    /// Writes a row at version 1 if it does not exist. Durable on return.
     pub async fn insert_new<R: Versioned>(&self, row: &R) -> Result<Inserted<R>, Error> {
         match self {
             Self::Cql(engine) => Box::pin(engine.insert_new(row)).await,
@@ -130,7 +129,7 @@ impl Store {
         }
     }
 
-    /// Writes a whole row at version `was + 1` if it is at version `was`. Durable when it returns.
+    /// Writes a whole row at version `was + 1` if it is at version `was`. Durable on return.
     pub async fn replace<R: Versioned>(&self, row: &R, was: Version) -> Result<Replaced<R>, Error> {
         match self {
             Self::Cql(engine) => Box::pin(engine.replace(row, was)).await,
@@ -138,8 +137,8 @@ impl Store {
         }
     }
 
-    /// Brings the store's tables to the declarations, or says what is missing. A type or key that differs is an error
-    /// that names it. The embedded engine does this by itself when it is opened, and has nothing left to say.
+    /// Creates missing tables and columns, or lists them. A different type or key is an error that names it. The embedded
+    /// engine migrates on opening, so its list is always empty.
     pub async fn migrate(&self, mode: Migration) -> Result<Vec<Difference>, Error> {
         match self {
             Self::Cql(engine) => engine.migrate(mode).await,
@@ -155,7 +154,7 @@ impl Store {
         }
     }
 
-    /// Finishes what was begun and lets go. Later calls fail with [`Error::Closed`].
+    /// Finishes running operations and closes the engine. Later calls fail with [`Error::Closed`].
     pub async fn close(&self) -> Result<(), Error> {
         match self {
             Self::Cql(engine) => engine.close().await,

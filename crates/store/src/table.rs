@@ -1,20 +1,20 @@
-//! Tables, the traits of their rows, and the `table!` macro that declares both at once.
+//! Tables, the traits of their rows, and the `table!` macro that declares both.
 //!
-//! It does not store anything; the engines read a [`Table`] and derive DDL, statements and key bytes from it.
+//! Engines derive their table definitions, statements and key bytes from a [`Table`].
 
 use std::{fmt::Debug, time::Duration};
 
 use crate::{Cell, Column, Corrupt, Kind, range::Cells};
 
-/// Way in which the rows of a table are written. The two never share a table: a row put with a client's write time
-/// would shadow a later conditional write, which carries the server's.
+/// Way in which the rows of a table are written. Facts and versioned rows never share a table: a row put with a client's
+/// write time could hide a later conditional write, which has the server's write time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Put as a whole with a write time; the latest write time wins.
+    /// Put whole with a write time; the latest write time wins.
     Fact,
-    /// Written only under a condition: absent, or at a known version.
+    /// Written only if the row is absent, or at an expected version.
     Versioned,
-    /// The key and some columns of a table that is declared elsewhere under the same name: read, never written.
+    /// The key and some columns of a table that is declared elsewhere under the same name. Read only.
     View,
 }
 
@@ -33,15 +33,15 @@ pub struct ColumnDef {
     pub order: Order,
 }
 
-/// A declared table. Columns stand in the order partition, cluster, values; a versioned table's last is `version`.
+/// Declared table. Columns stand in the order partition, cluster, values; a versioned table's last is `version`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Table {
     pub name: &'static str,
-    /// The name of the row's type, by which a table and its views differ.
+    /// Name of the row's type. It distinguishes a table from its views.
     pub row: &'static str,
     pub mode: Mode,
     pub ttl: Option<Duration>,
-    /// Rows that are only ever added and expire together: compacted by time windows of this length.
+    /// Length of the compaction windows, for rows that are only added and expire together.
     pub time_window: Option<Duration>,
     pub columns: &'static [ColumnDef],
     /// Number of `columns` that form the partition key.
@@ -91,15 +91,15 @@ pub trait Row: Clone + Debug + Send + Sync + 'static {
     fn to_cluster(&self) -> Self::Cluster;
 }
 
-/// Rows that are put whole, with the write time of their cause. Two rows of one key that differ must differ in
-/// their write times; what wins at equal write times is the same on every replica, but not the caller's choice.
+/// Rows that are put whole, with the write time of their cause. Two different rows of one key need different write times:
+/// at equal ones the replicas choose the same winner, but the caller cannot choose it.
 pub trait Fact: Row {}
 
 /// Counts the writes of one row: 1 when inserted, one more with each replacement.
 pub type Version = i64;
 
-/// Rows that are written under a condition only. The store counts the versions: what `version` holds in a row that
-/// is handed in does not matter.
+/// Rows that are written only under a condition. The store counts the versions and ignores the `version` of a row that is
+/// passed in.
 pub trait Versioned: Row {
     fn version(&self) -> Version;
 }
@@ -115,9 +115,9 @@ pub enum Inserted<R> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Replaced<R> {
     Yes,
-    /// The row is at another version: this one.
+    /// The row is at another version. Holds the stored row.
     No(R),
-    /// There is no such row (any more).
+    /// The row does not exist, or no longer exists.
     Gone,
 }
 
@@ -133,7 +133,7 @@ impl<R> Replaced<R> {
     }
 }
 
-/// Takes the next cell as the column that the macro names.
+/// Decodes the next cell as the named column, for the macro.
 #[doc(hidden)]
 pub fn take<'a, C: Column>(
     cells: &mut impl Iterator<Item = Cell<'a>>,
@@ -163,7 +163,7 @@ pub fn take<'a, C: Column>(
 /// - `cluster { }` may be left out.
 /// - A column added later is an `Option`: rows written before have none. Types and keys never change.
 ///
-/// Made beside the struct: `Strike::key(org, user, at, cause)`, `Strike::partition(org, user)`, and from a row
+/// Generated functions: `Strike::key(org, user, at, cause)`, `Strike::partition(org, user)`, and from a row
 /// `to_key`, `to_partition`, `to_cluster`.
 #[macro_export]
 macro_rules! table {
@@ -244,7 +244,7 @@ macro_rules! table {
                 ($(self.$p.clone(),)+)
             }
 
-            #[allow(clippy::unused_unit, reason = "what is left of a tuple without columns")]
+            #[allow(clippy::unused_unit, reason = "the tuple of a table without clustering columns")]
             fn to_cluster(&self) -> Self::Cluster {
                 ($($(self.$c.clone(),)*)?)
             }

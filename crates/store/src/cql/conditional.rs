@@ -1,15 +1,16 @@
-//! Conditional writes, and how an unknown outcome becomes a known one.
+//! Conditional writes, and the resolution of their unknown outcomes.
 //!
-//! It does not decide what to do about a refusal.
+//! A conditional write can time out, or lose its connection, and be applied nevertheless. Each one therefore carries an
+//! operation id, stored in the row's `ops` under the slot of the version that it writes. If the outcome is unknown, a
+//! serial read completes any unfinished write of the row. Then there are three cases:
 //!
-//! A conditional write can time out, or lose its connection, although it was or will be applied. So every one carries
-//! an operation id, kept in the row's `ops` under the slot of the version it wrote. When the outcome is unknown, a
-//! serial read first ends what was left unfinished. Then either the slot of our version holds our id (applied, even
-//! if others have replaced the row since), or the row is still as it was (tried again under the same id: should
-//! the first try arrive late, one of the two is refused, and finds its own id), or someone else won.
+//! - The slot of our version holds our id: the write was applied, even if others have replaced the row since.
+//! - The row is unchanged: the write is repeated under the same id. If the first attempt arrives late, one of the two is
+//!   refused and finds its own id.
+//! - Otherwise another writer won.
 //!
-//! A slot is given to another version after [`SLOTS`] further replacements. A row replaced that often while one
-//! outcome was unknown counts as refused, and the caller sees a version far ahead of its own.
+//! A slot is reused after [`SLOTS`] further replacements. A row that is replaced that often while an outcome is unknown
+//! counts as refused, and the caller sees a version far ahead of its own.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -25,24 +26,24 @@ use uuid::Uuid;
 
 use super::{
     Engine,
-    cells::{Bind, Cells as RawRow, Ops},
+    cells::{BoundValue, Ops, RawRow},
     decode, faults,
-    statements::{OPS, Shape},
+    statements::{OPS, StatementKind},
     time_to_live, unreadable,
 };
 use crate::{
     Cell, Error, Inserted, Replaced, Row, Table, Version, Versioned, embedded::key, range::Cells as _,
 };
 
-/// Number of latest versions whose writers can be told apart.
+/// Number of latest versions with a stored operation id.
 const SLOTS: i64 = 16;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// One conditional write at a time for each partition of this process.
+/// Locks that let this process send one conditional write at a time for each partition.
 ///
-/// It is no part of the correctness, which is the servers': they make contenders for one row time out, and a crowd of
-/// them from one process would only keep each other from the row.
+/// Correctness does not need them. Servers let contenders for one row time out, and many contenders from one process
+/// would only delay each other.
 pub(super) struct Stripes {
     locks: Vec<Mutex<()>>,
     hash: RandomState,
@@ -60,186 +61,207 @@ impl Stripes {
     }
 }
 
-/// A row as a serial read, or the refusal of an insert, shows it.
-struct Seen<R> {
+/// Row returned by a read or by the refusal of a conditional write.
+struct ServerRow<R> {
     row: R,
     ops: Ops,
 }
 
+/// Answer of the server to one attempt.
 enum Attempt<R> {
     Applied,
-    /// Refused. The row, where the answer held all of it.
-    Refused(Option<Seen<R>>),
+    /// Refused, with the row if the answer holds all of it.
+    Refused(Option<ServerRow<R>>),
 }
 
 impl Engine {
     pub(crate) async fn insert_new<R: Versioned>(&self, row: &R) -> Result<Inserted<R>, Error> {
         let op = operation_id();
-        let mut cells = all_cells(row, 1);
-        self.fits(R::TABLE, &cells)?;
+        let mut cells = cells_at_version(row, 1);
+        self.check_row_size(R::TABLE, &cells)?;
         let ttl = R::TABLE.ttl_millis().map(time_to_live);
-        let mut values: Vec<Bind<'_>> = cells.drain(..).map(Bind::Cell).collect();
-        values.push(Bind::Ops(slot(1), op));
-        values.extend(ttl.map(Bind::Cell));
-        let seen = self.decide(row, Shape::InsertNew, &values, op, 1, None).await?;
-        Ok(match seen {
-            Decided::Ours => Inserted::New,
-            Decided::Theirs(row) => Inserted::Existing(row),
-            // Never decided for an insert: a missing row is one to insert.
-            Decided::Gone => return Err(Error::Engine("an insert was refused by no row".to_owned())),
+        let mut values: Vec<BoundValue<'_>> = cells.drain(..).map(BoundValue::Cell).collect();
+        values.push(BoundValue::Ops(version_slot(1), op));
+        values.extend(ttl.map(BoundValue::Cell));
+        let outcome = self.write_until_known(row, StatementKind::InsertNew, &values, op, 1, None).await?;
+        Ok(match outcome {
+            WriteOutcome::Applied => Inserted::New,
+            WriteOutcome::Conflict(row) => Inserted::Existing(row),
+            // Cannot happen: an insert that finds no row is repeated.
+            WriteOutcome::Missing => {
+                return Err(Error::Engine("an insert was refused without an existing row".to_owned()));
+            }
         })
     }
 
-    pub(crate) async fn replace<R: Versioned>(&self, row: &R, was: Version) -> Result<Replaced<R>, Error> {
-        let op = operation_id();
-        let version = was.saturating_add(1);
-        let mut cells = all_cells(row, version);
-        self.fits(R::TABLE, &cells)?;
-        let mut tail: Vec<Bind<'_>> = vec![Cell::Int(slot(version)).into(), Cell::Uuid(op).into()];
-        let keys = R::TABLE.key_columns().len();
-        let mut values: Vec<Bind<'_>> =
-            R::TABLE.ttl_millis().map(time_to_live).map(Bind::Cell).into_iter().collect();
-        tail.extend(cells.drain(..keys).map(Bind::Cell));
-        tail.push(Cell::BigInt(was).into());
-        values.extend(cells.drain(..).map(Bind::Cell));
-        values.extend(tail);
-        let seen = self.decide(row, Shape::Replace, &values, op, version, Some(was)).await?;
-        Ok(match seen {
-            Decided::Ours => Replaced::Yes,
-            Decided::Theirs(row) => Replaced::No(row),
-            Decided::Gone => Replaced::Gone,
-        })
-    }
-
-    /// Tries until the outcome is known, or the time for it is over.
-    async fn decide<R: Versioned>(
+    pub(crate) async fn replace<R: Versioned>(
         &self,
         row: &R,
-        shape: Shape,
-        values: &[Bind<'_>],
+        expected_version: Version,
+    ) -> Result<Replaced<R>, Error> {
+        let op = operation_id();
+        let version = expected_version.saturating_add(1);
+        let mut cells = cells_at_version(row, version);
+        self.check_row_size(R::TABLE, &cells)?;
+        let mut tail: Vec<BoundValue<'_>> =
+            vec![Cell::Int(version_slot(version)).into(), Cell::Uuid(op).into()];
+        let keys = R::TABLE.key_columns().len();
+        let mut values: Vec<BoundValue<'_>> =
+            R::TABLE.ttl_millis().map(time_to_live).map(BoundValue::Cell).into_iter().collect();
+        tail.extend(cells.drain(..keys).map(BoundValue::Cell));
+        tail.push(Cell::BigInt(expected_version).into());
+        values.extend(cells.drain(..).map(BoundValue::Cell));
+        values.extend(tail);
+        let outcome = self
+            .write_until_known(row, StatementKind::Replace, &values, op, version, Some(expected_version))
+            .await?;
+        Ok(match outcome {
+            WriteOutcome::Applied => Replaced::Yes,
+            WriteOutcome::Conflict(row) => Replaced::No(row),
+            WriteOutcome::Missing => Replaced::Gone,
+        })
+    }
+
+    /// Repeats the write until its outcome is known or `settle_timeout_ms` is over.
+    async fn write_until_known<R: Versioned>(
+        &self,
+        row: &R,
+        kind: StatementKind,
+        values: &[BoundValue<'_>],
         op: Uuid,
         version: Version,
-        was: Option<Version>,
-    ) -> Result<Decided<R>, Error> {
-        let statement = self.prepared(R::TABLE, shape).await?;
+        expected_version: Option<Version>,
+    ) -> Result<WriteOutcome<R>, Error> {
+        let statement = self.prepared(R::TABLE, kind).await?;
         let key = row.to_key();
         let mut key_cells = Vec::new();
         key.cells(&mut key_cells);
         let mut partition = Vec::new();
         key::push_all(&mut partition, &key_cells, R::TABLE.partition_columns());
-        let _turn = self.0.stripes.lock(R::TABLE, &partition).await;
+        // Held over all attempts, so that a second writer of this process does not collide with a retry.
+        let _stripe_guard = self.0.stripes.lock(R::TABLE, &partition).await;
         let deadline = Instant::now() + self.0.settings.settle_timeout();
-        let mut pauses = Pauses { next: FIRST_PAUSE, seed: op.as_bytes()[0] };
-        // True once one of our tries may have been applied without our knowing.
-        let mut unsure = false;
+        let mut backoff = Backoff { next: FIRST_PAUSE, seed: op.as_bytes()[0] };
+        // True once an attempt may have been applied without an answer.
+        let mut outcome_unknown = false;
         loop {
-            let tried = {
-                let _place = self.place().await?;
-                self.0.session.execute_unpaged(&statement, values).await.map_err(faults::execution)
+            let result = {
+                let _permit = self.acquire_permit().await?;
+                self.0.session.execute_unpaged(&statement, values).await.map_err(faults::from_execution)
             };
-            let attempt = match tried {
+            let attempt = match result {
                 Ok(answer) => Some(read_attempt::<R>(&answer.into_rows_result().map_err(unreadable)?)?),
                 Err(error) if error.is_outage() && Instant::now() < deadline => {
                     crate::metrics::unknown_outcome(R::TABLE.name);
-                    unsure = true;
+                    outcome_unknown = true;
                     None
                 }
                 Err(error) => return Err(error),
             };
-            let seen = match attempt {
-                Some(Attempt::Applied) => return Ok(Decided::Ours),
-                Some(Attempt::Refused(Some(seen))) => Some(seen),
-                // Refused by a row that Cassandra does not show. No try of ours is in doubt, so the row as a
-                // quorum knows it is enough, and spares another round of the servers' agreement.
-                Some(Attempt::Refused(None)) if !unsure => {
-                    self.look(Shape::Get, &key_cells, deadline, &mut pauses).await?
+            let current_row = match attempt {
+                Some(Attempt::Applied) => return Ok(WriteOutcome::Applied),
+                Some(Attempt::Refused(Some(current_row))) => Some(current_row),
+                // Cassandra refuses without showing the row. No attempt has an unknown outcome, so a quorum read is
+                // enough and spares a Paxos round.
+                Some(Attempt::Refused(None)) if !outcome_unknown => {
+                    self.read_current(StatementKind::Get, &key_cells, deadline, &mut backoff).await?
                 }
                 Some(Attempt::Refused(None)) => {
-                    self.look(Shape::Settle, &key_cells, deadline, &mut pauses).await?
+                    self.read_current(StatementKind::SerialGet, &key_cells, deadline, &mut backoff).await?
                 }
                 None => {
-                    pauses.wait().await;
-                    self.look(Shape::Settle, &key_cells, deadline, &mut pauses).await?
+                    backoff.sleep_next().await;
+                    self.read_current(StatementKind::SerialGet, &key_cells, deadline, &mut backoff).await?
                 }
             };
-            match seen {
-                Some(seen) if seen.ops.get(&slot(version)) == Some(&op) => return Ok(Decided::Ours),
-                // The condition holds (again): the try was not applied, or the answer to it was older than the row.
-                Some(seen) if was == Some(seen.row.version()) => {}
-                Some(seen) => return Ok(Decided::Theirs(seen.row)),
-                None if was.is_some() => return Ok(Decided::Gone),
+            match current_row {
+                Some(current_row) if current_row.ops.get(&version_slot(version)) == Some(&op) => {
+                    return Ok(WriteOutcome::Applied);
+                }
+                // The condition holds: the attempt was not applied, or its answer is older than the row. Try again.
+                Some(current_row) if expected_version == Some(current_row.row.version()) => {}
+                Some(current_row) => return Ok(WriteOutcome::Conflict(current_row.row)),
+                None if expected_version.is_some() => return Ok(WriteOutcome::Missing),
                 None => {}
             }
             if Instant::now() >= deadline {
-                let detail =
-                    if unsure { "the outcome of a conditional write stayed unknown" } else { "contention" };
+                let detail = if outcome_unknown {
+                    "the outcome of a conditional write stayed unknown"
+                } else {
+                    "contention"
+                };
                 return Err(Error::Timeout(format!("table {}: {detail}", R::TABLE.name)));
             }
-            pauses.wait().await;
+            backoff.sleep_next().await;
         }
     }
 
-    /// The row at present, read until there is an answer.
-    async fn look<R: Versioned>(
+    /// Reads the present row, and repeats the read during an outage until the deadline.
+    async fn read_current<R: Versioned>(
         &self,
-        shape: Shape,
+        kind: StatementKind,
         key: &[Cell<'_>],
         deadline: Instant,
-        pauses: &mut Pauses,
-    ) -> Result<Option<Seen<R>>, Error> {
+        backoff: &mut Backoff,
+    ) -> Result<Option<ServerRow<R>>, Error> {
         loop {
-            match self.ask(R::TABLE, shape, key).await {
+            match self.query_rows(R::TABLE, kind, key).await {
                 Ok(answer) => {
                     let row = answer.maybe_first_row::<RawRow<'_>>().map_err(unreadable)?;
-                    let seen = row.map(|mut row| {
-                        // `ops`, where it was asked for, comes last.
+                    let server_row = row.map(|mut row| {
+                        // A serial read selects `ops` behind the columns of the table.
                         row.cells.truncate(R::TABLE.columns.len());
-                        Ok::<_, Error>(Seen { row: decode(row.cells)?, ops: row.ops })
+                        Ok::<_, Error>(ServerRow { row: decode(row.cells)?, ops: row.ops })
                     });
-                    return seen.transpose();
+                    return server_row.transpose();
                 }
-                Err(error) if error.is_outage() && Instant::now() < deadline => pauses.wait().await,
+                Err(error) if error.is_outage() && Instant::now() < deadline => backoff.sleep_next().await,
                 Err(error) => return Err(error),
             }
         }
     }
 }
 
-enum Decided<R> {
-    Ours,
-    Theirs(R),
-    Gone,
+/// Known outcome of a conditional write.
+enum WriteOutcome<R> {
+    Applied,
+    /// Refused. The row as the server has it now.
+    Conflict(R),
+    /// Refused, and there is no such row.
+    Missing,
 }
 
-/// The first column says whether the write was applied. Whether the row follows differs: Cassandra gives it with a
-/// refused insert only, ScyllaDB always, with nulls where it was not there.
+/// Decodes the answer to a conditional write. Its first column says whether the write was applied. Cassandra adds the row
+/// only for a refused insert; ScyllaDB always adds it, with nulls for a missing row.
 fn read_attempt<R: Versioned>(answer: &QueryRowsResult) -> Result<Attempt<R>, Error> {
     let specs = answer.column_specs();
-    let mut found = answer
+    let mut answer_row = answer
         .maybe_first_row::<RawRow<'_>>()
         .map_err(unreadable)?
         .ok_or_else(|| unreadable("no row in the answer to a conditional write"))?;
-    match found.cells.first() {
+    match answer_row.cells.first() {
         Some(Cell::Bool(true)) => return Ok(Attempt::Applied),
         Some(Cell::Bool(false)) => {}
         _ => return Err(unreadable("no `[applied]` in the answer to a conditional write")),
     }
+    // Without `ops` the answer holds only the columns of the condition, so the row has to be read.
     if specs.get_by_name(OPS).is_none() {
         return Ok(Attempt::Refused(None));
     }
     let mut cells = Vec::with_capacity(R::TABLE.columns.len());
     for column in R::TABLE.columns {
         let Some((index, _)) = specs.get_by_name(column.name) else { return Ok(Attempt::Refused(None)) };
-        cells.push(std::mem::replace(&mut found.cells[index], Cell::Null));
+        cells.push(std::mem::replace(&mut answer_row.cells[index], Cell::Null));
     }
+    // ScyllaDB answers with nulls in the key for a row that does not exist.
     if cells[..R::TABLE.key_columns().len()].contains(&Cell::Null) {
         return Ok(Attempt::Refused(None));
     }
-    Ok(Attempt::Refused(Some(Seen { row: decode(cells)?, ops: found.ops })))
+    Ok(Attempt::Refused(Some(ServerRow { row: decode(cells)?, ops: answer_row.ops })))
 }
 
-/// The cells of a row, at this version whatever the row says.
-fn all_cells<R: Row>(row: &R, version: Version) -> Vec<Cell<'_>> {
+/// Returns the cells of a row, with this version in place of the version in the row.
+fn cells_at_version<R: Row>(row: &R, version: Version) -> Vec<Cell<'_>> {
     let mut cells = Vec::with_capacity(R::TABLE.columns.len() + 3);
     row.cells(&mut cells);
     cells.pop();
@@ -247,26 +269,26 @@ fn all_cells<R: Row>(row: &R, version: Version) -> Vec<Cell<'_>> {
     cells
 }
 
-fn slot(version: Version) -> i32 {
+fn version_slot(version: Version) -> i32 {
     i32::try_from(version.rem_euclid(SLOTS)).unwrap_or(0)
 }
 
 #[allow(
     clippy::disallowed_methods,
-    reason = "an operation id names one call, not a thing: nothing is derived from it"
+    reason = "an operation id names one call, and no other id is derived from it"
 )]
 fn operation_id() -> Uuid {
     Uuid::new_v4()
 }
 
-/// Growing pauses, spread so that contenders do not meet again.
-struct Pauses {
+/// Growing pauses with jitter, so that contenders do not collide again.
+struct Backoff {
     next: Duration,
     seed: u8,
 }
 
-impl Pauses {
-    async fn wait(&mut self) {
+impl Backoff {
+    async fn sleep_next(&mut self) {
         self.seed = self.seed.wrapping_mul(167).wrapping_add(13);
         let pause = self.next.mul_f64(0.5 + f64::from(self.seed) / 255.0);
         self.next = (self.next * 2).min(LONGEST_PAUSE);

@@ -1,6 +1,4 @@
-//! Classification of driver errors: outages and others.
-//!
-//! It does not retry.
+//! Classifies errors of the driver as outages, refusals or defects.
 
 use scylla::errors::{
     DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError, SchemaAgreementError,
@@ -9,42 +7,42 @@ use scylla::errors::{
 use super::settings::Settings;
 use crate::Error;
 
-pub(super) fn execution(error: ExecutionError) -> Error {
+pub(super) fn from_execution(error: ExecutionError) -> Error {
     match error {
         ExecutionError::RequestTimeout(_) => Error::Timeout(error.to_string()),
-        ExecutionError::LastAttemptError(attempt) => self::attempt(&attempt),
-        ExecutionError::PrepareError(error) => prepare(error),
-        ExecutionError::SchemaAgreementError(error) => agreement(&error),
+        ExecutionError::LastAttemptError(attempt) => from_attempt(&attempt),
+        ExecutionError::PrepareError(error) => from_prepare(error),
+        ExecutionError::SchemaAgreementError(error) => from_agreement(&error),
         ExecutionError::EmptyPlan
         | ExecutionError::ConnectionPoolError(_)
         | ExecutionError::MetadataError(_) => Error::Unreachable(error.to_string()),
-        // Nothing was sent: a key or a value is longer than the protocol can say.
+        // The driver could not encode the request: a key or a value is too long for the protocol.
         ExecutionError::BadQuery(_) => Error::Refused(error.to_string()),
         _ => Error::Engine(error.to_string()),
     }
 }
 
-pub(super) fn prepare(error: PrepareError) -> Error {
+pub(super) fn from_prepare(error: PrepareError) -> Error {
     match error {
-        PrepareError::AllAttemptsFailed { first_attempt } => attempt(&first_attempt),
+        PrepareError::AllAttemptsFailed { first_attempt } => from_attempt(&first_attempt),
         PrepareError::ConnectionPoolError(_) => Error::Unreachable(error.to_string()),
         _ => Error::Engine(error.to_string()),
     }
 }
 
-/// `objection`: what OpenSSL had against a certificate.
-pub(super) fn session(error: &NewSessionError, settings: &Settings, objection: Option<String>) -> Error {
+/// `refusal`: OpenSSL's reason for refusing a certificate.
+pub(super) fn from_session(error: &NewSessionError, settings: &Settings, refusal: Option<String>) -> Error {
     let text = error.to_string();
-    if let Some(why) = objection.or_else(|| disagreement(&text).map(str::to_owned)) {
-        return Error::Engine(format!("{why}: {text}"));
+    if let Some(reason) = refusal.or_else(|| tls_fault(&text).map(str::to_owned)) {
+        return Error::Engine(format!("{reason}: {text}"));
     }
     match error {
         NewSessionError::FailedToResolveAnyHostname(_) | NewSessionError::MetadataError(_) => {
-            // The driver wraps what the server said about the credentials into the state of its pool.
+            // The driver hides a refusal of the credentials in the text of a pool error.
             if text.contains("Authentication") || text.contains("authentication") {
                 Error::Engine(text)
-            } else if text.contains(FIRST_WORDS) {
-                Error::Unreachable(format!("{text}{}", suspicion(settings)))
+            } else if text.contains(SETUP_REQUEST) {
+                Error::Unreachable(format!("{text}{}", setup_hint(settings)))
             } else {
                 Error::Unreachable(text)
             }
@@ -53,14 +51,14 @@ pub(super) fn session(error: &NewSessionError, settings: &Settings, objection: O
     }
 }
 
-/// Text of the driver's error when a connection stands and the node does not answer in its protocol.
-const FIRST_WORDS: &str = "connection setup request";
+/// Part of the driver's error text if a node accepts the connection but does not answer the first CQL request.
+const SETUP_REQUEST: &str = "connection setup request";
 
-/// Returns what may be wrong when a node hangs up at once. The node may also just be starting or stopping.
-fn suspicion(settings: &Settings) -> &'static str {
+/// Returns a hint for a node that closes the connection at once. The node may also be starting or stopping.
+fn setup_hint(settings: &Settings) -> &'static str {
     match &settings.tls {
         None => " (does the node speak TLS alone? see store.cql.tls)",
-        // The node says so, and hangs up so fast that it may not be heard.
+        // The node sends an alert, but may close the connection before the alert is read.
         Some(tls) if tls.certificate_file.is_none() => {
             " (does the node ask for a certificate of ours? see store.cql.tls.certificate_file)"
         }
@@ -68,9 +66,9 @@ fn suspicion(settings: &Settings) -> &'static str {
     }
 }
 
-/// Why this node and we do not come together over TLS however long we wait, as far as OpenSSL's words tell.
-fn disagreement(text: &str) -> Option<&'static str> {
-    let signs = [
+/// Returns the permanent fault of a TLS handshake, recognised by the error text of OpenSSL.
+fn tls_fault(text: &str) -> Option<&'static str> {
+    let faults = [
         ("wrong version number", "a node speaks no TLS at its port"),
         (
             "alert certificate required",
@@ -81,19 +79,20 @@ fn disagreement(text: &str) -> Option<&'static str> {
         ("alert unsupported certificate", "a node refuses our certificate"),
         ("alert certificate ", "a node refuses our certificate"),
     ];
-    let found = signs.into_iter().find(|(sign, _)| text.contains("SSL routines") && text.contains(sign));
-    found.map(|(_, why)| why)
+    let known_fault =
+        faults.into_iter().find(|(sign, _)| text.contains("SSL routines") && text.contains(sign));
+    known_fault.map(|(_, fault)| fault)
 }
 
-fn agreement(error: &SchemaAgreementError) -> Error {
+fn from_agreement(error: &SchemaAgreementError) -> Error {
     match error {
         SchemaAgreementError::Timeout(_) => Error::Timeout(error.to_string()),
-        SchemaAgreementError::RequestError(attempt) => self::attempt(attempt),
+        SchemaAgreementError::RequestError(attempt) => from_attempt(attempt),
         _ => Error::Unreachable(error.to_string()),
     }
 }
 
-fn attempt(error: &RequestAttemptError) -> Error {
+fn from_attempt(error: &RequestAttemptError) -> Error {
     let text = error.to_string();
     match error {
         RequestAttemptError::BrokenConnectionError(_) => Error::Unreachable(text),
@@ -132,7 +131,7 @@ fn is_oversized(message: &str) -> bool {
     SIGNS.iter().any(|sign| message.contains(sign))
 }
 
-/// A table or column that is not there any more spoils every write, so it is no fault of the values.
+/// True if a table or column is missing. That fails every write, so the error is not a refusal of the values.
 fn is_about_the_schema(message: &str) -> bool {
     const SIGNS: [&str; 4] =
         ["unconfigured table", "Undefined column", "Unknown identifier", "does not exist"];

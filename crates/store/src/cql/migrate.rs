@@ -1,6 +1,6 @@
-//! Makes the keyspace, tables and columns that the declarations ask for, or says what is missing.
+//! Creates missing keyspaces, tables and columns, or lists them.
 //!
-//! It never removes or retypes: a table that lies otherwise than declared is refused by name.
+//! Tables and columns are never removed or retyped: a table that differs from its declaration is refused by name.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +14,7 @@ use crate::{Difference, Error, Migration, Mode, Table};
 
 /// A column as the server describes it.
 #[derive(Clone, Debug)]
-struct Existing {
+struct ExistingColumn {
     kind: String,
     role: String,
     position: i32,
@@ -29,25 +29,25 @@ impl Engine {
             differences.push(Difference::Keyspace(keyspace.clone()));
             match (mode, &self.0.settings.replication) {
                 (Migration::Expand, Some(replication)) => {
-                    self.run(&create_keyspace(keyspace, replication)).await?;
+                    self.run_statement(&create_keyspace(keyspace, replication)).await?;
                 }
                 (Migration::Expand, None) => {
                     return Err(Error::Settings(format!(
-                        "keyspace {keyspace} does not exist, and `replication` does not say how to make it"
+                        "keyspace {keyspace} does not exist and cannot be created: set `replication`"
                     )));
                 }
                 (Migration::Check, _) => {}
             }
         }
-        let mut existing = self.columns().await?;
+        let mut existing = self.read_columns().await?;
         for table in &self.0.tables {
-            let missing = compare(table, existing.remove(table.name))?;
-            for difference in &missing {
+            let table_differences = find_missing_columns(table, existing.remove(table.name))?;
+            for difference in &table_differences {
                 if mode == Migration::Expand {
-                    self.run(&remedy(keyspace, table, difference)).await?;
+                    self.run_statement(&remedy_statement(keyspace, table, difference)).await?;
                 }
             }
-            differences.extend(missing);
+            differences.extend(table_differences);
         }
         Ok(differences)
     }
@@ -59,11 +59,11 @@ impl Engine {
             .session
             .query_unpaged(query, (&self.0.settings.keyspace,))
             .await
-            .map_err(faults::execution)?;
+            .map_err(faults::from_execution)?;
         Ok(answer.into_rows_result().map_err(unreadable)?.rows_num() > 0)
     }
 
-    async fn columns(&self) -> Result<HashMap<String, BTreeMap<String, Existing>>, Error> {
+    async fn read_columns(&self) -> Result<HashMap<String, BTreeMap<String, ExistingColumn>>, Error> {
         let query = "SELECT table_name, column_name, type, kind, position, clustering_order \
                      FROM system_schema.columns WHERE keyspace_name = ?";
         let answer = self
@@ -71,32 +71,32 @@ impl Engine {
             .session
             .query_unpaged(query, (&self.0.settings.keyspace,))
             .await
-            .map_err(faults::execution)?;
+            .map_err(faults::from_execution)?;
         let answer = answer.into_rows_result().map_err(unreadable)?;
-        let mut tables: HashMap<String, BTreeMap<String, Existing>> = HashMap::new();
+        let mut tables: HashMap<String, BTreeMap<String, ExistingColumn>> = HashMap::new();
         for row in answer.rows::<(String, String, String, String, i32, String)>().map_err(unreadable)? {
             let (table, column, kind, role, position, order) = row.map_err(unreadable)?;
-            tables.entry(table).or_default().insert(column, Existing { kind, role, position, order });
+            tables.entry(table).or_default().insert(column, ExistingColumn { kind, role, position, order });
         }
         Ok(tables)
     }
 
-    async fn run(&self, text: &str) -> Result<(), Error> {
+    async fn run_statement(&self, text: &str) -> Result<(), Error> {
         tracing::info!(statement = text, "changing the store's tables");
-        self.0.session.query_unpaged(text, ()).await.map_err(faults::execution)?;
+        self.0.session.query_unpaged(text, ()).await.map_err(faults::from_execution)?;
         Ok(())
     }
 }
 
-/// Returns the columns that the declared table has and the existing one lacks. Any other difference is an error.
-fn compare(
+/// Returns the declared columns that the existing table lacks. Any other difference is an error.
+fn find_missing_columns(
     table: &'static Table,
-    existing: Option<BTreeMap<String, Existing>>,
+    existing: Option<BTreeMap<String, ExistingColumn>>,
 ) -> Result<Vec<Difference>, Error> {
     let Some(existing) = existing else { return Ok(vec![Difference::Table(table.name)]) };
     let fault = |detail: String| Err(Error::Schema { table: table.name.to_owned(), detail });
     let keys = table.key_columns().len();
-    let mut missing = Vec::new();
+    let mut missing_columns = Vec::new();
     for (index, column) in table.columns.iter().enumerate() {
         let (role, position) = if index < table.partition {
             ("partition_key", index)
@@ -105,57 +105,62 @@ fn compare(
         } else {
             ("regular", 0)
         };
-        let Some(found) = existing.get(column.name) else {
+        let Some(existing_column) = existing.get(column.name) else {
             if role != "regular" {
                 return fault(format!("key column {} is missing, and keys never change", column.name));
             }
+            // Rows written before the column was added have no cell for it.
             if !column.nullable {
                 return fault(format!(
                     "column {} was added and is not an Option, but rows written before have none",
                     column.name
                 ));
             }
-            missing.push(Difference::Column { table: table.name, column: column.name });
+            missing_columns.push(Difference::Column { table: table.name, column: column.name });
             continue;
         };
-        if found.kind != column.kind.cql() {
+        if existing_column.kind != column.kind.cql() {
             return fault(format!(
                 "column {} is {} and declared as {}: types never change",
-                column.name, found.kind, column.kind
+                column.name, existing_column.kind, column.kind
             ));
         }
-        if found.role != role || (role != "regular" && usize::try_from(found.position) != Ok(position)) {
+        if existing_column.role != role
+            || (role != "regular" && usize::try_from(existing_column.position) != Ok(position))
+        {
             return fault(format!(
                 "column {} is {} {} and declared as {role} {position}: keys never change",
-                column.name, found.role, found.position
+                column.name, existing_column.role, existing_column.position
             ));
         }
-        let order = statements::order(column.order);
-        if role == "clustering" && !found.order.eq_ignore_ascii_case(order) {
+        let order = statements::order_keyword(column.order);
+        if role == "clustering" && !existing_column.order.eq_ignore_ascii_case(order) {
             return fault(format!(
                 "column {} is clustered {} and declared {order}",
-                column.name, found.order
+                column.name, existing_column.order
             ));
         }
     }
-    for (name, found) in &existing {
-        if found.role != "regular"
-            && found.role != "static"
+    for (name, column) in &existing {
+        // A regular or static column that is not declared belongs to a newer version, which may run beside this one.
+        if column.role != "regular"
+            && column.role != "static"
             && !table.key_columns().iter().any(|key| key.name == name)
         {
             return fault(format!("column {name} is part of its key and not declared: keys never change"));
         }
     }
+    // Replacements write `ops`, so they would fail on a table of facts.
     if table.mode == Mode::Versioned && !existing.contains_key(OPS) {
         return fault("it is declared as versioned, but was made for facts".to_owned());
     }
-    Ok(missing)
+    Ok(missing_columns)
 }
 
-fn remedy(keyspace: &str, table: &Table, difference: &Difference) -> String {
+fn remedy_statement(keyspace: &str, table: &Table, difference: &Difference) -> String {
     match difference {
         Difference::Column { column, .. }
-            if let Some(column) = table.columns.iter().find(|known| known.name == *column) =>
+            if let Some(column) = table.columns.iter().find(|declared| declared.name == *column) =>
         {
             statements::add_column(keyspace, table, column)
         }
@@ -167,9 +172,9 @@ fn create_keyspace(keyspace: &str, replication: &Replication) -> String {
     let copies = match replication {
         Replication::Simple(copies) => format!("'class': 'SimpleStrategy', 'replication_factor': {copies}"),
         Replication::Datacenters(centers) => {
-            let each: Vec<String> =
+            let copies_by_center: Vec<String> =
                 centers.iter().map(|(name, copies)| format!(", '{name}': {copies}")).collect();
-            format!("'class': 'NetworkTopologyStrategy'{}", each.concat())
+            format!("'class': 'NetworkTopologyStrategy'{}", copies_by_center.concat())
         }
     };
     format!("CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = {{{copies}}}")
@@ -185,10 +190,10 @@ mod tests {
     crate::table! { Fact Thing in "things" ttl None;
     partition { org: String } cluster { at: i64 [Desc] } values { a: String, b: Option<i64> } }
 
-    fn existing(columns: &[(&str, &str, &str, i32, &str)]) -> Option<BTreeMap<String, Existing>> {
+    fn existing(columns: &[(&str, &str, &str, i32, &str)]) -> Option<BTreeMap<String, ExistingColumn>> {
         let column = |(name, kind, role, position, order): &(&str, &str, &str, i32, &str)| {
             let [kind, role, order] = [kind, role, order].map(|text| (*text).to_owned());
-            ((*name).to_owned(), Existing { kind, role, position: *position, order })
+            ((*name).to_owned(), ExistingColumn { kind, role, position: *position, order })
         };
         Some(columns.iter().map(column).collect())
     }
@@ -199,19 +204,20 @@ mod tests {
     const B: (&str, &str, &str, i32, &str) = ("b", "bigint", "regular", -1, "none");
 
     #[test]
-    fn what_is_missing_is_listed_and_what_is_more_is_tolerated() {
-        assert_eq!(compare(Thing::TABLE, None).unwrap(), [Difference::Table("things")]);
+    fn missing_columns_are_listed_and_extra_ones_tolerated() {
+        assert_eq!(find_missing_columns(Thing::TABLE, None).unwrap(), [Difference::Table("things")]);
         let newer = ("c", "blob", "regular", -1, "none");
-        assert_eq!(compare(Thing::TABLE, existing(&[ORG, AT, A, B, newer])).unwrap(), []);
+        assert_eq!(find_missing_columns(Thing::TABLE, existing(&[ORG, AT, A, B, newer])).unwrap(), []);
         assert_eq!(
-            compare(Thing::TABLE, existing(&[ORG, AT, A])).unwrap(),
+            find_missing_columns(Thing::TABLE, existing(&[ORG, AT, A])).unwrap(),
             [Difference::Column { table: "things", column: "b" }]
         );
     }
 
     #[test]
-    fn what_may_never_change_is_refused_by_name() {
-        let refusal = |columns: &[_]| compare(Thing::TABLE, existing(columns)).unwrap_err().to_string();
+    fn changed_keys_and_types_are_refused_by_name() {
+        let refusal =
+            |columns: &[_]| find_missing_columns(Thing::TABLE, existing(columns)).unwrap_err().to_string();
         assert!(refusal(&[ORG, AT, B]).contains("column a was added and is not an Option"));
         assert!(refusal(&[ORG, AT, A, ("b", "text", "regular", -1, "none")]).contains("column b is text"));
         assert!(

@@ -1,6 +1,4 @@
-//! The engine for ScyllaDB and Apache Cassandra.
-//!
-//! It does not create or change tables by itself: `migrate` does, when asked.
+//! The engine for ScyllaDB and Apache Cassandra. Only [`Engine::migrate`] creates or changes tables.
 //!
 //! Reads and puts are LOCAL_QUORUM, conditions LOCAL_SERIAL. Statements are prepared at their first use, so that a
 //! store can be opened before its tables exist.
@@ -40,13 +38,13 @@ use scylla::{
 };
 use tokio::sync::Semaphore;
 
-pub(crate) use self::scan::{Walk, splits};
+pub(crate) use self::scan::{CqlScan, split_ring};
 use self::{
-    cells::{Bind, Cells as RawRow},
+    cells::{BoundValue, RawRow},
     chunks::Chunks,
     conditional::Stripes,
-    statements::Shape,
-    tls::Objection,
+    statements::StatementKind,
+    tls::CertificateRefusal,
 };
 pub use self::{
     settings::{Replication, Secret, Settings},
@@ -69,7 +67,7 @@ struct Inner {
     settings: Settings,
     tables: Vec<&'static Table>,
     clock: Clock,
-    prepared: RwLock<HashMap<(&'static str, &'static str, Shape), PreparedStatement>>,
+    prepared: RwLock<HashMap<(&'static str, &'static str, StatementKind), PreparedStatement>>,
     in_flight: Semaphore,
     stripes: Stripes,
     closed: AtomicBool,
@@ -77,7 +75,7 @@ struct Inner {
 
 struct Write<'a> {
     statement: PreparedStatement,
-    values: Vec<Bind<'a>>,
+    values: Vec<BoundValue<'a>>,
     bytes: usize,
 }
 
@@ -86,38 +84,39 @@ impl Engine {
         Self::connect_tables(settings, tables::ALL, system_clock()).await
     }
 
-    /// The same with tables of one's own and a clock of one's own.
+    /// Connects with other tables or another clock, for tests.
     pub async fn connect_tables(
         settings: Settings,
         tables: &[&'static Table],
         clock: Clock,
     ) -> Result<Self, Error> {
         settings.validate()?;
-        let mut nodes = DefaultPolicy::builder().token_aware(true);
+        let mut load_balancing = DefaultPolicy::builder().token_aware(true);
         if let Some(center) = &settings.local_dc {
-            nodes = nodes.prefer_datacenter(center.clone());
+            load_balancing = load_balancing.prefer_datacenter(center.clone());
         }
         let profile = ExecutionProfile::builder()
             .consistency(Consistency::LocalQuorum)
             .serial_consistency(Some(SerialConsistency::LocalSerial))
             .request_timeout(Some(settings.request_timeout()))
-            .load_balancing_policy(nodes.build())
+            .load_balancing_policy(load_balancing.build())
             .build();
         let mut builder = SessionBuilder::new()
             .known_nodes(&settings.contact_points)
             .connection_timeout(settings.connect_timeout())
+            // One connection carries thousands of concurrent requests, and ScyllaDB wants one for each shard.
             .pool_size(PoolSize::PerShard(const { NonZeroUsize::new(1).expect("one is not zero") }))
             .keyspaces_to_fetch([settings.keyspace.clone()])
             .default_execution_profile_handle(profile.into_handle());
         if let (Some(username), Some(password)) = (&settings.username, settings.password()?) {
             builder = builder.user(username.clone(), password.reveal());
         }
-        let objection = Objection::default();
+        let refusal = CertificateRefusal::default();
         if let Some(tls) = &settings.tls {
-            builder = tls::secure(builder, tls, &objection)?;
+            builder = tls::secure(builder, tls, &refusal)?;
         }
         let session = Box::pin(builder.build()).await;
-        let session = session.map_err(|error| faults::session(&error, &settings, objection.raised()))?;
+        let session = session.map_err(|error| faults::from_session(&error, &settings, refusal.reason()))?;
         Ok(Self(Arc::new(Inner {
             in_flight: Semaphore::new(settings.max_in_flight.min(Semaphore::MAX_PERMITS)),
             session,
@@ -135,79 +134,83 @@ impl Engine {
     }
 
     pub(crate) async fn write(&self, batch: Batch<'_>) -> Result<(), Error> {
-        // Everything is encoded before anything is sent: a row that does not fit keeps the others from being written.
+        // Encode all steps before the first request: an oversized row must refuse the whole batch.
         let mut steps = Vec::new();
         for step in batch.steps() {
             steps.push(self.encode(step).await?);
         }
         for chunks in steps {
-            // Boxed and collected: a lazy map over borrowed futures is not `Send` enough for a caller that spawns.
+            // A step waits for all chunks of the step before it.
+            // Boxed and collected, because the compiler cannot prove that a lazy map over borrowed futures is `Send`.
             let sends: Vec<_> = chunks.into_iter().map(|chunk| self.send(chunk).boxed()).collect();
             stream::iter(sends).buffer_unordered(self.0.settings.max_in_flight).try_collect::<()>().await?;
         }
         Ok(())
     }
 
-    /// The writes of each partition, in chunks that go together.
+    /// Encodes changes into chunks of writes of one partition.
     async fn encode<'b>(&self, changes: &'b [Change<'_>]) -> Result<Vec<Vec<Write<'b>>>, Error> {
-        let now = (self.0.clock)().0;
+        let now_ms = (self.0.clock)().0;
         let mut chunks = Chunks::new(self.0.settings.batch_bytes);
         for change in changes {
             let table = change.table();
             let mut cells = Vec::with_capacity(table.columns.len() + 2);
             change.cells(&mut cells);
-            let bytes = self.fits(table, &cells)?;
+            let bytes = self.check_row_size(table, &cells)?;
             let mut partition = Vec::new();
             key::push_all(&mut partition, &cells, table.partition_columns());
-            let at = Cell::BigInt(change.at().0);
-            let shape = if let Change::Delete { .. } = change {
-                cells.insert(0, at);
-                Shape::Delete
+            let write_time = Cell::BigInt(change.at().0);
+            let kind = if let Change::Delete { .. } = change {
+                // Bound values stand in the order of the statement: a deletion begins with its write time.
+                cells.insert(0, write_time);
+                StatementKind::Delete
             } else {
-                cells.push(at);
+                cells.push(write_time);
                 if let Some(ttl) = table.ttl_millis() {
-                    let left = change.at().millis().0.saturating_add(ttl).saturating_sub(now);
-                    if left <= 0 {
-                        // A put from long ago, processed again: nobody would see the row.
+                    let remaining_ms = change.at().millis().0.saturating_add(ttl).saturating_sub(now_ms);
+                    if remaining_ms <= 0 {
+                        // A late replay of an old put: the row is expired already.
                         continue;
                     }
-                    cells.push(time_to_live(left));
+                    cells.push(time_to_live(remaining_ms));
                 }
-                Shape::Put
+                StatementKind::Put
             };
-            let statement = self.prepared(table, shape).await?;
-            let write = Write { statement, values: cells.into_iter().map(Bind::Cell).collect(), bytes };
+            let statement = self.prepared(table, kind).await?;
+            let write = Write { statement, values: cells.into_iter().map(BoundValue::Cell).collect(), bytes };
             chunks.push((table.name, partition), bytes, write);
         }
-        Ok(chunks.into_all())
+        Ok(chunks.into_chunks())
     }
 
     async fn send(&self, mut chunk: Vec<Write<'_>>) -> Result<(), Error> {
-        let _place = self.place().await?;
+        let _permit = self.acquire_permit().await?;
         let session = &self.0.session;
         crate::metrics::batch_sent(chunk.iter().map(|write| write.bytes).sum::<usize>());
+        // A single write needs no batch, and the driver routes it to a replica by its token.
         if chunk.len() == 1
             && let Some(Write { statement, values, .. }) = chunk.pop()
         {
-            session.execute_unpaged(&statement, values).await.map_err(faults::execution)?;
+            session.execute_unpaged(&statement, values).await.map_err(faults::from_execution)?;
             return Ok(());
         }
         let mut batch = CqlBatch::new(BatchType::Unlogged);
+        // Every write carries its write time, so the driver may repeat the batch.
         batch.set_is_idempotent(true);
         let mut values = Vec::with_capacity(chunk.len());
         for write in chunk {
             batch.append_statement(write.statement);
             values.push(write.values);
         }
-        session.batch(&batch, values).await.map_err(faults::execution)?;
+        session.batch(&batch, values).await.map_err(faults::from_execution)?;
         Ok(())
     }
 
     pub(crate) async fn get<R: Row>(&self, key: &R::Key) -> Result<Option<R>, Error> {
         let mut cells = Vec::new();
         key.cells(&mut cells);
-        let answer = self.ask(R::TABLE, Shape::Get, &cells).await?;
-        first::<R>(&answer)
+        let answer = self.query_rows(R::TABLE, StatementKind::Get, &cells).await?;
+        decode_first_row::<R>(&answer)
     }
 
     pub(crate) async fn get_many<R: Row>(&self, keys: &[R::Key]) -> Result<Vec<Option<R>>, Error> {
@@ -216,80 +219,82 @@ impl Engine {
     }
 
     pub(crate) async fn ping(&self) -> Result<(), Error> {
-        let _place = self.place().await?;
-        let asked = self.0.session.query_unpaged("SELECT key FROM system.local", ());
-        asked.await.map(|_| ()).map_err(faults::execution)
+        let _permit = self.acquire_permit().await?;
+        let answer = self.0.session.query_unpaged("SELECT key FROM system.local", ());
+        answer.await.map(|_| ()).map_err(faults::from_execution)
     }
 
-    /// Waits until nothing is in flight; later calls are answered with [`Error::Closed`].
+    /// Waits for the requests in flight. Later calls fail with [`Error::Closed`].
     pub(crate) async fn close(&self) -> Result<(), Error> {
         self.0.closed.store(true, Ordering::Release);
-        let all = u32::try_from(self.0.settings.max_in_flight).unwrap_or(u32::MAX);
-        if let Ok(everything) = self.0.in_flight.acquire_many(all).await {
+        let permit_count = u32::try_from(self.0.settings.max_in_flight).unwrap_or(u32::MAX);
+        // The semaphore is closed only after all permits are back, so running requests still end normally.
+        if let Ok(all_permits) = self.0.in_flight.acquire_many(permit_count).await {
             self.0.in_flight.close();
-            drop(everything);
+            drop(all_permits);
         }
         Ok(())
     }
 
-    /// The size of a row that is to be written. Checked here, because servers refuse what is too large in ways that look
-    /// like an outage. The key's cells come first.
-    fn fits(&self, table: &Table, cells: &[Cell<'_>]) -> Result<usize, Error> {
-        key_fits(table, cells)?;
-        let (bytes, limit) = (cells.iter().map(size).sum(), self.0.settings.max_row_bytes);
+    /// Returns the size of a row, or an error if it is too large. The cells of the key stand first. Checked here, because
+    /// servers refuse an oversized row with errors that look like an outage.
+    fn check_row_size(&self, table: &Table, cells: &[Cell<'_>]) -> Result<usize, Error> {
+        check_key_size(table, cells)?;
+        let (bytes, limit) = (cells.iter().map(cell_size).sum(), self.0.settings.max_row_bytes);
         if bytes > limit { Err(Error::TooLarge { table: table.name, bytes, limit }) } else { Ok(bytes) }
     }
 
-    async fn place(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Error> {
+    async fn acquire_permit(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Error> {
         if self.0.closed.load(Ordering::Acquire) {
             return Err(Error::Closed);
         }
         self.0.in_flight.acquire().await.map_err(|_| Error::Closed)
     }
 
-    async fn ask(
+    async fn query_rows(
         &self,
         table: &'static Table,
-        shape: Shape,
+        kind: StatementKind,
         cells: &[Cell<'_>],
     ) -> Result<QueryRowsResult, Error> {
-        key_fits(table, cells)?;
-        let statement = self.prepared(table, shape).await?;
-        let _place = self.place().await?;
-        let answer = self.0.session.execute_unpaged(&statement, cells).await.map_err(faults::execution)?;
+        check_key_size(table, cells)?;
+        let statement = self.prepared(table, kind).await?;
+        let _permit = self.acquire_permit().await?;
+        let answer =
+            self.0.session.execute_unpaged(&statement, cells).await.map_err(faults::from_execution)?;
         answer.into_rows_result().map_err(unreadable)
     }
 
-    async fn prepared(&self, table: &'static Table, shape: Shape) -> Result<PreparedStatement, Error> {
-        if let Some(statement) = self.0.prepared.read().get(&(table.name, table.row, shape)) {
+    async fn prepared(&self, table: &'static Table, kind: StatementKind) -> Result<PreparedStatement, Error> {
+        if let Some(statement) = self.0.prepared.read().get(&(table.name, table.row, kind)) {
             return Ok(statement.clone());
         }
-        if !self.0.tables.iter().any(|known| known.name == table.name) {
+        if !self.0.tables.iter().any(|declared| declared.name == table.name) {
             return Err(Error::UnknownTable(table.name));
         }
-        let text = statements::text(&self.0.settings.keyspace, table, shape);
-        let mut statement = self.0.session.prepare(text).await.map_err(faults::prepare)?;
-        match shape {
-            // The driver must not repeat what may have been applied: its second try would be refused by its first.
-            Shape::InsertNew | Shape::Replace => {
+        let text = statements::statement_text(&self.0.settings.keyspace, table, kind);
+        let mut statement = self.0.session.prepare(text).await.map_err(faults::from_prepare)?;
+        match kind {
+            // The driver must not repeat a conditional write: an applied first attempt would refuse the second.
+            StatementKind::InsertNew | StatementKind::Replace => {
                 statement.set_is_idempotent(false);
                 statement.set_retry_policy(Some(Arc::new(FallthroughRetryPolicy::new())));
             }
-            // A serial read ends what a conditional write left unfinished.
-            Shape::Settle => {
+            // A serial read completes an unfinished conditional write.
+            StatementKind::SerialGet => {
                 statement.set_is_idempotent(true);
                 statement.set_consistency(Consistency::LocalSerial);
             }
-            // Puts and deletions carry their write time: again is the same as once.
+            // Puts and deletions carry their write time, so a repeated one changes no data.
             _ => statement.set_is_idempotent(true),
         }
-        self.0.prepared.write().insert((table.name, table.row, shape), statement.clone());
+        self.0.prepared.write().insert((table.name, table.row, kind), statement.clone());
         Ok(statement)
     }
 }
 
-/// The first row of an answer whose columns are those of the table, in order.
-fn first<R: Row>(answer: &QueryRowsResult) -> Result<Option<R>, Error> {
+/// Decodes the first row of an answer with the columns of the table, in their order.
+fn decode_first_row<R: Row>(answer: &QueryRowsResult) -> Result<Option<R>, Error> {
     let row = answer.maybe_first_row::<RawRow<'_>>().map_err(unreadable)?;
     row.map(|row| decode::<R>(row.cells)).transpose()
 }
@@ -302,23 +307,23 @@ fn unreadable(error: impl std::fmt::Display) -> Error {
     Error::Unreadable(error.to_string())
 }
 
-/// Whole seconds, rounded up: a row may live a second longer, never shorter.
-fn time_to_live(left_millis: i64) -> Cell<'static> {
-    /// Greatest time to live of both servers: twenty years.
-    const LONGEST: i64 = 20 * 365 * 86_400;
-    let seconds = left_millis.div_euclid(1_000) + i64::from(left_millis.rem_euclid(1_000) != 0);
-    Cell::Int(i32::try_from(seconds.clamp(1, LONGEST)).unwrap_or(i32::MAX))
+/// Time to live in whole seconds, rounded up: a row may live up to a second too long, but never expires early.
+fn time_to_live(ttl_ms: i64) -> Cell<'static> {
+    /// Greatest time to live in Cassandra and ScyllaDB: twenty years.
+    const MAX_TTL_SECONDS: i64 = 20 * 365 * 86_400;
+    let seconds = ttl_ms.div_euclid(1_000) + i64::from(ttl_ms.rem_euclid(1_000) != 0);
+    Cell::Int(i32::try_from(seconds.clamp(1, MAX_TTL_SECONDS)).unwrap_or(i32::MAX))
 }
 
-/// Servers take less of some keys; this is what the other engine takes as well.
-fn key_fits(table: &Table, cells: &[Cell<'_>]) -> Result<(), Error> {
+/// Checks the size of a key against the limit of the embedded engine. Servers may refuse some smaller keys.
+fn check_key_size(table: &Table, cells: &[Cell<'_>]) -> Result<(), Error> {
     const LIMIT: usize = 65_535;
-    let bytes = cells.iter().take(table.key_columns().len()).map(size).sum();
+    let bytes = cells.iter().take(table.key_columns().len()).map(cell_size).sum();
     if bytes > LIMIT { Err(Error::KeyTooLong { table: table.name, bytes, limit: LIMIT }) } else { Ok(()) }
 }
 
-/// About what a cell takes in a request.
-fn size(cell: &Cell<'_>) -> usize {
+/// Approximate size of a cell in a request, in bytes.
+fn cell_size(cell: &Cell<'_>) -> usize {
     4 + match cell {
         Cell::Null => 0,
         Cell::Text(text) => text.len(),

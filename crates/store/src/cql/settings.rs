@@ -1,6 +1,4 @@
-//! Settings of the CQL engine.
-//!
-//! It does not read the environment; the settings file and its overrides are put together by the binary.
+//! Settings of the CQL engine. The binary merges the settings file with the environment.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
@@ -21,24 +19,24 @@ pub struct Settings {
     /// is an error.
     pub replication: Option<Replication>,
     pub username: Option<String>,
-    /// Better given through the environment or `password_file` than in the settings file.
+    /// Prefer the environment or `password_file` over the settings file.
     pub password: Option<Secret>,
     pub password_file: Option<PathBuf>,
-    /// TLS to the nodes, in a program that was built with the feature `tls`. The section alone switches it on.
+    /// TLS to the nodes, in builds with the feature `tls`. The presence of the section enables it.
     pub tls: Option<Tls>,
     pub connect_timeout_ms: u64,
     pub request_timeout_ms: u64,
     /// Milliseconds for which a conditional write with an unknown outcome is retried before it is reported as an
     /// outage.
     pub settle_timeout_ms: u64,
-    /// Requests that wait for an answer at once, over all tables.
+    /// Maximum number of requests in flight, over all tables.
     pub max_in_flight: usize,
-    /// Rows of one page where a scan names no other number.
+    /// Default number of rows a page of a scan.
     pub page_rows: usize,
-    /// Rows of one partition go together up to this size; a bigger row goes alone. Cassandra refuses batches over
+    /// Size limit of a batch of rows of one partition, in bytes; a larger row is sent alone. Cassandra refuses batches over
     /// 50 KiB unless told otherwise.
     pub batch_bytes: usize,
-    /// A larger row is not sent, and what it belongs to goes to the dead letters. It must be below the servers' limits
+    /// Size limit of a row, in bytes. The record of a larger row becomes a dead letter. The limit must be below the servers' limits
     /// on a mutation and on a request: both are 16 MiB in Cassandra unless told otherwise, counted with their overhead.
     pub max_row_bytes: usize,
 }
@@ -52,7 +50,7 @@ pub enum Replication {
     Datacenters(BTreeMap<String, u8>),
 }
 
-/// A value that must not be printed.
+/// Value that is never printed or serialized.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
@@ -103,51 +101,52 @@ impl Default for Settings {
 
 impl Settings {
     pub fn validate(&self) -> Result<(), Error> {
-        let fault = |text: String| Err(Error::Settings(text));
+        let invalid = |text: String| Err(Error::Settings(text));
         if self.contact_points.is_empty() {
-            return fault("contact_points names no node".to_owned());
+            return invalid("contact_points names no node".to_owned());
         }
-        if !is_name(&self.keyspace) {
-            return fault(format!(
+        if !is_keyspace_name(&self.keyspace) {
+            return invalid(format!(
                 "keyspace `{}` is not a name of 1 to 48 lower-case letters, digits and underscores that begins \
                  with a letter",
                 self.keyspace
             ));
         }
         if self.password.is_some() && self.password_file.is_some() {
-            return fault("password and password_file are both set".to_owned());
+            return invalid("password and password_file are both set".to_owned());
         }
         if self.username.is_none() && (self.password.is_some() || self.password_file.is_some()) {
-            return fault("a password is set, but no username".to_owned());
+            return invalid("a password is set, but no username".to_owned());
         }
         if self.username.is_some() && self.password.is_none() && self.password_file.is_none() {
-            return fault("username is set, but neither password nor password_file".to_owned());
+            return invalid("username is set, but neither password nor password_file".to_owned());
         }
         if let Some(tls) = &self.tls {
             if !cfg!(feature = "tls") {
-                return fault(NO_TLS.to_owned());
+                return invalid(NO_TLS.to_owned());
             }
             if tls.certificate_file.is_some() != tls.key_file.is_some() {
-                return fault(
+                return invalid(
                     "of tls.certificate_file and tls.key_file one is set without the other".to_owned(),
                 );
             }
         }
         if let Some(Replication::Datacenters(centers)) = &self.replication {
             if centers.is_empty() || centers.values().any(|copies| *copies == 0) {
-                return fault("replication names no datacenter, or one with 0 copies".to_owned());
+                return invalid("replication names no datacenter, or one with 0 copies".to_owned());
             }
+            // Names are quoted into the CREATE KEYSPACE statement.
             if let Some(name) = centers.keys().find(|name| name.contains('\'')) {
-                return fault(format!("replication: `{name}` is not the name of a datacenter"));
+                return invalid(format!("replication: `{name}` is not the name of a datacenter"));
             }
             if let Some(local) = &self.local_dc
                 && !centers.contains_key(local)
             {
-                return fault(format!("local_dc is `{local}`, but replication keeps no copy there"));
+                return invalid(format!("local_dc is `{local}`, but replication keeps no copy there"));
             }
         }
         if self.replication == Some(Replication::Simple(0)) {
-            return fault("replication keeps 0 copies".to_owned());
+            return invalid("replication keeps 0 copies".to_owned());
         }
         for (name, value) in [
             ("connect_timeout_ms", self.connect_timeout_ms),
@@ -158,20 +157,21 @@ impl Settings {
             ("max_row_bytes", self.max_row_bytes as u64),
         ] {
             if value == 0 {
-                return fault(format!("{name} is 0"));
+                return invalid(format!("{name} is 0"));
             }
         }
         if i32::try_from(self.page_rows).is_err() {
-            return fault(format!("page_rows is {}, at most {} are possible", self.page_rows, i32::MAX));
+            return invalid(format!("page_rows is {}, at most {} are possible", self.page_rows, i32::MAX));
         }
         if self.batch_bytes > self.max_row_bytes {
-            return fault(format!(
+            return invalid(format!(
                 "batch_bytes ({}) is above max_row_bytes ({}): rows together would be larger than a row may be",
                 self.batch_bytes, self.max_row_bytes
             ));
         }
+        // The first attempt alone may take the request timeout.
         if self.settle_timeout_ms < self.request_timeout_ms {
-            return fault(format!(
+            return invalid(format!(
                 "settle_timeout_ms ({}) is shorter than request_timeout_ms ({}): no unknown outcome could be settled",
                 self.settle_timeout_ms, self.request_timeout_ms
             ));
@@ -179,7 +179,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Reads the files that are named, as a connection would.
+    /// Reads the configured files, as a connection would.
     pub fn check_files(&self) -> Result<(), Error> {
         self.password()?;
         self.tls.as_ref().map_or(Ok(()), tls::check_files)
@@ -200,15 +200,18 @@ impl Settings {
     pub(super) fn password(&self) -> Result<Option<Secret>, Error> {
         let Some(path) = &self.password_file else { return Ok(self.password.clone()) };
         match std::fs::read_to_string(path) {
+            // Editors and secret managers end the file with a newline.
             Ok(text) => Ok(Some(Secret(text.trim_end_matches(['\r', '\n']).to_owned()))),
             Err(error) => Err(Error::Settings(format!("password_file {}: {error}", path.display()))),
         }
     }
 }
 
-fn is_name(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    text.len() <= 48 && text.bytes().all(plain) && text.as_bytes().first().is_some_and(u8::is_ascii_lowercase)
+fn is_keyspace_name(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    text.len() <= 48
+        && text.bytes().all(is_allowed)
+        && text.as_bytes().first().is_some_and(u8::is_ascii_lowercase)
 }
 
 #[cfg(test)]
@@ -218,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_valid_and_contradictions_are_named() {
+    fn defaults_are_valid_and_contradictions_are_named() {
         Settings::default().validate().unwrap();
         let refusal = |change: fn(&mut Settings)| {
             let mut settings = Settings::default();
@@ -230,24 +233,24 @@ mod tests {
         assert!(refusal(|s| s.settle_timeout_ms = 1).contains("settle_timeout_ms (1)"));
         assert!(refusal(|s| s.max_row_bytes = 1_000).contains("max_row_bytes (1000)"));
         assert!(refusal(|s| s.max_in_flight = 0).contains("max_in_flight is 0"));
-        let elsewhere = |s: &mut Settings| {
+        let without_local_copies = |s: &mut Settings| {
             s.local_dc = Some("north".to_owned());
             s.replication = Some(Replication::Datacenters(BTreeMap::from([("south".to_owned(), 3)])));
         };
-        assert!(refusal(elsewhere).contains("local_dc is `north`"));
+        assert!(refusal(without_local_copies).contains("local_dc is `north`"));
     }
 
     #[test]
-    fn tls_is_for_programs_that_were_built_with_it() {
+    fn tls_needs_a_build_with_the_feature() {
         let tls = Tls { ca_file: "ca.pem".into(), certificate_file: None, key_file: None };
         let with = |tls: Tls| Settings { tls: Some(tls), ..Settings::default() }.validate();
         if cfg!(feature = "tls") {
             with(tls.clone()).unwrap();
-            let half = with(Tls { key_file: Some("us.key".into()), ..tls }).unwrap_err().to_string();
-            assert!(half.contains("tls.certificate_file and tls.key_file"), "{half}");
+            let error = with(Tls { key_file: Some("us.key".into()), ..tls }).unwrap_err().to_string();
+            assert!(error.contains("tls.certificate_file and tls.key_file"), "{error}");
         } else {
-            let refused = with(tls).unwrap_err().to_string();
-            assert!(refused.contains("the feature `tls`"), "{refused}");
+            let error = with(tls).unwrap_err().to_string();
+            assert!(error.contains("the feature `tls`"), "{error}");
         }
     }
 

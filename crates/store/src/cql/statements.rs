@@ -1,30 +1,28 @@
-//! The CQL text of every operation on a declared table.
-//!
-//! It does not prepare or run statements.
+//! Builds the CQL text of every operation on a declared table.
 
 use crate::{ColumnDef, Mode, Order, Table};
 
-/// The column that keeps which operation wrote which version, beside the declared columns of a versioned table.
+/// Column of versioned tables with the operation id of each version, in addition to the declared columns.
 pub(super) const OPS: &str = "ops";
 
-/// A kind of statement. With a table it is a text, and a prepared statement.
+/// Kind of statement. Together with a table it determines the text of the statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Shape {
-    /// All cells, write time, and the time to live where there is one.
+pub(super) enum StatementKind {
+    /// Binds all cells, the write time, and the time to live if the table has one.
     Put,
-    /// Write time, key cells.
+    /// Binds the write time and the key cells.
     Delete,
-    /// Key cells.
+    /// Binds the key cells.
     Get,
-    /// Key cells; gives `ops` too, and is read serially.
-    Settle,
-    /// All cells, `ops`, and the time to live where there is one.
+    /// Binds the key cells. Selects `ops` too, and is read serially.
+    SerialGet,
+    /// Binds all cells, `ops`, and the time to live if the table has one.
     InsertNew,
-    /// Time to live where there is one, value cells, slot and id of the operation, key cells, version.
+    /// Binds the time to live if the table has one, value cells, slot and id of the operation, key cells, expected version.
     Replace,
-    /// Partition cells, equal clustering cells, bounds of the next column.
+    /// Binds partition cells, `equal` clustering cells, and the bounds of the next column.
     Scan { equal: u8, low: Edge, high: Edge },
-    /// Two tokens: above the first, up to the second.
+    /// Binds two tokens. Reads the rows above the first, up to and including the second.
     ScanAll,
 }
 
@@ -35,47 +33,50 @@ pub(super) enum Edge {
     Excluded,
 }
 
-pub(super) fn text(keyspace: &str, table: &Table, shape: Shape) -> String {
+pub(super) fn statement_text(keyspace: &str, table: &Table, kind: StatementKind) -> String {
     let name = format!("{keyspace}.{}", table.name);
     let ttl = table.ttl.is_some();
-    let columns = || list(table.columns);
-    let key = || equals(table.key_columns());
-    match shape {
-        Shape::Put => {
-            let marks = marks(table.columns.len());
+    let columns = || column_list(table.columns);
+    let key = || equality_conditions(table.key_columns());
+    match kind {
+        StatementKind::Put => {
+            let marks = placeholders(table.columns.len());
             let ttl = if ttl { " AND TTL ?" } else { "" };
             format!("INSERT INTO {name} ({}) VALUES ({marks}) USING TIMESTAMP ?{ttl}", columns())
         }
-        Shape::Delete => format!("DELETE FROM {name} USING TIMESTAMP ? WHERE {}", key()),
-        Shape::Get => format!("SELECT {} FROM {name} WHERE {}", columns(), key()),
-        Shape::Settle => format!("SELECT {}, {OPS} FROM {name} WHERE {}", columns(), key()),
-        Shape::InsertNew => {
-            let marks = marks(table.columns.len() + 1);
+        StatementKind::Delete => format!("DELETE FROM {name} USING TIMESTAMP ? WHERE {}", key()),
+        StatementKind::Get => format!("SELECT {} FROM {name} WHERE {}", columns(), key()),
+        StatementKind::SerialGet => format!("SELECT {}, {OPS} FROM {name} WHERE {}", columns(), key()),
+        StatementKind::InsertNew => {
+            let marks = placeholders(table.columns.len() + 1);
             let ttl = if ttl { " USING TTL ?" } else { "" };
             format!("INSERT INTO {name} ({}, {OPS}) VALUES ({marks}) IF NOT EXISTS{ttl}", columns())
         }
-        Shape::Replace => {
+        StatementKind::Replace => {
             let ttl = if ttl { " USING TTL ?" } else { "" };
             let set: Vec<String> =
                 table.value_columns().iter().map(|column| format!("{} = ?", column.name)).collect();
             format!("UPDATE {name}{ttl} SET {}, {OPS}[?] = ? WHERE {} IF version = ?", set.join(", "), key())
         }
-        Shape::Scan { equal, low, high } => {
-            let fixed = table.partition + usize::from(equal);
-            let mut text =
-                format!("SELECT {} FROM {name} WHERE {}", columns(), equals(&table.columns[..fixed]));
+        StatementKind::Scan { equal, low, high } => {
+            let equal_columns = table.partition + usize::from(equal);
+            let mut text = format!(
+                "SELECT {} FROM {name} WHERE {}",
+                columns(),
+                equality_conditions(&table.columns[..equal_columns])
+            );
             for (edge, included, excluded) in [(low, ">=", ">"), (high, "<=", "<")] {
                 let sign = match edge {
                     Edge::Open => continue,
                     Edge::Included => included,
                     Edge::Excluded => excluded,
                 };
-                text.push_str(&format!(" AND {} {sign} ?", table.columns[fixed].name));
+                text.push_str(&format!(" AND {} {sign} ?", table.columns[equal_columns].name));
             }
             text
         }
-        Shape::ScanAll => {
-            let token = format!("token({})", list(table.partition_columns()));
+        StatementKind::ScanAll => {
+            let token = format!("token({})", column_list(table.partition_columns()));
             format!("SELECT {} FROM {name} WHERE {token} > ? AND {token} <= ?", columns())
         }
     }
@@ -89,7 +90,7 @@ pub(super) fn create_table(keyspace: &str, table: &Table) -> String {
     if table.mode == Mode::Versioned {
         text.push_str(&format!("{OPS} map<int, uuid>, "));
     }
-    text.push_str(&format!("PRIMARY KEY (({})", list(table.partition_columns())));
+    text.push_str(&format!("PRIMARY KEY (({})", column_list(table.partition_columns())));
     for column in table.cluster_columns() {
         text.push_str(&format!(", {}", column.name));
     }
@@ -99,10 +100,11 @@ pub(super) fn create_table(keyspace: &str, table: &Table) -> String {
         let orders: Vec<String> = table
             .cluster_columns()
             .iter()
-            .map(|column| format!("{} {}", column.name, order(column.order)))
+            .map(|column| format!("{} {}", column.name, order_keyword(column.order)))
             .collect();
         options.push(format!("CLUSTERING ORDER BY ({})", orders.join(", ")));
     }
+    // Rows of such a table expire together, so whole files are dropped instead of compacted.
     if let Some(window) = table.time_window {
         let hours = window.as_secs().div_ceil(3_600).max(1);
         let (unit, size) = if hours % 24 == 0 { ("DAYS", hours / 24) } else { ("HOURS", hours) };
@@ -121,14 +123,14 @@ pub(super) fn add_column(keyspace: &str, table: &Table, column: &ColumnDef) -> S
     format!("ALTER TABLE {keyspace}.{} ADD {} {}", table.name, column.name, column.kind)
 }
 
-pub(super) fn order(order: Order) -> &'static str {
+pub(super) fn order_keyword(order: Order) -> &'static str {
     match order {
         Order::Asc => "ASC",
         Order::Desc => "DESC",
     }
 }
 
-fn list(columns: &[ColumnDef]) -> String {
+fn column_list(columns: &[ColumnDef]) -> String {
     let mut text = String::new();
     for (index, column) in columns.iter().enumerate() {
         let comma = if index == 0 { "" } else { ", " };
@@ -137,12 +139,12 @@ fn list(columns: &[ColumnDef]) -> String {
     text
 }
 
-fn equals(columns: &[ColumnDef]) -> String {
+fn equality_conditions(columns: &[ColumnDef]) -> String {
     let parts: Vec<String> = columns.iter().map(|column| format!("{} = ?", column.name)).collect();
     parts.join(" AND ")
 }
 
-fn marks(count: usize) -> String {
+fn placeholders(count: usize) -> String {
     vec!["?"; count].join(", ")
 }
 
@@ -151,16 +153,16 @@ mod tests {
     use super::*;
     use crate::Row as _;
 
-    crate::table! { Fact Seen in "seen" ttl Some(30 days), window 36 hours;
+    crate::table! { Fact Sighting in "seen" ttl Some(30 days), window 36 hours;
     partition { org: String, day: i32 } cluster { at: i64 [Desc], id: String [Asc] }
     values { n: Option<i64> } }
     crate::table! { Versioned Head in "heads" ttl Some(1 hours);
     partition { org: String } values { n: i64 } }
 
     #[test]
-    fn a_declaration_says_how_its_table_is_made() {
+    fn declaration_determines_the_table_definition() {
         assert_eq!(
-            create_table("ks", Seen::TABLE),
+            create_table("ks", Sighting::TABLE),
             "CREATE TABLE IF NOT EXISTS ks.seen (org text, day int, at bigint, id text, n bigint, \
              PRIMARY KEY ((org, day), at, id)) WITH CLUSTERING ORDER BY (at DESC, id ASC) AND compaction = \
              {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'HOURS', 'compaction_window_size': 36}"
@@ -173,26 +175,26 @@ mod tests {
     }
 
     #[test]
-    fn facts_carry_a_write_time_and_conditions_never_do() {
+    fn facts_have_a_write_time_and_conditional_writes_none() {
         assert_eq!(
-            text("ks", Seen::TABLE, Shape::Put),
+            statement_text("ks", Sighting::TABLE, StatementKind::Put),
             "INSERT INTO ks.seen (org, day, at, id, n) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?"
         );
         assert_eq!(
-            text("ks", Head::TABLE, Shape::InsertNew),
+            statement_text("ks", Head::TABLE, StatementKind::InsertNew),
             "INSERT INTO ks.heads (org, n, version, ops) VALUES (?, ?, ?, ?) IF NOT EXISTS USING TTL ?"
         );
         assert_eq!(
-            text("ks", Head::TABLE, Shape::Replace),
+            statement_text("ks", Head::TABLE, StatementKind::Replace),
             "UPDATE ks.heads USING TTL ? SET n = ?, version = ?, ops[?] = ? WHERE org = ? IF version = ?"
         );
     }
 
     #[test]
-    fn a_range_is_equality_on_a_prefix_and_bounds_on_the_next_column() {
-        let shape = Shape::Scan { equal: 1, low: Edge::Excluded, high: Edge::Included };
+    fn range_is_an_equal_prefix_and_bounds_on_the_next_column() {
+        let kind = StatementKind::Scan { equal: 1, low: Edge::Excluded, high: Edge::Included };
         assert_eq!(
-            text("ks", Seen::TABLE, shape),
+            statement_text("ks", Sighting::TABLE, kind),
             "SELECT org, day, at, id, n FROM ks.seen WHERE org = ? AND day = ? AND at = ? AND id > ? AND id <= ?"
         );
     }

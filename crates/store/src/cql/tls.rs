@@ -1,35 +1,35 @@
-//! TLS to the servers as the driver takes it: by OpenSSL, in builds with the feature `tls`.
+//! TLS to the servers, by OpenSSL, in builds with the feature `tls`.
 //!
-//! It verifies nothing itself: OpenSSL does, and the driver has it compare a node's address.
+//! OpenSSL verifies certificates, and the driver has it compare the address of the node.
 
 use std::{path::PathBuf, sync::Arc};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-/// Refusal of settings that a build without the feature cannot follow.
+/// Error of a build without the feature for settings with a `tls` section.
 pub(super) const NO_TLS: &str = "tls needs a program that was built with the feature `tls`";
 
 /// Trusted certificates, and the client certificate for nodes that ask for one.
 ///
-/// A node's certificate must name the IP address that the node is reached at: the driver knows no names of nodes.
+/// A node's certificate must name the IP address of the node, because the driver does not know host names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// A PEM file of certificate authorities. No others are trusted.
+    /// PEM file of certificate authorities. No others are trusted.
     pub ca_file: PathBuf,
-    /// A PEM file of our certificate, and of those between it and its authority. Default none.
+    /// PEM file of our certificate and its intermediate certificates. Default none.
     pub certificate_file: Option<PathBuf>,
-    /// A PEM file of its private key, which is not encrypted. Default none.
+    /// PEM file of its private key, unencrypted. Default none.
     pub key_file: Option<PathBuf>,
 }
 
-/// Last objection to a certificate. The driver hears only that the handshake failed.
+/// Reason of the last refused certificate. The driver reports only that the handshake failed.
 #[derive(Clone, Default)]
-pub(super) struct Objection(Arc<Mutex<Option<String>>>);
+pub(super) struct CertificateRefusal(Arc<Mutex<Option<String>>>);
 
-impl Objection {
-    pub(super) fn raised(&self) -> Option<String> {
+impl CertificateRefusal {
+    pub(super) fn reason(&self) -> Option<String> {
         self.0.lock().clone()
     }
 }
@@ -43,10 +43,14 @@ pub(super) use self::not_built::{check_files, secure};
 mod not_built {
     use scylla::client::session_builder::SessionBuilder;
 
-    use super::{NO_TLS, Objection, Tls};
+    use super::{CertificateRefusal, NO_TLS, Tls};
     use crate::Error;
 
-    pub(crate) fn secure(_: SessionBuilder, _: &Tls, _: &Objection) -> Result<SessionBuilder, Error> {
+    pub(crate) fn secure(
+        _: SessionBuilder,
+        _: &Tls,
+        _: &CertificateRefusal,
+    ) -> Result<SessionBuilder, Error> {
         Err(Error::Settings(NO_TLS.to_owned()))
     }
 
@@ -67,55 +71,56 @@ mod built {
     };
     use scylla::client::{session::OpenSsl010Config, session_builder::SessionBuilder};
 
-    use super::{Objection, Tls};
+    use super::{CertificateRefusal, Tls};
     use crate::Error;
 
     pub(crate) fn secure(
         builder: SessionBuilder,
         settings: &Tls,
-        objection: &Objection,
+        refusal: &CertificateRefusal,
     ) -> Result<SessionBuilder, Error> {
-        let tls = connector(settings, objection)?;
+        let tls = build_connector(settings, refusal)?;
         Ok(builder.tls_context(Some(OpenSsl010Config::new(tls))))
     }
 
     pub(crate) fn check_files(settings: &Tls) -> Result<(), Error> {
-        connector(settings, &Objection::default()).map(drop)
+        build_connector(settings, &CertificateRefusal::default()).map(drop)
     }
 
-    fn connector(settings: &Tls, objection: &Objection) -> Result<SslConnectorBuilder, Error> {
-        let mut tls = base(objection.clone()).map_err(|why| Error::Settings(format!("tls: {why}")))?;
-        trust(&mut tls, &settings.ca_file)?;
+    fn build_connector(settings: &Tls, refusal: &CertificateRefusal) -> Result<SslConnectorBuilder, Error> {
+        let mut tls =
+            new_connector(refusal.clone()).map_err(|error| Error::Settings(format!("tls: {error}")))?;
+        trust_authorities(&mut tls, &settings.ca_file)?;
         if let (Some(certificate), Some(key)) = (&settings.certificate_file, &settings.key_file) {
-            show(&mut tls, certificate, key)?;
+            set_client_certificate(&mut tls, certificate, key)?;
         }
         Ok(tls)
     }
 
-    fn base(objection: Objection) -> Result<SslConnectorBuilder, ErrorStack> {
+    fn new_connector(refusal: CertificateRefusal) -> Result<SslConnectorBuilder, ErrorStack> {
         let mut tls = SslConnector::builder(SslMethod::tls_client())?;
         tls.set_min_proto_version(Some(SslVersion::TLS1_2))?;
-        tls.set_verify_callback(SslVerifyMode::PEER, move |is_good, chain| {
-            if !is_good {
-                let why = said_against(chain);
+        tls.set_verify_callback(SslVerifyMode::PEER, move |is_verified, chain| {
+            if !is_verified {
+                let why = describe_refusal(chain);
                 tracing::warn!("{why}");
-                *objection.0.lock() = Some(why);
+                *refusal.0.lock() = Some(why);
             }
-            is_good
+            is_verified
         });
         Ok(tls)
     }
 
-    fn said_against(chain: &X509StoreContextRef) -> String {
-        let whose = chain.current_cert().map_or_else(
+    fn describe_refusal(chain: &X509StoreContextRef) -> String {
+        let subject = chain.current_cert().map_or_else(
             || "a certificate".to_owned(),
             |certificate| format!("the certificate of {:?}", certificate.subject_name()),
         );
-        format!("{whose} is refused: {}", chain.error())
+        format!("{subject} is refused: {}", chain.error())
     }
 
-    /// Those of the file, and nobody whom the system may trust.
-    fn trust(tls: &mut SslConnectorBuilder, file: &Path) -> Result<(), Error> {
+    /// Trusts the authorities of the file, and none of the system.
+    fn trust_authorities(tls: &mut SslConnectorBuilder, file: &Path) -> Result<(), Error> {
         let authorities = certificates("tls.ca_file", file)?;
         let store = || {
             let mut store = X509StoreBuilder::new()?;
@@ -124,22 +129,26 @@ mod built {
             }
             Ok(store.build())
         };
-        tls.set_cert_store(store().map_err(|why: ErrorStack| fault("tls.ca_file", file, why))?);
+        tls.set_cert_store(store().map_err(|error: ErrorStack| fault("tls.ca_file", file, error))?);
         Ok(())
     }
 
-    fn show(tls: &mut SslConnectorBuilder, certificate: &Path, key: &Path) -> Result<(), Error> {
-        let mut chain = certificates("tls.certificate_file", certificate)?.into_iter();
-        let wrong = |why: ErrorStack| fault("tls.certificate_file", certificate, why);
-        if let Some(ours) = chain.next() {
-            tls.set_certificate(&ours).map_err(wrong)?;
+    fn set_client_certificate(
+        tls: &mut SslConnectorBuilder,
+        certificate_file: &Path,
+        key_file: &Path,
+    ) -> Result<(), Error> {
+        let mut chain = certificates("tls.certificate_file", certificate_file)?.into_iter();
+        let to_fault = |error: ErrorStack| fault("tls.certificate_file", certificate_file, error);
+        if let Some(certificate) = chain.next() {
+            tls.set_certificate(&certificate).map_err(to_fault)?;
         }
-        for between in chain {
-            tls.add_extra_chain_cert(between).map_err(wrong)?;
+        for intermediate in chain {
+            tls.add_extra_chain_cert(intermediate).map_err(to_fault)?;
         }
-        let ours = private_key(key)?;
-        tls.set_private_key(&ours).and_then(|()| tls.check_private_key()).map_err(|why| {
-            fault("tls.key_file", key, format!("not the key of {}: {why}", certificate.display()))
+        let key = private_key(key_file)?;
+        tls.set_private_key(&key).and_then(|()| tls.check_private_key()).map_err(|error| {
+            fault("tls.key_file", key_file, format!("not the key of {}: {error}", certificate_file.display()))
         })
     }
 
@@ -147,7 +156,7 @@ mod built {
         match X509::stack_from_pem(&read(setting, file)?) {
             Ok(certificates) if !certificates.is_empty() => Ok(certificates),
             Ok(_) => Err(fault(setting, file, "there is no certificate in it, in PEM")),
-            Err(why) => Err(fault(setting, file, why)),
+            Err(error) => Err(fault(setting, file, error)),
         }
     }
 
@@ -158,17 +167,17 @@ mod built {
             is_encrypted = true;
             Ok(0)
         });
-        key.map_err(|why| match is_encrypted {
+        key.map_err(|error| match is_encrypted {
             true => fault("tls.key_file", file, "the key is encrypted, which is not supported"),
-            false => fault("tls.key_file", file, format!("there is no private key in it, in PEM: {why}")),
+            false => fault("tls.key_file", file, format!("there is no private key in it, in PEM: {error}")),
         })
     }
 
     fn read(setting: &str, file: &Path) -> Result<Vec<u8>, Error> {
-        std::fs::read(file).map_err(|why| fault(setting, file, why))
+        std::fs::read(file).map_err(|error| fault(setting, file, error))
     }
 
-    fn fault(setting: &str, file: &Path, why: impl std::fmt::Display) -> Error {
-        Error::Settings(format!("{setting} {}: {why}", file.display()))
+    fn fault(setting: &str, file: &Path, error: impl std::fmt::Display) -> Error {
+        Error::Settings(format!("{setting} {}: {error}", file.display()))
     }
 }

@@ -1,6 +1,4 @@
-//! Byte ranges for typed ranges, cursors and splits.
-//!
-//! It does not read a database.
+//! Computes byte ranges of keys for typed ranges, cursors and splits.
 
 use std::ops::Bound;
 
@@ -13,52 +11,57 @@ use crate::{
 
 type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// The keys of a range of the partition whose key bytes are `start`.
-pub(super) fn of_span(table: &Table, start: Vec<u8>, span: &Span) -> Result<Range, Error> {
+/// Returns the key range of a span in the partition with the key bytes `start`.
+pub(super) fn span_bounds(table: &Table, start: Vec<u8>, span: &Span) -> Result<Range, Error> {
     let cluster = table.cluster_columns();
-    let mut base = start.clone();
-    key::push_all(&mut base, &span.prefix, cluster);
+    let mut prefix_bytes = start.clone();
+    key::push_all(&mut prefix_bytes, &span.prefix, cluster);
     let next = cluster.get(span.prefix.len());
     let order = next.map_or(Order::Asc, |column| column.order);
-    let with = |cell: &crate::Cell<'_>| {
-        let mut bytes = base.clone();
+    let bytes_with = |cell: &crate::Cell<'_>| {
+        let mut bytes = prefix_bytes.clone();
         key::push(&mut bytes, cell, order);
         bytes
     };
-    let end = |bytes: &[u8]| key::after_prefix(bytes).map_or(Bound::Unbounded, Bound::Excluded);
-    // In a descending column the greater values stand first.
+    let prefix_end = |bytes: &[u8]| key::after_prefix(bytes).map_or(Bound::Unbounded, Bound::Excluded);
+    // In a descending column greater values sort first, so the bounds change places.
     let (first, last) = if order == Order::Asc { (&span.low, &span.high) } else { (&span.high, &span.low) };
     let mut low = match first {
-        Bound::Unbounded => Bound::Included(base.clone()),
-        Bound::Included(cell) => Bound::Included(with(cell)),
+        Bound::Unbounded => Bound::Included(prefix_bytes.clone()),
+        Bound::Included(cell) => Bound::Included(bytes_with(cell)),
         Bound::Excluded(cell) => {
-            key::after_prefix(&with(cell)).map_or_else(|| Bound::Excluded(vec![0xFF; 1]), Bound::Included)
+            // Skips all rows that share the excluded value, whatever their further columns.
+            key::after_prefix(&bytes_with(cell))
+                .map_or_else(|| Bound::Excluded(vec![0xFF; 1]), Bound::Included)
         }
     };
     let high = match last {
-        Bound::Unbounded => end(&base),
-        Bound::Included(cell) => end(&with(cell)),
-        Bound::Excluded(cell) => Bound::Excluded(with(cell)),
+        Bound::Unbounded => prefix_end(&prefix_bytes),
+        Bound::Included(cell) => prefix_end(&bytes_with(cell)),
+        Bound::Excluded(cell) => Bound::Excluded(bytes_with(cell)),
     };
     if let Some(cursor) = &span.after {
-        let mut rest = cursor.0.as_slice();
-        if key::pull_all(&mut rest, cluster, &mut Vec::new()).is_none() || !rest.is_empty() {
+        let mut remaining_bytes = cursor.0.as_slice();
+        if key::pull_all(&mut remaining_bytes, cluster, &mut Vec::new()).is_none()
+            || !remaining_bytes.is_empty()
+        {
             return Err(Error::BadCursor);
         }
-        let mut after = start;
-        after.extend_from_slice(&cursor.0);
-        let later = match &low {
-            Bound::Included(low) | Bound::Excluded(low) => after >= *low,
+        let mut cursor_key = start;
+        cursor_key.extend_from_slice(&cursor.0);
+        let is_after_low = match &low {
+            Bound::Included(low) | Bound::Excluded(low) => cursor_key >= *low,
             Bound::Unbounded => true,
         };
-        if later {
-            low = Bound::Excluded(after);
+        // A cursor before the range must not widen it.
+        if is_after_low {
+            low = Bound::Excluded(cursor_key);
         }
     }
     Ok((low, high))
 }
 
-pub(super) fn of_split(split: &Split) -> Result<Range, Error> {
+pub(super) fn split_bounds(split: &Split) -> Result<Range, Error> {
     match &split.0 {
         Extent::Whole => Ok((Bound::Unbounded, Bound::Unbounded)),
         Extent::Keys { low, high } => Ok((
@@ -69,30 +72,31 @@ pub(super) fn of_split(split: &Split) -> Result<Range, Error> {
     }
 }
 
-/// Cuts the keys from `first` to `last` into at most `parts` ranges that together hold every key there can be.
+/// Splits the key space into at most `parts` ranges, with boundaries between `first` and `last`.
 ///
-/// The cuts are even in the bytes after what the two have in common. They may be uneven in rows: one process reads
-/// them all, so balance is not worth a look at the data.
+/// The boundaries are even in the eight bytes after the common prefix, but may be uneven in rows: one process reads all
+/// parts, so an even split is not worth reading the data.
 pub(super) fn split(first: &[u8], last: &[u8], parts: usize) -> Vec<Split> {
-    let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-    let number = |key: &[u8]| {
+    let common_len = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+    let leading_number = |key: &[u8]| {
         let mut bytes = [0; 8];
-        let tail = &key[common..];
+        let tail = &key[common_len..];
         let length = tail.len().min(8);
         bytes[..length].copy_from_slice(&tail[..length]);
         u64::from_be_bytes(bytes)
     };
-    let (from, to) = (number(first), number(last));
+    let (from, to) = (leading_number(first), leading_number(last));
     let parts = parts.max(1) as u128;
-    let mut cuts: Vec<Vec<u8>> = (1..parts)
+    let mut boundaries: Vec<Vec<u8>> = (1..parts)
         .filter_map(|part| {
-            let cut = u128::from(from) + u128::from(to.saturating_sub(from)) * part / parts;
-            let cut = u64::try_from(cut).ok()?;
-            (cut > from).then(|| [&first[..common], cut.to_be_bytes().as_slice()].concat())
+            let boundary = u128::from(from) + u128::from(to.saturating_sub(from)) * part / parts;
+            let boundary = u64::try_from(boundary).ok()?;
+            // A boundary at the first key would make an empty part.
+            (boundary > from).then(|| [&first[..common_len], boundary.to_be_bytes().as_slice()].concat())
         })
         .collect();
-    cuts.dedup();
-    let lows = std::iter::once(None).chain(cuts.iter().cloned().map(Some));
-    let highs = cuts.iter().cloned().map(Some).chain(std::iter::once(None));
+    boundaries.dedup();
+    let lows = std::iter::once(None).chain(boundaries.iter().cloned().map(Some));
+    let highs = boundaries.iter().cloned().map(Some).chain(std::iter::once(None));
     lows.zip(highs).map(|(low, high)| Split(Extent::Keys { low, high })).collect()
 }

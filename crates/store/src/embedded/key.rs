@@ -1,10 +1,8 @@
-//! Key bytes that sort as the typed keys do, and back.
-//!
-//! It does not read or write a database. Cursors are the same bytes, on every engine.
+//! Encodes key cells as bytes that sort like the typed keys, and decodes them. Cursors of both engines use the same bytes.
 //!
 //! Text: `00` becomes `00 FF`, and `00 00` ends it, so that a text sorts before every longer one and no text is
 //! a prefix of another key's. Integers: big-endian with the sign bit flipped. UUIDs: raw. A descending column: every
-//! byte inverted. All kinds end by themselves, so a prefix of the columns is a prefix of the bytes.
+//! byte inverted. Every encoding marks its own end, so a prefix of the columns is a prefix of the bytes.
 
 use std::borrow::Cow;
 
@@ -25,7 +23,7 @@ pub(crate) fn push(out: &mut Vec<u8>, cell: &Cell<'_>, order: Order) {
         Cell::Int(number) => out.extend_from_slice(&(number.cast_unsigned() ^ (1 << 31)).to_be_bytes()),
         Cell::Bool(yes) => out.push(u8::from(*yes)),
         Cell::Uuid(id) => out.extend_from_slice(id.as_bytes()),
-        // Neither is a `KeyColumn`, so no declared key holds one.
+        // Neither type is a `KeyColumn`, so no declared key holds one.
         Cell::Double(_) | Cell::Null => {}
     }
     if order == Order::Desc {
@@ -40,17 +38,17 @@ pub(crate) fn push_all(out: &mut Vec<u8>, cells: &[Cell<'_>], columns: &[ColumnD
 }
 
 fn push_terminated(out: &mut Vec<u8>, bytes: &[u8]) {
-    let mut rest = bytes;
-    while let Some(zero) = rest.iter().position(|byte| *byte == 0) {
-        out.extend_from_slice(&rest[..zero]);
+    let mut remaining_bytes = bytes;
+    while let Some(zero) = remaining_bytes.iter().position(|byte| *byte == 0) {
+        out.extend_from_slice(&remaining_bytes[..zero]);
         out.extend_from_slice(&[0, 0xFF]);
-        rest = &rest[zero + 1..];
+        remaining_bytes = &remaining_bytes[zero + 1..];
     }
-    out.extend_from_slice(rest);
+    out.extend_from_slice(remaining_bytes);
     out.extend_from_slice(&[0, 0]);
 }
 
-/// Reads the cells of `columns` off the front of `bytes`. `None`: these are not the bytes of such a key.
+/// Decodes the cells of `columns` from the front of `bytes`. `None`: the bytes are no key of these columns.
 pub(crate) fn pull_all<'a>(
     bytes: &mut &'a [u8],
     columns: &[ColumnDef],
@@ -93,35 +91,37 @@ fn pull_array<const N: usize>(bytes: &mut &[u8], order: Order) -> Option<[u8; N]
 }
 
 fn pull_terminated<'a>(bytes: &mut &'a [u8], order: Order) -> Option<Cow<'a, [u8]>> {
-    let flip = if order == Order::Desc { 0xFF } else { 0 };
-    let all = *bytes;
-    let mut escaped = false;
-    let mut at = 0;
+    let mask = if order == Order::Desc { 0xFF } else { 0 };
+    let encoded_bytes = *bytes;
+    let mut has_escapes = false;
+    let mut position = 0;
     let end = loop {
-        at += all.get(at..)?.iter().position(|byte| byte ^ flip == 0)?;
-        match all.get(at + 1)? ^ flip {
-            0 => break at,
-            0xFF => escaped = true,
+        position += encoded_bytes.get(position..)?.iter().position(|byte| byte ^ mask == 0)?;
+        match encoded_bytes.get(position + 1)? ^ mask {
+            0 => break position,
+            0xFF => has_escapes = true,
             _ => return None,
         }
-        at += 2;
+        position += 2;
     };
-    *bytes = &all[end + 2..];
-    if flip == 0 && !escaped {
-        return Some(Cow::Borrowed(&all[..end]));
+    *bytes = &encoded_bytes[end + 2..];
+    // Ascending text without zero bytes is stored unchanged, so it needs no copy.
+    if mask == 0 && !has_escapes {
+        return Some(Cow::Borrowed(&encoded_bytes[..end]));
     }
-    let mut plain = Vec::with_capacity(end);
-    let mut encoded = all[..end].iter().map(|byte| byte ^ flip);
-    while let Some(byte) = encoded.next() {
-        plain.push(byte);
+    let mut decoded = Vec::with_capacity(end);
+    let mut unmasked = encoded_bytes[..end].iter().map(|byte| byte ^ mask);
+    while let Some(byte) = unmasked.next() {
+        decoded.push(byte);
         if byte == 0 {
-            encoded.next();
+            // Skips the `FF` of the escape.
+            unmasked.next();
         }
     }
-    Some(Cow::Owned(plain))
+    Some(Cow::Owned(decoded))
 }
 
-/// The first bytes after every key that begins with `prefix`; `None` when no bytes are greater.
+/// Returns the lowest bytes above every key with this prefix; `None` if the prefix holds only `FF`.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -217,7 +217,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
 
         #[test]
-        fn key_bytes_sort_as_the_typed_tuples_do((columns, left, right) in two_rows()) {
+        fn key_bytes_sort_like_the_typed_tuples((columns, left, right) in two_rows()) {
             let typed = left.iter().zip(&right).zip(&columns).map(|((left, right), column)| {
                 let order = compare(left, right);
                 if column.order == Order::Desc { order.reverse() } else { order }
@@ -226,7 +226,7 @@ mod tests {
         }
 
         #[test]
-        fn key_bytes_come_back_as_the_cells_they_were((columns, row, _) in two_rows()) {
+        fn key_bytes_decode_to_the_original_cells((columns, row, _) in two_rows()) {
             let bytes = encoded(&row, &columns);
             let (mut rest, mut back) = (bytes.as_slice(), Vec::new());
             pull_all(&mut rest, &columns, &mut back).unwrap();
@@ -235,7 +235,7 @@ mod tests {
         }
 
         #[test]
-        fn rows_under_a_prefix_are_exactly_the_ones_between_it_and_its_end((columns, left, right) in two_rows()) {
+        fn prefix_range_holds_exactly_the_rows_with_the_prefix((columns, left, right) in two_rows()) {
             let prefix = encoded(&left[..1], &columns);
             let key = encoded(&right, &columns);
             let inside = key >= prefix && after_prefix(&prefix).is_none_or(|end| key < end);
@@ -243,7 +243,7 @@ mod tests {
         }
 
         #[test]
-        fn made_up_bytes_are_refused_or_read_but_never_panic(
+        fn invalid_key_bytes_do_not_panic(
             columns in columns(), bytes in prop::collection::vec(any::<u8>(), 0..40)
         ) {
             let _ = pull_all(&mut bytes.as_slice(), &columns, &mut Vec::new());

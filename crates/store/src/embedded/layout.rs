@@ -1,44 +1,42 @@
-//! Ids of value columns in the stored bytes, kept beside the data so that they never change.
-//!
-//! It does not touch a database: it compares a declaration with the descriptor that was stored for it.
+//! Assigns the ids of value columns in stored values, and compares a declaration with the stored descriptor of its table.
 
 use crate::{ColumnDef, Error, Kind, Mode, Order, Table};
 
 /// Layout of a declared table's value columns in stored values.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Ids by declared value column, the version left out.
+    /// Ids by declared value column, without the version.
     pub(crate) ids: Vec<u8>,
     pub(crate) kinds: Vec<Kind>,
-    /// Declared column by id, if this version knows it.
+    /// Declared column by id; `None` for ids of other versions.
     pub(crate) position: [Option<u8>; 256],
 }
 
-/// The stored descriptor: one line a fact, readable in a dump.
+/// Stored description of a table, as lines of text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Descriptor {
     head: String,
-    /// Id, name, type. Columns that a version no longer declares stay, so that their ids are not given away.
+    /// Id, name and type. Columns that are no longer declared stay, so that their ids are not reused.
     values: Vec<(u8, String, String)>,
 }
 
 impl Descriptor {
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let mut found = Self::default();
+        let mut descriptor = Self::default();
         for line in text.lines() {
             let words: Vec<&str> = line.split(' ').collect();
             match words.as_slice() {
                 ["value", id, name, kind] => {
-                    found.values.push((id.parse().ok()?, (*name).to_owned(), (*kind).to_owned()));
+                    descriptor.values.push((id.parse().ok()?, (*name).to_owned(), (*kind).to_owned()));
                 }
                 ["mode", _] | ["partition" | "cluster", ..] => {
-                    found.head.push_str(line);
-                    found.head.push('\n');
+                    descriptor.head.push_str(line);
+                    descriptor.head.push('\n');
                 }
                 _ => return None,
             }
         }
-        Some(found)
+        Some(descriptor)
     }
 
     pub(crate) fn text(&self) -> String {
@@ -49,17 +47,17 @@ impl Descriptor {
         text
     }
 
-    /// The descriptor after this declaration, and the layout that follows from it.
+    /// Returns the descriptor extended by the declaration, and the layout of the declared columns.
     pub(crate) fn adopt(stored: Option<&Self>, table: &Table) -> Result<(Self, Layout), Error> {
         let fault = |detail: String| Error::Schema { table: table.name.to_owned(), detail };
         let head = head(table);
-        let mut next = match stored {
+        let mut updated = match stored {
             None => Self { head, values: Vec::new() },
             Some(stored) if stored.head == head => stored.clone(),
             Some(stored) => {
                 let line = stored.head.lines().find(|line| !head.lines().any(|known| known == *line));
                 return Err(fault(format!(
-                    "its kind or key changed, and neither ever may: stored `{}`, declared `{}`",
+                    "its kind or key changed, which is not supported: stored `{}`, declared `{}`",
                     line.unwrap_or_else(|| stored.head.trim_end()),
                     head.lines().find(|line| !stored.head.contains(line)).unwrap_or("nothing in its place"),
                 )));
@@ -67,7 +65,7 @@ impl Descriptor {
         };
         let mut layout = Layout { ids: Vec::new(), kinds: Vec::new(), position: [None; 256] };
         for (index, column) in stored_columns(table).enumerate() {
-            let id = match next.values.iter().find(|(_, name, _)| name == column.name) {
+            let id = match updated.values.iter().find(|(_, name, _)| name == column.name) {
                 Some((id, _, kind)) if kind == column.kind.cql() => *id,
                 Some((_, _, kind)) => {
                     return Err(fault(format!(
@@ -82,11 +80,15 @@ impl Descriptor {
                     )));
                 }
                 None => {
-                    let id =
-                        next.values.iter().map(|(id, _, _)| id).max().map_or(Some(0), |id| id.checked_add(1));
+                    let id = updated
+                        .values
+                        .iter()
+                        .map(|(id, _, _)| id)
+                        .max()
+                        .map_or(Some(0), |id| id.checked_add(1));
                     let id =
                         id.ok_or_else(|| fault("it had more than 256 columns in its life".to_owned()))?;
-                    next.values.push((id, column.name.to_owned(), column.kind.cql().to_owned()));
+                    updated.values.push((id, column.name.to_owned(), column.kind.cql().to_owned()));
                     id
                 }
             };
@@ -94,11 +96,11 @@ impl Descriptor {
             layout.kinds.push(column.kind);
             layout.position[usize::from(id)] = u8::try_from(index).ok();
         }
-        Ok((next, layout))
+        Ok((updated, layout))
     }
 }
 
-/// The value columns that lie among a value's cells: all but the version, which stands in the header.
+/// Value columns that are stored as cells: all but the version, which is stored in the header.
 fn stored_columns(table: &Table) -> impl Iterator<Item = &'static ColumnDef> {
     let columns = table.value_columns();
     let versions = usize::from(table.mode == Mode::Versioned);
@@ -130,12 +132,12 @@ mod tests {
         crate::table! { Fact Thing in "things" ttl None;
         partition { org: String } cluster { at: i64 [Desc] } values { a: String, b: Option<i64> } }
     }
-    mod reordered_and_grown {
+    mod reordered_and_extended {
         crate::table! { Fact Thing in "things" ttl None;
         partition { org: String } cluster { at: i64 [Desc] }
         values { c: Option<bool>, b: Option<i64>, a: String } }
     }
-    mod grown_by_a_column_that_is_never_null {
+    mod extended_by_a_required_column {
         crate::table! { Fact Thing in "things" ttl None;
         partition { org: String } cluster { at: i64 [Desc] } values { a: String, b: Option<i64>, c: bool } }
     }
@@ -154,10 +156,11 @@ mod tests {
     }
 
     #[test]
-    fn a_column_keeps_its_id_when_others_come_before_it() {
-        let (grown, layout) = Descriptor::adopt(Some(&stored()), reordered_and_grown::Thing::TABLE).unwrap();
+    fn column_keeps_its_id_when_others_precede_it() {
+        let (extended, layout) =
+            Descriptor::adopt(Some(&stored()), reordered_and_extended::Thing::TABLE).unwrap();
         assert_eq!(layout.ids, [2, 1, 0]);
-        let (_, old) = Descriptor::adopt(Some(&grown), first::Thing::TABLE).unwrap();
+        let (_, old) = Descriptor::adopt(Some(&extended), first::Thing::TABLE).unwrap();
         assert_eq!(
             (old.ids, old.position[2]),
             (vec![0, 1], None),
@@ -166,9 +169,9 @@ mod tests {
     }
 
     #[test]
-    fn what_may_never_change_is_refused_by_name() {
+    fn changed_keys_and_types_are_refused_by_name() {
         let refusal = |table| Descriptor::adopt(Some(&stored()), table).unwrap_err().to_string();
-        assert!(refusal(grown_by_a_column_that_is_never_null::Thing::TABLE).contains("column c"));
+        assert!(refusal(extended_by_a_required_column::Thing::TABLE).contains("column c"));
         assert!(
             refusal(other_type::Thing::TABLE).contains("column b is stored as bigint and declared as text")
         );

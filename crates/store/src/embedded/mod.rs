@@ -1,10 +1,8 @@
-//! The engine on one machine: every table is a keyspace `store.<name>` of a fjall database that the caller opened,
-//! and that the log shares.
+//! The embedded engine: every table is a keyspace `store.<name>` of a fjall database that the caller opens and that the
+//! log shares.
 //!
-//! It does not open or place the database, and does not know which tables exist beyond the list it is given.
-//!
-//! Point reads run on the caller's thread: they are some microseconds, a cold one is a few block reads. Scans go
-//! to a blocking thread after their first entries (see [`walk`]). Writes all go through one thread (see [`writer`]).
+//! Point reads run on the caller's thread: they take microseconds, a cold one a few block reads. Scans move to a blocking
+//! thread after their first entries (see [`walk`]). One thread makes all writes (see [`writer`]).
 
 mod bounds;
 pub(crate) mod key;
@@ -32,9 +30,9 @@ use tokio::sync::{Semaphore, oneshot};
 
 use self::{
     layout::{Descriptor, Layout},
-    syncs::Syncs,
+    syncs::SyncCounter,
     value::Header,
-    walk::{Entry, Walk},
+    walk::{Entry, KeyRangeScan},
     write_queue::{Owner, Puts, Request, Work, WriteQueue, WriteResult},
 };
 pub use self::{settings::Settings, syncs::SYNCS_KEY};
@@ -48,34 +46,34 @@ use crate::{
 };
 
 /// Version of the stored format. Newer data is refused by name; older data is read.
-const FORMAT: u32 = 1;
-const META: &str = "store.meta";
-/// Longest key that fjall takes.
-const KEY_LIMIT: usize = 65_535;
-/// The unit in which room in the writer's queue is counted.
-const ROOM: usize = 1_024;
+const FORMAT_VERSION: u32 = 1;
+const META_KEYSPACE: &str = "store.meta";
+/// Longest key of fjall, in bytes.
+const MAX_KEY_BYTES: usize = 65_535;
+/// Bytes of one permit of the writer's queue.
+const QUEUE_UNIT_BYTES: usize = 1_024;
 
-/// A declared table and where its rows are.
+/// Declared table with its keyspace and the layout of its values.
 pub(crate) struct Slot {
     pub(crate) table: &'static Table,
-    /// Made with the first row: making one costs a dozen syncs, and an installation uses few of all tables at first.
+    /// Created with the first row: creation takes a dozen syncs, and a new installation uses few tables.
     keyspace: OnceLock<Keyspace>,
     layout: Layout,
 }
 
 impl Slot {
-    /// `None`: the table never had a row.
+    /// Returns the keyspace; `None` if the table never had a row.
     fn keyspace(&self) -> Option<&Keyspace> {
         self.keyspace.get()
     }
 
-    /// Returns the keyspace for the one thread that writes.
+    /// Returns the keyspace and creates it if needed. Called only by the writer thread.
     fn writable(&self, db: &Database) -> fjall::Result<&Keyspace> {
         if let Some(keyspace) = self.keyspace.get() {
             return Ok(keyspace);
         }
-        let made = db.keyspace(&keyspace_name(self.table), KeyspaceCreateOptions::default)?;
-        Ok(self.keyspace.get_or_init(|| made))
+        let new_keyspace = db.keyspace(&keyspace_name(self.table), KeyspaceCreateOptions::default)?;
+        Ok(self.keyspace.get_or_init(|| new_keyspace))
     }
 
     fn get(&self, key: &[u8]) -> fjall::Result<Option<UserValue>> {
@@ -106,12 +104,12 @@ struct Threads {
 }
 
 impl Engine {
-    /// Opens every declared table, and makes the ones that are missing.
+    /// Opens every declared table and creates missing ones.
     pub fn open(db: &Database, settings: Settings) -> Result<Self, Error> {
         Self::open_tables(db, settings, tables::ALL, system_clock())
     }
 
-    /// Opens it like `open`, and refuses a database that lacks what the mark says was durable.
+    /// Opens the tables like `open`, and refuses a database with fewer synced writes than the mark records.
     pub fn open_marked(
         db: &Database,
         settings: Settings,
@@ -121,7 +119,7 @@ impl Engine {
         Self::open_with(db, settings, tables::ALL, system_clock(), Some((mark, disk)))
     }
 
-    /// The same with tables of one's own and a clock of one's own.
+    /// Opens other tables or uses another clock, for tests.
     pub fn open_tables(
         db: &Database,
         settings: Settings,
@@ -140,13 +138,13 @@ impl Engine {
     ) -> Result<Self, Error> {
         settings.validate()?;
         let (mark, disk) = guards.unzip();
-        let syncs = Syncs::open(db, mark)?;
+        let syncs = SyncCounter::open(db, mark)?;
         let slots = open_slots(db, tables)?;
         let queue = WriteQueue::default();
         let (stop_sweep, stop) = std::sync::mpsc::channel();
-        let failed = |error: std::io::Error| Error::Engine(format!("no thread for the store: {error}"));
+        let thread_error = |error: std::io::Error| Error::Engine(format!("no thread for the store: {error}"));
         let writer = writer::Writer::new(db.clone(), Arc::clone(&clock), syncs, disk)?;
-        let writer = writer::start(writer, settings.group_bytes, queue.clone()).map_err(failed)?;
+        let writer = writer::start(writer, settings.group_bytes, queue.clone()).map_err(thread_error)?;
         let sweep = sweep::Sweep {
             slots: slots.values().map(Arc::clone).collect(),
             queue: queue.clone(),
@@ -154,8 +152,9 @@ impl Engine {
             settings: settings.clone(),
             stop,
         };
-        let sweep = sweep.start().map_err(failed)?;
-        let room = OrgPermits::new(settings.queue_bytes.div_ceil(ROOM).min(Semaphore::MAX_PERMITS));
+        let sweep = sweep.start().map_err(thread_error)?;
+        let room =
+            OrgPermits::new(settings.queue_bytes.div_ceil(QUEUE_UNIT_BYTES).min(Semaphore::MAX_PERMITS));
         let threads = Mutex::new(Some(Threads { writer, sweep, stop_sweep }));
         Ok(Self(Arc::new(Inner { slots, queue, room, settings, clock, threads })))
     }
@@ -166,29 +165,31 @@ impl Engine {
 
     pub(crate) async fn write(&self, batch: Batch<'_>) -> Result<(), Error> {
         let (durable, new_rows) = (batch.durable, batch.new_rows);
+        // The first row with an organisation stands for the batch in the fair queue.
         let owner = batch.changes.iter().find_map(owner_of_change);
         let puts = self.encode(&batch)?;
         drop(batch);
         let bytes = puts.iter().flat_map(|puts| &puts.rows).map(|(key, value)| key.len() + value.len()).sum();
+        // Every row of the batch was expired already.
         if bytes == 0 {
             return Ok(());
         }
-        self.run(owner, Work::Put { puts, durable, new_rows }, bytes).await.map(|_| ())
+        self.submit(owner, Work::Put { puts, durable, new_rows }, bytes).await.map(|_| ())
     }
 
     pub(crate) async fn get<R: Row>(&self, key: &R::Key) -> Result<Option<R>, Error> {
-        let slot = self.slot(R::TABLE)?;
-        self.read(slot, &key_bytes(slot, key)?)
+        let slot = self.find_slot(R::TABLE)?;
+        self.read_row(slot, &key_bytes(slot, key)?)
     }
 
     pub(crate) async fn get_many<R: Row>(&self, keys: &[R::Key]) -> Result<Vec<Option<R>>, Error> {
-        /// Gets between two chances for other tasks of the same worker.
+        /// Reads between two yields to other tasks of the worker.
         const BURST: usize = 32;
-        let slot = self.slot(R::TABLE)?;
+        let slot = self.find_slot(R::TABLE)?;
         let mut rows = Vec::with_capacity(keys.len());
         for burst in keys.chunks(BURST) {
             for key in burst {
-                rows.push(self.read(slot, &key_bytes(slot, key)?)?);
+                rows.push(self.read_row(slot, &key_bytes(slot, key)?)?);
             }
             if rows.len() < keys.len() {
                 tokio::task::yield_now().await;
@@ -201,10 +202,12 @@ impl Engine {
         let (slot, owner, key, value) = self.encode_version(row, 1)?;
         let bytes = key.len() + value.len();
         let work = Work::Insert { slot: Arc::clone(slot), key: key.clone(), value };
-        match self.run(owner, work, bytes).await? {
+        match self.submit(owner, work, bytes).await? {
             WriteResult::Written => Ok(Inserted::New),
             WriteResult::Refused(Some(old)) => Ok(Inserted::Existing(decode(slot, &(key, old))?)),
-            WriteResult::Refused(None) => Err(Error::Engine("an insert was refused by no row".to_owned())),
+            WriteResult::Refused(None) => {
+                Err(Error::Engine("an insert was refused without an existing row".to_owned()))
+            }
         }
     }
 
@@ -212,29 +215,29 @@ impl Engine {
         let (slot, owner, key, value) = self.encode_version(row, was.saturating_add(1))?;
         let bytes = key.len() + value.len();
         let work = Work::Replace { slot: Arc::clone(slot), key: key.clone(), value, was };
-        match self.run(owner, work, bytes).await? {
+        match self.submit(owner, work, bytes).await? {
             WriteResult::Written => Ok(Replaced::Yes),
             WriteResult::Refused(Some(old)) => Ok(Replaced::No(decode(slot, &(key, old))?)),
             WriteResult::Refused(None) => Ok(Replaced::Gone),
         }
     }
 
-    pub(crate) fn scan<R: Row>(&self, partition: &R::Partition, span: &Span) -> Result<Walk, Error> {
-        let slot = self.slot(R::TABLE)?;
+    pub(crate) fn scan<R: Row>(&self, partition: &R::Partition, span: &Span) -> Result<KeyRangeScan, Error> {
+        let slot = self.find_slot(R::TABLE)?;
         let mut start = Vec::new();
         push_key(slot.table.partition_columns(), partition, &mut start);
-        let (low, high) = bounds::of_span(slot.table, start, span)?;
-        Ok(Walk::new(Arc::clone(slot), Arc::clone(&self.0.clock), low, high))
+        let (low, high) = bounds::span_bounds(slot.table, start, span)?;
+        Ok(KeyRangeScan::new(Arc::clone(slot), Arc::clone(&self.0.clock), low, high))
     }
 
-    pub(crate) fn scan_all<R: Row>(&self, split: &Split) -> Result<Walk, Error> {
-        let slot = self.slot(R::TABLE)?;
-        let (low, high) = bounds::of_split(split)?;
-        Ok(Walk::new(Arc::clone(slot), Arc::clone(&self.0.clock), low, high))
+    pub(crate) fn scan_all<R: Row>(&self, split: &Split) -> Result<KeyRangeScan, Error> {
+        let slot = self.find_slot(R::TABLE)?;
+        let (low, high) = bounds::split_bounds(split)?;
+        Ok(KeyRangeScan::new(Arc::clone(slot), Arc::clone(&self.0.clock), low, high))
     }
 
     pub(crate) fn splits<R: Row>(&self, parts: usize) -> Result<Vec<Split>, Error> {
-        let slot = self.slot(R::TABLE)?;
+        let slot = self.find_slot(R::TABLE)?;
         let key =
             |entry: Option<fjall::Guard>| entry.map(fjall::Guard::key).transpose().map_err(engine_error);
         let Some(keyspace) = slot.keyspace() else { return Ok(vec![Split(Extent::Whole)]) };
@@ -245,30 +248,32 @@ impl Engine {
         })
     }
 
-    /// The writer answers, its folder is in place, and it has not failed before: fjall refuses every write after one
-    /// failed.
+    /// Checks that the writer answers, that its folder is in place, and that no write failed before: fjall refuses all
+    /// writes after a failed one.
     pub(crate) async fn ping(&self) -> Result<(), Error> {
-        self.run(None, Work::Put { puts: Vec::new(), durable: false, new_rows: false }, 0).await.map(|_| ())
+        self.submit(None, Work::Put { puts: Vec::new(), durable: false, new_rows: false }, 0)
+            .await
+            .map(|_| ())
     }
 
-    /// Carries out what was queued, syncs, and ends the threads. Later calls are answered with [`Error::Closed`].
+    /// Executes the queued requests, syncs, and stops the threads. Later calls fail with [`Error::Closed`].
     pub(crate) async fn close(&self) -> Result<(), Error> {
         let Some(threads) = self.0.threads.lock().take() else { return Ok(()) };
         drop(threads.stop_sweep);
         self.0.queue.close();
-        let joined =
+        let join_result =
             tokio::task::spawn_blocking(move || threads.sweep.join().and(threads.writer.join())).await;
-        match joined {
+        match join_result {
             Ok(Ok(())) => Ok(()),
             _ => Err(Error::Engine("a thread of the store had panicked".to_owned())),
         }
     }
 
-    fn slot(&self, table: &'static Table) -> Result<&Arc<Slot>, Error> {
+    fn find_slot(&self, table: &'static Table) -> Result<&Arc<Slot>, Error> {
         self.0.slots.get(table.name).ok_or(Error::UnknownTable(table.name))
     }
 
-    fn read<R: Row>(&self, slot: &Slot, key: &[u8]) -> Result<Option<R>, Error> {
+    fn read_row<R: Row>(&self, slot: &Slot, key: &[u8]) -> Result<Option<R>, Error> {
         let Some(value) = slot.get(key).map_err(engine_error)? else { return Ok(None) };
         let value = Bytes::from(value);
         if Header::read(&value).is_some_and(|(header, _)| !header.is_visible((self.0.clock)().0)) {
@@ -277,9 +282,9 @@ impl Engine {
         decode(slot, &(UserKey::from(key), value)).map(Some)
     }
 
-    async fn run(&self, owner: Owner, work: Work, bytes: usize) -> Result<WriteResult, Error> {
+    async fn submit(&self, owner: Owner, work: Work, bytes: usize) -> Result<WriteResult, Error> {
         let room = match &owner {
-            Some(org) => Some(self.0.room.acquire_many(org, bytes.div_ceil(ROOM).max(1)).await),
+            Some(org) => Some(self.0.room.acquire_many(org, bytes.div_ceil(QUEUE_UNIT_BYTES).max(1)).await),
             None => None,
         };
         let (reply, answer) = oneshot::channel();
@@ -287,54 +292,58 @@ impl Engine {
         answer.await.map_err(|_| Error::Closed)?
     }
 
-    /// Rows grouped by table, sorted by key, the winner of each key.
+    /// Encodes a batch as rows by table, sorted by key, with only the winner of each key.
     fn encode(&self, batch: &Batch<'_>) -> Result<Vec<Puts>, Error> {
-        let now = (self.0.clock)().0;
+        let now_ms = (self.0.clock)().0;
         let mut tables: Vec<Puts> = Vec::new();
-        let widest = batch.changes.iter().map(|change| change.table().columns.len()).max().unwrap_or(0);
-        let mut cells = Vec::with_capacity(widest);
+        let max_columns = batch.changes.iter().map(|change| change.table().columns.len()).max().unwrap_or(0);
+        let mut cells = Vec::with_capacity(max_columns);
         for change in &batch.changes {
             let table = change.table();
             let index = match tables.iter().position(|puts| puts.slot.table.name == table.name) {
                 Some(index) => index,
                 None => {
-                    tables.push(Puts { slot: Arc::clone(self.slot(table)?), rows: Vec::new() });
+                    tables.push(Puts { slot: Arc::clone(self.find_slot(table)?), rows: Vec::new() });
                     tables.len() - 1
                 }
             };
             let Puts { slot, rows } = &mut tables[index];
             cells.clear();
             change.cells(&mut cells);
-            let expires = expiry(slot.table, change.at());
-            if expires.is_some_and(|expires| expires <= now) && !matches!(change, Change::Delete { .. }) {
-                // A put from long ago, processed again: nobody would see the row, and no older one can be seen.
+            let expires_at = expiry(slot.table, change.at());
+            if expires_at.is_some_and(|expires_at| expires_at <= now_ms)
+                && !matches!(change, Change::Delete { .. })
+            {
+                // A late replay of an old put: the row is expired already, and so is any older row of its key.
                 continue;
             }
             let value = match change {
                 Change::Delete { .. } => header_bytes(Header {
-                    tombstone: true,
-                    written: change.at().0,
-                    expires: None,
+                    is_tombstone: true,
+                    written_at: change.at().0,
+                    expires_at: None,
                     version: None,
                 }),
                 _ => {
-                    let header = Header { tombstone: false, written: change.at().0, expires, version: None };
+                    let header =
+                        Header { is_tombstone: false, written_at: change.at().0, expires_at, version: None };
                     value_bytes(slot, header, &cells)
                 }
             };
-            let key = whole_key(slot, &cells)?;
-            self.fits(slot, &key, &value)?;
+            let key = row_key(slot, &cells)?;
+            self.check_row_size(slot, &key, &value)?;
             rows.push((key, value));
         }
         for Puts { rows, .. } in &mut tables {
             if rows.len() > 1 {
+                // Reads of one batch do not see its own rows, so only the winner of each key may enter it.
                 rows.sort_unstable_by(|(left, _), (right, _)| left.cmp(right));
                 rows.dedup_by(|next, kept| {
-                    let same = next.0 == kept.0;
-                    if same && value::wins(&next.1, &kept.1) {
+                    let is_same_key = next.0 == kept.0;
+                    if is_same_key && value::wins(&next.1, &kept.1) {
                         std::mem::swap(next, kept);
                     }
-                    same
+                    is_same_key
                 });
             }
         }
@@ -346,20 +355,21 @@ impl Engine {
         row: &R,
         version: Version,
     ) -> Result<(&Arc<Slot>, Owner, UserKey, UserValue), Error> {
-        let slot = self.slot(R::TABLE)?;
-        let written = WriteTime::after(None, (self.0.clock)());
-        let expires = expiry(slot.table, written);
+        let slot = self.find_slot(R::TABLE)?;
+        let written_at = WriteTime::after(None, (self.0.clock)());
+        let expires_at = expiry(slot.table, written_at);
         let mut cells = Vec::with_capacity(slot.table.columns.len());
         row.cells(&mut cells);
-        // The last cell is the version, which the header carries.
+        // The last cell is the version, which is stored in the header.
         cells.pop();
-        let header = Header { tombstone: false, written: written.0, expires, version: Some(version) };
-        let (key, value) = (whole_key(slot, &cells)?, value_bytes(slot, header, &cells));
-        self.fits(slot, &key, &value)?;
+        let header =
+            Header { is_tombstone: false, written_at: written_at.0, expires_at, version: Some(version) };
+        let (key, value) = (row_key(slot, &cells)?, value_bytes(slot, header, &cells));
+        self.check_row_size(slot, &key, &value)?;
         Ok((slot, owner_of_row(slot.table, &cells), key, value))
     }
 
-    fn fits(&self, slot: &Slot, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    fn check_row_size(&self, slot: &Slot, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let (bytes, limit) = (key.len() + value.len(), self.0.settings.max_row_bytes);
         if bytes > limit { Err(Error::TooLarge { table: slot.table.name, bytes, limit }) } else { Ok(()) }
     }
@@ -368,18 +378,18 @@ impl Engine {
 fn open_slots(db: &Database, tables: &[&'static Table]) -> Result<HashMap<&'static str, Arc<Slot>>, Error> {
     let meta = meta(db).map_err(engine_error)?;
     match meta.get("format").map_err(engine_error)? {
-        None => meta.insert("format", FORMAT.to_be_bytes()).map_err(engine_error)?,
-        Some(found) => {
-            let found = found.as_ref().try_into().map_or(u32::MAX, u32::from_be_bytes);
-            if found > FORMAT {
-                return Err(Error::NewerFormat { found, known: FORMAT });
+        None => meta.insert("format", FORMAT_VERSION.to_be_bytes()).map_err(engine_error)?,
+        Some(bytes) => {
+            let stored_format = bytes.as_ref().try_into().map_or(u32::MAX, u32::from_be_bytes);
+            if stored_format > FORMAT_VERSION {
+                return Err(Error::NewerFormat { found: stored_format, known: FORMAT_VERSION });
             }
         }
     }
     let mut slots = HashMap::with_capacity(tables.len());
     for table in tables {
         if table.mode == Mode::View {
-            let detail = "a view is no table of its own".to_owned();
+            let detail = "a view cannot be opened as a table".to_owned();
             return Err(Error::Schema { table: table.name.to_owned(), detail });
         }
         let name = format!("table/{}", table.name);
@@ -397,6 +407,7 @@ fn open_slots(db: &Database, tables: &[&'static Table]) -> Result<HashMap<&'stat
         }
         let name = keyspace_name(table);
         let keyspace = OnceLock::new();
+        // A missing keyspace is created with the first row, not here.
         if db.keyspace_exists(&name) {
             let existing = db.keyspace(&name, KeyspaceCreateOptions::default).map_err(engine_error)?;
             keyspace.get_or_init(|| existing);
@@ -405,16 +416,16 @@ fn open_slots(db: &Database, tables: &[&'static Table]) -> Result<HashMap<&'stat
             return Err(Error::Schema { table: table.name.to_owned(), detail: "declared twice".to_owned() });
         }
     }
-    // Rows are written with the ids that the descriptors just gave: those must not be lost behind the rows.
+    // Rows use the column ids of these descriptors, so the descriptors must be durable before any row.
     db.persist(PersistMode::SyncAll).map_err(engine_error)?;
     Ok(slots)
 }
 
 fn meta(db: &Database) -> fjall::Result<Keyspace> {
-    db.keyspace(META, KeyspaceCreateOptions::default)
+    db.keyspace(META_KEYSPACE, KeyspaceCreateOptions::default)
 }
 
-/// Returns the organisation that a row belongs to, if its table says so.
+/// Returns the organisation of a row if its table has a column `org`.
 fn owner_of_row(table: &Table, cells: &[Cell<'_>]) -> Owner {
     let place = table.columns.iter().position(|column| column.name == "org")?;
     match cells.get(place) {
@@ -429,22 +440,22 @@ fn owner_of_change(change: &Change<'_>) -> Owner {
     owner_of_row(change.table(), &cells)
 }
 
-/// Returns the time in milliseconds at which a row written then expires.
+/// Returns the expiry of a row written at this time, in milliseconds.
 fn expiry(table: &Table, at: WriteTime) -> Option<i64> {
     table.ttl_millis().map(|ttl| at.millis().0.saturating_add(ttl))
 }
 
-fn whole_key(slot: &Slot, cells: &[Cell<'_>]) -> Result<UserKey, Error> {
+fn row_key(slot: &Slot, cells: &[Cell<'_>]) -> Result<UserKey, Error> {
     let mut bytes = Vec::with_capacity(96);
     key::push_all(&mut bytes, cells, slot.table.key_columns());
-    checked(slot, &bytes)?;
+    check_key_size(slot, &bytes)?;
     Ok(UserKey::from(bytes))
 }
 
 fn key_bytes(slot: &Slot, key: &impl Cells) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::with_capacity(96);
     push_key(slot.table.key_columns(), key, &mut bytes);
-    checked(slot, &bytes)?;
+    check_key_size(slot, &bytes)?;
     Ok(bytes)
 }
 
@@ -454,9 +465,9 @@ fn push_key(columns: &[crate::ColumnDef], tuple: &impl Cells, out: &mut Vec<u8>)
     key::push_all(out, &cells, columns);
 }
 
-fn checked(slot: &Slot, bytes: &[u8]) -> Result<(), Error> {
-    if bytes.len() > KEY_LIMIT {
-        return Err(Error::KeyTooLong { table: slot.table.name, bytes: bytes.len(), limit: KEY_LIMIT });
+fn check_key_size(slot: &Slot, bytes: &[u8]) -> Result<(), Error> {
+    if bytes.len() > MAX_KEY_BYTES {
+        return Err(Error::KeyTooLong { table: slot.table.name, bytes: bytes.len(), limit: MAX_KEY_BYTES });
     }
     Ok(())
 }
@@ -480,7 +491,7 @@ fn value_bytes(slot: &Slot, header: Header, cells: &[Cell<'_>]) -> UserValue {
     UserValue::from(bytes)
 }
 
-/// The row that the bytes hold.
+/// Decodes the row of an entry.
 pub(crate) fn decode<R: Row>(slot: &Slot, (key, value): &Entry) -> Result<R, Error> {
     let corrupt = |column, reason| Error::Corrupt(Corrupt { table: slot.table.name, column, reason });
     let mut cells = Vec::with_capacity(slot.table.columns.len());
@@ -493,7 +504,7 @@ pub(crate) fn decode<R: Row>(slot: &Slot, (key, value): &Entry) -> Result<R, Err
     value::pull_cells(value, body, &slot.layout, &mut cells)
         .map_err(|mismatch| corrupt("(value)", mismatch.0))?;
     if R::TABLE.mode == Mode::View {
-        return Ok(R::from_cells(pick(slot.table, R::TABLE, cells))?);
+        return Ok(R::from_cells(select_view_cells(slot.table, R::TABLE, cells))?);
     }
     if let Some(version) = header.version {
         cells.push(Cell::BigInt(version));
@@ -501,24 +512,28 @@ pub(crate) fn decode<R: Row>(slot: &Slot, (key, value): &Entry) -> Result<R, Err
     Ok(R::from_cells(cells)?)
 }
 
-/// The cells of a view's columns. What it leaves out was never copied.
-fn pick<'a>(table: &'static Table, view: &'static Table, mut cells: Vec<Cell<'a>>) -> Vec<Cell<'a>> {
-    let mut picked = Vec::with_capacity(view.columns.len());
-    for wanted in view.columns {
-        let place = table.columns.iter().position(|column| column.name == wanted.name);
+/// Selects the cells of a view's columns. Blobs of the other columns were never copied.
+fn select_view_cells<'a>(
+    table: &'static Table,
+    view: &'static Table,
+    mut cells: Vec<Cell<'a>>,
+) -> Vec<Cell<'a>> {
+    let mut view_cells = Vec::with_capacity(view.columns.len());
+    for view_column in view.columns {
+        let place = table.columns.iter().position(|column| column.name == view_column.name);
         let cell = place.and_then(|place| cells.get_mut(place));
-        picked.push(cell.map_or(Cell::Null, |cell| std::mem::replace(cell, Cell::Null)));
+        view_cells.push(cell.map_or(Cell::Null, |cell| std::mem::replace(cell, Cell::Null)));
     }
-    picked
+    view_cells
 }
 
-/// Every failure of the database is a defect or a broken disk: none passes by waiting in this process.
+/// Converts an error of the database. All of them are defects or disk failures, so a retry in this process cannot help.
 #[allow(clippy::needless_pass_by_value, reason = "handed to map_err")]
 fn engine_error(error: fjall::Error) -> Error {
-    of_engine(&error)
+    classify_engine_error(&error)
 }
 
-fn of_engine(error: &fjall::Error) -> Error {
+fn classify_engine_error(error: &fjall::Error) -> Error {
     match error {
         fjall::Error::Poisoned => Error::Lost,
         error => Error::Engine(error.to_string()),

@@ -1,6 +1,4 @@
-//! Settings of the embedded engine.
-//!
-//! It does not say where the database lies: the caller opens it, because the log lies in the same one.
+//! Settings of the embedded engine. The location of the database is a setting of the caller, which shares it with the log.
 
 use std::time::Duration;
 
@@ -11,9 +9,9 @@ use crate::Error;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Rows of one page where a scan names no other number.
+    /// Default number of rows a page of a scan.
     pub page_rows: usize,
-    /// Bytes of one organisation that may wait for the writer before its further writes are held back.
+    /// Bytes of one organisation that may be queued for the writer before its further writes wait.
     pub queue_bytes: usize,
     /// Greatest number of bytes that the writer puts into one group, and so into one sync; each row counts as 256 bytes more. A
     /// write of one organisation waits for at most one group of another.
@@ -22,12 +20,12 @@ pub struct Settings {
     /// can be processed again (the log's retention, plus the longest outage), because an older put of the same row
     /// that arrives later would bring the row back.
     pub tombstone_days: u32,
-    /// Seconds of rest between two passes of the sweep that removes expired rows and old tombstones from the disk.
+    /// Seconds between two passes of the sweep that removes expired rows and old tombstones from the disk.
     pub sweep_every_seconds: u64,
     /// Rows a second that the sweep reads at most.
     pub sweep_rows_per_second: u32,
-    /// A larger row is not written, and what it belongs to goes to the dead letters. As much as a Cassandra takes, so
-    /// that what works here works there.
+    /// Size limit of a row, in bytes. The record of a larger row becomes a dead letter. The default is the limit for
+    /// Cassandra, so that data of this engine also fits there.
     pub max_row_bytes: usize,
 }
 
@@ -47,24 +45,24 @@ impl Default for Settings {
 
 impl Settings {
     pub fn validate(&self) -> Result<(), Error> {
-        let fault = |text: &str| Err(Error::Settings(text.to_owned()));
+        let invalid = |text: &str| Err(Error::Settings(text.to_owned()));
         if self.page_rows == 0 {
-            return fault("page_rows is 0");
+            return invalid("page_rows is 0");
         }
         if self.group_bytes == 0 || self.queue_bytes < self.group_bytes {
-            return fault(&format!(
+            return invalid(&format!(
                 "queue_bytes ({}) must hold at least one group, and group_bytes ({}) must not be 0",
                 self.queue_bytes, self.group_bytes
             ));
         }
         if self.tombstone_days == 0 {
-            return fault("tombstone_days is 0: every replayed put would bring deleted rows back");
+            return invalid("tombstone_days is 0: every replayed put would bring deleted rows back");
         }
         if self.sweep_rows_per_second == 0 {
-            return fault("sweep_rows_per_second is 0: expired rows would stay on the disk for ever");
+            return invalid("sweep_rows_per_second is 0: expired rows would never be removed from the disk");
         }
         if self.max_row_bytes == 0 {
-            return fault("max_row_bytes is 0: no row could be written");
+            return invalid("max_row_bytes is 0: no row could be written");
         }
         Ok(())
     }

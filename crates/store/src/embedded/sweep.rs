@@ -1,6 +1,6 @@
 //! Removes expired rows and old tombstones from the disk, slowly, in the background.
 //!
-//! It does not decide what readers see: an expired row is invisible at once, swept or not.
+//! Readers never see expired rows, whether they are swept or not.
 
 use std::{
     ops::Bound,
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{Mode, time::Clock};
 
-/// Slices a second: how finely the sweep's reading is spread.
+/// Number of slices a second over which the reads are spread.
 const SLICES: u32 = 10;
 
 pub(super) struct Sweep {
@@ -30,24 +30,24 @@ pub(super) struct Sweep {
     pub(super) queue: WriteQueue,
     pub(super) clock: Clock,
     pub(super) settings: Settings,
-    /// Closed when the engine is.
+    /// Disconnected when the engine closes.
     pub(super) stop: Receiver<()>,
 }
 
-/// The engine is closed, or its writer is gone.
-struct Stopped;
+/// The engine is closed or its writer has ended.
+struct EngineClosed;
 
 impl Sweep {
     pub(super) fn start(self) -> std::io::Result<JoinHandle<()>> {
         std::thread::Builder::new().name("store-sweep".to_owned()).spawn(move || {
-            while self.rest(self.settings.sweep_every()).is_ok() {
+            while self.pause(self.settings.sweep_every()).is_ok() {
                 for slot in &self.slots {
-                    match self.pass(slot, self.slice_rows(), Duration::from_secs(1) / SLICES) {
+                    match self.sweep_table(slot, self.slice_rows(), Duration::from_secs(1) / SLICES) {
                         Ok(0) => {}
                         Ok(removed) => {
                             crate::metrics::rows_swept(slot.table.name, removed);
                         }
-                        Err(Stopped) => return,
+                        Err(EngineClosed) => return,
                     }
                 }
             }
@@ -58,15 +58,20 @@ impl Sweep {
         usize::try_from(self.settings.sweep_rows_per_second.div_ceil(SLICES)).unwrap_or(usize::MAX)
     }
 
-    fn rest(&self, time: Duration) -> Result<(), Stopped> {
-        match self.stop.recv_timeout(time) {
+    fn pause(&self, duration: Duration) -> Result<(), EngineClosed> {
+        match self.stop.recv_timeout(duration) {
             Err(RecvTimeoutError::Timeout) => Ok(()),
-            _ => Err(Stopped),
+            _ => Err(EngineClosed),
         }
     }
 
-    /// Reads the whole table once. Tables that can hold neither expired rows nor tombstones are left alone.
-    fn pass(&self, slot: &Arc<Slot>, slice: usize, rest: Duration) -> Result<u64, Stopped> {
+    /// Reads the whole table once. Tables without expired rows and tombstones are skipped.
+    fn sweep_table(
+        &self,
+        slot: &Arc<Slot>,
+        slice_rows: usize,
+        pause_time: Duration,
+    ) -> Result<u64, EngineClosed> {
         if slot.table.mode == Mode::Versioned && slot.table.ttl.is_none() {
             return Ok(0);
         }
@@ -74,56 +79,59 @@ impl Sweep {
         let mut removed = 0;
         let mut low: Bound<UserKey> = Bound::Unbounded;
         loop {
-            let now = (self.clock)().0;
-            let mut dead: Vec<(UserKey, UserValue)> = Vec::new();
-            let (mut visited, mut last) = (0, None);
-            for entry in keyspace.range((low.clone(), Bound::Unbounded)).take(slice) {
+            let now_ms = (self.clock)().0;
+            let mut dead_rows: Vec<(UserKey, UserValue)> = Vec::new();
+            let (mut visited_rows, mut last_key) = (0, None);
+            for entry in keyspace.range((low.clone(), Bound::Unbounded)).take(slice_rows) {
                 let Ok((key, value)) = entry.into_inner() else {
-                    // A broken block is the readers' to report; the sweep only must not spin on it.
-                    tracing::error!(table = slot.table.name, "the sweep met an unreadable block");
+                    // Skips the rest of the table: a retry would fail at the same block. Readers report the error too.
+                    tracing::error!(
+                        table = slot.table.name,
+                        "the sweep stopped at an unreadable block of the table"
+                    );
                     return Ok(removed);
                 };
-                visited += 1;
-                last = Some(key.clone());
-                if is_dead(&value, now, self.settings.tombstone_millis()) {
-                    dead.push((key, value));
+                visited_rows += 1;
+                last_key = Some(key.clone());
+                if is_dead(&value, now_ms, self.settings.tombstone_millis()) {
+                    dead_rows.push((key, value));
                 }
             }
-            removed += dead.len() as u64;
-            self.purge(slot, dead)?;
-            match last {
-                Some(last) if visited == slice => low = Bound::Excluded(last),
+            removed += dead_rows.len() as u64;
+            self.purge(slot, dead_rows)?;
+            match last_key {
+                Some(last_key) if visited_rows == slice_rows => low = Bound::Excluded(last_key),
                 _ => return Ok(removed),
             }
-            self.rest(rest)?;
+            self.pause(pause_time)?;
         }
     }
 
-    fn purge(&self, slot: &Arc<Slot>, rows: Vec<(UserKey, UserValue)>) -> Result<(), Stopped> {
+    fn purge(&self, slot: &Arc<Slot>, rows: Vec<(UserKey, UserValue)>) -> Result<(), EngineClosed> {
         if rows.is_empty() {
             return Ok(());
         }
-        let (reply, done) = oneshot::channel();
+        let (reply, answer) = oneshot::channel();
         let bytes = rows.iter().map(|(key, _)| key.len()).sum();
         let work = Work::Purge { slot: Arc::clone(slot), rows };
-        self.queue.push(&None, Request { work, bytes, reply, room: None }).map_err(|_| Stopped)?;
-        match done.blocking_recv() {
+        self.queue.push(&None, Request { work, bytes, reply, room: None }).map_err(|_| EngineClosed)?;
+        match answer.blocking_recv() {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => {
                 tracing::error!(table = slot.table.name, %error, "the sweep could not remove rows");
                 Ok(())
             }
-            Err(_) => Err(Stopped),
+            Err(_) => Err(EngineClosed),
         }
     }
 }
 
-fn is_dead(value: &[u8], now: i64, tombstone_millis: i64) -> bool {
+fn is_dead(value: &[u8], now_ms: i64, tombstone_millis: i64) -> bool {
     Header::read(value).is_some_and(|(header, _)| {
-        if header.tombstone {
-            header.written.div_euclid(1_000).saturating_add(tombstone_millis) <= now
+        if header.is_tombstone {
+            header.written_at.div_euclid(1_000).saturating_add(tombstone_millis) <= now_ms
         } else {
-            !header.is_visible(now)
+            !header.is_visible(now_ms)
         }
     })
 }

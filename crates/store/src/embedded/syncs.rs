@@ -1,4 +1,4 @@
-//! Number of the store's syncs: in the database, and in the mark beside it, so that a start can tell what is missing.
+//! Counts the store's syncs in the database and in the mark beside it, so that a start detects lost writes.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -8,47 +8,52 @@ use tidegate_schemas::DurableMark;
 use super::{engine_error, meta};
 use crate::Error;
 
-/// Key of the number of syncs in the store's own keyspace. The journal's check looks for it.
+/// Key of the sync counter in the store's own keyspace. The check of the journal reads it too.
 pub const SYNCS_KEY: &str = "tidegate.store.syncs";
 
-/// Counter of syncs, owned by the thread that writes.
-pub(super) struct Syncs {
+/// Counter of syncs, owned by the writer thread.
+pub(super) struct SyncCounter {
     meta: Keyspace,
     count: Cell<u64>,
     mark: Option<Arc<DurableMark>>,
 }
 
-impl Syncs {
+impl SyncCounter {
     /// Reads the counter, and refuses one below the mark's unless the loss is accepted.
     pub(super) fn open(db: &Database, mark: Option<Arc<DurableMark>>) -> Result<Self, Error> {
         let meta = meta(db).map_err(engine_error)?;
         let stored = meta.get(SYNCS_KEY).map_err(engine_error)?;
         let count =
             stored.and_then(|value| value.as_ref().try_into().ok().map(u64::from_be_bytes)).unwrap_or(0);
-        let found = mark.as_ref().and_then(|mark| Some((mark.found()?.store_syncs, mark.accepts_loss())));
+        let mark_state =
+            mark.as_ref().and_then(|mark| Some((mark.found()?.store_syncs, mark.accepts_loss())));
         let syncs = Self { meta, count: Cell::new(count), mark };
-        if let Some((durable, accepts_loss)) = found
+        if let Some((durable, accepts_loss)) = mark_state
             && durable > count
         {
-            let missing = durable - count;
+            let missing_syncs = durable - count;
             if !accepts_loss {
-                return Err(Error::Missing { missing, durable });
+                return Err(Error::Missing { missing: missing_syncs, durable });
             }
-            tracing::warn!("accepted as lost: the last {missing} of {durable} synced writes of the store");
-            // Accepted once, whatever becomes of this process.
+            tracing::warn!(
+                "accepted as lost: the last {missing_syncs} of {durable} synced writes of the store"
+            );
+            // Synced at once, so that the loss stays accepted even if this process dies.
             syncs.count.set(durable);
             syncs.persist(db, PersistMode::SyncAll).map_err(engine_error)?;
         }
         Ok(syncs)
     }
 
-    /// Syncs the database. Everything that was written before is durable afterwards.
+    /// SyncCounter the database. Everything that was written before is durable afterwards.
     pub(super) fn persist(&self, db: &Database, mode: PersistMode) -> fjall::Result<()> {
         let count = self.count.get() + 1;
+        // The counter is written before the sync that it counts: a database with a lower counter lost a sync.
         self.meta.insert(SYNCS_KEY, count.to_be_bytes())?;
         db.persist(mode)?;
         self.count.set(count);
         if let Some(mark) = &self.mark
+            // A mark that lags behind can only miss a loss; refusing the write would not protect the data.
             && let Err(error) = mark.store_synced(count)
         {
             tracing::warn!(%error, "the mark of what is durable cannot be written");

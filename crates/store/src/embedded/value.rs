@@ -1,10 +1,8 @@
-//! Value bytes: a row's write time, expiry, version and cells, or a tombstone's write time.
+//! Encodes stored values: a row's write time, expiry, version and cells, or a tombstone's write time.
 //!
-//! It does not decide what is visible when; it says when a value expires and which of two values wins.
-//!
-//! Layout: flags, write time, then expiry and version if the flags say so, then each cell that is not null as the
-//! id of its column, its length, and its bytes. Column ids come from the table's [`Layout`], so that columns can be
-//! added and reordered, and cells of columns that this version does not know are passed over.
+//! Layout: flags, write time, then expiry and version if flagged, then each cell that is not null as the id of its column,
+//! its length and its bytes. Column ids are assigned by the table's [`Layout`], so that columns can be added and reordered.
+//! Cells of unknown columns are skipped.
 
 use std::{borrow::Cow, cmp::Ordering};
 
@@ -18,14 +16,14 @@ const TOMBSTONE: u8 = 1;
 const EXPIRES: u8 = 2;
 const VERSIONED: u8 = 4;
 
-/// Header before the cells.
+/// Header of a stored value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    pub(crate) tombstone: bool,
-    /// Microseconds.
-    pub(crate) written: i64,
-    /// Milliseconds.
-    pub(crate) expires: Option<i64>,
+    pub(crate) is_tombstone: bool,
+    /// Microseconds since 1970.
+    pub(crate) written_at: i64,
+    /// Milliseconds since 1970.
+    pub(crate) expires_at: Option<i64>,
     pub(crate) version: Option<Version>,
 }
 
@@ -33,56 +31,57 @@ impl Header {
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         out.push(
-            flag(self.tombstone, TOMBSTONE)
-                | flag(self.expires.is_some(), EXPIRES)
+            flag(self.is_tombstone, TOMBSTONE)
+                | flag(self.expires_at.is_some(), EXPIRES)
                 | flag(self.version.is_some(), VERSIONED),
         );
-        out.extend_from_slice(&self.written.to_be_bytes());
-        if let Some(expires) = self.expires {
-            out.extend_from_slice(&expires.to_be_bytes());
+        out.extend_from_slice(&self.written_at.to_be_bytes());
+        if let Some(expires_at) = self.expires_at {
+            out.extend_from_slice(&expires_at.to_be_bytes());
         }
         if let Some(version) = self.version {
             out.extend_from_slice(&version.to_be_bytes());
         }
     }
 
-    /// The header and the bytes after it.
+    /// Decodes the header and returns it with the bytes behind it.
     pub(crate) fn read(value: &[u8]) -> Option<(Self, &[u8])> {
         let (&flags, mut rest) = value.split_first()?;
         let mut number = || {
-            let (head, tail) = rest.split_first_chunk::<8>()?;
+            let (first_bytes, tail) = rest.split_first_chunk::<8>()?;
             rest = tail;
-            Some(i64::from_be_bytes(*head))
+            Some(i64::from_be_bytes(*first_bytes))
         };
         let header = Self {
-            tombstone: flags & TOMBSTONE != 0,
-            written: number()?,
-            expires: if flags & EXPIRES != 0 { Some(number()?) } else { None },
+            is_tombstone: flags & TOMBSTONE != 0,
+            written_at: number()?,
+            expires_at: if flags & EXPIRES != 0 { Some(number()?) } else { None },
             version: if flags & VERSIONED != 0 { Some(number()?) } else { None },
         };
         Some((header, rest))
     }
 
-    /// A row that a reader sees at this instant.
+    /// True if readers see the row at this time, in milliseconds.
     pub(crate) fn is_visible(&self, now: i64) -> bool {
-        !self.tombstone && self.expires.is_none_or(|expires| expires > now)
+        !self.is_tombstone && self.expires_at.is_none_or(|expires_at| expires_at > now)
     }
 }
 
-/// True if `new` replaces `old`, in whichever order they came: the later write time wins, then a deletion, then the
-/// greater bytes, so that every order of arrival ends in the same row.
+/// True if `new` replaces `old`. The later write time wins, then a deletion, then the greater bytes, so that every order
+/// of arrival ends in the same row.
 pub(crate) fn wins(new: &[u8], old: &[u8]) -> bool {
-    let (Some((new_header, new_rest)), Some((old_header, old_rest))) = (Header::read(new), Header::read(old))
+    let (Some((new_header, new_cells)), Some((old_header, old_cells))) =
+        (Header::read(new), Header::read(old))
     else {
         return true;
     };
-    let order = (new_header.written, new_header.tombstone)
-        .cmp(&(old_header.written, old_header.tombstone))
-        .then_with(|| new_rest.cmp(old_rest));
+    let order = (new_header.written_at, new_header.is_tombstone)
+        .cmp(&(old_header.written_at, old_header.is_tombstone))
+        .then_with(|| new_cells.cmp(old_cells));
     order == Ordering::Greater
 }
 
-/// Appends the cells of a row's value columns. The version is not among them: it stands in the header.
+/// Appends the cells of a row's value columns, without the version, which is stored in the header.
 pub(crate) fn push_cells(out: &mut Vec<u8>, cells: &[Cell<'_>], layout: &Layout) {
     for (cell, &id) in cells.iter().zip(&layout.ids) {
         match cell {
@@ -91,7 +90,7 @@ pub(crate) fn push_cells(out: &mut Vec<u8>, cells: &[Cell<'_>], layout: &Layout)
             Cell::Blob(bytes) => push_cell(out, id, bytes),
             Cell::BigInt(number) | Cell::Timestamp(number) => push_cell(out, id, &number.to_be_bytes()),
             Cell::Int(number) => push_cell(out, id, &number.to_be_bytes()),
-            Cell::Bool(yes) => push_cell(out, id, &[u8::from(*yes)]),
+            Cell::Bool(value) => push_cell(out, id, &[u8::from(*value)]),
             Cell::Double(number) => push_cell(out, id, &number.to_be_bytes()),
             Cell::Uuid(uuid) => push_cell(out, id, uuid.as_bytes()),
         }
@@ -126,14 +125,14 @@ pub(crate) fn pull_cells<'a>(
     const TORN: Mismatch = Mismatch("the stored value ends too early");
     let start = out.len();
     out.resize(start + layout.ids.len(), Cell::Null);
-    let mut rest = cells;
-    while let Some((&id, tail)) = rest.split_first() {
+    let mut remaining_bytes = cells;
+    while let Some((&id, tail)) = remaining_bytes.split_first() {
         let (length, tail) = pull_length(tail).ok_or(TORN)?;
         let (bytes, tail) = tail.split_at_checked(length).ok_or(TORN)?;
-        rest = tail;
+        remaining_bytes = tail;
         if let Some(column) = layout.position[usize::from(id)] {
             let column = usize::from(column);
-            out[start + column] = cell(value, bytes, layout.kinds[column])?;
+            out[start + column] = decode_cell(value, bytes, layout.kinds[column])?;
         }
     }
     Ok(())
@@ -150,7 +149,7 @@ fn pull_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     None
 }
 
-fn cell<'a>(value: &Bytes, bytes: &'a [u8], kind: Kind) -> Result<Cell<'a>, Mismatch> {
+fn decode_cell<'a>(value: &Bytes, bytes: &'a [u8], kind: Kind) -> Result<Cell<'a>, Mismatch> {
     const LENGTH: Mismatch = Mismatch("a stored value of the wrong length");
     fn array<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Mismatch> {
         bytes.try_into().map_err(|_| LENGTH)

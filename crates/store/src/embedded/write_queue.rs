@@ -1,7 +1,6 @@
-//! Requests to the writer and their queue: organisations take turns by the bytes that they write, and each one's requests
-//! keep their order.
+//! Queues requests to the writer. Organisations take turns by written bytes; requests of one organisation keep their order.
 //!
-//! A request without an organisation, such as one of the sweep, belongs to the service, which takes turns like any of them.
+//! Requests without an organisation, such as those of the sweep, belong to the service, which takes turns like an organisation.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use super::Slot;
 use crate::{Error, Version};
 
-/// Rows of one table; no key twice.
+/// Rows of one table with distinct keys.
 pub(super) struct Puts {
     pub(super) slot: Arc<Slot>,
     pub(super) rows: Vec<(UserKey, UserValue)>,
@@ -25,7 +24,7 @@ pub(super) enum Work {
     Put {
         puts: Vec<Puts>,
         durable: bool,
-        /// True if nothing was ever written at these keys.
+        /// True if these keys were never written.
         new_rows: bool,
     },
     Insert {
@@ -39,7 +38,7 @@ pub(super) enum Work {
         value: UserValue,
         was: Version,
     },
-    /// Removes each row for good, unless it is another by now.
+    /// Removes each row from the disk if its value is unchanged.
     Purge {
         slot: Arc<Slot>,
         rows: Vec<(UserKey, UserValue)>,
@@ -47,7 +46,7 @@ pub(super) enum Work {
 }
 
 impl Work {
-    pub(super) fn wants_sync(&self) -> bool {
+    pub(super) fn needs_sync(&self) -> bool {
         match self {
             Self::Put { durable, .. } => *durable,
             Self::Insert { .. } | Self::Replace { .. } => true,
@@ -66,7 +65,7 @@ impl Work {
 
 pub(super) enum WriteResult {
     Written,
-    /// The row that stood in the way of a conditional operation; `None`: there is none.
+    /// Conflicting row of a conditional write; `None` if the row is missing.
     Refused(Option<Bytes>),
 }
 
@@ -74,24 +73,24 @@ pub(super) struct Request {
     pub(super) work: Work,
     pub(super) bytes: usize,
     pub(super) reply: oneshot::Sender<Result<WriteResult, Error>>,
-    /// Room in the queue, given back with the answer.
+    /// Permits of the queue, released with the answer.
     pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
-/// Organisation whose rows are written; `None` for rows of the service itself.
+/// Organisation of the written rows; `None` for rows of the service.
 pub(super) type Owner = Option<OrgId>;
 
-/// Cost of a request or a row beside its bytes. Small rows take about as long as this many bytes.
+/// Cost of a request or a row in addition to its bytes: writing a small row takes about as long as this many bytes.
 const ROW_COST: usize = 256;
 
-/// Clones share the queue.
+/// Queue of requests to the writer. Clones share it.
 #[derive(Clone, Default)]
 pub(super) struct WriteQueue(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    changed: Condvar,
+    wakeup: Condvar,
 }
 
 #[derive(Default)]
@@ -108,23 +107,24 @@ impl WriteQueue {
         }
         state.requests.push(owner, request);
         drop(state);
-        self.0.changed.notify_one();
+        self.0.wakeup.notify_one();
         Ok(())
     }
 
-    /// Waits for requests and takes the next ones, until their cost reaches the limit. `None`: the queue is closed and empty.
+    /// Waits for requests and takes the next ones until their cost reaches the limit. `None`: the queue is closed and empty.
     pub(super) fn next_group(&self, limit: usize) -> Option<Vec<Request>> {
         let mut state = self.0.state.lock();
         while state.requests.is_empty() {
             if state.is_closed {
                 return None;
             }
-            self.0.changed.wait(&mut state);
+            self.0.wakeup.wait(&mut state);
         }
         let (mut group, mut group_cost) = (Vec::new(), 0);
         while group_cost < limit
             && let Some((owner, request)) = state.requests.pop()
         {
+            // A request without rows, such as a ping, still costs one row: it wakes the writer.
             let cost = request.bytes + ROW_COST * request.work.row_count().max(1);
             group_cost += cost;
             state.requests.charge(&owner, cost as u64);
@@ -133,17 +133,17 @@ impl WriteQueue {
         Some(group)
     }
 
-    /// Refuses further requests. Those that wait are still handed out.
+    /// Refuses further requests. Queued requests are still handed out.
     pub(super) fn close(&self) {
         self.0.state.lock().is_closed = true;
-        self.0.changed.notify_one();
+        self.0.wakeup.notify_one();
     }
 
-    /// Refuses further requests, and answers those that wait with `Closed` by dropping them.
+    /// Refuses further requests and drops the queued ones, which answers their callers with `Closed`.
     pub(super) fn abandon(&self) {
         self.close();
-        let abandoned = std::mem::take(&mut self.0.state.lock().requests);
-        drop(abandoned);
+        let abandoned_requests = std::mem::take(&mut self.0.state.lock().requests);
+        drop(abandoned_requests);
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn organisations_take_turns_by_bytes_and_the_service_is_one_of_them() {
+    fn organisations_and_service_take_turns_by_bytes() {
         let queue = WriteQueue::default();
         // Ten small requests cost as much as a large one.
         for nth in 0..100 {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_queue_hands_out_what_waits_and_refuses_more() {
+    fn closed_queue_hands_out_queued_requests_only() {
         let queue = WriteQueue::default();
         push(&queue, "o", 1);
         queue.close();

@@ -1,23 +1,20 @@
-//! The one thread that writes: it decides between old and new rows, groups requests, and syncs once for many.
+//! The single writer thread: merges old and new rows, groups requests, and syncs once for many.
 //!
-//! Requests come from [`WriteQueue`], which decides whose are next.
+//! Why one thread. Every write first reads the present row, for facts (the later write time wins) as for conditional writes
+//! (absent, or at a version). One thread makes both atomic without a lock for each row. It keeps the blocking parts of the
+//! database (journal lock, sync, back-pressure) away from the async workers, and it groups commits. Several writers would
+//! only queue at the lock of the database's single journal.
 //!
-//! Why one thread. Every write is "read what is there, then decide", for facts (the later write time wins) as for
-//! conditional operations (absent, at that version). One thread makes both atomic without a lock a row, keeps the
-//! blocking parts of the database (its journal lock, its sync, its back-pressure sleeps) away from the async
-//! workers, and is where group commit happens anyway: the database has one journal, so several writers would only
-//! queue at its lock instead of here.
+//! Durability. A plain put is answered once the operating system has it, so the death of the process does not lose it.
+//! Conditional and durable requests of a group are synced together before they are answered. Plain puts need no sync of
+//! their own: the log commits offsets into the same database, and its journal is one file written in order, so a synced
+//! offset commit (or append) after a put has synced the put too. After a power loss either both are there, or the record is
+//! processed again and puts the same rows. The same order protects readers of a row that is not yet synced: their own
+//! later writes stand behind it in the journal.
 //!
-//! What is durable when. A plain put is answered once it is in the operating system's hands: the death of the
-//! process does not lose it. Conditional and durable requests of a group are synced together before they are
-//! answered. Plain puts need no sync of their own, because the log commits offsets into the same database, whose
-//! journal is one file, written in order: a synced offset commit (or append) that followed a put has synced the
-//! put. After a loss of power either both are there, or the record is processed again and puts the same rows. The
-//! same order covers readers that saw a row before its sync: whatever they write next stands behind it.
-//!
-//! Order. Requests of one organisation are carried out in the order in which they came, but for the plain puts of a group,
-//! which come before its conditional ones. Requests of different organisations have no order. Nothing above relies on one:
-//! a caller that needs a row to be there waits for its answer.
+//! Order. Requests of one organisation are executed in the order of arrival, except that the plain puts of a group precede its
+//! conditional writes. Requests of different organisations have no order. A caller that needs a row to be written waits for
+//! the answer.
 
 use std::{collections::HashSet, sync::Arc, thread::JoinHandle, time::Instant};
 
@@ -27,8 +24,8 @@ use tidegate_schemas::{DiskSpace, Folder};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{
-    Slot, engine_error, meta, of_engine,
-    syncs::Syncs,
+    Slot, classify_engine_error, engine_error, meta,
+    syncs::SyncCounter,
     value::{Header, wins},
     write_queue::{Puts, Request, Work, WriteQueue, WriteResult},
 };
@@ -40,7 +37,7 @@ pub(super) fn start(
     queue: WriteQueue,
 ) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || {
-        // Also if the thread panics: callers that wait must not wait for ever.
+        // Dropped by a panic too: waiting callers must get an answer.
         let queue = AbandonOnDrop(queue);
         while let Some(group) = queue.0.next_group(group_bytes) {
             writer.run(group);
@@ -63,7 +60,7 @@ pub(super) struct Writer {
     db: Database,
     clock: Clock,
     folder: Folder,
-    syncs: Syncs,
+    syncs: SyncCounter,
     disk: Option<Arc<DiskSpace>>,
 }
 
@@ -71,7 +68,7 @@ impl Writer {
     pub(super) fn new(
         db: Database,
         clock: Clock,
-        syncs: Syncs,
+        syncs: SyncCounter,
         disk: Option<Arc<DiskSpace>>,
     ) -> Result<Self, Error> {
         let meta = meta(&db).map_err(engine_error)?;
@@ -80,63 +77,65 @@ impl Writer {
     }
 
     fn run(&self, group: Vec<Request>) {
-        let (synced, plain): (Vec<_>, Vec<_>) =
-            group.into_iter().partition(|request| request.work.wants_sync());
-        // The plain ones first: they must not wait for a sync that they do not need.
-        self.commit(plain, PersistMode::Buffer);
-        self.commit(synced, PersistMode::SyncData);
+        let (synced_requests, plain_requests): (Vec<_>, Vec<_>) =
+            group.into_iter().partition(|request| request.work.needs_sync());
+        // Plain puts first: they must not wait for a sync that they do not need.
+        self.commit(plain_requests, PersistMode::Buffer);
+        self.commit(synced_requests, PersistMode::SyncData);
     }
 
     fn commit(&self, group: Vec<Request>, mode: PersistMode) {
         if group.is_empty() {
             return;
         }
-        let started = Instant::now();
-        let mut together = Together::new(&self.db);
-        let lost = self.folder.is_in_place().err().map(|why| why.to_string());
+        let started_at = Instant::now();
+        let mut put_group = PutGroup::new(&self.db);
+        let folder_error = self.folder.is_in_place().err().map(|error| error.to_string());
         let bytes: usize = group.iter().map(|request| request.bytes).sum();
-        let space = self.disk.as_ref().map_or(Ok(()), |disk| disk.admits(self.db.write_buffer_size(), bytes));
+        let space_check =
+            self.disk.as_ref().map_or(Ok(()), |disk| disk.admits(self.db.write_buffer_size(), bytes));
         for Request { work, bytes, reply, room } in group {
             let caller = Caller { reply, room };
-            if let Err(why) = &space
+            if let Err(reason) = &space_check
                 && bytes > 0
             {
                 // A database that cannot flush or compact fails for good, so writes wait for space.
-                together.answers.push((Err(Error::Overloaded(why.clone())), caller));
+                put_group.answers.push((Err(Error::Overloaded(reason.clone())), caller));
                 continue;
             }
-            if let Some(why) = &lost {
-                // A table's first row would make folders where there is none.
-                together.answers.push((Err(Error::TakenAway(why.clone())), caller));
+            if let Some(reason) = &folder_error {
+                // Creating a keyspace would make new folders at the place of the removed data folder.
+                put_group.answers.push((Err(Error::TakenAway(reason.clone())), caller));
                 continue;
             }
             match work {
-                Work::Put { puts, new_rows, .. } => together.put(puts, new_rows, caller),
+                Work::Put { puts, new_rows, .. } => put_group.add_puts(puts, new_rows, caller),
                 work => {
-                    // It reads what the puts before it wrote.
-                    together.flush();
-                    together.answers.push((self.apply(work).map_err(engine_error), caller));
+                    // The reads of a conditional write must see the puts before it.
+                    put_group.flush();
+                    put_group.answers.push((self.apply(work).map_err(engine_error), caller));
                 }
             }
         }
-        together.flush();
-        let answers = together.answers;
-        let persisted = self.persist(mode);
-        let in_place = self.folder.is_in_place();
-        crate::metrics::committed(sync_label(mode), started.elapsed());
+        put_group.flush();
+        let answers = put_group.answers;
+        // A removed folder is detected after the sync too, because writes to open files still succeed.
+        let persist_result = self.persist(mode);
+        let folder_check = self.folder.is_in_place();
+        crate::metrics::committed(sync_label(mode), started_at.elapsed());
         for (answer, Caller { reply, room }) in answers {
-            let answer = match (&persisted, &in_place) {
+            let answer = match (&persist_result, &folder_check) {
                 (Ok(()), Ok(())) => answer,
-                (Err(error), _) => Err(of_engine(error)),
-                (_, Err(why)) => Err(Error::TakenAway(why.to_string())),
+                (Err(error), _) => Err(classify_engine_error(error)),
+                (_, Err(error)) => Err(Error::TakenAway(error.to_string())),
             };
             drop(room);
-            // The caller may have gone; what was written stays written.
+            // The caller may have been dropped; the write stays.
             drop(reply.send(answer));
         }
     }
 
-    /// Hands what was written to the system, or syncs it, in which case the mark says so.
+    /// Hands the writes to the operating system, or syncs them and records the sync in the mark.
     fn persist(&self, mode: PersistMode) -> fjall::Result<()> {
         if mode == PersistMode::Buffer || self.folder.is_in_place().is_err() {
             return self.db.persist(mode);
@@ -144,43 +143,43 @@ impl Writer {
         self.syncs.persist(&self.db, mode)
     }
 
-    /// Applies one request that is no put as one atomic batch. The sync comes after the whole group.
+    /// Executes one conditional write or purge as one atomic batch. The sync follows after the whole group.
     fn apply(&self, work: Work) -> fjall::Result<WriteResult> {
         let mut batch = self.db.batch().durability(None);
         match work {
             Work::Insert { slot, key, value } => {
-                if let Some((old, _)) = self.visible(&slot, &key)? {
+                if let Some((old, _)) = self.read_visible(&slot, &key)? {
                     return Ok(WriteResult::Refused(Some(old)));
                 }
                 batch.insert(slot.writable(&self.db)?, key, value);
             }
             Work::Replace { slot, key, value, was } => {
-                match self.visible(&slot, &key)? {
+                match self.read_visible(&slot, &key)? {
                     Some((_, header)) if header.version == Some(was) => {}
-                    other => return Ok(WriteResult::Refused(other.map(|(old, _)| old))),
+                    current_row => return Ok(WriteResult::Refused(current_row.map(|(old, _)| old))),
                 }
                 batch.insert(slot.writable(&self.db)?, key, value);
             }
             Work::Purge { slot, rows } => {
-                for (key, seen) in rows {
-                    if slot.get(&key)?.is_some_and(|now| now == seen) {
+                for (key, swept_value) in rows {
+                    if slot.get(&key)?.is_some_and(|current_value| current_value == swept_value) {
                         batch.remove(slot.writable(&self.db)?, key);
                     }
                 }
             }
-            // Puts go together.
+            // Puts are collected in a `PutGroup`.
             Work::Put { .. } => {}
         }
         batch.commit()?;
         Ok(WriteResult::Written)
     }
 
-    fn visible(&self, slot: &Slot, key: &UserKey) -> fjall::Result<Option<(Bytes, Header)>> {
-        let now = (self.clock)().0;
+    fn read_visible(&self, slot: &Slot, key: &UserKey) -> fjall::Result<Option<(Bytes, Header)>> {
+        let now_ms = (self.clock)().0;
         Ok(slot.get(key)?.and_then(|value| {
             let value = Bytes::from(value);
             let (header, _) = Header::read(&value)?;
-            header.is_visible(now).then_some((value, header))
+            header.is_visible(now_ms).then_some((value, header))
         }))
     }
 }
@@ -191,40 +190,47 @@ struct Caller {
     room: Option<OwnedSemaphorePermit>,
 }
 
-/// Puts of several requests as one atomic batch: the database takes many rows at once far cheaper than as many single
-/// ones. No key stands in it twice, because what is in it is not seen by the reads that decide between old and new.
-struct Together<'a> {
+/// Puts of several requests as one atomic batch, which the database takes far cheaper than single rows. A key enters the
+/// batch once, because the reads that merge old and new rows do not see the batch.
+struct PutGroup<'a> {
     db: &'a Database,
     batch: OwnedWriteBatch,
-    /// Table, by the address of its slot, and key of what is in the batch.
+    /// Keys in the batch, with the address of the slot of their table.
     keys: HashSet<(usize, UserKey)>,
-    waiting: Vec<Caller>,
+    waiting_callers: Vec<Caller>,
     answers: Vec<(Result<WriteResult, Error>, Caller)>,
 }
 
-impl<'a> Together<'a> {
+impl<'a> PutGroup<'a> {
     fn new(db: &'a Database) -> Self {
-        Self { db, batch: batch(db), keys: HashSet::new(), waiting: Vec::new(), answers: Vec::new() }
+        Self {
+            db,
+            batch: new_batch(db),
+            keys: HashSet::new(),
+            waiting_callers: Vec::new(),
+            answers: Vec::new(),
+        }
     }
 
-    fn put(&mut self, puts: Vec<Puts>, new_rows: bool, caller: Caller) {
-        if !self.enter(&puts) {
+    fn add_puts(&mut self, puts: Vec<Puts>, new_rows: bool, caller: Caller) {
+        // A key stands in the batch already: write the batch, so that the merge sees its row.
+        if !self.add_keys(&puts) {
             self.flush();
-            self.enter(&puts);
+            self.add_keys(&puts);
         }
-        match winners(self.db, puts, new_rows) {
+        match select_winners(self.db, puts, new_rows) {
             Ok(rows) => {
                 for (keyspace, key, value) in rows {
                     self.batch.insert(&keyspace, key, value);
                 }
-                self.waiting.push(caller);
+                self.waiting_callers.push(caller);
             }
             Err(error) => self.answers.push((Err(engine_error(error)), caller)),
         }
     }
 
-    /// False: one of the keys is in the batch already.
-    fn enter(&mut self, puts: &[Puts]) -> bool {
+    /// Registers the keys of the puts. False: the batch already holds one of them.
+    fn add_keys(&mut self, puts: &[Puts]) -> bool {
         puts.iter().all(|Puts { slot, rows }| {
             let table = Arc::as_ptr(slot).addr();
             rows.iter().all(|(key, _)| self.keys.insert((table, key.clone())))
@@ -233,41 +239,41 @@ impl<'a> Together<'a> {
 
     fn flush(&mut self) {
         self.keys.clear();
-        if self.waiting.is_empty() {
+        if self.waiting_callers.is_empty() {
             return;
         }
-        let written = std::mem::replace(&mut self.batch, batch(self.db)).commit();
-        let answer = || written.as_ref().map(|()| WriteResult::Written).map_err(of_engine);
-        self.answers.extend(self.waiting.drain(..).map(|caller| (answer(), caller)));
+        let commit_result = std::mem::replace(&mut self.batch, new_batch(self.db)).commit();
+        let answer = || commit_result.as_ref().map(|()| WriteResult::Written).map_err(classify_engine_error);
+        self.answers.extend(self.waiting_callers.drain(..).map(|caller| (answer(), caller)));
     }
 }
 
-fn batch(db: &Database) -> OwnedWriteBatch {
+fn new_batch(db: &Database) -> OwnedWriteBatch {
     db.batch().durability(None)
 }
 
-/// Returns the rows that replace what is there. New rows have nothing to replace.
-fn winners(
+/// Returns the rows that replace their stored rows. Rows at new keys always do.
+fn select_winners(
     db: &Database,
     puts: Vec<Puts>,
     new_rows: bool,
 ) -> fjall::Result<Vec<(Keyspace, UserKey, UserValue)>> {
     let mut winners = Vec::with_capacity(puts.iter().map(|puts| puts.rows.len()).sum());
-    let mut stale = 0_u64;
+    let mut stale_writes = 0_u64;
     for Puts { slot, rows } in puts {
         let keyspace = slot.writable(db)?;
         for (key, value) in rows {
-            // Builds with assertions look anyway, so that tests hold callers to their promise.
+            // Builds with assertions read the row anyway, so that tests detect a broken promise of the caller.
             let old = if new_rows && !cfg!(debug_assertions) { None } else { keyspace.get(&key)? };
             debug_assert!(!new_rows || old.is_none(), "a row of {} is not new", slot.table.name);
             match old {
-                Some(old) if !wins(&value, &old) => stale += 1,
+                Some(old) if !wins(&value, &old) => stale_writes += 1,
                 _ => winners.push((keyspace.clone(), key, value)),
             }
         }
     }
-    if stale > 0 {
-        crate::metrics::stale_writes(stale);
+    if stale_writes > 0 {
+        crate::metrics::stale_writes(stale_writes);
     }
     Ok(winners)
 }
@@ -292,7 +298,8 @@ mod tests {
     ) -> (Request, oneshot::Receiver<Result<WriteResult, Error>>) {
         let rows = rows.iter().map(|(key, written, text)| {
             let mut value = Vec::new();
-            Header { tombstone: false, written: *written, expires: None, version: None }.write(&mut value);
+            Header { is_tombstone: false, written_at: *written, expires_at: None, version: None }
+                .write(&mut value);
             value.extend_from_slice(text.as_bytes());
             (UserKey::from(key.as_bytes()), UserValue::from(value))
         });
@@ -310,11 +317,11 @@ mod tests {
     }
 
     #[test]
-    fn puts_of_one_group_end_as_if_each_had_come_alone() {
+    fn grouped_puts_have_the_result_of_single_puts() {
         let folder = tempfile::tempdir().unwrap();
         let db = Database::builder(folder.path()).open().unwrap();
         let slot = Arc::clone(&open_slots(&db, &[Thing::TABLE]).unwrap()["things"]);
-        let syncs = Syncs::open(&db, None).unwrap();
+        let syncs = SyncCounter::open(&db, None).unwrap();
         let writer = Writer::new(db, system_clock(), syncs, None).unwrap();
         let puts: [&[(&str, i64, &str)]; 5] = [
             &[("a", 5, "five"), ("b", 1, "one")],

@@ -1,9 +1,9 @@
-//! The tables of Tidegate: one file a table, in rooms, and the list of them all.
+//! Table declarations of Tidegate, one file a table, and the list of all tables.
 //!
-//! It does not hold protocols over several rows; those live with who needs them.
+//! Protocols over several rows live in the crates that use them.
 //!
-//! A new table: declare it in `<room>/<table>.rs`, name the module in the room's `mod.rs`, and add it to [`ALL`].
-//! A test reads the declarations in these folders and fails for one that is missing in the list.
+//! To add a table, declare it in `<folder>/<table>.rs`, name the module in the folder's `mod.rs`, and add it to [`ALL`].
+//! A test reads the declarations in these folders and fails for a table that is missing in the list.
 
 use crate::{Row as _, Table};
 
@@ -12,7 +12,7 @@ pub mod catalog;
 pub mod items;
 pub mod review;
 
-/// Every declared table. What is not listed here is neither created nor opened.
+/// Every declared table. A table outside of this list is neither created nor opened.
 pub const ALL: &[&Table] = &[
     items::items::Item::TABLE,
     items::items::SubmissionPlace::TABLE,
@@ -95,12 +95,12 @@ mod tests {
     use super::*;
 
     /// The names in `table! { … in "<name>" … }` of every file under a folder.
-    fn declared(folder: &Path, names: &mut BTreeSet<String>) {
+    fn collect_declared_names(folder: &Path, names: &mut BTreeSet<String>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                declared(&path, names);
-            } else if path != folder.join("mod.rs") || folder != tables() {
+                collect_declared_names(&path, names);
+            } else if path != folder.join("mod.rs") || folder != tables_folder() {
                 let text = fs::read_to_string(&path).unwrap();
                 for declaration in text.split("table! {").skip(1) {
                     let name = declaration.split(" in \"").nth(1).and_then(|rest| rest.split('"').next());
@@ -110,14 +110,14 @@ mod tests {
         }
     }
 
-    fn tables() -> &'static Path {
+    fn tables_folder() -> &'static Path {
         Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/tables"))
     }
 
     #[test]
     fn every_declared_table_is_in_the_list() {
         let mut names = BTreeSet::new();
-        declared(tables(), &mut names);
+        collect_declared_names(tables_folder(), &mut names);
         let listed: BTreeSet<String> = ALL.iter().map(|table| table.name.to_owned()).collect();
         assert_eq!(names, listed);
         assert_eq!(listed.len(), ALL.len(), "a table is listed twice");

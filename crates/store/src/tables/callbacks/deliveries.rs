@@ -1,6 +1,4 @@
-//! Callback deliveries and their attempts.
-//!
-//! `due` holds the index of due times.
+//! Callback deliveries and their attempts. `due` holds the index of due times.
 
 use std::time::Duration;
 
@@ -15,14 +13,14 @@ use crate::{string_column, table};
 string_enum! {
     /// State of a callback delivery.
     ///
-    /// A running attempt is not a state: whatever needs an attempt has a due row at or after its `next_at`, so a delivery
-    /// whose process died during the attempt comes due again.
+    /// A running attempt is not a state: every delivery that needs an attempt has a due row at or after its `next_at`, so
+    /// the attempt is repeated if its process dies.
     pub enum DeliveryState {
         /// The next attempt is the first of its round.
         Pending = "pending",
         RetryWait = "retry_wait",
         Delivered = "delivered",
-        /// No attempt is made: something is missing, the endpoint wants no more, or an operator said so.
+        /// No attempt is made: the endpoint or its secret is missing, the endpoint refuses callbacks, or an operator held it.
         Held = "held",
         /// The body is above the limit: no attempt is made until a resend under a higher limit.
         TooLarge = "too_large",
@@ -68,22 +66,22 @@ table! {
         shard: i64,
         /// Counts the resends.
         round: i64,
-        /// Attempts of this round, and how many of them met an address that may not be called.
+        /// Number of attempts of this round, and of those to a forbidden address.
         tries: i64,
         blocked: i64,
-        /// Answers in a row by which the receiver wants no more.
+        /// Number of successive answers by which the receiver refuses further callbacks.
         gone: i64,
-        /// Offset of the last record of the topic that was applied to it.
+        /// Offset of the last record of the topic that was applied to this row.
         applied: i64,
-        /// Time at which lists show it, if not at its creation.
+        /// Time under which lists show the delivery, if not its creation.
         listed_at: Option<Millis>,
-        /// Write time of this row, in microseconds: the next write comes after it.
+        /// Write time of this row, in microseconds: the next write uses a later one.
         written: i64,
     }
 }
 
 table! {
-    /// One attempt at a delivery, and what the endpoint said. `at` is in the key because a former owner of the shard
+    /// One attempt at a delivery, with the answer of the endpoint. `at` is in the key because a former owner of the shard
     /// may still end an attempt of the same number.
     Fact Attempt in "attempts" ttl Some(30 days);
     partition { org: OrgId, event_id: EventId }
@@ -101,18 +99,19 @@ table! {
 }
 
 table! {
-    /// The deliveries of a day, for lists; the delivery's row is the truth, and says at which place it is listed.
+    /// Deliveries of a day, for lists. The delivery's row is authoritative and holds the time under which it is listed.
     Fact DeliveryByDay in "deliveries_by_day" ttl Some(35 days);
     partition { org: OrgId, day: i64 }
     cluster { at: Millis [Desc], event_id: EventId [Asc] }
     values { subject: ItemKey }
 }
 
-/// A delivery that changes so long after it was listed is listed anew, so that no row outlives its place in the lists.
+/// Age of a list row after which a change of the delivery writes a new one. Shorter than the difference of the two expiry
+/// times, so that no delivery outlives its list row.
 pub const RELIST_AFTER: Duration = Duration::from_secs(4 * 86_400);
 
 impl Delivery {
-    /// Returns the time at which lists show it.
+    /// Returns the time under which lists show the delivery.
     pub fn listed(&self) -> Millis {
         self.listed_at.unwrap_or(self.created_at)
     }

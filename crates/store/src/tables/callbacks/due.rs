@@ -1,32 +1,32 @@
-//! Times at which deliveries are due.
+//! Index of the times at which deliveries are due.
 //!
-//! Rows are never deleted and promise nothing: the delivery's row is the truth, a stale due row is passed over.
+//! Rows are never deleted. The delivery's row is authoritative, and stale due rows are skipped.
 
 use tidegate_schemas::ids::{EventId, Millis, OrgId};
 
 use crate::table;
 
 table! {
-    /// A delivery to look at. `shard` is the partition of the callbacks topic, whose owner looks. A delivery is written
-    /// with the row that it waits for, so these outlive it: after however long an outage none is missing.
+    /// A delivery that may be due. `shard` is the partition of the callbacks topic; its owner reads the rows. A delivery
+    /// and its due row are written together and the due row expires later, so an outage of any length loses none.
     Fact Due in "due" ttl Some(35 days);
     partition { shard: i64, minute: i64 }
     cluster { due_at: Millis [Asc], org: OrgId [Asc], event_id: EventId [Asc] }
     values {
-        /// The attempt that the writer had in mind. 0: its owner let go of the delivery before it had begun one, so
-        /// the next owner need not wait for a call that may be under way.
+        /// Number of the planned attempt. 0: the owner released the delivery before its attempt began, so the next owner
+        /// need not wait for a running call.
         attempt: i64,
     }
 }
 
 table! {
-    /// The oldest minute that a shard's scanner still has to look at.
+    /// Oldest minute that the scanner of a shard has not finished.
     Fact DueCursor in "due_cursor" ttl None;
     partition { shard: i64 }
     cluster {}
     values {
         minute: i64,
-        /// Write time of this row, in microseconds: the next write comes after it, whatever the clock says.
+        /// Write time of this row, in microseconds: the next write uses a later one, even if the clock went back.
         written: Option<i64>,
     }
 }

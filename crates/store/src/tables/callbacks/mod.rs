@@ -1,4 +1,4 @@
-//! Callbacks until they are settled.
+//! Tables of callback deliveries.
 
 pub mod deliveries;
 pub mod due;

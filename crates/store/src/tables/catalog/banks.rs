@@ -1,6 +1,4 @@
-//! The entries of banks, and the feed of their changes.
-//!
-//! It does not know in which order the rows of a change are written; `tidegate-catalog` does.
+//! Entries of banks and the feed of their changes. `tidegate-catalog` orders the writes of a change.
 
 use tidegate_schemas::ids::{BankId, Millis, OrgId};
 use uuid::Uuid;
@@ -23,7 +21,7 @@ table! {
 }
 
 table! {
-    /// An entry; its id is derived from its value. Its write time is the revision that put it.
+    /// An entry; its id is derived from its value. Its write time is the revision that wrote it.
     Fact BankEntry in "bank_entries" ttl None;
     partition { org: OrgId, bank: BankId }
     cluster { entry: Uuid [Asc] }
@@ -40,7 +38,7 @@ table! {
 
 table! {
     /// An entry of a bank of hashes, of which there may be millions: `bucket` is the first six bits of its id, so that
-    /// no partition holds more than a 64th of a bank. Its write time is the revision that put it.
+    /// no partition holds more than a 64th of a bank. Its write time is the revision that wrote it.
     Fact BankHash in "bank_hashes" ttl None;
     partition { org: OrgId, bank: BankId, bucket: i64 }
     cluster { entry: Uuid [Asc] }
@@ -61,8 +59,8 @@ table! {
 }
 
 table! {
-    /// A piece of a change: its text is cut because an import exceeds what one row should hold. Of several changes that
-    /// wanted to be a revision, the head or `bank_revisions` names the one that is.
+    /// Part of a change. The text of an import can exceed the size of one row and is split. Several changes may compete
+    /// for a revision; the head or `bank_revisions` names the winner.
     Fact BankChange in "bank_changes" ttl Some(35 days);
     partition { org: OrgId, bank: BankId, revision: i64 }
     cluster { change_id: Uuid [Asc], part: i64 [Asc] }
@@ -70,7 +68,7 @@ table! {
 }
 
 table! {
-    /// Change that made a revision.
+    /// Change that became a revision.
     Fact BankRevision in "bank_revisions" ttl Some(35 days);
     partition { org: OrgId, bank: BankId }
     cluster { revision: i64 [Asc] }

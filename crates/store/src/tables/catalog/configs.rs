@@ -1,7 +1,6 @@
-//! Configurations: immutable snapshots, the head that names the current one, and the row that tells every process that
-//! some head moved.
+//! Configurations: immutable snapshots, the head that names the current one, and an epoch that counts changes of heads.
 //!
-//! It does not read documents; `tidegate-catalog` does.
+//! `tidegate-catalog` reads the documents.
 
 use tidegate_schemas::ids::{ConfigVersion, Millis, OrgId};
 use uuid::Uuid;
@@ -16,9 +15,9 @@ table! {
 }
 
 table! {
-    /// A piece of a snapshot: its text is cut because a large configuration exceeds what one row should hold.
+    /// Part of a snapshot. The text of a large configuration can exceed the size of one row and is split.
     ///
-    /// Two writers of one version have snapshots of their own; the head names the one that won.
+    /// Two writers of one version write separate snapshots; the head names the winner.
     Fact ConfigSnapshot in "config_snapshots" ttl None;
     partition { org: OrgId, config_version: ConfigVersion }
     cluster { snapshot_id: Uuid [Asc], part: i64 [Asc] }
@@ -26,7 +25,7 @@ table! {
 }
 
 table! {
-    /// One row whose version grows whenever a head moved, so that one read tells whether any did.
+    /// Single row. Its version grows with every change of a head, so that one read detects changes of all organisations.
     Versioned CatalogEpoch in "catalog_epoch" ttl None;
     partition { name: String }
     values { changed_at: Millis }

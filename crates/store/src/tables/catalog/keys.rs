@@ -1,6 +1,4 @@
-//! API keys: who may speak for an organisation. Only the hash of a key's secret is kept.
-//!
-//! It checks no key; `tidegate-catalog` does.
+//! API keys of organisations. Rows hold only the hash of a key's secret; `tidegate-catalog` checks keys.
 
 use bytes::Bytes;
 use tidegate_schemas::ids::{ApiKeyId, Millis, OrgId};
@@ -20,17 +18,17 @@ table! {
         created_at: Millis,
         expires_at: Option<Millis>,
         revoked_at: Option<Millis>,
-        /// Time at which another key took its place.
+        /// Time at which another key replaced this one.
         rotated_at: Option<Millis>,
-        /// Id of the key that takes its place. Absent for keys that an earlier version rotated.
+        /// Id of the replacing key. Absent for keys that an earlier version rotated.
         rotated_to: Option<ApiKeyId>,
-        /// End of the key that takes its place: the end of this key before the rotation shortened it.
+        /// Expiry of the replacing key: the expiry of this key before the rotation shortened it.
         successor_expires_at: Option<Millis>,
     }
 }
 
 table! {
-    /// The keys of an organisation, for lists; the key's row is the truth.
+    /// Keys of an organisation, for lists. The key's row is authoritative.
     Fact KeyOfOrg in "keys_of_org" ttl None;
     partition { org: OrgId }
     cluster { created_at: Millis [Desc], key_id: ApiKeyId [Asc] }
@@ -38,7 +36,7 @@ table! {
 }
 
 table! {
-    /// Last use of a key, to the minute. Apart from the key, whose row must not change with every use.
+    /// Last use of a key, to the minute. A separate table, so that a use does not change the versioned row of the key.
     Fact KeyUse in "key_uses" ttl None;
     partition { org: OrgId }
     cluster { key_id: ApiKeyId [Asc] }

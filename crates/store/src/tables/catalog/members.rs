@@ -1,6 +1,6 @@
-//! The processes that run configurations, for whoever waits until all of them run a new one.
+//! Processes that run configurations. A change waits until all of them run it.
 //!
-//! It does not decide when a process counts as gone: its row expires.
+//! The row of a stopped process expires.
 
 use tidegate_schemas::ids::Millis;
 use uuid::Uuid;
@@ -8,8 +8,8 @@ use uuid::Uuid;
 use crate::table;
 
 table! {
-    /// A process, renewed while it lives. `epoch` is the last one whose changes it runs all; `failing` lists as JSON
-    /// what of them it cannot run; `load` is the processing time of organisations as JSON, if it evaluates items.
+    /// A process, renewed while it lives. `epoch` is the last one with all changes running; `failing` lists as JSON the
+    /// configurations that it cannot run; `load` is the processing time of organisations as JSON, if it evaluates items.
     Fact Member in "members" ttl Some(30 seconds);
     partition { name: String }
     cluster { member_id: Uuid [Asc] }

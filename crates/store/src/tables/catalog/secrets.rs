@@ -1,6 +1,4 @@
-//! The signing secrets of callback endpoints, sealed, and the name of the key that opens them.
-//!
-//! It holds no key that opens them.
+//! Sealed signing secrets of callback endpoints, and the name of the master key. The key itself is never stored.
 
 use bytes::Bytes;
 use tidegate_schemas::ids::{EndpointId, Millis, OrgId};
@@ -8,7 +6,7 @@ use tidegate_schemas::ids::{EndpointId, Millis, OrgId};
 use crate::table;
 
 table! {
-    /// `sealed` is a nonce and what was encrypted under the master key that `master_key` names.
+    /// `sealed` is a nonce and the secret, encrypted with the master key named by `master_key`.
     Versioned EndpointSecret in "endpoint_secrets" ttl None;
     partition { org: OrgId, endpoint: EndpointId }
     values { sealed: Bytes, master_key: String, created_at: Millis }

@@ -1,13 +1,11 @@
-//! Sessions of the console. The token that opens one is in its holder's cookie only; the row has the token's hash.
-//!
-//! It checks no session; `tidegate-console` does.
+//! Sessions of the console. Rows hold the hash of the session token from the cookie; `tidegate-console` checks sessions.
 
 use tidegate_schemas::ids::{ApiKeyId, Millis, OrgId};
 
 use crate::table;
 
 table! {
-    /// A session that was begun with an API key, and ends with it at the latest.
+    /// A session opened with an API key. It ends no later than the key.
     Versioned Session in "sessions" ttl Some(8 days);
     partition { token_hash: String }
     values {

@@ -1,7 +1,7 @@
-//! Items and cases by user: what a user made, and what they have to do with.
+//! Indexes of items and cases by user.
 //!
-//! It holds nothing of them but where their rows stand. A partition holds one stretch of time of a user, so that it stays
-//! bounded for users who send without end.
+//! Rows point to the rows of items, jobs and reports. A partition covers a fixed period of a user, which bounds its size
+//! for users with many items.
 
 use tidegate_schemas::{
     ids::{ItemId, ItemKey, Millis, OrgId, SubmissionId, TypeId},
@@ -18,7 +18,7 @@ string_enum! {
         Job = "job",
         /// A report by the user.
         ReportMade = "report_made",
-        /// A report of the user or an item of theirs.
+        /// A report against the user or an item of theirs.
         ReportReceived = "report_received",
     }
 }
@@ -33,18 +33,18 @@ table! {
 }
 
 table! {
-    /// Pointer to a job or a report under a user. The job's row says whether the pointer holds: one whose `at` is not the
-    /// job's time of creation was left by an opener that another one overtook.
+    /// Pointer to a job or a report under a user. A pointer to a job is valid if its `at` equals the job's time of
+    /// creation; another `at` was left by a process that lost the race to open the job.
     Fact CaseOfUser in "cases_by_user" ttl Some(400 days), window 16 days;
     partition { org: OrgId, user: ItemKey, kind: String, stretch: i64 }
     cluster { at: Millis [Desc], id: Uuid [Asc] }
     values { item: ItemKey }
 }
 
-/// Days of a partition.
+/// Length of the period of one partition, in days.
 pub const STRETCH_DAYS: i64 = 16;
 
-/// Number of the stretch that an instant lies in.
+/// Returns the number of the period that contains an instant.
 pub const fn stretch(at: Millis) -> i64 {
     at.day().div_euclid(STRETCH_DAYS)
 }

@@ -1,14 +1,12 @@
-//! Submissions by hour: stored items of an organisation are found by time here.
-//!
-//! It holds nothing of an item but where its row stands.
+//! Index of stored items of an organisation by hour. Rows point to the rows of the items.
 
 use tidegate_schemas::ids::{ItemId, Millis, OrgId, SubmissionId, TypeId};
 
 use crate::table;
 
 table! {
-    /// Pointer to a submission in `items`. `draw` is a number that its id holds: rows below a bound are a fair sample
-    /// of the hour, and nothing else of it is read. `shard` is the upper part of the draw.
+    /// Pointer to a submission in `items`. `draw` is a number contained in its id, so the rows below a
+    /// bound are a fair sample of the hour that can be read alone. `shard` is the upper part of the draw.
     Fact ItemOfHour in "items_by_hour" ttl Some(100 days), window 4 days;
     partition { org: OrgId, hour: i64, shard: i64 }
     cluster { draw: i64 [Asc], submission_id: SubmissionId [Asc] }

@@ -1,6 +1,5 @@
 //! Every version of every item; the first row of an item is its latest.
-//!
-//! It does not decide what an item leads to; it keeps what was sent and what was found.
+//! A row holds the data of a submission and the results of its evaluation.
 
 use bytes::Bytes;
 use tidegate_schemas::ids::{ConfigVersion, ItemId, Millis, OrgId, ReportId, SubmissionId, TypeId};
@@ -28,7 +27,7 @@ table! {
         errored: String,
         actions: String,
         media: String,
-        /// JSON: what the evaluation left out, if it did.
+        /// JSON: parts of the evaluation that were skipped, if any.
         left_out: Option<String>,
         /// Submission of the next version of the item in the same request; it may not be stored yet.
         followed_by: Option<SubmissionId>,
@@ -36,7 +35,7 @@ table! {
 }
 
 table! {
-    /// Coordinates and stage of an item's submission, without what was sent and found.
+    /// Coordinates and stage of an item's submission, without its data and results.
     View ItemPlace in "items" ttl None;
     partition { org: OrgId, type_id: TypeId, item_id: ItemId }
     cluster { append_ms: Millis [Desc], offset: i64 [Desc], position: i64 [Desc] }
@@ -44,8 +43,8 @@ table! {
 }
 
 table! {
-    /// Coordinates of a submission that may be sent again: those of its row in `items`. Other submissions have their
-    /// row at the coordinates of the one record that they came in.
+    /// Coordinates of the row in `items` of a submission that may be sent again. The row of any other submission stands at
+    /// the coordinates of its only record.
     Fact SubmissionPlace in "submission_places" ttl None;
     partition { org: OrgId, submission_id: SubmissionId }
     cluster {}
@@ -60,12 +59,11 @@ pub const EVALUATED: &str = "evaluated";
 pub enum Stage {
     Accepted = 0,
     Evaluated = 1,
-    /// Evaluated after it waited for its media. A replay may have evaluated it without them at the same time: then this
-    /// row stands, and whole.
+    /// Evaluated after it waited for its media. Wins over the row of a concurrent replay that evaluated without them.
     EvaluatedLate = 2,
 }
 
-/// The write time of a submission's row: where the log put it, then how far it has come.
+/// Returns the write time of a submission's row, ordered by append time and then by stage.
 pub fn write_time(append_ms: Millis, stage: Stage) -> WriteTime {
     WriteTime::of(append_ms, stage as u16)
 }

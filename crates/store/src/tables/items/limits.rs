@@ -1,14 +1,14 @@
-//! Counts of rules that acted: on a day, and lately on a user.
+//! Counters behind the limits of rules: actions a day, matches an hour, alarms, and cooldowns of users.
 //!
-//! It does not know any rule's limits; `tidegate-moderation` does.
+//! `tidegate-moderation` compares them with the limits.
 
 use tidegate_schemas::ids::{ItemKey, Millis, OrgId, RuleId, SubmissionId};
 
 use crate::table;
 
 table! {
-    /// Number of items of a day on which a rule was allowed to act. A processor that dies between this and its plan
-    /// leaves one too many here, so the number is never too low. Expires when no record of that day can come any more.
+    /// Number of items of a day on which a rule was allowed to act. It is counted before the plan is stored, so a crash
+    /// in between leaves it too high, never too low. Expires after the last possible record of that day.
     Versioned RuleDay in "rule_days" ttl Some(35 days);
     partition { org: OrgId, rule: RuleId, day: i64 }
     cluster {}
@@ -16,7 +16,7 @@ table! {
 }
 
 table! {
-    /// Matches of an hour of one version of a rule, up to its alarm.
+    /// Number of matches of one version of a rule in an hour, counted up to its alarm.
     Versioned RuleHour in "rule_version_hours" ttl Some(35 days);
     partition { org: OrgId, rule: RuleId, rule_version: String, hour: i64 }
     cluster {}
@@ -24,7 +24,7 @@ table! {
 }
 
 table! {
-    /// A rule, as one version of its document has it, that matched more often than its author expected: it acts no more.
+    /// Alarm of one version of a rule that matched more often than its author expected. That version takes no more actions.
     Versioned RuleAlarm in "rule_alarms" ttl None;
     partition { org: OrgId, rule: RuleId, rule_version: String }
     cluster {}
@@ -32,7 +32,7 @@ table! {
 }
 
 table! {
-    /// The last submission of a user that a rule was allowed to act on, and until when no other is. Expires after the
+    /// Last submission of a user on which a rule was allowed to act, and the end of its cooldown. Expires after the
     /// longest cooldown that a rule may have.
     Versioned Cooldown in "cooldowns" ttl Some(91 days);
     partition { org: OrgId, rule: RuleId, user: ItemKey }

@@ -1,6 +1,6 @@
-//! The hashes of media contents, so that bytes that come again need not be decoded again.
+//! Cache of the hashes of media, so that known bytes need not be decoded again.
 //!
-//! It knows neither who sent them nor what they match: equal bytes have equal hashes, whoever asks.
+//! Rows name no organisation, because equal bytes have equal hashes for all of them.
 
 use crate::table;
 

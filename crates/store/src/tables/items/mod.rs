@@ -3,7 +3,7 @@
 pub mod by_user;
 pub mod history;
 pub mod idempotency;
-#[allow(clippy::module_inception, reason = "one file a table, and this table is called as its room")]
+#[allow(clippy::module_inception, reason = "one file a table, and this table has the name of its folder")]
 pub mod items;
 pub mod limits;
 pub mod media_prints;

@@ -1,6 +1,4 @@
-//! The first plan that was made for a cause, which is the one that is carried out.
-//!
-//! It does not carry anything out; `tidegate-moderation` does.
+//! First stored plan of each cause. `tidegate-moderation` carries it out.
 
 use tidegate_schemas::ids::{Millis, OrgId};
 use uuid::Uuid;

@@ -1,6 +1,4 @@
-//! Marks of replayed dead letters.
-//!
-//! The letters themselves stay in the log.
+//! Marks of replayed dead letters. The letters themselves stay in the log.
 
 use tidegate_schemas::ids::{Millis, OrgId};
 

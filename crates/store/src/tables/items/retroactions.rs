@@ -1,6 +1,4 @@
-//! Runs of rules over stored items, and the submissions that they make.
-//!
-//! It does not run them; `tidegate-moderation` does.
+//! Runs of rules over stored items, and the submissions that they create. `tidegate-moderation` runs them.
 
 use tidegate_schemas::ids::{Millis, OrgId, SubmissionId};
 use uuid::Uuid;
@@ -8,7 +6,7 @@ use uuid::Uuid;
 use crate::table;
 
 table! {
-    /// A run, and how far it is. `rules` are JSON: the version of each rule when it began.
+    /// A run and its progress. `rules` is JSON: the version of each rule when the run began.
     Versioned Retroaction in "retroactions" ttl Some(400 days);
     partition { org: OrgId }
     cluster { run: Uuid [Asc] }
@@ -28,7 +26,7 @@ table! {
 }
 
 table! {
-    /// Submission that another one repeats, and the run that it belongs to. Written before it is sent.
+    /// Submission created by a run, and the original that it repeats. Written before the submission is sent.
     Fact Repeated in "retroacted_items" ttl Some(100 days), window 4 days;
     partition { org: OrgId, submission_id: SubmissionId }
     cluster {}

@@ -1,6 +1,6 @@
-//! Results of rule versions: counted day by day, judged by moderators, and measured before they went live.
+//! Results of rule versions: daily counts, verdicts of moderators, and baselines measured before a version went live.
 //!
-//! It does not count or judge; `tidegate-moderation` and the processors do.
+//! `tidegate-moderation` and the processors write them.
 
 use tidegate_schemas::{
     ids::{DecisionId, ItemKey, Millis, OrgId, RuleId},
@@ -13,9 +13,9 @@ use crate::{string_column, table};
 string_enum! {
     /// Finding of moderators about a match of a rule.
     pub enum Finding {
-        /// They acted, or stood by an action.
+        /// They acted, or upheld an action.
         Confirmed = "confirmed",
-        /// They found nothing wrong.
+        /// They found no violation.
         Rejected = "rejected",
         /// They accepted an appeal against the action.
         Overturned = "overturned",
@@ -25,8 +25,8 @@ string_enum! {
 string_column!(Finding);
 
 table! {
-    /// Items of a day on which a version of a rule came to something, as one process counted them. It writes its row
-    /// again and again; another process, or the same one after a restart, has a row of its own.
+    /// Daily counts of a rule version's results, as counted by one process. The process rewrites its row; another
+    /// process, or the same one after a restart, has a row of its own.
     Fact RuleCount in "rule_counts" ttl Some(400 days), window 15 days;
     partition { org: OrgId, day: i64 }
     cluster { rule: RuleId [Asc], rule_version: String [Asc], writer: Uuid [Asc] }
@@ -51,7 +51,7 @@ table! {
 }
 
 table! {
-    /// Matches of a rule version when it was tried on stored items.
+    /// Matches of a rule version in a test run over stored items.
     Fact RuleBaseline in "rule_baselines" ttl None;
     partition { org: OrgId, rule: RuleId }
     cluster { rule_version: String [Asc] }

@@ -1,14 +1,14 @@
-//! Answers of models, so that a replay or another process need not ask again.
+//! Cache of model answers, so that a replay or another process need not ask again.
 //!
-//! A row holds numbers, the text that the model returned if a document asks for it, and a digest of what was asked. Who
-//! reads it decides how old it may be.
+//! A row holds the scores, the returned text if a document asks for it, and a digest of the request. The reader decides
+//! how old an answer may be.
 
 use tidegate_schemas::ids::{Millis, OrgId, SignalId};
 
 use crate::table;
 
 table! {
-    /// Answer that a model gave for a request with this digest.
+    /// Answer of a model to the request with this digest.
     Fact SignalScore in "signal_scores" ttl Some(30 days);
     partition { org: OrgId, signal: SignalId, digest: String }
     cluster {}

@@ -1,14 +1,12 @@
 //! Strikes of users and their reversals; the sum inside a window is the user's standing.
-//!
-//! It does not decide what a standing leads to.
 
 use tidegate_schemas::ids::{ActionId, CauseId, EventId, ItemId, ItemKey, Millis, OrgId, TypeId};
 
 use crate::table;
 
 table! {
-    /// A strike: `cause` is the event that struck, `at` the append time of what caused it, `seq` the offset of
-    /// its first record in the strikes topic.
+    /// A strike. `cause` is the event that issued it, `at` the append time of the record behind that event, `seq` the
+    /// offset of its first record in the strikes topic.
     Fact Strike in "strikes" ttl None;
     partition { org: OrgId, user: ItemKey }
     cluster { at: Millis [Desc], cause: CauseId [Asc] }
@@ -16,7 +14,7 @@ table! {
 }
 
 table! {
-    /// A strike taken back: `reversed` is the cause of the strike.
+    /// Reversal of a strike. `reversed` is the cause of the strike.
     Fact StrikeReversal in "strike_reversals" ttl None;
     partition { org: OrgId, user: ItemKey }
     cluster { cause: CauseId [Asc] }
@@ -24,7 +22,7 @@ table! {
 }
 
 table! {
-    /// An action taken on an item, and the strikes that went with it: what an accepted appeal reverses.
+    /// An action on an item with its strikes, to be reversed by an accepted appeal.
     Fact ActionByItem in "actions_by_item" ttl None;
     partition { org: OrgId, type_id: TypeId, item_id: ItemId }
     cluster { event_id: EventId [Asc] }

@@ -1,9 +1,8 @@
 //! Contributions of items to windows: one row an item, found by the window's key and time.
+//! `tidegate-moderation` counts them.
 //!
-//! It does not count; `tidegate-moderation` does.
-//!
-//! Rows of a table expire together, so there is a table for each length of windows. Each lets records be processed some
-//! time after they were sent.
+//! Rows of a table expire after the same time, so each range of window lengths has a table. Every expiry is longer than
+//! the longest window of its table, so that late records still count.
 
 use bytes::Bytes;
 use tidegate_schemas::ids::{DAY_MS, Millis, OrgId, SubmissionId, WindowId};
@@ -42,7 +41,7 @@ table! {
     values { at: Millis, amount: i64, members: Bytes, offset: Option<i64>, position: Option<i64> }
 }
 
-/// A row of any of these tables.
+/// Row of any window table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
     pub org: OrgId,
@@ -55,27 +54,27 @@ pub struct Added {
     pub amount: i64,
     /// Eight bytes a member.
     pub members: Bytes,
-    /// Offset of the item's record in its partition; rows from before this was kept have none.
+    /// Offset of the item's record in its partition; absent in rows of earlier versions.
     pub offset: Option<i64>,
     /// Position of the item in its record.
     pub position: Option<i64>,
 }
 
-/// A table of these.
+/// Row type of one window table.
 pub trait Entry: Fact<Partition = (OrgId, WindowId, String, i64)> + From<Added> + Into<Added> {}
 
 macro_rules! entries {
     ($($row:ident),*) => {$(
         impl From<Added> for $row {
-            fn from(it: Added) -> Self {
-                let Added { org, window, key, bucket, submission_id, at, amount, members, offset, position } = it;
+            fn from(entry: Added) -> Self {
+                let Added { org, window, key, bucket, submission_id, at, amount, members, offset, position } = entry;
                 Self { org, window, key, bucket, submission_id, at, amount, members, offset, position }
             }
         }
 
         impl From<$row> for Added {
-            fn from(it: $row) -> Self {
-                let $row { org, window, key, bucket, submission_id, at, amount, members, offset, position } = it;
+            fn from(entry: $row) -> Self {
+                let $row { org, window, key, bucket, submission_id, at, amount, members, offset, position } = entry;
                 Self { org, window, key, bucket, submission_id, at, amount, members, offset, position }
             }
         }
@@ -86,7 +85,7 @@ macro_rules! entries {
 
 entries! { HoursEntry, DaysEntry, MonthsEntry, YearsEntry }
 
-/// The table that a window's rows are kept in.
+/// Table for the rows of a window, chosen by the window's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     Hours,
@@ -96,7 +95,7 @@ pub enum Kept {
 }
 
 impl Kept {
-    /// Returns the table for rows that matter for so long.
+    /// Returns the table for rows that count for this many milliseconds.
     pub const fn for_millis(lives: i64) -> Self {
         if lives <= DAY_MS {
             Self::Hours

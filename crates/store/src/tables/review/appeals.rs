@@ -1,6 +1,4 @@
-//! Appeals as the platform sent them, and the claims on their ids.
-//!
-//! It does not hold the job of an appeal.
+//! Appeals as sent by the platform, and the claims on their ids. `jobs` holds the job of an appeal.
 
 use bytes::Bytes;
 use tidegate_schemas::ids::{AppealId, ConfigVersion, ItemKey, Millis, OrgId};
@@ -31,7 +29,7 @@ table! {
 }
 
 table! {
-    /// Owner of an appeal id: the first body that came with it, by the digest of its key-sorted JSON.
+    /// Owner of an appeal id: the first body sent with it, by the digest of its key-sorted JSON.
     Versioned AppealClaim in "appeal_claims" ttl None;
     partition { org: OrgId, appeal_id: AppealId }
     cluster {}

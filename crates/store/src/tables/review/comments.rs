@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::table;
 
 table! {
-    /// A comment. That of an escalation has the escalation's cause as its id.
+    /// A comment. The comment of an escalation has the escalation's cause as its id.
     Fact JobComment in "job_comments" ttl None;
     partition { org: OrgId, job_id: JobId }
     cluster { at: Millis [Asc], comment_id: Uuid [Asc] }

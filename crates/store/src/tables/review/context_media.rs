@@ -1,6 +1,6 @@
-//! Media of items that came along with reports and appeals.
+//! Media of the context items of reports and appeals.
 //!
-//! Reported items are submissions of their own, and their media stand in their own rows.
+//! A reported item is a submission of its own; its media are in its own row.
 
 use tidegate_schemas::ids::{ItemId, Millis, OrgId, TypeId};
 use uuid::Uuid;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::table;
 
 table! {
-    /// The media of an item that came with what caused a job; `cause` is that of the job's cause.
+    /// Media of a context item of a report or an appeal. `cause` is the id of the job's cause.
     Fact ContextMedia in "context_media" ttl None;
     partition { org: OrgId, cause: Uuid }
     cluster { type_id: TypeId [Asc], item_id: ItemId [Asc] }

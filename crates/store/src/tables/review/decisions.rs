@@ -1,6 +1,6 @@
-//! Decisions that were carried out, and those that wait for their undo time to end.
+//! Decisions that were carried out, and due rows of decisions that can still be undone.
 //!
-//! It does not release anything; the scanner of the decisions topic does.
+//! The scanner of the decisions topic releases them.
 
 use tidegate_schemas::{
     ids::{DecisionId, ItemKey, JobId, Millis, OrgId},
@@ -12,7 +12,7 @@ use crate::{string_column, table};
 string_column!(Verdict);
 
 table! {
-    /// A decision as an event: written once, when it is carried out.
+    /// Event of a decision, written once when it is carried out.
     Fact Decision in "decisions" ttl None;
     partition { org: OrgId, day: i64 }
     cluster { at: Millis [Asc], decision_id: DecisionId [Asc] }
@@ -32,8 +32,8 @@ table! {
 }
 
 table! {
-    /// A job to look at when the undo time of its decision has ended. `shard` is the partition of the decisions
-    /// topic, whose owner looks.
+    /// A job with a decision to release at the end of its undo time. `shard` is the partition of the decisions topic;
+    /// its owner reads the rows.
     Fact DecisionDue in "decision_due" ttl Some(40 days);
     partition { shard: i64, minute: i64 }
     cluster { due_at: Millis [Asc], org: OrgId [Asc], job_id: JobId [Asc] }
@@ -41,13 +41,13 @@ table! {
 }
 
 table! {
-    /// The oldest minute that a shard's scanner still has to look at.
+    /// Oldest minute that the scanner of a shard has not finished.
     Fact DecisionCursor in "decision_cursors" ttl None;
     partition { shard: i64 }
     cluster {}
     values {
         minute: i64,
-        /// Write time of this row, in microseconds: the next write comes after it, whatever the clock says.
+        /// Write time of this row, in microseconds: the next write uses a later one, even if the clock went back.
         written: Option<i64>,
     }
 }

@@ -1,6 +1,6 @@
-//! Review jobs, what led to them, and where they queue.
+//! Review jobs, their causes and their queue entries.
 //!
-//! It does not know who may decide what; `tidegate-moderation` keeps the protocol between these rows.
+//! `tidegate-moderation` keeps the protocol between these rows.
 
 use tidegate_schemas::{
     ids::{AppealId, ItemId, ItemKey, JobId, Millis, OrgId, QueueId, ReportId, SubmissionId, TypeId},
@@ -17,9 +17,9 @@ string_enum! {
         /// A reviewer may claim the job.
         Open = "open",
         Decided = "decided",
-        /// A child-safety job whose causes wait in a review job now.
+        /// The causes of this child-safety job moved to a review job.
         Moved = "moved",
-        /// The job was closed without a decision, since nobody claimed it for the longest age of its queue.
+        /// The job was closed without a decision, because it stayed unclaimed for the longest age of its queue.
         Closed = "closed",
     }
 }
@@ -51,7 +51,7 @@ string_enum! {
 string_column!(JobState, DecisionState, CauseKind, JobClass);
 
 table! {
-    /// The truth about a job.
+    /// Authoritative row of a job.
     Versioned Job in "jobs" ttl None;
     partition { org: OrgId, job_id: JobId }
     cluster {}
@@ -69,14 +69,14 @@ table! {
         lease_until: Option<Millis>,
         decision: Option<String>,
         decision_state: Option<DecisionState>,
-        /// Instant of the queue entry of the present priority; `created_at` if it never rose.
+        /// Time of the queue entry of the present priority; `created_at` if the priority never rose.
         queued_at: Option<Millis>,
         /// JSON: severity, number of reporters and reach, from which the priority is computed.
         signals: Option<String>,
         /// Routing list and entry that chose the queue.
         routed_by: Option<String>,
-        /// Report by which the routing list chose the queue. While it is set, the waiting job is routed again; a move by hand
-        /// removes it.
+        /// Report by which the routing list chose the queue. While it is set, the waiting job is routed again; a manual move
+        /// clears it.
         routed_for: Option<ReportId>,
         /// Time at which the decision could no longer be undone, or the job ended without one.
         closed_at: Option<Millis>,
@@ -88,8 +88,8 @@ table! {
 }
 
 table! {
-    /// Cause that opened or joined a job. It is written after the job took it in, so a cause without a row joined
-    /// nothing.
+    /// Cause that opened or joined a job. It is written after the row of the job accepted it, so a cause without a row
+    /// joined no job.
     Fact JobCause in "job_causes" ttl None;
     partition { org: OrgId, job_id: JobId }
     cluster { cause: Uuid [Asc] }
@@ -116,7 +116,7 @@ table! {
 }
 
 table! {
-    /// Pointer to a job of a queue. Rows are only ever added; the job's row is the truth.
+    /// Pointer to a job of a queue. Rows are only added; the job's row is authoritative.
     Fact QueueEntry in "queue_index" ttl Some(400 days);
     partition { org: OrgId, queue: QueueId, priority: i64, day: i64 }
     cluster { created_at: Millis [Asc], job_id: JobId [Asc] }

@@ -1,4 +1,4 @@
-//! Reports, appeals, their jobs and what was decided.
+//! Reports, appeals, review jobs and decisions.
 
 pub mod appeals;
 pub mod comments;

@@ -1,6 +1,6 @@
-//! Requests for items to the platforms' partial items endpoints, and those that wait for an answer.
+//! Requests for items to the platforms' partial items endpoints, and their due rows.
 //!
-//! Pointers and due rows are written before the request itself, whose row is the truth.
+//! Pointers and due rows are written before the row of the request, which is authoritative.
 
 use tidegate_schemas::{
     ids::{JobId, Millis, OrgId},
@@ -11,15 +11,15 @@ use uuid::Uuid;
 use crate::{string_column, table};
 
 string_enum! {
-    /// Occasion on which items were asked for.
+    /// Reason for a request for items.
     pub enum PartialTrigger {
         /// A report named items that were never submitted.
         Report = "report",
-        /// An appeal is about an item whose thread, parent or creator was never submitted.
+        /// The thread, parent or creator of an appealed item was never submitted.
         Appeal = "appeal",
-        /// A moderator claimed a job whose data is old or has expired addresses.
+        /// A moderator claimed a job with old data or expired addresses.
         Claim = "claim",
-        /// An administrator asked.
+        /// An administrator asked for a refresh.
         Refresh = "refresh",
     }
 }
@@ -27,11 +27,11 @@ string_enum! {
 string_enum! {
     /// State of a request for items.
     pub enum PartialState {
-        /// It waits for its turn, or for the next attempt.
+        /// The request waits for its turn or for the next attempt.
         Pending = "pending",
         /// The platform answered.
         Done = "done",
-        /// No answer could be used; the error says why.
+        /// No usable answer arrived; the error names the reason.
         Failed = "failed",
     }
 }
@@ -52,9 +52,9 @@ table! {
         /// `[{typeId, id, submissionId, typeSchemaVariant, faults}]`
         found: String,
         missing: String,
-        /// Entries that nobody asked for.
+        /// Number of entries that were not requested.
         dropped: i64,
-        /// `[{typeId, id, faults, data?}]`: entries that do not fit their types.
+        /// `[{typeId, id, faults, data?}]`: entries that are invalid for their types.
         invalid: String,
         attempts: i64,
         /// Time before which no further attempt is made.
@@ -65,13 +65,13 @@ table! {
         /// Name of the last error.
         error: Option<String>,
         error_detail: Option<String>,
-        /// Write time of this row, in microseconds: the next write comes after it.
+        /// Write time of this row, in microseconds: the next write uses a later one.
         written: i64,
     }
 }
 
 table! {
-    /// The requests that were made for a job.
+    /// Requests made for a job.
     Fact PartialRequestOfJob in "partial_requests_of_job" ttl Some(30 days);
     partition { org: OrgId, job_id: JobId }
     cluster { requested_at: Millis [Desc], request_id: Uuid [Asc] }
@@ -79,7 +79,7 @@ table! {
 }
 
 table! {
-    /// A request to look at. `shard` is the partition of the reports topic that its subject has, whose owner looks.
+    /// A request that may be due. `shard` is the partition of its subject in the reports topic; its owner reads the rows.
     Fact PartialDue in "partial_due" ttl Some(35 days);
     partition { shard: i64, minute: i64 }
     cluster { due_at: Millis [Asc], org: OrgId [Asc], request_id: Uuid [Asc] }
@@ -87,13 +87,13 @@ table! {
 }
 
 table! {
-    /// The oldest minute that a shard's scanner still has to look at.
+    /// Oldest minute that the scanner of a shard has not finished.
     Fact PartialCursor in "partial_cursors" ttl None;
     partition { shard: i64 }
     cluster {}
     values {
         minute: i64,
-        /// Write time of this row, in microseconds: the next write comes after it, whatever the clock says.
+        /// Write time of this row, in microseconds: the next write uses a later one, even if the clock went back.
         written: Option<i64>,
     }
 }

@@ -1,6 +1,6 @@
 //! Jobs that enter and leave queues, and their counts by hour.
 //!
-//! An event is written before the change of the job that it stands for, so it counts only if the job's row says the same.
+//! An event is written before the change of its job, so it counts only if the job's row confirms it.
 
 use tidegate_schemas::{
     ids::{JobId, Millis, OrgId, QueueId},
@@ -30,7 +30,7 @@ table! {
 }
 
 table! {
-    /// Counts of an hour that is over, and the number of open jobs at its end.
+    /// Counts of a finished hour, and the number of open jobs at its end.
     Fact QueueHour in "queue_hours" ttl Some(800 days);
     partition { org: OrgId, queue: QueueId }
     cluster { hour: i64 [Desc] }
@@ -38,7 +38,7 @@ table! {
 }
 
 table! {
-    /// A job that somebody is about to claim, in the hour of the claim. The job's row says whether the claim holds.
+    /// Claim of a job, by hour, written before the job's row. The claim counts only if the job's row confirms it.
     Fact QueueClaim in "queue_claims" ttl Some(40 days);
     partition { org: OrgId, queue: QueueId, hour: i64 }
     cluster { job_id: JobId [Asc] }

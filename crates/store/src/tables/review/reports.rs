@@ -1,6 +1,4 @@
-//! Reports as the platform sent them.
-//!
-//! It does not hold the job that a report opened; the job's causes name the report.
+//! Reports as sent by the platform. The causes of a job name its reports.
 
 use bytes::Bytes;
 use tidegate_schemas::ids::{
