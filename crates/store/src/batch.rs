@@ -72,6 +72,7 @@ impl<'a> Batch<'a> {
     pub(crate) fn steps(&self) -> impl Iterator<Item = &[Change<'a>]> {
         let ends = self.step_starts.iter().copied().chain([self.changes.len()]);
         let starts = [0].into_iter().chain(self.step_starts.iter().copied());
+        // `then` without changes makes empty steps, which must not become empty requests.
         starts.zip(ends).map(|(start, end)| &self.changes[start..end]).filter(|step| !step.is_empty())
     }
 

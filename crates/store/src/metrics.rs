@@ -12,7 +12,10 @@ const STALE_WRITES: &str = "tidegate_store_stale_writes_total";
 
 /// Registers unit and help of every metric of this crate.
 pub fn describe() {
-    describe_counter!(UNKNOWN_OUTCOMES, "Conditional writes whose outcome had to be read back, by table.");
+    describe_counter!(
+        UNKNOWN_OUTCOMES,
+        "Conditional writes with an unknown outcome that was read back, by table."
+    );
     describe_histogram!(BATCH_BYTES, Unit::Bytes, "Size of a batch sent to CQL.");
     describe_counter!(SWEPT_ROWS, "Expired rows that the embedded engine removed, by table.");
     describe_histogram!(

@@ -55,6 +55,7 @@ impl<R: Row> Pages<R> {
         }
         let max_rows =
             self.remaining_rows.map_or(self.page_rows, |remaining_rows| remaining_rows.min(self.page_rows));
+        // A dropped or failed read loses its position, so the scan stays unusable then.
         let rows: Vec<R> = match std::mem::replace(&mut self.source, Source::InUse) {
             Source::Failed(error) => return Err(error),
             Source::InUse => {
@@ -76,6 +77,7 @@ impl<R: Row> Pages<R> {
                 rows
             }
         };
+        // A short page is the end of the range, so no further read is needed.
         self.is_ended = rows.len() < max_rows;
         self.remaining_rows = self.remaining_rows.map(|remaining_rows| remaining_rows - rows.len());
         match rows.last() {
@@ -91,6 +93,7 @@ impl<R: Row> Pages<R> {
         let mut rows = Vec::new();
         while let Some(page) = self.next_page().await? {
             if rows.is_empty() {
+                // Most scans have one page, which is moved and not copied.
                 rows = page;
             } else {
                 rows.extend(page);

@@ -60,6 +60,7 @@ macro_rules! full_prefixes {
     )*};
 }
 
+// The whole key is a prefix too, but no column follows it.
 full_prefixes! { (A) (A B) (A B C) (A B C D) (A B C D E) }
 impl PrefixOf<()> for () {}
 
@@ -73,7 +74,7 @@ impl PrefixOf<()> for () {}
 /// At::all().limit(50).after(cursor)    // the page after
 /// ```
 ///
-/// Bounds compare values, whatever the column's order: `since` on a `[Desc]` column gives the newest first.
+/// Bounds compare values in every order of the column: `since` on a `[Desc]` column returns the newest rows first.
 #[derive(Clone, Debug)]
 pub struct At<C> {
     pub(crate) span: Span,

@@ -194,6 +194,7 @@ macro_rules! table {
         }
 
         const _: () = {
+            // Fails to compile for a key column that is no `KeyColumn`.
             const fn key_column<T: $crate::KeyColumn>() {}
             $(key_column::<$pty>();)+
             $($(key_column::<$cty>();)*)?

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::topics::{NextOffset, Partition, Position, Role, Topic};
 
-/// An append that is not acknowledged. Some of its records may be durable all the same.
+/// Append that was not acknowledged. Some of its records may be durable nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AppendError {
     /// The engine's queue or its disk is full.
@@ -12,9 +12,9 @@ pub enum AppendError {
     Full { detail: String },
     #[error("the log is unavailable: {detail}")]
     Unavailable { detail: String },
-    #[error("a record of {bytes} bytes is above the {limit} bytes that topic {topic} takes")]
+    #[error("a record of {bytes} bytes exceeds the limit of {limit} bytes of topic {topic}")]
     TooLarge { topic: Topic, bytes: usize, limit: usize },
-    /// The partition does not exist: the address was not made by this log.
+    /// The partition does not exist: its address is not from this log.
     #[error("{partition} does not exist: topic {} has {partitions} partitions", partition.topic)]
     NoSuchPartition { partition: Partition, partitions: u32 },
     #[error("the log is shutting down")]
@@ -38,12 +38,12 @@ impl AppendError {
     }
 }
 
-/// An error that stops a consumer. The role that owns it fails with it.
+/// Error that stops a consumer. Its role fails with the same error.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConsumeError {
     #[error("role {role} dropped the ticket of {position} without completing it")]
     TicketDropped { role: Role, position: Position },
-    /// Bytes that no version of Tidegate wrote: going on would lose or invent content.
+    /// Bytes that no version of Tidegate wrote. Skipping them would lose content.
     #[error("role {role} stopped at {position}: {detail}")]
     Malformed { role: Role, position: Position, detail: String },
     #[error("role {role} cannot consume: {detail}")]
@@ -63,7 +63,7 @@ impl ConsumeError {
     }
 }
 
-/// A log that does not open.
+/// Reason why a log does not open.
 #[derive(Debug, Error)]
 pub enum OpenError {
     #[error("{found_in} has {found} partitions in topic {topic}, but stream.partitions is {configured}")]
@@ -72,19 +72,19 @@ pub enum OpenError {
     NewerFormat { found: u32, known: u32 },
     #[error("the log's data is damaged: {detail}")]
     Damaged { detail: String },
-    /// Records or positions that were durable are not there.
+    /// Durable records or positions are missing.
     #[error(
-        "the log lacks what was durable: {detail}. Put back the data folder as it was or a backup, or start with \
-         --accept-loss to go on without it"
+        "the log lacks durable data: {detail}. Restore the data folder or a backup, or start with --accept-loss to \
+         continue without it"
     )]
     Lost { detail: String },
-    /// A topic is missing, or differs where a promise rests on it.
+    /// A topic is missing, or its configuration breaks a guarantee.
     #[error("{detail}")]
     Topic { name: String, detail: String },
     #[error("{0}")]
     Settings(String),
-    /// The servers are there and refuse us.
-    #[error("the log refuses us: {detail}")]
+    /// The servers answer and reject our credentials or certificate.
+    #[error("the log refuses access: {detail}")]
     Refused { detail: String },
     #[error("the log cannot be opened: {detail}")]
     Unavailable { detail: String },
@@ -104,16 +104,16 @@ impl OpenError {
         }
     }
 
-    /// True if the servers are away for a while. Everything else is for an operator to mend.
+    /// True if the servers are temporarily unreachable. Other errors need an operator.
     pub const fn is_outage(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
 }
 
-/// A page that cannot be read.
+/// Reason why a page cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PageError {
-    #[error("this is not a cursor of topic {topic}")]
+    #[error("the cursor does not belong to topic {topic}")]
     Cursor { topic: Topic },
     #[error("{position} cannot be read: {detail}")]
     Malformed { position: Position, detail: String },
@@ -131,11 +131,11 @@ impl PageError {
     }
 }
 
-/// A partition that is owned but not read, with the reason.
+/// Reason why an owned partition is not read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StoppedPartition {
     #[error(
-        "{partition} is stopped: the group is at {committed}, but retention has removed everything before {start}"
+        "{partition} is stopped: the group is at {committed}, but retention has removed all records before {start}"
     )]
     Gap { partition: Partition, committed: NextOffset, start: NextOffset },
     #[error("{position} waits for schema {schema}: another process writes a newer version")]

@@ -1,6 +1,6 @@
 //! Failpoints: named places in the code at which a fault test kills the process.
 //!
-//! They exist only with the feature `failpoints`; without it `failpoint!` compiles to nothing.
+//! Without the feature `failpoints`, `failpoint!` expands to no code.
 //!
 //! `TIDEGATE_FAILPOINTS=after_plan=kill@3,before_complete=kill@1` kills the process with SIGKILL when `after_plan` is
 //! reached for the third time, or `before_complete` for the first.
@@ -39,9 +39,9 @@ mod armed {
     const VARIABLE: &str = "TIDEGATE_FAILPOINTS";
 
     /// By name of the failpoint: the hit that kills the process, and the number of hits so far.
-    type Armed = BTreeMap<String, (u64, AtomicU64)>;
+    type KillPoints = BTreeMap<String, (u64, AtomicU64)>;
 
-    static ARMED: LazyLock<Armed> = LazyLock::new(|| {
+    static ARMED: LazyLock<KillPoints> = LazyLock::new(|| {
         let text = std::env::var(VARIABLE).unwrap_or_default();
         parse(&text).unwrap_or_else(|error| {
             tracing::error!("{VARIABLE}: {error}");
@@ -60,13 +60,13 @@ mod armed {
     fn kill(name: &str) -> ! {
         tracing::error!(failpoint = name, "killing this process");
         let killed = Command::new("kill").args(["-KILL", &id().to_string()]).status();
-        tracing::error!(?killed, "the process was to be killed and lives on");
+        tracing::error!(?killed, "the process could not be killed");
         loop {
             thread::park();
         }
     }
 
-    fn parse(text: &str) -> Result<Armed, String> {
+    fn parse(text: &str) -> Result<KillPoints, String> {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         let armed = parts.map(|part| {
             let (name, at) =
@@ -93,7 +93,7 @@ mod armed {
         }
 
         #[test]
-        fn what_is_not_understood_is_refused() {
+        fn invalid_failpoints_are_refused() {
             for text in ["after_plan", "after_plan=kill", "after_plan=kill@0", "after_plan=stop@1"] {
                 assert!(parse(text).is_err(), "{text}");
             }

@@ -1,10 +1,10 @@
-//! Cached readiness of the log: each source that meets an outage marks itself unhealthy, and healthy again later.
+//! Cached readiness of the log. Each source marks itself unhealthy during an outage, and healthy after it.
 
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-/// Readiness of the log, from cached state: reading it costs nothing.
+/// Readiness of the log, from cached state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
     Ready,
@@ -38,7 +38,7 @@ impl Health {
         if outages.is_empty() {
             return Readiness::Ready;
         }
-        let all: Vec<_> = outages.iter().map(|(source, why)| format!("{source}: {why}")).collect();
-        Readiness::NotReady { why: all.join("; ") }
+        let reasons: Vec<_> = outages.iter().map(|(source, why)| format!("{source}: {why}")).collect();
+        Readiness::NotReady { why: reasons.join("; ") }
     }
 }

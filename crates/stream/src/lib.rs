@@ -1,7 +1,6 @@
 //! Durable append to a partitioned log, and consumption with tickets, on Kafka or inside the process.
 //!
-//! The log keeps records in order, hands them out, and remembers how far each group has come. What a record means is
-//! its consumer's business.
+//! The log keeps records in order, hands them out, and remembers the position of each group. Consumers interpret the records.
 
 mod codec;
 pub mod consumer;

@@ -1,4 +1,4 @@
-//! The log as the roles see it: append, consume, read pages, whichever engine keeps it.
+//! The log as used by the roles: append, consume and read pages, on either engine.
 
 use std::{sync::Arc, time::Instant as Clock};
 
@@ -21,7 +21,7 @@ use crate::{
     topics::{Group, Partition, Position, Role, Topic, partition_of},
 };
 
-/// The log. A clone is the same log.
+/// Handle to the log. Clones share it.
 #[derive(Clone, Debug)]
 pub enum Log {
     Embedded(EmbeddedLog),
@@ -30,13 +30,13 @@ pub enum Log {
 
 impl Log {
     /// Opens the log in a database of this process, shared with the store: its keyspaces begin with `log.`.
-    /// Ids of schemas are the checked-in ones. Reads the disk.
+    /// Uses the checked-in schema ids. Reads the disk.
     pub fn open_embedded(db: fjall::Database, settings: &Settings) -> Result<Self, OpenError> {
         EmbeddedLog::open(db, settings, Arc::new(Codec::checked_in()), None, None).map(Self::Embedded)
     }
 
-    /// Opens it like `open_embedded`, compares it with what the mark says was durable, and keeps the mark up to date. The
-    /// store shares the measurements of the disk.
+    /// Opens the log like `open_embedded`, refuses a database with less durable data than the mark records, and keeps the mark
+    /// up to date. The store shares the measurements of the disk.
     pub fn open_embedded_marked(
         db: fjall::Database,
         settings: &Settings,
@@ -47,13 +47,13 @@ impl Log {
         EmbeddedLog::open(db, settings, codec, Some(mark), Some(disk)).map(Self::Embedded)
     }
 
-    /// Opens the log on Kafka. Refuses topics that are missing or that differ where a promise rests on it; waits a
-    /// while for brokers and registry. Call it inside a tokio runtime.
+    /// Opens the log on Kafka. Refuses missing topics and topics with a configuration that breaks a guarantee. Waits up to
+    /// `open_timeout_ms` for brokers and registry. Call it inside a tokio runtime.
     pub async fn open_kafka(settings: Settings) -> Result<Self, OpenError> {
         KafkaLog::open(settings).await.map(Self::Kafka)
     }
 
-    /// Partition of a key's records, always the same.
+    /// Returns the partition of a key, which never changes.
     pub fn partition(&self, topic: Topic, key: &[u8]) -> Partition {
         partition_of(topic, key, self.partitions())
     }
@@ -66,30 +66,30 @@ impl Log {
         }
     }
 
-    /// Appends all records; `Ok` only when every one of them is durable. After an error some may be.
+    /// Appends all records. `Ok`: all are durable. After an error some may be durable.
     pub async fn append(&self, records: &[AddressedRecord<'_>]) -> Result<(), AppendError> {
-        let began = Clock::now();
+        let started_at = Clock::now();
         let result = match self {
             Self::Embedded(log) => log.append(records).await,
             Self::Kafka(log) => log.append(records).await,
         };
-        metrics::append_answered(&result, began.elapsed());
+        metrics::append_answered(&result, started_at.elapsed());
         result
     }
 
-    /// Returns the same log for effects of accepted records. At the disk limit its appends may use the part that
-    /// requests may not, because refusing them would keep the consumers from ever freeing space.
+    /// Returns a handle for effects of accepted records. At the disk limit its appends may use the share that is closed to
+    /// requests: refusing them would prevent the consumers from freeing space.
     #[must_use]
     pub fn reserved(&self) -> Self {
         match self {
             Self::Embedded(log) => Self::Embedded(log.reserved()),
-            // The disks are the brokers'.
+            // Disk space is managed by the brokers.
             Self::Kafka(log) => Self::Kafka(log.clone()),
         }
     }
 
-    /// Starts the one consumer of the group in this process. An error that keeps it from starting comes out of
-    /// `Inbox::next`; while the log is unreachable it keeps trying. Call it inside a tokio runtime.
+    /// Starts the group's only consumer in this process. `Inbox::next` returns an error of the start; while the log is
+    /// unreachable, the consumer keeps trying. Call it inside a tokio runtime.
     pub fn consume(
         &self,
         group: Group,
@@ -106,14 +106,15 @@ impl Log {
 
     /// Reads a page of a topic without a group.
     pub async fn read_page(&self, query: Query) -> Result<Page, PageError> {
+        // A page of 0 records would look like the end of the topic.
         let query = Query { limit: query.limit.max(1), ..query };
         match self {
             Self::Embedded(log) => {
                 let mut parts = Vec::new();
                 for index in 0..log.partitions() {
-                    let from = query.after.as_ref().and_then(|cursor| cursor.0.get(&index).copied());
+                    let start_offset = query.after.as_ref().and_then(|cursor| cursor.0.get(&index).copied());
                     let partition = Partition::new(query.topic, index);
-                    parts.push((index, log.read(partition, query.order, from, query.limit).await?));
+                    parts.push((index, log.read(partition, query.order, start_offset, query.limit).await?));
                 }
                 page_reader::page(log.codec(), query, parts)
             }
@@ -121,8 +122,8 @@ impl Log {
         }
     }
 
-    /// Returns the append time of the oldest record of a topic that a group has not completed, wherever its consumer
-    /// runs. A group that never committed has completed nothing.
+    /// Returns the append time of the oldest record of a topic that a group has not completed, in whichever process its
+    /// consumer runs. For a group without a commit this is the oldest record.
     pub async fn oldest_uncommitted(&self, group: Group, topic: Topic) -> Result<Option<Millis>, PageError> {
         let after = match self {
             Self::Embedded(log) => log.committed(group, topic),
@@ -132,7 +133,7 @@ impl Log {
         Ok(self.read_page(query).await?.records.first().map(|record| record.written_at))
     }
 
-    /// Returns the datum of a record of `topic` that is kept in its framing, as the dead letter at `at` keeps one.
+    /// Unframes a stored record of `topic`, such as the one in the dead letter at `at`.
     pub fn unframe(&self, at: Position, topic: Topic, framed: &Bytes) -> Result<Bytes, PageError> {
         let codec = match self {
             Self::Embedded(log) => log.codec(),
@@ -143,7 +144,7 @@ impl Log {
             .map_err(|error| PageError::Malformed { position: at, detail: error.to_string() })
     }
 
-    /// Readiness from cached state: reading it costs nothing.
+    /// Returns the cached readiness.
     pub fn ready(&self) -> Readiness {
         match self {
             Self::Embedded(log) => log.ready(),
@@ -151,7 +152,7 @@ impl Log {
         }
     }
 
-    /// Error after which this process can never use the log again, if there was one.
+    /// Returns the error after which this process can never use the log again, if any.
     pub fn fatal_error(&self) -> Option<&str> {
         match self {
             Self::Embedded(log) => log.fatal_error(),
@@ -159,7 +160,7 @@ impl Log {
         }
     }
 
-    /// Stops the consumers, refuses appends, and waits for appends in flight until the deadline.
+    /// Stops the consumers, refuses new appends, and waits for appends in flight until the deadline.
     pub async fn close(&self, deadline: Instant) -> DrainResult {
         match self {
             Self::Embedded(log) => log.close(deadline).await,

@@ -1,6 +1,4 @@
-//! Metrics of the log.
-//!
-//! Labels are bounded: topics, partitions, roles and tags; never a key, an org or an item.
+//! Metrics of the log. Labels are bounded: topics, partitions, roles and tags; never a key, an org or an item.
 
 use std::time::Duration;
 
@@ -45,9 +43,9 @@ pub fn describe() {
         "Bytes of records that a consumer holds and no commit has passed."
     );
     describe_gauge!(COMMIT_FRONTIER, "Offset at which the completed prefix of a partition ends.");
-    describe_counter!(COMMIT_ERRORS, "Commits that were refused or lost, and are tried again.");
+    describe_counter!(COMMIT_ERRORS, "Commits that were refused or lost, and are retried.");
     describe_counter!(REBALANCES, "Partitions that a consumer was assigned, that were revoked or lost.");
-    describe_histogram!(DRAIN_SECONDS, Unit::Seconds, "Time that letting partitions go took.");
+    describe_histogram!(DRAIN_SECONDS, Unit::Seconds, "Duration of a release of partitions.");
     describe_gauge!(
         PARTITION_STOPPED,
         "1 while an owned partition is not read, by reason. An alarm belongs on it."
@@ -69,9 +67,9 @@ pub fn describe() {
     describe_gauge!(
         EMBEDDED_KEPT,
         Unit::Bytes,
-        "Bytes of the disk that requests must leave free: the setting, or what is being written and compacted."
+        "Bytes of the disk that requests must leave free: the setting, or the space for pending writes and compactions."
     );
-    describe_counter!(KAFKA_DELIVERY_ERRORS, "Records that Kafka did not take, by librdkafka's error code.");
+    describe_counter!(KAFKA_DELIVERY_ERRORS, "Records that Kafka refused, by librdkafka's error code.");
     describe_gauge!(KAFKA_BROKER_RTT, Unit::Seconds, "Round trip to a broker, by client and quantile.");
     describe_gauge!(KAFKA_QUEUE_MESSAGES, "Records in the producer's queue.");
     describe_gauge!(KAFKA_QUEUE_MESSAGES_LIMIT, "Records that the producer's queue may hold.");
@@ -116,9 +114,9 @@ pub(crate) fn appended(topic: Topic) -> Counter {
     counter!(APPENDS, "topic" => topic.label())
 }
 
-pub(crate) fn append_answered(result: &Result<(), AppendError>, took: Duration) {
+pub(crate) fn append_answered(result: &Result<(), AppendError>, duration: Duration) {
     match result {
-        Ok(()) => histogram!(APPEND_SECONDS).record(took.as_secs_f64()),
+        Ok(()) => histogram!(APPEND_SECONDS).record(duration.as_secs_f64()),
         Err(error) => counter!(APPEND_ERRORS, "tag" => error.tag()).increment(1),
     }
 }
@@ -152,8 +150,8 @@ pub(crate) fn rebalanced(group: Group, kind: Rebalance, partitions: usize) {
         .increment(u64::try_from(partitions).unwrap_or(u64::MAX));
 }
 
-pub(crate) fn drained(group: Group, cause: &'static str, took: Duration) {
-    histogram!(DRAIN_SECONDS, "group" => group.0, "cause" => cause).record(took.as_secs_f64());
+pub(crate) fn drained(group: Group, cause: &'static str, duration: Duration) {
+    histogram!(DRAIN_SECONDS, "group" => group.0, "cause" => cause).record(duration.as_secs_f64());
 }
 
 pub(crate) fn stopped(group: Group, stop: &StoppedPartition, is_stopped: bool) {

@@ -1,4 +1,4 @@
-//! Pages of a topic, read without a group: merges what the engine read of each partition by append time.
+//! Pages of a topic, read without a group: merges the records of all partitions by append time.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -22,7 +22,7 @@ pub struct Query {
     pub topic: Topic,
     pub order: Order,
     pub limit: usize,
-    /// End of the page before; with another topic or order than that page's it means nothing.
+    /// Cursor of the previous page. Valid only for the same topic and order.
     pub after: Option<Cursor>,
 }
 
@@ -30,7 +30,7 @@ pub struct Query {
 #[derive(Clone, Debug)]
 pub struct Page {
     pub records: Vec<PageRecord>,
-    /// Start of the next page; none after the last.
+    /// Cursor of the next page; `None` after the last page.
     pub next: Option<Cursor>,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Cursor {
     }
 }
 
-/// A text that is not a cursor.
+/// Error for a text that is not a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a cursor")]
 pub struct InvalidCursor;
@@ -65,6 +65,7 @@ impl FromStr for Cursor {
             let (partition, offset) = part.split_once('-').ok_or(InvalidCursor)?;
             let partition = partition.parse().map_err(|_| InvalidCursor)?;
             let offset: i64 = offset.parse().map_err(|_| InvalidCursor)?;
+            // A repeated partition would make the position ambiguous.
             if offset < 0 || offsets.insert(partition, offset).is_some() {
                 return Err(InvalidCursor);
             }
@@ -77,11 +78,11 @@ impl FromStr for Cursor {
 #[derive(Debug, Default)]
 pub(crate) struct PartitionRecords {
     pub(crate) records: Vec<FetchedRecord>,
-    /// True if there is more after the last one.
+    /// True if the partition has more records after the last one.
     pub(crate) more: bool,
 }
 
-/// Merges the records of the partitions into a page, and takes them out of their framing.
+/// Merges the records of the partitions into a page, and unframes them.
 pub(crate) fn page(
     codec: &Codec,
     query: Query,
@@ -94,7 +95,7 @@ pub(crate) fn page(
     Ok(Page { records, next })
 }
 
-/// Takes a record out of its framing.
+/// Unframes a record.
 pub(crate) fn unframe(codec: &Codec, topic: Topic, record: FetchedRecord) -> Result<PageRecord, PageError> {
     let FetchedRecord { at, key, framed, headers, written_at } = record;
     let value = codec
@@ -103,19 +104,19 @@ pub(crate) fn unframe(codec: &Codec, topic: Topic, record: FetchedRecord) -> Res
     Ok(PageRecord { at, key, value, headers, written_at })
 }
 
-/// Merges the records by append time over all partitions. It stops when a partition that has more than was read is
-/// used up, because its next record might come before the others'.
+/// Merges the records of all partitions by append time. It stops at the end of a partition with unread records, because its
+/// next record might precede those of the other partitions.
 fn merge(
     order: Order,
     limit: usize,
     mut cursor: Cursor,
     parts: Vec<(u32, PartitionRecords)>,
 ) -> (Vec<FetchedRecord>, Option<Cursor>) {
-    let mut more_anywhere = false;
+    let mut has_more = false;
     let mut heads: Vec<_> = parts
         .into_iter()
         .map(|(index, part)| {
-            more_anywhere |= part.more;
+            has_more |= part.more;
             (index, part.records.into_iter().peekable(), part.more)
         })
         .collect();
@@ -141,7 +142,7 @@ fn merge(
             merged.push(record);
         }
     }
-    let has_more = more_anywhere || heads.iter_mut().any(|(_, records, _)| records.peek().is_some());
+    let has_more = has_more || heads.iter_mut().any(|(_, records, _)| records.peek().is_some());
     (merged, has_more.then_some(cursor))
 }
 
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_survives_its_text_and_nothing_else_is_one() {
+    fn cursor_text_round_trips_and_other_text_is_refused() {
         let cursor = Cursor(BTreeMap::from([(0, 17), (3, 0)]));
         assert_eq!(cursor.to_string().parse(), Ok(cursor));
         for text in ["1", "a-1", "1--1", "1-1.1-2", "1-9223372036854775808"] {

@@ -1,6 +1,4 @@
-//! Records that go into the log and come out of it.
-//!
-//! Framing of values with a schema id is the codec's, on the way in and on the way out.
+//! Records that are appended to the log and read from it. The codec frames and unframes their values.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -25,10 +23,10 @@ impl<'a> Record<'a> {
         Self { key, value: datum.into(), headers: &[] }
     }
 
-    /// Makes a record whose value is the datum of `of`.
-    pub fn of<R: records::Record>(key: &'a [u8], of: &R) -> Self {
+    /// Makes a record with the datum of `content` as its value.
+    pub fn of<R: records::Record>(key: &'a [u8], content: &R) -> Self {
         let mut datum = Vec::new();
-        of.encode(&mut datum);
+        content.encode(&mut datum);
         Self::new(key, datum)
     }
 
@@ -37,17 +35,17 @@ impl<'a> Record<'a> {
         Self { headers, ..self }
     }
 
-    /// Size that budgets and size limits count: key, value and headers.
+    /// Size for budgets and size limits: key, value and headers.
     pub fn bytes(&self) -> usize {
         let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         self.key.len() + self.value.len() + headers
     }
 }
 
-/// A record to append and the partition that it goes to.
+/// A record to append and its partition.
 pub type AddressedRecord<'a> = (Partition, Record<'a>);
 
-/// Headers of a record that was read. Most records have none, and then nothing is allocated.
+/// Headers of a fetched record. Records without headers, as most are, need no allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Option<Arc<[Header]>>);
 
@@ -55,12 +53,17 @@ type Header = (Box<str>, Bytes);
 
 impl Headers {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Bytes)> {
-        self.0.iter().flat_map(|all| all.iter()).map(|(name, value)| (&**name, value))
+        self.0.iter().flat_map(|headers| headers.iter()).map(|(name, value)| (&**name, value))
     }
 
     /// Returns the last header of the name, as Kafka's clients do.
     pub fn get(&self, name: &str) -> Option<&Bytes> {
-        self.0.iter().flat_map(|all| all.iter()).rev().find(|(own, _)| &**own == name).map(|(_, value)| value)
+        self.0
+            .iter()
+            .flat_map(|headers| headers.iter())
+            .rev()
+            .find(|(header_name, _)| &**header_name == name)
+            .map(|(_, value)| value)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -74,12 +77,13 @@ impl Headers {
 
 impl FromIterator<(Box<str>, Bytes)> for Headers {
     fn from_iter<T: IntoIterator<Item = (Box<str>, Bytes)>>(headers: T) -> Self {
-        let all: Arc<[_]> = headers.into_iter().collect();
-        Self((!all.is_empty()).then_some(all))
+        let header_list: Arc<[_]> = headers.into_iter().collect();
+        // Without headers no allocation is kept.
+        Self((!header_list.is_empty()).then_some(header_list))
     }
 }
 
-/// A record that an engine read, still in its framing.
+/// Record read by an engine, still framed.
 #[derive(Clone, Debug)]
 pub(crate) struct FetchedRecord {
     pub(crate) at: Position,
@@ -95,7 +99,7 @@ impl FetchedRecord {
     }
 }
 
-/// A record of a page, read without a group: it has no ticket.
+/// Record of a page. Pages are read without a group, so it has no ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageRecord {
     pub at: Position,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A topic of the log. The set is closed: a new one is a change of this enum.
+/// Topic of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Topic {
@@ -32,7 +32,7 @@ impl Topic {
         Self::DeadLetters,
     ];
 
-    /// The name without the prefix of the installation, also the label in metrics and logs.
+    /// Returns the name without the installation's prefix, which is also the label in metrics and logs.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Items => "items",
@@ -47,7 +47,7 @@ impl Topic {
         }
     }
 
-    /// The name in Kafka: `<prefix>.<label>`.
+    /// Returns the name in Kafka: `<prefix>.<label>`.
     pub fn name(self, prefix: &str) -> String {
         format!("{prefix}.{}", self.label())
     }
@@ -56,8 +56,8 @@ impl Topic {
         Self::ALL.into_iter().find(|topic| topic.label() == label)
     }
 
-    /// The largest record the topic takes: key, framed value and headers together. Dead letters wrap
-    /// a record of another topic, so theirs is larger.
+    /// Size limit of a record: key, framed value and headers together. Dead letters wrap a record of another topic, so
+    /// their limit is higher.
     pub const fn max_record_bytes(self) -> usize {
         match self {
             Self::DeadLetters => 12 << 20,
@@ -108,7 +108,7 @@ impl fmt::Display for Offset {
     }
 }
 
-/// Offset at which reading goes on: one past a record. Commits use only this type, so that no code can commit the offset
+/// Offset of the next record to read: one past a record. Commits use only this type, so that no code can commit the offset
 /// of the record itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -146,7 +146,7 @@ impl Group {
     }
 }
 
-/// The name under which a consumer fails and logs.
+/// Name of a consumer in errors and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Role(pub &'static str);
 
@@ -156,8 +156,9 @@ impl fmt::Display for Role {
     }
 }
 
-/// The partition of a key: murmur2 as Kafka's own clients compute it, so that other tools agree.
+/// Returns the partition of a key by murmur2, as Kafka's own clients compute it, so that other tools agree.
 pub(crate) fn partition_of(topic: Topic, key: &[u8], partitions: u32) -> Partition {
+    // Kafka clears the sign bit in the same way.
     let positive = murmur2(key) & 0x7fff_ffff;
     Partition::new(topic, positive % partitions.max(1))
 }
@@ -170,14 +171,14 @@ fn murmur2(data: &[u8]) -> u32 {
     };
     // Kafka hashes the length as a 32-bit number; longer keys than that do not exist.
     let mut h = 0x9747_b28c_u32 ^ u32::try_from(data.len()).unwrap_or(u32::MAX);
-    let (words, rest) = data.as_chunks::<4>();
+    let (words, tail) = data.as_chunks::<4>();
     for word in words {
         h = h.wrapping_mul(M) ^ mix(u32::from_le_bytes(*word));
     }
-    for (at, byte) in rest.iter().enumerate().rev() {
+    for (at, byte) in tail.iter().enumerate().rev() {
         h ^= u32::from(*byte) << (8 * at);
     }
-    if !rest.is_empty() {
+    if !tail.is_empty() {
         h = h.wrapping_mul(M);
     }
     h = (h ^ (h >> 13)).wrapping_mul(M);

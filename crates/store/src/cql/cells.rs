@@ -58,6 +58,7 @@ impl SerializeValue for Cell<'_> {
         typ: &ColumnType<'_>,
         writer: CellWriter<'b>,
     ) -> Result<WrittenCellProof<'b>, SerializationError> {
+        // Null has no kind, and columns of unknown types are left to the server.
         if let (Some(ours), Some(theirs)) = (self.kind(), kind_of(typ))
             // A bound value carries no type: the server would read these bytes as another kind of value.
             && ours != theirs
@@ -140,6 +141,7 @@ fn decode_cell(slice: FrameSlice<'_>, kind: Kind) -> Result<Cell<'_>, Mismatch> 
         Kind::BigInt => Cell::BigInt(i64::from_be_bytes(to_array(bytes)?)),
         Kind::Timestamp => Cell::Timestamp(i64::from_be_bytes(to_array(bytes)?)),
         Kind::Int => Cell::Int(i32::from_be_bytes(to_array(bytes)?)),
+        // In CQL every byte but zero is true.
         Kind::Bool => Cell::Bool(to_array::<1>(bytes)? != [0]),
         Kind::Double => Cell::Double(f64::from_be_bytes(to_array(bytes)?)),
         Kind::Uuid => Cell::Uuid(Uuid::from_bytes(to_array(bytes)?)),

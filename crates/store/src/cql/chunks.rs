@@ -20,6 +20,7 @@ impl<T> Chunks<T> {
     /// `partition`: name of the table and key bytes of the partition.
     pub(super) fn push(&mut self, partition: (&'static str, Vec<u8>), bytes: usize, write: T) {
         match self.open_chunks.get(&partition).map(|index| &mut self.chunks[*index]) {
+            // Rows of one partition share their replicas, so the server applies the chunk as one mutation.
             Some((chunk, chunk_bytes)) if *chunk_bytes + bytes <= self.limit => {
                 chunk.push(write);
                 *chunk_bytes += bytes;

@@ -108,6 +108,7 @@ impl Engine {
         let keys = R::TABLE.key_columns().len();
         let mut values: Vec<BoundValue<'_>> =
             R::TABLE.ttl_millis().map(time_to_live).map(BoundValue::Cell).into_iter().collect();
+        // Values are bound in the order of the statement: new cells, operation, key, condition.
         tail.extend(cells.drain(..keys).map(BoundValue::Cell));
         tail.push(Cell::BigInt(expected_version).into());
         values.extend(cells.drain(..).map(BoundValue::Cell));
@@ -170,6 +171,7 @@ impl Engine {
                     self.read_current(StatementKind::SerialGet, &key_cells, deadline, &mut backoff).await?
                 }
                 None => {
+                    // A read at once would meet the same outage.
                     backoff.sleep_next().await;
                     self.read_current(StatementKind::SerialGet, &key_cells, deadline, &mut backoff).await?
                 }
@@ -184,6 +186,7 @@ impl Engine {
                 None if expected_version.is_some() => return Ok(WriteOutcome::Missing),
                 None => {}
             }
+            // Contenders can refuse every attempt although each answer arrives in time.
             if Instant::now() >= deadline {
                 let detail = if outcome_unknown {
                     "the outcome of a conditional write stayed unknown"
@@ -264,6 +267,7 @@ fn read_attempt<R: Versioned>(answer: &QueryRowsResult) -> Result<Attempt<R>, Er
 fn cells_at_version<R: Row>(row: &R, version: Version) -> Vec<Cell<'_>> {
     let mut cells = Vec::with_capacity(R::TABLE.columns.len() + 3);
     row.cells(&mut cells);
+    // The version is the last column; callers may pass any value in the row.
     cells.pop();
     cells.push(Cell::BigInt(version));
     cells
@@ -289,6 +293,7 @@ struct Backoff {
 
 impl Backoff {
     async fn sleep_next(&mut self) {
+        // A small generator, seeded with the operation id, is enough jitter.
         self.seed = self.seed.wrapping_mul(167).wrapping_add(13);
         let pause = self.next.mul_f64(0.5 + f64::from(self.seed) / 255.0);
         self.next = (self.next * 2).min(LONGEST_PAUSE);

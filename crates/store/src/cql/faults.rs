@@ -39,6 +39,7 @@ pub(super) fn from_session(error: &NewSessionError, settings: &Settings, refusal
     match error {
         NewSessionError::FailedToResolveAnyHostname(_) | NewSessionError::MetadataError(_) => {
             // The driver hides a refusal of the credentials in the text of a pool error.
+            // Wrong credentials need an operator, so they are no outage.
             if text.contains("Authentication") || text.contains("authentication") {
                 Error::Engine(text)
             } else if text.contains(SETUP_REQUEST) {
@@ -77,6 +78,7 @@ fn tls_fault(text: &str) -> Option<&'static str> {
         ("alert unknown ca", "a node does not know the authority of our certificate"),
         ("alert bad certificate", "a node refuses our certificate"),
         ("alert unsupported certificate", "a node refuses our certificate"),
+        // The general sign stands last, because the first match wins.
         ("alert certificate ", "a node refuses our certificate"),
     ];
     let known_fault =

@@ -39,6 +39,7 @@ impl Engine {
                 (Migration::Check, _) => {}
             }
         }
+        // Read after the keyspace exists, so a new keyspace simply has no columns.
         let mut existing = self.read_columns().await?;
         for table in &self.0.tables {
             let table_differences = find_missing_columns(table, existing.remove(table.name))?;
@@ -126,6 +127,7 @@ fn find_missing_columns(
             ));
         }
         if existing_column.role != role
+            // The server reports position -1 for regular columns.
             || (role != "regular" && usize::try_from(existing_column.position) != Ok(position))
         {
             return fault(format!(

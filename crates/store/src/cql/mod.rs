@@ -93,6 +93,7 @@ impl Engine {
         settings.validate()?;
         let mut load_balancing = DefaultPolicy::builder().token_aware(true);
         if let Some(center) = &settings.local_dc {
+            // Quorums are local, so a coordinator in another datacenter would only add latency.
             load_balancing = load_balancing.prefer_datacenter(center.clone());
         }
         let profile = ExecutionProfile::builder()
@@ -106,6 +107,7 @@ impl Engine {
             .connection_timeout(settings.connect_timeout())
             // One connection carries thousands of concurrent requests, and ScyllaDB wants one for each shard.
             .pool_size(PoolSize::PerShard(const { NonZeroUsize::new(1).expect("one is not zero") }))
+            // Limits the metadata that the driver reads to our keyspace.
             .keyspaces_to_fetch([settings.keyspace.clone()])
             .default_execution_profile_handle(profile.into_handle());
         if let (Some(username), Some(password)) = (&settings.username, settings.password()?) {
@@ -118,6 +120,7 @@ impl Engine {
         let session = Box::pin(builder.build()).await;
         let session = session.map_err(|error| faults::from_session(&error, &settings, refusal.reason()))?;
         Ok(Self(Arc::new(Inner {
+            // The semaphore panics above its maximum.
             in_flight: Semaphore::new(settings.max_in_flight.min(Semaphore::MAX_PERMITS)),
             session,
             settings,
@@ -172,6 +175,7 @@ impl Engine {
                         // A late replay of an old put: the row is expired already.
                         continue;
                     }
+                    // The rest of the lifetime: a replayed put must not live longer than the first.
                     cells.push(time_to_live(remaining_ms));
                 }
                 StatementKind::Put
@@ -199,6 +203,7 @@ impl Engine {
         batch.set_is_idempotent(true);
         let mut values = Vec::with_capacity(chunk.len());
         for write in chunk {
+            // Statements and values stay in the same order.
             batch.append_statement(write.statement);
             values.push(write.values);
         }
@@ -214,6 +219,7 @@ impl Engine {
     }
 
     pub(crate) async fn get_many<R: Row>(&self, keys: &[R::Key]) -> Result<Vec<Option<R>>, Error> {
+        // Buffered in the order of the keys, which the caller relies on.
         let gets: Vec<_> = keys.iter().map(|key| self.get::<R>(key).boxed()).collect();
         stream::iter(gets).buffered(self.0.settings.max_in_flight).try_collect().await
     }
@@ -226,6 +232,7 @@ impl Engine {
 
     /// Waits for the requests in flight. Later calls fail with [`Error::Closed`].
     pub(crate) async fn close(&self) -> Result<(), Error> {
+        // Set first: later requests are refused, so all permits return.
         self.0.closed.store(true, Ordering::Release);
         let permit_count = u32::try_from(self.0.settings.max_in_flight).unwrap_or(u32::MAX);
         // The semaphore is closed only after all permits are back, so running requests still end normally.
@@ -288,6 +295,7 @@ impl Engine {
             // Puts and deletions carry their write time, so a repeated one changes no data.
             _ => statement.set_is_idempotent(true),
         }
+        // Two tasks may have prepared the same statement, which is harmless.
         self.0.prepared.write().insert((table.name, table.row, kind), statement.clone());
         Ok(statement)
     }

@@ -43,8 +43,10 @@ impl Engine {
         let partition = crate::range::owned_cells(partition);
         let mut segments = plan_segments(R::TABLE, span)?;
         for segment in &mut segments {
+            // Statements bind the partition first.
             segment.values.splice(..0, partition.iter().cloned());
         }
+        // `read_page` takes the next segment from the end.
         segments.reverse();
         Ok(self.start_scan(R::TABLE, segments))
     }
@@ -91,6 +93,7 @@ impl CqlScan {
                 ControlFlow::Continue(state) => self.state = state,
                 ControlFlow::Break(()) => {
                     self.segments.pop();
+                    // A paging state belongs to one statement.
                     self.state = PagingState::start();
                 }
             }
@@ -102,6 +105,7 @@ impl CqlScan {
 /// Splits the token ring into even parts. No row has the lowest token, so a lower bound above it excludes none.
 pub(crate) fn split_ring(parts: usize) -> Vec<Split> {
     let parts = i128::try_from(parts.max(1)).unwrap_or(1);
+    // The ring is wider than an i64.
     let width = i128::from(u64::MAX);
     let boundary =
         |part: i128| i64::try_from(i128::from(i64::MIN) + width * part / parts).unwrap_or(i64::MAX);

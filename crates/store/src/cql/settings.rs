@@ -163,6 +163,7 @@ impl Settings {
         if i32::try_from(self.page_rows).is_err() {
             return invalid(format!("page_rows is {}, at most {} are possible", self.page_rows, i32::MAX));
         }
+        // Servers apply their size limit to a batch as a whole.
         if self.batch_bytes > self.max_row_bytes {
             return invalid(format!(
                 "batch_bytes ({}) is above max_row_bytes ({}): rows together would be larger than a row may be",

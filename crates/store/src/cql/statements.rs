@@ -48,6 +48,7 @@ pub(super) fn statement_text(keyspace: &str, table: &Table, kind: StatementKind)
         StatementKind::Get => format!("SELECT {} FROM {name} WHERE {}", columns(), key()),
         StatementKind::SerialGet => format!("SELECT {}, {OPS} FROM {name} WHERE {}", columns(), key()),
         StatementKind::InsertNew => {
+            // No write time: the servers assign the time of a conditional write.
             let marks = placeholders(table.columns.len() + 1);
             let ttl = if ttl { " USING TTL ?" } else { "" };
             format!("INSERT INTO {name} ({}, {OPS}) VALUES ({marks}) IF NOT EXISTS{ttl}", columns())

@@ -102,9 +102,10 @@ mod built {
         tls.set_min_proto_version(Some(SslVersion::TLS1_2))?;
         tls.set_verify_callback(SslVerifyMode::PEER, move |is_verified, chain| {
             if !is_verified {
-                let why = describe_refusal(chain);
-                tracing::warn!("{why}");
-                *refusal.0.lock() = Some(why);
+                // The driver drops this reason, so it is kept for the error of the session.
+                let reason = describe_refusal(chain);
+                tracing::warn!("{reason}");
+                *refusal.0.lock() = Some(reason);
             }
             is_verified
         });

@@ -30,7 +30,7 @@ pub(super) fn span_bounds(table: &Table, start: Vec<u8>, span: &Span) -> Result<
         Bound::Unbounded => Bound::Included(prefix_bytes.clone()),
         Bound::Included(cell) => Bound::Included(bytes_with(cell)),
         Bound::Excluded(cell) => {
-            // Skips all rows that share the excluded value, whatever their further columns.
+            // Skips all rows that share the excluded value in this column.
             key::after_prefix(&bytes_with(cell))
                 .map_or_else(|| Bound::Excluded(vec![0xFF; 1]), Bound::Included)
         }
@@ -95,6 +95,7 @@ pub(super) fn split(first: &[u8], last: &[u8], parts: usize) -> Vec<Split> {
             (boundary > from).then(|| [&first[..common_len], boundary.to_be_bytes().as_slice()].concat())
         })
         .collect();
+    // More parts than distinct key prefixes make equal boundaries.
     boundaries.dedup();
     let lows = std::iter::once(None).chain(boundaries.iter().cloned().map(Some));
     let highs = boundaries.iter().cloned().map(Some).chain(std::iter::once(None));

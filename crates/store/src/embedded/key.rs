@@ -71,6 +71,7 @@ fn pull<'a>(bytes: &mut &'a [u8], kind: Kind, order: Order) -> Option<Cell<'a>> 
         Kind::Timestamp => Cell::Timestamp(pull_i64(bytes, order)?),
         Kind::Int => Cell::Int((u32::from_be_bytes(pull_array(bytes, order)?) ^ (1 << 31)).cast_signed()),
         Kind::Bool => match pull_array(bytes, order)? {
+            // Other bytes come from a forged cursor.
             [0] => Cell::Bool(false),
             [1] => Cell::Bool(true),
             _ => return None,

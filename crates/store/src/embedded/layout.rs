@@ -87,6 +87,7 @@ impl Descriptor {
                         .max()
                         .map_or(Some(0), |id| id.checked_add(1));
                     let id =
+                        // Ids of removed columns are not reused, so they can run out.
                         id.ok_or_else(|| fault("it had more than 256 columns in its life".to_owned()))?;
                     updated.values.push((id, column.name.to_owned(), column.kind.cql().to_owned()));
                     id

@@ -192,6 +192,7 @@ impl Engine {
                 rows.push(self.read_row(slot, &key_bytes(slot, key)?)?);
             }
             if rows.len() < keys.len() {
+                // Reads never wait, so a long list would block the other tasks of the worker.
                 tokio::task::yield_now().await;
             }
         }
@@ -259,6 +260,7 @@ impl Engine {
     /// Executes the queued requests, syncs, and stops the threads. Later calls fail with [`Error::Closed`].
     pub(crate) async fn close(&self) -> Result<(), Error> {
         let Some(threads) = self.0.threads.lock().take() else { return Ok(()) };
+        // Stops the sweep first, because it sends requests to the writer.
         drop(threads.stop_sweep);
         self.0.queue.close();
         let join_result =
@@ -276,6 +278,7 @@ impl Engine {
     fn read_row<R: Row>(&self, slot: &Slot, key: &[u8]) -> Result<Option<R>, Error> {
         let Some(value) = slot.get(key).map_err(engine_error)? else { return Ok(None) };
         let value = Bytes::from(value);
+        // An unreadable header is reported as corrupt by `decode`.
         if Header::read(&value).is_some_and(|(header, _)| !header.is_visible((self.0.clock)().0)) {
             return Ok(None);
         }
@@ -285,6 +288,7 @@ impl Engine {
     async fn submit(&self, owner: Owner, work: Work, bytes: usize) -> Result<WriteResult, Error> {
         let room = match &owner {
             Some(org) => Some(self.0.room.acquire_many(org, bytes.div_ceil(QUEUE_UNIT_BYTES).max(1)).await),
+            // Requests of the service need no permits, so a full queue does not block the sweep.
             None => None,
         };
         let (reply, answer) = oneshot::channel();
@@ -380,6 +384,7 @@ fn open_slots(db: &Database, tables: &[&'static Table]) -> Result<HashMap<&'stat
     match meta.get("format").map_err(engine_error)? {
         None => meta.insert("format", FORMAT_VERSION.to_be_bytes()).map_err(engine_error)?,
         Some(bytes) => {
+            // An unreadable format counts as newer.
             let stored_format = bytes.as_ref().try_into().map_or(u32::MAX, u32::from_be_bytes);
             if stored_format > FORMAT_VERSION {
                 return Err(Error::NewerFormat { found: stored_format, known: FORMAT_VERSION });
@@ -388,6 +393,7 @@ fn open_slots(db: &Database, tables: &[&'static Table]) -> Result<HashMap<&'stat
     }
     let mut slots = HashMap::with_capacity(tables.len());
     for table in tables {
+        // Its rows are those of its table, which is opened under the same name.
         if table.mode == Mode::View {
             let detail = "a view cannot be opened as a table".to_owned();
             return Err(Error::Schema { table: table.name.to_owned(), detail });
@@ -497,6 +503,7 @@ pub(crate) fn decode<R: Row>(slot: &Slot, (key, value): &Entry) -> Result<R, Err
     let mut cells = Vec::with_capacity(slot.table.columns.len());
     let mut rest = key.as_ref();
     key::pull_all(&mut rest, slot.table.key_columns(), &mut cells)
+        // Trailing bytes belong to the key of another table.
         .filter(|()| rest.is_empty())
         .ok_or_else(|| corrupt("(key)", "key bytes that are none of this table"))?;
     let (header, body) =

@@ -49,6 +49,7 @@ impl Settings {
         if self.page_rows == 0 {
             return invalid("page_rows is 0");
         }
+        // A smaller queue would never fill a group.
         if self.group_bytes == 0 || self.queue_bytes < self.group_bytes {
             return invalid(&format!(
                 "queue_bytes ({}) must hold at least one group, and group_bytes ({}) must not be 0",

@@ -82,6 +82,7 @@ impl Sweep {
             let now_ms = (self.clock)().0;
             let mut dead_rows: Vec<(UserKey, UserValue)> = Vec::new();
             let (mut visited_rows, mut last_key) = (0, None);
+            // A new iterator for each slice, so that no snapshot is held during the pause.
             for entry in keyspace.range((low.clone(), Bound::Unbounded)).take(slice_rows) {
                 let Ok((key, value)) = entry.into_inner() else {
                     // Skips the rest of the table: a retry would fail at the same block. Readers report the error too.
@@ -100,6 +101,7 @@ impl Sweep {
             removed += dead_rows.len() as u64;
             self.purge(slot, dead_rows)?;
             match last_key {
+                // A short slice is the end of the table.
                 Some(last_key) if visited_rows == slice_rows => low = Bound::Excluded(last_key),
                 _ => return Ok(removed),
             }
@@ -129,6 +131,7 @@ impl Sweep {
 fn is_dead(value: &[u8], now_ms: i64, tombstone_millis: i64) -> bool {
     Header::read(value).is_some_and(|(header, _)| {
         if header.is_tombstone {
+            // Write times are microseconds, the setting is milliseconds.
             header.written_at.div_euclid(1_000).saturating_add(tombstone_millis) <= now_ms
         } else {
             !header.is_visible(now_ms)

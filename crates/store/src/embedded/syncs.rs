@@ -45,18 +45,19 @@ impl SyncCounter {
         Ok(syncs)
     }
 
-    /// SyncCounter the database. Everything that was written before is durable afterwards.
+    /// Syncs the database and records the sync. All earlier writes are durable afterwards.
     pub(super) fn persist(&self, db: &Database, mode: PersistMode) -> fjall::Result<()> {
         let count = self.count.get() + 1;
         // The counter is written before the sync that it counts: a database with a lower counter lost a sync.
         self.meta.insert(SYNCS_KEY, count.to_be_bytes())?;
         db.persist(mode)?;
+        // Only after the sync: a failed one must not be counted.
         self.count.set(count);
         if let Some(mark) = &self.mark
             // A mark that lags behind can only miss a loss; refusing the write would not protect the data.
             && let Err(error) = mark.store_synced(count)
         {
-            tracing::warn!(%error, "the mark of what is durable cannot be written");
+            tracing::warn!(%error, "cannot write the mark of durable data");
         }
         Ok(())
     }

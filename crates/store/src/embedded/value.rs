@@ -130,6 +130,7 @@ pub(crate) fn pull_cells<'a>(
         let (length, tail) = pull_length(tail).ok_or(TORN)?;
         let (bytes, tail) = tail.split_at_checked(length).ok_or(TORN)?;
         remaining_bytes = tail;
+        // Unknown ids belong to columns of another version.
         if let Some(column) = layout.position[usize::from(id)] {
             let column = usize::from(column);
             out[start + column] = decode_cell(value, bytes, layout.kinds[column])?;
@@ -140,6 +141,7 @@ pub(crate) fn pull_cells<'a>(
 
 fn pull_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let mut length = 0_usize;
+    // Five bytes hold 35 bits, more than the length of any value.
     for (index, byte) in bytes.iter().enumerate().take(5) {
         length |= usize::from(byte & 0x7F) << (7 * index);
         if byte & 0x80 == 0 {

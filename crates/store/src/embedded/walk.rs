@@ -99,6 +99,7 @@ impl KeyRangeScan {
         drop(entries);
         self.is_finished = reached_end;
         if let Some(last_key) = last_key {
+            // Continues behind the last visited key, even if its row was not visible.
             self.low = Bound::Excluded(last_key.to_vec());
         }
         Ok(())

@@ -106,6 +106,7 @@ impl WriteQueue {
             return Err(Error::Closed);
         }
         state.requests.push(owner, request);
+        // Unlocked first, so that the woken writer does not wait for the lock.
         drop(state);
         self.0.wakeup.notify_one();
         Ok(())
@@ -143,6 +144,7 @@ impl WriteQueue {
     pub(super) fn abandon(&self) {
         self.close();
         let abandoned_requests = std::mem::take(&mut self.0.state.lock().requests);
+        // Dropped after the lock is released, because it wakes the callers.
         drop(abandoned_requests);
     }
 }

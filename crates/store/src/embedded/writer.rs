@@ -129,6 +129,7 @@ impl Writer {
                 (Err(error), _) => Err(classify_engine_error(error)),
                 (_, Err(error)) => Err(Error::TakenAway(error.to_string())),
             };
+            // Permits return before the answer, so that the caller can write again at once.
             drop(room);
             // The caller may have been dropped; the write stays.
             drop(reply.send(answer));
@@ -162,6 +163,7 @@ impl Writer {
             }
             Work::Purge { slot, rows } => {
                 for (key, swept_value) in rows {
+                    // A newer row at this key must stay.
                     if slot.get(&key)?.is_some_and(|current_value| current_value == swept_value) {
                         batch.remove(slot.writable(&self.db)?, key);
                     }

@@ -1,4 +1,4 @@
-//! What only the embedded engine has to show: its format, its limits, its turns, and its sweep.
+//! Tests of the embedded engine only: its format, limits, turns of organisations, and sweep.
 
 use std::sync::{
     Arc, Mutex,
@@ -64,7 +64,7 @@ async fn a_table_takes_room_with_its_first_row_and_is_empty_before() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_folder_that_was_removed_or_moved_acknowledges_nothing_and_is_not_made_again() {
+async fn removed_or_moved_folder_refuses_writes() {
     for is_moved in [false, true] {
         let place = tempfile::tempdir().unwrap();
         let (data, aside) = (place.path().join("data"), place.path().join("aside"));
@@ -87,7 +87,7 @@ async fn a_folder_that_was_removed_or_moved_acknowledges_nothing_and_is_not_made
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_be_stored_is_refused_and_nothing_breaks() {
+async fn oversized_key_is_refused_and_later_writes_succeed() {
     let folder = tempfile::tempdir().unwrap();
     let store = open_folder(folder.path(), &[table::<Event>()]);
     let long = tidegate_store_event("o".repeat(70_000));
@@ -106,7 +106,7 @@ fn tidegate_store_event(org: String) -> Event {
 }
 
 #[tokio::test]
-async fn the_sweep_removes_what_is_over_and_nothing_else() {
+async fn sweep_removes_only_expired_rows_and_old_tombstones() {
     let folder = tempfile::tempdir().unwrap();
     let db = fjall::Database::builder(folder.path()).open().unwrap();
     let now = Arc::new(AtomicI64::new(1_000 * DAY_MS));
@@ -163,12 +163,12 @@ async fn the_sweep_removes_what_is_over_and_nothing_else() {
     tokio::time::timeout(MINUTE, dropped).await.expect("the store is dropped").unwrap();
 }
 
-/// Store whose writer stops before each conditional operation until it is let go on, and the number of those that it began.
+/// Store with a writer that stops before each conditional operation until it is released, and the number of started ones.
 fn store_with_held_writer(folder: &std::path::Path) -> (Store, mpsc::Sender<()>, Arc<AtomicUsize>) {
     let (go_on, let_go) = mpsc::channel();
     let (let_go, begun) = (Mutex::new(let_go), Arc::new(AtomicUsize::new(0)));
     let count = Arc::clone(&begun);
-    // The writer asks for the time before it looks at the row that is to be replaced, and callers ask on their own threads.
+    // The writer reads the clock before it reads the row to be replaced; callers read it on their own threads.
     let clock = Arc::new(move || {
         if std::thread::current().name() == Some("store-writer") {
             count.fetch_add(1, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Puts and deletions: what comes back, and what wins.
+//! Puts and deletions: the stored rows, and the winners of conflicts.
 
 use std::collections::BTreeSet;
 
@@ -68,7 +68,7 @@ fn everything(at: i64) -> Everything {
     }
 }
 
-pub(crate) async fn every_column_type_comes_back_as_it_was(fixture: &Fixture) {
+pub(crate) async fn every_column_type_is_read_back_unchanged(fixture: &Fixture) {
     let store = &fixture.store;
     let bare = everything(0);
     let full = Everything {
@@ -94,14 +94,14 @@ pub(crate) async fn every_column_type_comes_back_as_it_was(fixture: &Fixture) {
     assert_eq!(scanned, [full, bare], "the newest first");
 }
 
-pub(crate) async fn key_columns_of_every_type_come_back_in_the_order_of_the_table(fixture: &Fixture) {
+pub(crate) async fn key_columns_of_every_type_keep_the_table_order(fixture: &Fixture) {
     let mut rows = Vec::new();
     for name in ["", "a", "a\0", "a\0b", "ab", "ß", "\u{10ffff}"] {
         for short in [i32::MIN, -1, 0, i32::MAX] {
             for long in [i64::MIN, -1, 0, i64::MAX] {
                 for yes in [false, true] {
                     for cause in [0, 1, u128::from(u64::MAX) << 64] {
-                        // One version of ids: engines agree on the order of those only.
+                        // One version of UUIDs: engines agree only on the order of those.
                         let cause =
                             uuid::Builder::from_custom_bytes(Uuid::from_u128(cause).into_bytes()).into_uuid();
                         let n = rows.len() as i64;
@@ -130,7 +130,7 @@ enum Change {
     Delete(i64),
 }
 
-pub(crate) async fn an_older_write_never_wins_whatever_the_order_of_arrival(fixture: &Fixture) {
+pub(crate) async fn older_write_loses_in_every_order_of_arrival(fixture: &Fixture) {
     let store = &fixture.store;
     let sets = [
         [Change::Put(10), Change::Put(20), Change::Put(30)],
@@ -194,7 +194,7 @@ pub(crate) async fn at_one_write_time_a_deletion_wins_in_both_orders(fixture: &F
     }
 }
 
-pub(crate) async fn writes_of_several_tables_go_in_one_call_each_at_its_own_time(fixture: &Fixture) {
+pub(crate) async fn batch_writes_several_tables_with_their_own_times(fixture: &Fixture) {
     let store = &fixture.store;
     let now = Millis::now();
     let keyed = Keyed {
@@ -244,7 +244,7 @@ pub(crate) async fn a_batch_of_many_times_40_kib_is_written_whole(fixture: &Fixt
     }
 }
 
-pub(crate) async fn a_row_of_one_mebibyte_comes_back(fixture: &Fixture) {
+pub(crate) async fn row_of_one_mebibyte_is_read_back(fixture: &Fixture) {
     let payload: Bytes = (0..1 << 20).map(|n: u32| (n % 251) as u8).collect();
     let rows: Vec<Event> =
         (1..=3).map(|seq| Event { payload: payload.clone(), ..event(seq, "", None) }).collect();
@@ -257,7 +257,7 @@ pub(crate) async fn a_row_of_one_mebibyte_comes_back(fixture: &Fixture) {
 /// The default of both engines, below what Cassandra takes by default.
 const LIMIT: usize = 15 << 20;
 
-pub(crate) async fn a_row_above_the_limit_is_refused_by_name_and_the_next_is_written(fixture: &Fixture) {
+pub(crate) async fn oversized_row_is_refused_and_the_next_is_written(fixture: &Fixture) {
     let store = &fixture.store;
     let too_large = Bytes::from(vec![7; LIMIT]);
     let refused = |error: Error, name: &str| {
@@ -303,7 +303,7 @@ pub(crate) async fn a_row_is_gone_once_its_time_is_over(fixture: &Fixture) {
     })
     .await
     .unwrap();
-    // Whatever expires a second later, the row with an hour left stays, and nothing older comes out.
+    // The row with an hour left stays when the other expires, and no older row appears.
     let wanted = vec![row(3, 1)];
     eventually("only the row that has time left", MINUTE, async || {
         let rows = store.scan::<Fleeting>(&Fleeting::partition("o"), At::all()).all().await.unwrap();

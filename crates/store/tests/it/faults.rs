@@ -1,4 +1,4 @@
-//! Broken links to a server: unknown outcomes are settled, outages are told apart from defects.
+//! Broken links to a server: unknown outcomes are settled, and outages differ from defects.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ use crate::{
     versioned::{add_one, counter},
 };
 
-/// A store behind a link that can be cut, and one beside it that tells the truth.
+/// A store behind a link that can be cut, and a directly connected one for comparison.
 struct Behind {
     proxy: Arc<Proxy>,
     store: Store,
@@ -39,9 +39,9 @@ async fn behind_a_proxy(case: &str) -> Option<Behind> {
     Some(Behind { proxy: Arc::new(proxy), store, fixture })
 }
 
-/// Only one writer: whatever the link does, each of its writes must be reported as done, and be done once.
+/// Single writer: in spite of link failures, each of its writes must be reported as done and be applied once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_whose_answer_was_cut_off_is_settled() {
+async fn write_with_a_lost_answer_is_settled() {
     let Some(Behind { proxy, store, fixture }) = behind_a_proxy("a cut answer").await else { return };
     // Prepares both statements while the link is whole.
     store.insert_new(&counter("warm", 0)).await.unwrap();
@@ -72,14 +72,14 @@ async fn a_write_whose_answer_was_cut_off_is_settled() {
 
 const EACH: usize = 6;
 
-/// Many writers of one row, and a link that is cut all the time: what was reported as won is exactly what was won,
-/// also where others have replaced the row before the outcome was known.
+/// Many writers of one row over a link that is cut all the time: the reported wins must equal the applied ones, even if
+/// others replaced the row before the outcome was known.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_or_doubled_while_the_link_is_cut_again_and_again() {
+async fn repeated_link_cuts_neither_lose_nor_repeat_writes() {
     let Some(Behind { proxy, store, fixture }) = behind_a_proxy("a link cut again and again").await else {
         return;
     };
-    // A statement that cannot be prepared is an outage without a doubt in it: prepared while the link is whole.
+    // Prepared while the link works: a failed preparation would be an outage with a known outcome.
     store.insert_new(&counter("warm", 0)).await.unwrap();
     store.replace(&counter("warm", 1), 1).await.unwrap();
     fixture.store.insert_new(&counter("c", 0)).await.unwrap();
@@ -89,7 +89,7 @@ async fn nothing_is_lost_or_doubled_while_the_link_is_cut_again_and_again() {
         let (proxy, stop) = (Arc::clone(&proxy), Arc::clone(&stop));
         tokio::spawn(async move {
             while !stop.load(Ordering::Relaxed) {
-                // By what was answered, not by the clock: some answers come through on a machine of any speed.
+                // Cut after a number of answers, not after a time, so that some answers arrive on a machine of any speed.
                 let cuts = proxy.cuts();
                 proxy.cut_after(Way::ToClient, 1_500);
                 while proxy.cuts() == cuts && !stop.load(Ordering::Relaxed) {
@@ -107,7 +107,7 @@ async fn nothing_is_lost_or_doubled_while_the_link_is_cut_again_and_again() {
                     won.push(add_one(&store, "c").await);
                     continue;
                 }
-                // Reads may fail through the broken link; that is an outage, and no matter.
+                // Reads may fail over the broken link, which is only an outage.
                 let Ok(Some(mut row)) = store.get::<Counter>(&counter("c", 0).to_key()).await else {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     continue;
@@ -143,7 +143,7 @@ async fn nothing_is_lost_or_doubled_while_the_link_is_cut_again_and_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_away_is_an_outage_and_its_return_ends_it() {
+async fn unreachable_server_is_an_outage_until_it_returns() {
     let Some(Behind { proxy, store, fixture }) = behind_a_proxy("an outage").await else { return };
     let row = event(1, "p", None);
     store.put(WriteTime(1), std::slice::from_ref(&row)).await.unwrap();
@@ -163,7 +163,7 @@ async fn a_server_that_is_away_is_an_outage_and_its_return_ends_it() {
 
 /// An operator may have set our limit above the servers', or theirs below ours.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_server_finds_too_large_is_refused_and_is_no_outage() {
+async fn oversized_write_is_a_refusal_and_no_outage() {
     let tables = [table::<Counter>(), table::<Event>()];
     let Some(fixture) = Fixture::cql("a row above the server's limit", &tables).await else { return };
     let all = cql::Settings { max_row_bytes: usize::MAX, ..fixture.settings().unwrap().clone() };

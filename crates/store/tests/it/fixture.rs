@@ -1,6 +1,4 @@
-//! A store of its own for each case, on either engine, that can be opened again.
-//!
-//! It does not know what the cases check.
+//! Provides each case with a store of its own, on either engine, that can be reopened.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -56,7 +54,7 @@ impl Fixture {
         }
     }
 
-    /// Lets go of the store, so that another process can open the data: its place in words.
+    /// Closes the store, so that another process can open its data, and returns the place as text.
     pub(crate) async fn lend(&self) -> String {
         self.store.close().await.unwrap();
         match &self.place {
@@ -79,7 +77,7 @@ impl Fixture {
     }
 }
 
-/// The store at a place that [`Fixture::lend`] gave.
+/// Opens the store at a place returned by [`Fixture::lend`].
 pub(crate) async fn open_place(place: &str, tables: &[&'static Table]) -> Store {
     match place.split(' ').collect::<Vec<_>>().as_slice() {
         ["folder", path] => open_folder(std::path::Path::new(path), tables),
@@ -100,7 +98,7 @@ pub(crate) async fn connect(settings: &cql::Settings, tables: &[&'static Table])
     Store::Cql(cql::Engine::connect_tables(settings.clone(), tables, system_clock()).await.unwrap())
 }
 
-/// A keyspace that no other case, and no other run, has.
+/// Returns a keyspace name that is unique among cases and runs.
 pub(crate) fn settings(address: &str) -> cql::Settings {
     static CASES: AtomicU32 = AtomicU32::new(0);
     let started = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -113,7 +111,7 @@ pub(crate) fn settings(address: &str) -> cql::Settings {
             CASES.fetch_add(1, Ordering::Relaxed)
         ),
         replication: Some(cql::Replication::Simple(1)),
-        // A busy machine is no fault.
+        // A busy machine must not fail the test.
         request_timeout_ms: 30_000,
         settle_timeout_ms: 60_000,
         ..cql::Settings::default()

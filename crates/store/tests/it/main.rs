@@ -41,15 +41,15 @@ macro_rules! contract {
 }
 
 contract! {
-    facts::every_column_type_comes_back_as_it_was(Everything);
-    facts::key_columns_of_every_type_come_back_in_the_order_of_the_table(Keyed);
-    facts::an_older_write_never_wins_whatever_the_order_of_arrival(Event);
+    facts::every_column_type_is_read_back_unchanged(Everything);
+    facts::key_columns_of_every_type_keep_the_table_order(Keyed);
+    facts::older_write_loses_in_every_order_of_arrival(Event);
     facts::a_put_replaces_the_whole_row(Event);
     facts::at_one_write_time_a_deletion_wins_in_both_orders(Event);
-    facts::writes_of_several_tables_go_in_one_call_each_at_its_own_time(Event, Keyed, Fleeting);
+    facts::batch_writes_several_tables_with_their_own_times(Event, Keyed, Fleeting);
     facts::a_batch_of_many_times_40_kib_is_written_whole(Event);
-    facts::a_row_of_one_mebibyte_comes_back(Event);
-    facts::a_row_above_the_limit_is_refused_by_name_and_the_next_is_written(Event, Counter);
+    facts::row_of_one_mebibyte_is_read_back(Event);
+    facts::oversized_row_is_refused_and_the_next_is_written(Event, Counter);
     facts::a_key_that_no_engine_takes_is_refused_and_is_no_outage(Event);
     facts::a_row_is_gone_once_its_time_is_over(Fleeting);
     facts::get_many_answers_in_the_order_of_the_keys(Event);
@@ -59,11 +59,11 @@ contract! {
     versioned::one_writer_wins_each_version(Counter);
     versioned::a_claim_can_be_taken_again_once_it_lapsed(Claim);
     scans::pages_of_a_hundred_thousand_rows_hold_each_once_in_order(Event);
-    scans::a_view_gives_its_columns_of_every_row_and_is_never_taken_for_the_table(Event);
+    scans::view_reads_its_columns_and_differs_from_its_table(Event);
     scans::ranges_limits_and_cursors_agree_with_a_plain_filter(Event);
     scans::a_made_up_cursor_is_refused_or_stays_in_its_partition(Event);
     scans::the_splits_of_a_table_hold_every_row_once(Event);
-    restart::what_was_written_is_there_after_a_restart(Event, Counter);
+    restart::written_rows_survive_a_restart(Event, Counter);
     restart::every_acknowledged_row_survives_the_death_of_the_process(Event, Counter);
     restart::a_closed_store_says_so(Event);
 }

@@ -1,4 +1,4 @@
-//! Tables made and grown on a server, and versions side by side.
+//! Tables created and extended on a server, and two versions running side by side.
 
 use tidegate_schemas::ids::OrgId;
 use tidegate_store::{Difference, Error, Migration, WriteTime, cql};

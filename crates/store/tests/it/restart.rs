@@ -1,4 +1,4 @@
-//! What is still there after an end, orderly or not.
+//! Data that must survive an orderly end or a kill.
 
 use std::{collections::BTreeSet, io::Write as _};
 
@@ -18,7 +18,7 @@ const PLACE: &str = "STORE_CONTRACT_PLACE";
 const LIFE: &str = "STORE_CONTRACT_LIFE";
 const LIVES: i64 = 4;
 
-pub(crate) async fn what_was_written_is_there_after_a_restart(fixture: &Fixture) {
+pub(crate) async fn written_rows_survive_a_restart(fixture: &Fixture) {
     let rows: Vec<Event> = (0..2_000).map(|seq| event(seq, "p", Some("n"))).collect();
     let place = fixture.lend().await;
     let tables = [table::<Event>(), table::<Counter>()];
@@ -35,7 +35,7 @@ pub(crate) async fn what_was_written_is_there_after_a_restart(fixture: &Fixture)
     assert!(found.iter().rev().eq(&rows[1..]));
     let row = store.get::<Counter>(&counter("c", 0).to_key()).await.unwrap().unwrap();
     assert_eq!((row.n, row.version), (2, 2));
-    // What decides between writes was kept, too.
+    // The write times survived too.
     store.put(WriteTime(2), &[event(0, "older", None), event(1, "older", None)]).await.unwrap();
     assert_eq!(store.get::<Event>(&rows[0].to_key()).await.unwrap(), None);
     assert_eq!(store.get::<Event>(&rows[1].to_key()).await.unwrap().as_ref(), Some(&rows[1]));
@@ -53,7 +53,7 @@ pub(crate) async fn every_acknowledged_row_survives_the_death_of_the_process(fix
             .env(PLACE, &place)
             .env(LIFE, life.to_string());
         let mut child = program.start().unwrap();
-        // Death comes at another number of writes each time, in the middle of the next ones.
+        // Each life is killed after another number of writes, during the following ones.
         child.line(&format!("acknowledged {life} {} ", 60 + 37 * life), MINUTE).await.unwrap();
         child.kill().await.unwrap();
         for line in child.output().unwrap().lines() {
@@ -78,12 +78,12 @@ pub(crate) async fn every_acknowledged_row_survives_the_death_of_the_process(fix
     store.close().await.unwrap();
 }
 
-/// Every second life only puts: a conditional write is synced, and what came before it with it.
+/// Every second life only puts, because a conditional write would sync the puts before it too.
 fn with_conditions(life: i64) -> bool {
     life % 2 == 1
 }
 
-/// Small rows, many of which fit into a buffer that would be lost; in the other lives also one that fits into none.
+/// Small rows, many of which fit into a buffer that a kill would lose; other lives also write a row above any buffer.
 fn rows_of(life: i64, n: i64) -> Vec<Event> {
     let row = |seq: i64, size: usize| Event {
         org: OrgId::new(format!("life {life}")),

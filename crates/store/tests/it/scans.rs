@@ -171,9 +171,7 @@ async fn read_splits(store: &Store, parts: usize) -> BTreeSet<(String, i64, i64)
     found
 }
 
-pub(crate) async fn a_view_gives_its_columns_of_every_row_and_is_never_taken_for_the_table(
-    fixture: &Fixture,
-) {
+pub(crate) async fn view_reads_its_columns_and_differs_from_its_table(fixture: &Fixture) {
     let store = &fixture.store;
     let rows = [event(3, "third", None), event(2, "second", Some("note")), event(1, "first", Some(""))];
     store.put(WriteTime(1), &rows).await.unwrap();

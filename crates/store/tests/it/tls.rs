@@ -1,4 +1,4 @@
-//! TLS to the nodes, in the build that has it: who is trusted, and what is said where nobody is.
+//! TLS to the nodes, in builds with the feature: trusted certificates and the errors for others.
 
 use std::{fs, path::Path};
 
@@ -46,7 +46,7 @@ async fn refused(settings: &cql::Settings) -> Error {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_written_over_tls_is_there_for_everybody() {
+async fn rows_written_over_tls_are_read_by_all_clients() {
     let Some(Beside { fixture, secured, .. }) = beside("tls").await else { return };
     let store = connect(&secured, &tables()).await;
     let rows = [event(1, "p", None), event(2, "q", Some("n"))];
@@ -62,9 +62,9 @@ async fn what_is_written_over_tls_is_there_for_everybody() {
     fixture.end().await;
 }
 
-/// Who waits for a certificate to become good waits for an operator: that is no outage.
+/// An untrusted certificate needs an operator, so it is no outage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_of_a_stranger_or_for_another_address_is_refused_by_name() {
+async fn untrusted_or_mismatched_certificate_is_refused_by_name() {
     let Some(Beside { fixture, secured, .. }) = beside("tls: strangers").await else { return };
     let certificates = servers::certificates("tls: strangers").unwrap();
     let strange = cql::Settings { tls: trusting(&certificates, "stranger"), ..secured.clone() };
@@ -86,11 +86,11 @@ async fn a_certificate_of_a_stranger_or_for_another_address_is_refused_by_name()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_sides_of_which_only_one_speaks_tls_part_with_a_reason() {
+async fn tls_mismatch_is_reported_with_its_reason() {
     let Some(Beside { fixture, plain, secured }) = beside("tls: one side").await else { return };
     let error = refused(&cql::Settings { tls: secured.tls.clone(), ..plain.clone() }).await;
     assert!(!error.is_outage() && error.to_string().contains("speaks no TLS"), "{error}");
-    // That may be a node that starts, so it counts as away; the reason is guessed.
+    // The node may also be starting, so it counts as unreachable; the error contains a hint.
     let error = refused(&cql::Settings { tls: None, ..secured }).await;
     assert!(error.to_string().contains("speak TLS alone"), "{error}");
     fixture.end().await;
@@ -126,7 +126,7 @@ async fn files_that_cannot_be_used_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_asks_who_we_are_is_killed_and_found_again() {
+async fn node_with_client_certificates_is_found_again_after_a_kill() {
     if servers::cql_tls("tls: node killed").is_none() {
         return;
     }

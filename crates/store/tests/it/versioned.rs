@@ -1,4 +1,4 @@
-//! Conditional writes: who wins, and that nothing is lost.
+//! Conditional writes: one winner for each version, and no lost updates.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -24,7 +24,7 @@ pub(crate) fn counter(name: &str, n: i64) -> Counter {
     }
 }
 
-/// Reads, adds one, replaces, until it won: the version it won.
+/// Reads, adds one and replaces until it wins. Returns the version of the win.
 pub(crate) async fn add_one(store: &Store, name: &str) -> i64 {
     let key = counter(name, 0).to_key();
     let mut row = store.get::<Counter>(&key).await.unwrap().expect("it was inserted");
@@ -94,7 +94,7 @@ pub(crate) async fn two_hundred_replacements_at_once_lose_nothing(fixture: &Fixt
     assert_eq!((row.n, row.version), (200, 201));
 }
 
-/// All want the same version: no reading between, so that every round is a collision.
+/// All writers replace the same version without a read in between, so that every round is a collision.
 pub(crate) async fn one_writer_wins_each_version(fixture: &Fixture) {
     let stores = Arc::new([fixture.store.clone(), fixture.sibling().await]);
     stores[0].insert_new(&counter("c", 0)).await.unwrap();
@@ -141,7 +141,7 @@ pub(crate) async fn a_claim_can_be_taken_again_once_it_lapsed(fixture: &Fixture)
         store.get::<Claim>(&claim("").to_key()).await.unwrap().map(|row| row.holder),
         Some("second".into())
     );
-    // A replacement gives the whole time again, and then lapses whole.
+    // A replacement renews the full time to live of the whole row.
     assert!(store.replace(&claim("third"), 1).await.unwrap().is_done());
     eventually("the replaced claim to lapse", MINUTE, async || {
         store.get::<Claim>(&claim("").to_key()).await.unwrap().is_none().then_some(())

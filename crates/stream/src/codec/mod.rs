@@ -1,7 +1,6 @@
 //! Confluent framing of records: a zero byte, the schema's id, the datum.
 //!
-//! Two errors are told apart for the caller: an unknown schema, which is an upgrade in progress and can become known, and
-//! bytes that no version of Tidegate wrote.
+//! Two errors differ for the caller: an unknown schema can become known during an upgrade, while malformed bytes stay unreadable.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -20,18 +19,18 @@ use crate::{
 pub(crate) const FRAMING: usize = 5;
 const MAGIC: u8 = 0;
 
-/// A framed record that cannot be read.
+/// Reason why a framed record cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum UnframeError {
-    /// The schema behind the id is not known yet. It can be known at the next attempt.
-    #[error("schema {0} is not known here")]
+    /// The schema of the id is not known yet. A later attempt may succeed.
+    #[error("schema {0} is not known to this process")]
     UnknownSchema(u32),
     /// The record never becomes readable.
     #[error(transparent)]
     Malformed(#[from] MalformedRecord),
 }
 
-/// Bytes that are no record of the topic. The messages show no content.
+/// Reason why bytes are no record of the topic. The messages show no content.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum MalformedRecord {
     #[error("{0} bytes are too few for a framed record")]
@@ -48,7 +47,7 @@ pub(crate) enum MalformedRecord {
 pub(crate) struct Codec {
     schemas: Vec<TopicSchema>,
     source: SchemaSource,
-    /// Plan of each id that is not the topic's own, made once an id and topic.
+    /// Decode plan by topic and id, for ids that differ from the topic's own.
     plans: ArcSwap<HashMap<(Topic, u32), DecodePlan>>,
 }
 
@@ -59,7 +58,7 @@ struct TopicSchema {
     reader: Arc<ReaderSchema>,
 }
 
-/// Schema that this program reads with.
+/// Schema with which this program reads.
 struct ReaderSchema {
     schema: Schema,
     /// Canonical form: two schemas of one form have the same datum.
@@ -85,7 +84,7 @@ impl fmt::Debug for Codec {
 }
 
 impl Codec {
-    /// Makes a codec that knows the checked-in ids and no others.
+    /// Makes a codec for the checked-in ids only.
     pub(crate) fn checked_in() -> Self {
         Self::of_schemas(SCHEMAS)
     }
@@ -116,8 +115,8 @@ impl Codec {
         out.extend_from_slice(datum);
     }
 
-    /// Returns the datum in the schema that this program reads with: a slice of `framed` unless another version wrote
-    /// it. Does no I/O: a look-up of an unknown schema runs in the background, so try again later.
+    /// Returns the datum in the reader's schema: a slice of `framed` unless another version wrote it. Does no I/O: an unknown
+    /// schema is looked up in the background, so callers retry later.
     pub(crate) fn unframe(&self, topic: Topic, framed: &Bytes) -> Result<Bytes, UnframeError> {
         let Some((&[magic, a, b, c, d], _)) = framed.split_first_chunk::<FRAMING>() else {
             return Err(MalformedRecord::TooShort(framed.len()).into());
@@ -128,6 +127,7 @@ impl Codec {
         let id = u32::from_be_bytes([a, b, c, d]);
         let datum = framed.slice(FRAMING..);
         let schema = self.schema(topic);
+        // Written with the current schema, as almost all records are: no conversion and no copy.
         if id == schema.id {
             return Ok(datum);
         }
@@ -136,14 +136,14 @@ impl Codec {
             DecodePlan::Resolve(writer) => match &*writer {
                 WriterSchema::Avro(writer) => records::resolve(writer, &schema.reader.schema, &datum)
                     .map(Bytes::from)
-                    .map_err(|why| MalformedRecord::Datum { id, detail: why.to_string() }.into()),
+                    .map_err(|error| MalformedRecord::Datum { id, detail: error.to_string() }.into()),
                 WriterSchema::Foreign(detail) => Err(foreign(id, topic, detail)),
             },
             DecodePlan::Foreign(detail) => Err(foreign(id, topic, &detail)),
         }
     }
 
-    /// Error of the registry while it does not answer a look-up.
+    /// Returns the error of the registry while its look-ups fail.
     pub(crate) fn outage(&self) -> Option<RegistryError> {
         match &self.source {
             SchemaSource::CheckedIn(_) => None,
@@ -163,6 +163,7 @@ impl Codec {
             SchemaSource::CheckedIn(writers) => Arc::clone(writers.get(&id)?),
             SchemaSource::Registry(registry) => registry.get(id)?,
         };
+        // Comparing schemas is costly, so the plan is kept for all further records of the id.
         let plan = self.schema(topic).reader.plan(writer);
         self.plans.rcu(|plans| {
             let mut plans = HashMap::clone(plans);
@@ -180,6 +181,7 @@ fn foreign(id: u32, topic: Topic, detail: &str) -> UnframeError {
 impl TopicSchema {
     fn new(topic: Topic, id: u32) -> Self {
         let mut header = [MAGIC; FRAMING];
+        // Built once, because every record of the topic begins with it.
         header[1..].copy_from_slice(&id.to_be_bytes());
         let schema = parse(&current(topic));
         let canonical = schema.canonical_form();
@@ -207,7 +209,7 @@ fn parse(schema: &CheckedIn) -> Schema {
     Schema::parse_str(schema.text).expect("a test of tidegate-schemas parses every checked-in schema")
 }
 
-/// Schema of the record that a topic carries.
+/// Returns the schema of a topic's records.
 const fn current(topic: Topic) -> CheckedIn {
     const fn of<R: Record>() -> CheckedIn {
         CheckedIn { id: R::SCHEMA_ID, name: R::NAME, text: R::SCHEMA }

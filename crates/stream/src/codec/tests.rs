@@ -46,7 +46,7 @@ fn with_id(id: u32, datum: &[u8]) -> Bytes {
 }
 
 #[test]
-fn a_framed_record_begins_with_a_zero_byte_and_its_big_endian_id() {
+fn framed_record_begins_with_zero_byte_and_big_endian_id() {
     let codec = Codec::checked_in();
     let mut out = Vec::new();
     codec.frame(Topic::ItemsSlow, b"datum", &mut out);
@@ -54,7 +54,7 @@ fn a_framed_record_begins_with_a_zero_byte_and_its_big_endian_id() {
 }
 
 #[test]
-fn every_topic_gives_back_what_was_framed_for_it() {
+fn every_topic_unframes_its_own_records() {
     let codec = Codec::checked_in();
     for topic in Topic::ALL {
         let mut out = Vec::new();
@@ -152,7 +152,7 @@ fn another_id_of_the_same_form_needs_no_copy() {
 }
 
 #[test]
-fn an_unknown_id_is_told_apart_from_bytes_that_are_no_record() {
+fn unknown_schema_id_differs_from_malformed_record() {
     let codec = Codec::checked_in();
     let unframe = |bytes: &[u8]| codec.unframe(Topic::Items, &Bytes::copy_from_slice(bytes)).unwrap_err();
     assert_eq!(unframe(&with_id(4711, b"x")), UnframeError::UnknownSchema(4711));
@@ -197,7 +197,7 @@ async fn ids_come_from_the_registry_and_a_newer_schema_is_read() {
     let text = newer(Items::SCHEMA);
     let newer = with_id(9, &written_by(&text, &record, Items::SCHEMA));
     assert_eq!(codec.unframe(Topic::Items, &newer), Err(UnframeError::UnknownSchema(9)));
-    fake.put(9, &text);
+    fake.add_schema(9, &text);
     let datum = eventually("the newer schema", PATIENCE, async || codec.unframe(Topic::Items, &newer).ok())
         .await
         .unwrap();

@@ -1,8 +1,8 @@
-//! Limit of what a consumer holds before an acknowledged commit has passed it, and when to pause for it.
+//! Limits the records that a consumer holds without an acknowledged commit, and decides when to pause it.
 
 use crate::settings::Budget;
 
-/// A number of records and their bytes.
+/// Number of records and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Amount {
     pub(crate) records: usize,
@@ -34,42 +34,43 @@ impl std::ops::SubAssign for Amount {
             other.records <= self.records && other.bytes <= self.bytes,
             "refunded more than charged"
         );
+        // Release builds saturate: a miscount must not wrap around to a full budget.
         self.records = self.records.saturating_sub(other.records);
         self.bytes = self.bytes.saturating_sub(other.bytes);
     }
 }
 
-/// A change of the gate, for the driver to carry out.
+/// Change of the gate, to be executed by the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GateChange {
     Pause,
     Resume,
 }
 
-/// The budget in use. It closes at the limit and opens again at half of it, so that a consumer at its limit does not
+/// Budget of a consumer. The gate closes at the limit and opens at half of it, so that a consumer at its limit does not
 /// pause and resume for every record.
 #[derive(Debug)]
 pub(crate) struct BudgetGate {
     limit: Budget,
-    used: Amount,
+    held_amount: Amount,
     closed: bool,
 }
 
 impl BudgetGate {
     pub(crate) const fn new(limit: Budget) -> Self {
-        Self { limit, used: Amount::ZERO, closed: false }
+        Self { limit, held_amount: Amount::ZERO, closed: false }
     }
 
     pub(crate) fn charge(&mut self, amount: Amount) {
-        self.used += amount;
+        self.held_amount += amount;
     }
 
     pub(crate) fn refund(&mut self, amount: Amount) {
-        self.used -= amount;
+        self.held_amount -= amount;
     }
 
-    pub(crate) const fn used(&self) -> Amount {
-        self.used
+    pub(crate) const fn held_amount(&self) -> Amount {
+        self.held_amount
     }
 
     pub(crate) const fn limit(&self) -> Budget {
@@ -80,22 +81,24 @@ impl BudgetGate {
         self.closed
     }
 
-    /// Amount that may still be fetched.
+    /// Returns the amount that may still be fetched.
     pub(crate) const fn available(&self) -> Amount {
         if self.closed {
             return Amount::ZERO;
         }
         Amount {
-            records: self.limit.records.saturating_sub(self.used.records),
-            bytes: self.limit.bytes.saturating_sub(self.used.bytes),
+            records: self.limit.records.saturating_sub(self.held_amount.records),
+            bytes: self.limit.bytes.saturating_sub(self.held_amount.bytes),
         }
     }
 
     /// Opens or closes the gate if it is due, and returns the change.
     pub(crate) fn update(&mut self) -> Option<GateChange> {
-        let is_full = self.used.records >= self.limit.records || self.used.bytes >= self.limit.bytes;
-        let is_half_free =
-            self.used.records <= self.limit.records / 2 && self.used.bytes <= self.limit.bytes / 2;
+        let is_full =
+            self.held_amount.records >= self.limit.records || self.held_amount.bytes >= self.limit.bytes;
+        // Both limits must have room, or the gate would close again at once.
+        let is_half_free = self.held_amount.records <= self.limit.records / 2
+            && self.held_amount.bytes <= self.limit.bytes / 2;
         if !self.closed && is_full {
             self.closed = true;
             return Some(GateChange::Pause);
@@ -138,7 +141,7 @@ mod tests {
         assert_eq!(gate.update(), Some(GateChange::Pause));
         gate.refund(Amount::one(1_000));
         assert_eq!(gate.update(), Some(GateChange::Resume));
-        assert!(gate.used().is_zero());
+        assert!(gate.held_amount().is_zero());
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Decision when the owner of partitions may let go of them: the one path of a revocation and of a shutdown.
+//! Decides when partitions may be released, for revocations and shutdowns alike.
 //!
-//! It is pure: the driver tells it the time and the work in flight, commits and releases.
+//! Pure: the driver passes the time and the work in flight, and performs the steps.
 
 use std::time::{Duration, Instant};
 
-/// Reason for which partitions are let go.
+/// Reason for a release of partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DrainCause {
     Revoked,
@@ -22,14 +22,14 @@ impl DrainCause {
     }
 }
 
-/// The next step of a drain.
+/// Next step of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DrainStep {
-    /// Work or a commit is in flight, and there is this much time for it.
+    /// Work or a commit is in flight and may take this long.
     Wait(Duration),
-    /// Commit what is complete, then go on. `clean`: nothing was left in flight.
+    /// Commit the completed records. `clean`: no work is left in flight.
     Commit { clean: bool },
-    /// The commit is answered, or there is no time left to wait for it.
+    /// Release the partitions: the commit is answered, or its time is over.
     Release { clean: bool },
 }
 
@@ -37,20 +37,20 @@ pub(crate) enum DrainStep {
 #[derive(Debug)]
 pub(crate) struct Drain {
     pub(crate) cause: DrainCause,
-    began: Instant,
+    started_at: Instant,
     deadline: Instant,
-    /// The commit has its own share of time: work that ran over must not cost the commit of the rest.
+    /// Deadline of the commit, separate from that of the work: late work must not prevent the commit of completed records.
     commit_deadline: Option<Instant>,
     clean: bool,
 }
 
 impl Drain {
     pub(crate) fn new(cause: DrainCause, now: Instant, timeout: Duration) -> Self {
-        Self { cause, began: now, deadline: now + timeout, commit_deadline: None, clean: false }
+        Self { cause, started_at: now, deadline: now + timeout, commit_deadline: None, clean: false }
     }
 
-    /// Returns the next step. `in_flight`: records somebody works on. `uncommitted`: partitions with something complete
-    /// that no acknowledged commit has passed.
+    /// Returns the next step. `in_flight`: number of records in work. `uncommitted`: number of partitions with completed
+    /// records that no acknowledged commit has passed.
     pub(crate) fn step(
         &mut self,
         now: Instant,
@@ -59,6 +59,7 @@ impl Drain {
         commit_timeout: Duration,
     ) -> DrainStep {
         let Some(commit_deadline) = self.commit_deadline else {
+            // Work in flight may still complete and belongs into the commit.
             if in_flight > 0 && now < self.deadline {
                 return DrainStep::Wait(self.deadline - now);
             }
@@ -69,11 +70,12 @@ impl Drain {
         if uncommitted > 0 && now < commit_deadline {
             return DrainStep::Wait(commit_deadline - now);
         }
+        // Without an acknowledgement the next owner repeats completed records.
         DrainStep::Release { clean: self.clean && uncommitted == 0 }
     }
 
-    pub(crate) fn took(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.began)
+    pub(crate) fn elapsed(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.started_at)
     }
 }
 
@@ -84,18 +86,18 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_drain_waits_for_work_then_commits_then_releases() {
+    fn drain_waits_for_work_then_commits_then_releases() {
         let start = Instant::now();
         let mut drain = Drain::new(DrainCause::Revoked, start, 3 * SECOND);
         assert_eq!(drain.step(start + SECOND, 2, 1, SECOND), DrainStep::Wait(2 * SECOND));
         assert_eq!(drain.step(start + SECOND, 0, 1, SECOND), DrainStep::Commit { clean: true });
         assert_eq!(drain.step(start + SECOND, 0, 1, SECOND), DrainStep::Wait(SECOND));
         assert_eq!(drain.step(start + SECOND, 0, 0, SECOND), DrainStep::Release { clean: true });
-        assert_eq!(drain.took(start + SECOND), SECOND);
+        assert_eq!(drain.elapsed(start + SECOND), SECOND);
     }
 
     #[test]
-    fn work_that_runs_over_the_deadline_is_left_and_the_rest_is_committed() {
+    fn work_past_the_deadline_is_left_and_the_rest_committed() {
         let start = Instant::now();
         let mut drain = Drain::new(DrainCause::Shutdown, start, SECOND);
         assert_eq!(drain.step(start + SECOND, 1, 1, SECOND), DrainStep::Commit { clean: false });

@@ -1,7 +1,7 @@
-//! One consumer on its own thread: polls the engine, charges the budget, hands records out, collects settlements,
-//! commits, and lets partitions go.
+//! Consumer loop on its own thread: polls the engine, charges the budget, hands out records, collects settlements, commits,
+//! and releases partitions.
 //!
-//! It decides by the pure parts (`assignments`, `drain`) and acts through the engine; it knows no engine by name.
+//! The pure modules `assignments` and `drain` decide; the driver acts through the `Engine` trait.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -34,21 +34,21 @@ use crate::{
     topics::{Group, NextOffset, Partition, Role},
 };
 
-/// Epochs of all consumers of the process come from one sequence, so that one is never another's.
+/// Next epoch. All consumers of the process share the sequence, so that an epoch is unique.
 static EPOCHS: AtomicU64 = AtomicU64::new(1);
 
-/// Longest sleep of the driver with nothing to do.
-const IDLE: Duration = Duration::from_secs(1);
+/// Longest sleep of an idle driver.
+const MAX_IDLE_WAIT: Duration = Duration::from_secs(1);
 
 struct OwnedPartition {
     lease: Arc<Lease>,
-    /// Records that were read but not handed out: the first one's schema is not known yet, and order must hold.
-    waiting: VecDeque<FetchedRecord>,
-    /// End of the partition, as far as the engine reported it.
+    /// Records that wait for the schema of the first one. The later ones wait too, to keep the order.
+    waiting_records: VecDeque<FetchedRecord>,
+    /// End of the partition as last reported by the engine.
     end: Option<NextOffset>,
 }
 
-/// Partitions being let go.
+/// Partitions that are being released.
 struct Release {
     drain: Drain,
     partitions: Vec<Partition>,
@@ -83,11 +83,11 @@ pub(crate) struct Driver<E: Engine> {
     owned: BTreeMap<Partition, OwnedPartition>,
     stopped: BTreeMap<Partition, StoppedPartition>,
     releases: Vec<Release>,
-    /// Set when the consumer ends; nothing is handed out any more.
+    /// Set when the consumer ends. No record is handed out any more.
     ending: Option<DrainCause>,
     has_left_work: bool,
     last_commit: Instant,
-    /// True if the last commit failed: the next waits for its interval, even if the budget is full.
+    /// True if the last commit failed. The next one then waits for its interval, even if the budget is full.
     commit_failed: bool,
     last_schema_retry: Instant,
     settlements: Vec<Settlement>,
@@ -112,12 +112,13 @@ impl<E: Engine> Driver<E> {
         }
     }
 
-    /// Runs until asked to stop, or failed, and drained.
+    /// Runs until the consumer is stopped or fails, and has drained.
     pub(crate) fn run(mut self) -> DrainResult {
         loop {
             let now = self.engine.now();
             self.collect_settlements();
             if self.ending.is_none() && self.context.is_stopping() {
+                // The inbox ends first, so that the role takes no new work during the release.
                 self.context.queue.end(Ok(()));
                 self.end(DrainCause::Shutdown, now);
             }
@@ -128,13 +129,14 @@ impl<E: Engine> Driver<E> {
                 break;
             }
             self.update_gate();
-            let wait = self.wait(now);
-            for event in self.engine.poll(wait, self.assignments.available()) {
+            let max_wait = self.next_wait(now);
+            for event in self.engine.poll(max_wait, self.assignments.available()) {
                 self.handle(event);
             }
         }
         self.engine.close();
         self.context.health.set_healthy(self.context.role.0);
+        // The gauges would keep their last values after the end of the consumer.
         metrics::uncommitted(self.context.group, 0, 0, false);
         if self.has_left_work || self.ending == Some(DrainCause::Failed) {
             DrainResult::Forced
@@ -157,12 +159,12 @@ impl<E: Engine> Driver<E> {
             Event::Committed { partition, next } => {
                 crate::failpoint!("after_commit");
                 if let Err(error) = self.assignments.acknowledge(partition, next) {
-                    tracing::warn!(%role, %error, "a commit was acknowledged that was not begun");
+                    tracing::warn!(%role, %error, "a commit was acknowledged that was never sent");
                 }
             }
             Event::CommitFailed { partitions, tag, detail } => {
                 metrics::commit_failed(self.context.group, tag);
-                tracing::warn!(%role, tag, detail, "a commit failed and is tried again");
+                tracing::warn!(%role, tag, detail, "a commit failed and will be retried");
                 self.commit_failed = true;
                 for partition in partitions {
                     self.assignments.fail_commit(partition);
@@ -178,7 +180,7 @@ impl<E: Engine> Driver<E> {
             }
             Event::Unreachable { detail } => {
                 if self.context.health.set_unhealthy(role.0, detail.clone()) {
-                    tracing::warn!(%role, detail, "the log is unreachable and is tried again");
+                    tracing::warn!(%role, detail, "the log is unreachable; retrying");
                 }
             }
             Event::Reachable => {
@@ -201,16 +203,19 @@ impl<E: Engine> Driver<E> {
             codec: Arc::clone(&self.context.codec),
             dead_letters: Arc::clone(&self.context.dead_letters),
         });
-        let owned = OwnedPartition { lease, waiting: VecDeque::new(), end: None };
-        if let Some(before) = self.owned.insert(partition, owned) {
-            before.lease.cancelled.cancel();
+        let owned = OwnedPartition { lease, waiting_records: VecDeque::new(), end: None };
+        // The engine assigned the partition again without a revocation: settlements of the old epoch must not count.
+        if let Some(former_assignment) = self.owned.insert(partition, owned) {
+            former_assignment.lease.cancelled.cancel();
         }
         self.assignments.assign(partition, epoch, next, end);
         self.resume_if_stopped(partition);
         tracing::debug!(role = %self.context.role, %partition, %next, "assigned");
         if self.assignments.is_full() {
+            // The gate pauses only the partitions owned at its change, so a new one is paused here.
             self.engine.pause(&[partition]);
         }
+        // A rebalance may still assign partitions while the consumer ends: release them at once.
         if let Some(cause) = self.ending {
             self.begin_release(cause, vec![partition], self.engine.now());
         } else {
@@ -218,17 +223,19 @@ impl<E: Engine> Driver<E> {
         }
     }
 
-    /// Hands records out, in batches as they were fetched.
+    /// Hands out records in batches, as they were fetched.
     fn hand_out_fetched(&mut self, records: Vec<FetchedRecord>) {
         let mut batch = Vec::with_capacity(records.len());
         for record in records {
             let partition = record.at.partition;
             let Some(owned) = self.owned.get_mut(&partition) else { continue };
+            // Fetched before the release began. The next owner reads the record.
             if owned.lease.cancelled.is_cancelled() || self.ending.is_some() {
                 continue;
             }
-            if !owned.waiting.is_empty() {
-                owned.waiting.push_back(record);
+            // An earlier record waits for its schema, and the order must hold.
+            if !owned.waiting_records.is_empty() {
+                owned.waiting_records.push_back(record);
                 continue;
             }
             match self.receive(record) {
@@ -239,8 +246,8 @@ impl<E: Engine> Driver<E> {
         self.context.queue.push(batch);
     }
 
-    /// Takes a record out of its framing and counts it as delivered. `None`: it is not handed out. An error: its schema
-    /// is not known yet.
+    /// Unframes a record and counts it as delivered. `None`: the record is not handed out. An error: its schema is not
+    /// known yet.
     fn receive(&mut self, record: FetchedRecord) -> Result<Option<ReceivedRecord>, (FetchedRecord, u32)> {
         let partition = record.at.partition;
         let role = self.context.role;
@@ -256,7 +263,7 @@ impl<E: Engine> Driver<E> {
         let Some(owned) = self.owned.get(&partition) else { return Ok(None) };
         let maybe_replayed = match self.assignments.deliver(partition, record.at.offset, record.bytes()) {
             Ok(maybe_replayed) => maybe_replayed,
-            // An engine may fetch again after a resume; what is out already is not handed out twice.
+            // An engine may fetch a record again after a resume. Skip it: its first ticket is still open.
             Err(AssignmentError::Ledger { error: LedgerError::NotAscending { .. }, .. }) => return Ok(None),
             Err(error) => {
                 tracing::warn!(%role, %error, "a fetched record belongs to no assignment");
@@ -273,13 +280,13 @@ impl<E: Engine> Driver<E> {
         Ok(Some(ReceivedRecord { at, key, value, headers, written_at, maybe_replayed, ticket }))
     }
 
-    /// Keeps a record until its schema is known, and pauses its partition: nothing may overtake it.
+    /// Keeps a record until its schema is known, and pauses its partition, so that later records do not overtake it.
     fn wait_for_schema(&mut self, record: FetchedRecord, schema: u32) {
         let position = record.at;
         let partition = position.partition;
         self.engine.pause(&[partition]);
         if let Some(owned) = self.owned.get_mut(&partition) {
-            owned.waiting.push_front(record);
+            owned.waiting_records.push_front(record);
         }
         self.stop_partition(StoppedPartition::UnknownSchema { position, schema });
     }
@@ -289,11 +296,17 @@ impl<E: Engine> Driver<E> {
             return;
         }
         self.last_schema_retry = now;
-        let waiting: Vec<Partition> =
-            self.owned.iter().filter(|(_, own)| !own.waiting.is_empty()).map(|(own, _)| *own).collect();
-        for partition in waiting {
+        let blocked_partitions: Vec<Partition> = self
+            .owned
+            .iter()
+            .filter(|(_, owned)| !owned.waiting_records.is_empty())
+            .map(|(partition, _)| *partition)
+            .collect();
+        for partition in blocked_partitions {
             let mut batch = Vec::new();
-            while let Some(record) = self.owned.get_mut(&partition).and_then(|own| own.waiting.pop_front()) {
+            while let Some(record) =
+                self.owned.get_mut(&partition).and_then(|owned| owned.waiting_records.pop_front())
+            {
                 match self.receive(record) {
                     Ok(received) => batch.extend(received),
                     Err((record, schema)) => {
@@ -302,8 +315,12 @@ impl<E: Engine> Driver<E> {
                     }
                 }
             }
-            if self.owned.get(&partition).is_some_and(|own| own.waiting.is_empty()) && self.ending.is_none() {
+            // All waiting records are handed out, so the partition may be fetched again.
+            if self.owned.get(&partition).is_some_and(|owned| owned.waiting_records.is_empty())
+                && self.ending.is_none()
+            {
                 self.resume_if_stopped(partition);
+                // A closed gate resumes the partition when it opens.
                 if !self.assignments.is_full() {
                     self.engine.resume(&[partition]);
                 }
@@ -314,6 +331,7 @@ impl<E: Engine> Driver<E> {
 
     fn stop_partition(&mut self, stop: StoppedPartition) {
         let partition = stop.partition();
+        // Reported once, because every retry meets the same stop.
         if self.stopped.get(&partition) == Some(&stop) {
             return;
         }
@@ -342,8 +360,8 @@ impl<E: Engine> Driver<E> {
                     let is_owned = self
                         .owned
                         .get(&settlement.partition)
-                        .is_some_and(|own| !own.lease.cancelled.is_cancelled());
-                    // A role that was asked to stop may drop its tickets before this thread hears of it.
+                        .is_some_and(|owned| !owned.lease.cancelled.is_cancelled());
+                    // A stopping role may drop its tickets before this thread notices the stop.
                     if settlement.outcome == Outcome::Dropped && is_owned && !self.context.is_stopping() {
                         self.fail(ConsumeError::TicketDropped { role, position });
                     }
@@ -357,12 +375,14 @@ impl<E: Engine> Driver<E> {
         self.settlements = settlements;
     }
 
-    /// Commits once an interval, and earlier when commits are what the budget waits for.
+    /// Commits once an interval, and earlier if a commit frees budget.
     fn commit_if_due(&mut self, now: Instant) {
         let committable = self.assignments.committable();
         let is_due = now.duration_since(self.last_commit) >= self.context.settings.commit_interval();
+        // A quarter of the budget: fewer records are not worth an extra commit.
         let frees_budget = committable >= (self.assignments.limit().records / 4).max(1)
             || (committable > 0 && self.assignments.is_full());
+        // No early commit after a failure or during a commit: it would only queue up behind the broker.
         let may_hurry = !self.commit_failed && !self.assignments.has_commit_in_flight();
         if is_due || (frees_budget && may_hurry) {
             self.commit(now);
@@ -376,10 +396,15 @@ impl<E: Engine> Driver<E> {
         if !upto.is_empty() {
             self.engine.commit(&upto);
         }
-        let used = self.assignments.used();
-        metrics::uncommitted(self.context.group, used.records, used.bytes, self.assignments.is_full());
+        let held_amount = self.assignments.held_amount();
+        metrics::uncommitted(
+            self.context.group,
+            held_amount.records,
+            held_amount.bytes,
+            self.assignments.is_full(),
+        );
         for (partition, frontier) in self.assignments.frontiers() {
-            let end = self.owned.get(&partition).and_then(|own| own.end);
+            let end = self.owned.get(&partition).and_then(|owned| owned.end);
             metrics::frontier(self.context.group, partition, frontier, end);
         }
     }
@@ -387,18 +412,19 @@ impl<E: Engine> Driver<E> {
     fn update_gate(&mut self) {
         match self.assignments.update_gate() {
             Some(GateChange::Pause) => {
-                let all: Vec<Partition> = self.owned.keys().copied().collect();
-                self.engine.pause(&all);
+                let all_partitions: Vec<Partition> = self.owned.keys().copied().collect();
+                self.engine.pause(&all_partitions);
                 self.context.queue.set_paused(true);
             }
             Some(GateChange::Resume) => {
-                let is_readable = |partition: &Partition, own: &OwnedPartition| {
-                    !self.stopped.contains_key(partition) && !own.lease.cancelled.is_cancelled()
+                // Stopped partitions stay paused, and those being released must not be fetched again.
+                let is_readable = |partition: &Partition, owned: &OwnedPartition| {
+                    !self.stopped.contains_key(partition) && !owned.lease.cancelled.is_cancelled()
                 };
                 let readable: Vec<Partition> = self
                     .owned
                     .iter()
-                    .filter(|(partition, own)| is_readable(partition, own))
+                    .filter(|(partition, owned)| is_readable(partition, owned))
                     .map(|(partition, _)| *partition)
                     .collect();
                 self.engine.resume(&readable);
@@ -409,6 +435,7 @@ impl<E: Engine> Driver<E> {
     }
 
     fn fail(&mut self, error: ConsumeError) {
+        // Only the first failure is reported; later ones follow from it.
         if self.ending.is_none() {
             tracing::error!(role = %self.context.role, tag = error.tag(), "{error}");
             self.context.queue.end(Err(error));
@@ -418,18 +445,20 @@ impl<E: Engine> Driver<E> {
 
     fn end(&mut self, cause: DrainCause, now: Instant) {
         self.ending = Some(cause);
+        // Partitions in a release keep their own deadline.
         let releasing: Vec<Partition> =
             self.releases.iter().flat_map(|release| release.partitions.iter().copied()).collect();
-        let rest = self.owned.keys().copied().filter(|own| !releasing.contains(own)).collect();
-        self.begin_release(cause, rest, now);
+        let remaining_partitions =
+            self.owned.keys().copied().filter(|partition| !releasing.contains(partition)).collect();
+        self.begin_release(cause, remaining_partitions, now);
     }
 
-    /// Begins to let partitions go: from here on nothing of them is handed out, and waiting work is cancelled.
+    /// Starts the release of partitions: their queued records are removed, and running work is told to stop.
     fn begin_release(&mut self, cause: DrainCause, partitions: Vec<Partition>, now: Instant) {
         for partition in &partitions {
             if let Some(owned) = self.owned.get_mut(partition) {
                 owned.lease.cancelled.cancel();
-                owned.waiting.clear();
+                owned.waiting_records.clear();
             }
         }
         self.context.queue.remove(|received| received.ticket.is_cancelled());
@@ -441,6 +470,7 @@ impl<E: Engine> Driver<E> {
     fn step_releases(&mut self, now: Instant) {
         let mut unfinished = Vec::new();
         for mut release in std::mem::take(&mut self.releases) {
+            // A step changes the state of the drain, so continue until it waits or releases.
             loop {
                 let in_flight = self.assignments.in_flight(&release.partitions);
                 let uncommitted = self.assignments.uncommitted(&release.partitions);
@@ -452,16 +482,17 @@ impl<E: Engine> Driver<E> {
                     }
                     DrainStep::Commit { clean } => {
                         if !clean {
-                            tracing::warn!(role = %self.context.role, in_flight, "work ran over the drain's deadline");
+                            tracing::warn!(role = %self.context.role, in_flight, "work did not finish before the drain's deadline");
                         }
                         self.commit(now);
                     }
                     DrainStep::Release { clean } => {
+                        // Reported at the end: the caller must know that some records will be delivered again.
                         self.has_left_work |= !clean;
                         metrics::drained(
                             self.context.group,
                             release.drain.cause.label(),
-                            release.drain.took(now),
+                            release.drain.elapsed(now),
                         );
                         self.engine.release(&release.partitions);
                         self.forget(&release.partitions);
@@ -481,8 +512,9 @@ impl<E: Engine> Driver<E> {
             }
         }
         self.context.queue.remove(|received| received.ticket.is_cancelled());
+        // Lost partitions need no drain.
         for release in &mut self.releases {
-            release.partitions.retain(|own| !partitions.contains(own));
+            release.partitions.retain(|partition| !partitions.contains(partition));
         }
         self.forget(partitions);
         self.publish_ownership();
@@ -499,31 +531,33 @@ impl<E: Engine> Driver<E> {
     }
 
     fn publish_ownership(&self) {
-        let owned = self.owned.iter().filter(|(_, own)| !own.lease.cancelled.is_cancelled());
+        let active_partitions = self.owned.iter().filter(|(_, owned)| !owned.lease.cancelled.is_cancelled());
         self.context.ownership.send_replace(Ownership {
-            partitions: owned.map(|(partition, own)| (*partition, own.lease.epoch)).collect(),
+            partitions: active_partitions.map(|(partition, owned)| (*partition, owned.lease.epoch)).collect(),
             stopped: self.stopped.values().cloned().collect(),
         });
     }
 
-    fn wait(&self, now: Instant) -> Duration {
+    fn next_wait(&self, now: Instant) -> Duration {
         let settings = &self.context.settings;
-        let mut wait = IDLE;
-        if self.assignments.committable() > 0 || !self.assignments.used().is_zero() {
-            let since = now.duration_since(self.last_commit);
-            wait = wait.min(settings.commit_interval().saturating_sub(since));
+        let mut max_wait = MAX_IDLE_WAIT;
+        if self.assignments.committable() > 0 || !self.assignments.held_amount().is_zero() {
+            let elapsed = now.duration_since(self.last_commit);
+            max_wait = max_wait.min(settings.commit_interval().saturating_sub(elapsed));
         }
-        if self.owned.values().any(|own| !own.waiting.is_empty()) {
-            let since = now.duration_since(self.last_schema_retry);
-            wait = wait.min(settings.schema_retry().saturating_sub(since));
+        if self.owned.values().any(|owned| !owned.waiting_records.is_empty()) {
+            let elapsed = now.duration_since(self.last_schema_retry);
+            max_wait = max_wait.min(settings.schema_retry().saturating_sub(elapsed));
         }
         let awaits_settlements = self.assignments.is_full() || !self.releases.is_empty();
         if awaits_settlements {
-            wait = wait.min(E::DEAF_FOR);
+            // A settlement can free budget or end a drain, so the sleep must not outlast a missed wake-up.
+            max_wait = max_wait.min(E::DEAF_FOR);
             if !self.context.settlements.await_next() {
+                // A settlement arrived already: collect it before sleeping.
                 return Duration::ZERO;
             }
         }
-        wait
+        max_wait
     }
 }

@@ -241,7 +241,7 @@ async fn a_drain_does_not_wait_for_queued_records() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_completion_after_the_drain_does_not_count_for_the_next_owner() {
+async fn completion_after_the_drain_is_ignored() {
     let mut fixture = fixture(0);
     fixture.script.send(fetched(0, 0..1)).unwrap();
     let late = fixture.receive(1).await;
@@ -342,7 +342,7 @@ async fn a_refused_commit_is_repeated_and_still_holds_the_budget() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_that_cannot_go_on_fails_the_role() {
+async fn failed_engine_fails_the_role() {
     let mut fixture = fixture(60_000);
     fixture.script.send(Event::Failed { detail: "fenced".to_owned() }).unwrap();
     let error = timeout(PATIENCE, fixture.inbox.next()).await.unwrap().unwrap_err();

@@ -1,7 +1,7 @@
-//! The interface of an engine to its driver: fetch, pause, resume, commit, let go.
+//! Interface between an engine and its driver: fetch, pause, resume, commit, release.
 //!
-//! An engine holds no policy: it reports what happened and does what it is told. Ledger, budget, epochs and drain are
-//! the driver's, the same for every engine.
+//! An engine holds no policy: it reports events and executes calls. Ledger, budget, epochs and drain belong to the driver and
+//! are the same for every engine.
 
 use std::time::{Duration, Instant};
 
@@ -11,45 +11,45 @@ use crate::{
     topics::{NextOffset, Partition},
 };
 
-/// One thing that happened since the last poll.
+/// Event since the last poll.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The partition is ours from here on; the next record fetched is at `next` or above. `end` is where the
-    /// partition ended after its former owner had let go: nobody has been handed a record at `end` or above.
+    /// The partition is ours; the next fetched record is at `next` or above. `end` is the end of the partition after its
+    /// former owner released it: no owner has received a record at `end` or above.
     Assigned { partition: Partition, next: NextOffset, end: NextOffset },
     /// Records, ascending by offset within each partition.
     Fetched(Vec<FetchedRecord>),
-    /// The group wants the partitions back. They stay ours, and nobody else gets them, until `release`; the engine
-    /// goes on answering polls and commits, but fetches nothing more from them. So a rebalance callback only notes the
-    /// request and returns: the group waits for `release`, not for the callback.
+    /// The group revokes the partitions. They stay ours until `release`, and no other member gets them before; the engine
+    /// still answers polls and commits, but fetches no more records of them. A rebalance callback therefore only records
+    /// the request: the group waits for `release`, not for the callback.
     Revoking(Vec<Partition>),
-    /// The partitions are gone already. They are released; a commit would be refused or, worse, count.
+    /// The partitions are lost and released already. A commit would be refused or, worse, overwrite the new owner's.
     Lost(Vec<Partition>),
     /// A commit is durable.
     Committed { partition: Partition, next: NextOffset },
-    /// A commit failed; the driver tries again with what is complete by then.
+    /// A commit failed; the driver retries with the frontier of that time.
     CommitFailed { partitions: Vec<Partition>, tag: &'static str, detail: String },
-    /// Retention has passed the group's position. The partition is ours (`Assigned` came before), but the engine does
-    /// not fetch it.
+    /// Retention has passed the group's position. The partition is ours (after `Assigned`), but the engine does not fetch
+    /// it.
     Gap { partition: Partition, committed: NextOffset, start: NextOffset },
     /// End of a partition, for the lag.
     End { partition: Partition, end: NextOffset },
-    /// The log cannot be reached; the engine keeps trying. Not fatal.
+    /// The log is unreachable; the engine keeps trying. Not fatal.
     Unreachable { detail: String },
-    /// The log is reached (again).
+    /// The log is reachable again.
     Reachable,
-    /// The engine can never go on in this process.
+    /// The engine cannot continue in this process.
     Failed { detail: String },
 }
 
 pub(crate) trait Engine: Send {
-    /// Longest time that `poll` may sleep without noticing the driver's wakeup. The driver asks for no longer waits
-    /// while it expects a settlement soon. An engine that sleeps on the wakeup itself names a long time.
+    /// Longest time for which `poll` may miss the driver's wakeup. While the driver expects a settlement, it requests no
+    /// longer waits. An engine that sleeps on the wakeup itself can use a long time.
     const DEAF_FOR: Duration;
 
-    /// Waits for events at most `wait`, and returns them in order. Fetches at most `available`, except that one record
-    /// is fetched although it alone is larger than `available.bytes`, if `available` has any record. With nothing
-    /// available, or everything paused, it still serves the group and the commits.
+    /// Waits up to `wait` for events and returns them in order. Fetches at most `available`, but always allows one record
+    /// of any size if `available.records` is above 0. Serves the group and the commits even if no amount is available or
+    /// all partitions are paused.
     fn poll(&mut self, wait: Duration, available: Amount) -> Vec<Event>;
 
     fn pause(&mut self, partitions: &[Partition]);
@@ -59,7 +59,7 @@ pub(crate) trait Engine: Send {
     /// Begins a commit. Each partition is answered by `Committed` or `CommitFailed` in a later poll.
     fn commit(&mut self, upto: &[(Partition, NextOffset)]);
 
-    /// Lets go of partitions after `Revoking`, or at the end; the driver waited for their commit.
+    /// Releases partitions after `Revoking` or at the end. The driver has waited for their commit.
     fn release(&mut self, partitions: &[Partition]);
 
     /// Current time of the driver. Tests replace it.
@@ -67,6 +67,6 @@ pub(crate) trait Engine: Send {
         Instant::now()
     }
 
-    /// Leaves the group. Called once, last, after everything is released.
+    /// Leaves the group. Called once, after the last release.
     fn close(&mut self);
 }

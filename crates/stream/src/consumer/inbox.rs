@@ -1,4 +1,4 @@
-//! The consumer's end: batches as they come, the partitions it owns, and how the driver ended.
+//! Receiving end of a consumer: batches of records, owned partitions, and the result of the drain.
 
 use std::{
     collections::VecDeque,
@@ -31,9 +31,9 @@ pub struct ReceivedRecord {
     /// The datum in the reader's schema, without framing.
     pub value: Bytes,
     pub headers: Headers,
-    /// Time at which the log took it; it never goes backwards within a partition.
+    /// Append time. Never decreases within a partition.
     pub written_at: Millis,
-    /// True if an earlier owner may have worked on it already, so that its effects may exist.
+    /// True if an earlier owner may have processed the record, so that its effects may exist.
     pub maybe_replayed: bool,
     pub ticket: Ticket,
 }
@@ -45,7 +45,7 @@ impl ReceivedRecord {
     }
 }
 
-/// Partitions that a consumer owns at the moment. Code that acts for a partition without a record of it, as a due
+/// Partitions that a consumer owns now. Code that acts for a partition without a record of it, as a due
 /// scanner does, may do so only while its epoch is current.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ownership {
@@ -56,20 +56,23 @@ pub struct Ownership {
 
 impl Ownership {
     pub fn is_current(&self, epoch: Epoch) -> bool {
-        self.partitions.iter().any(|(_, own)| *own == epoch)
+        self.partitions.iter().any(|(_, owned_epoch)| *owned_epoch == epoch)
     }
 
     pub fn epoch_of(&self, partition: Partition) -> Option<Epoch> {
-        self.partitions.iter().find(|(own, _)| *own == partition).map(|(_, epoch)| *epoch)
+        self.partitions
+            .iter()
+            .find(|(owned_partition, _)| *owned_partition == partition)
+            .map(|(_, epoch)| *epoch)
     }
 }
 
 /// End of a consumer or a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainResult {
-    /// No work was left in flight, and everything complete is committed.
+    /// No work is left in flight, and all completed records are committed.
     Clean,
-    /// Time ran out. What was not committed is delivered again.
+    /// The deadline passed. Uncommitted records are delivered again.
     Forced,
 }
 
@@ -86,7 +89,7 @@ impl DrainResult {
 #[derive(Default)]
 struct QueueState {
     batches: VecDeque<Vec<ReceivedRecord>>,
-    /// Set when nothing more comes: the consumer was asked to stop, or failed.
+    /// Set at the end of the queue: the consumer was stopped or failed.
     ended: Option<Result<(), ConsumeError>>,
     /// Start of the current pause at the budget.
     paused_since: Option<Instant>,
@@ -118,7 +121,7 @@ impl BatchQueue {
         state.paused_since = is_paused.then(|| state.paused_since.unwrap_or_else(Instant::now));
     }
 
-    /// Removes queued records of assignments that are being let go.
+    /// Removes queued records of assignments that are being released.
     pub(crate) fn remove(&self, is_cancelled: impl Fn(&ReceivedRecord) -> bool) {
         let mut removed = Vec::new();
         {
@@ -128,7 +131,7 @@ impl BatchQueue {
             }
             state.batches.retain(|batch| !batch.is_empty());
         }
-        // Their tickets report while no lock is held.
+        // Dropped after the lock is released: dropped tickets report to the settlement queue.
         drop(removed);
     }
 
@@ -141,6 +144,7 @@ impl BatchQueue {
 
     fn pop(&self) -> Option<Result<Option<Vec<ReceivedRecord>>, ConsumeError>> {
         let mut state = self.state.lock();
+        // `end` has removed the batches that must not be handed out.
         if let Some(batch) = state.batches.pop_front() {
             return Some(Ok(Some(batch)));
         }
@@ -148,20 +152,20 @@ impl BatchQueue {
     }
 }
 
-/// Pause of a consumer whose budget is used up.
+/// Handle to read for how long a consumer is paused by its budget.
 #[derive(Clone, Debug)]
 pub struct Backpressure(Arc<BatchQueue>);
 
 impl Backpressure {
-    /// Time for which the consumer has fetched nothing because its budget is used up: what it has handed out is not
-    /// complete, or cannot be committed behind something that is not.
+    /// Returns how long the consumer has fetched no records because its budget is used up: the records that it handed out are
+    /// not completed, or stand behind one that is not.
     pub fn paused_for(&self) -> Option<Duration> {
-        let since = self.0.state.lock().paused_since?;
-        Some(since.elapsed())
+        let paused_since = self.0.state.lock().paused_since?;
+        Some(paused_since.elapsed())
     }
 }
 
-/// The records of one group for one role. Dropping it stops the consumer.
+/// Records of one group for one role. Dropping it stops the consumer.
 #[derive(Debug)]
 pub struct Inbox {
     pub(crate) queue: Arc<BatchQueue>,
@@ -172,18 +176,19 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Returns the next batch. `None`: the consumer was asked to stop; what was handed out before may still be
+    /// Returns the next batch. `None`: the consumer was stopped; tickets of earlier records may still be
     /// completed until the drain's deadline. An error: the role must fail with it. Cancel-safe.
     pub async fn next(&mut self) -> Result<Option<Vec<ReceivedRecord>>, ConsumeError> {
         loop {
             if let Some(next) = self.queue.pop() {
                 return next;
             }
+            // `notify_one` stores a permit, so a push after `pop` is not missed.
             self.queue.changed.notified().await;
         }
     }
 
-    /// Returns a watch on the partitions owned now.
+    /// Returns a watch on the owned partitions.
     pub fn ownership(&self) -> watch::Receiver<Ownership> {
         self.ownership.clone()
     }
@@ -192,14 +197,14 @@ impl Inbox {
         Backpressure(Arc::clone(&self.queue))
     }
 
-    /// Asks the consumer to stop: `next` ends, work in flight is waited for, then committed.
+    /// Stops the consumer: `next` ends, and the driver waits for work in flight and commits it.
     pub fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// Resolves when the driver has let go of everything, after a stop or a failure.
+    /// Waits until the driver has released all partitions, after a stop or a failure.
     pub async fn drained(mut self) -> DrainResult {
-        // A driver that ended without a result, as after a panic, has drained nothing.
+        // A driver without a result has panicked, so its drain is not clean.
         match self.drained.wait_for(Option::is_some).await {
             Ok(result) => result.unwrap_or(DrainResult::Forced),
             Err(_) => DrainResult::Forced,

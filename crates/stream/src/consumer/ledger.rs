@@ -1,6 +1,4 @@
-//! Offsets of one assigned partition: what was delivered, what is complete, what may be committed.
-//!
-//! It holds no record, and knows neither clock nor engine.
+//! Tracks the offsets of one assigned partition: delivered, completed, and committable.
 
 use std::collections::VecDeque;
 
@@ -9,17 +7,17 @@ use thiserror::Error;
 use super::budget::Amount;
 use crate::topics::{NextOffset, Offset};
 
-/// Misuse of a ledger. None of these is reachable from an engine that delivers in order and a ticket that settles
-/// once; they are errors so that a bug becomes a message and not a panic.
+/// Misuse of a ledger. An engine that delivers in order and a ticket that settles once cause none of these. They are
+/// errors so that a bug becomes a message and not a panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum LedgerError {
-    #[error("offset {got} was delivered although {expected} comes next")]
+    #[error("offset {got} was delivered, but the next offset is {expected} or higher")]
     NotAscending { got: Offset, expected: NextOffset },
     #[error("offset {0} is not outstanding")]
     NotOutstanding(Offset),
     #[error("offset {0} was settled before")]
     SettledTwice(Offset),
-    #[error("a commit of {got} was acknowledged although only {frontier} may be committed")]
+    #[error("a commit of {got} was acknowledged, but the frontier is {frontier}")]
     AheadOfFrontier { got: NextOffset, frontier: NextOffset },
 }
 
@@ -27,7 +25,7 @@ pub(crate) enum LedgerError {
 enum State {
     Open,
     Complete,
-    /// Its ticket was dropped: the record is not worked on, and no commit may pass it.
+    /// The ticket was dropped: no work is in progress, and no commit may pass the record.
     Abandoned,
 }
 
@@ -38,20 +36,20 @@ struct Slot {
     bytes: usize,
 }
 
-/// A ring of every delivered record that no acknowledged commit has passed.
+/// Ring of the delivered records that no acknowledged commit has passed.
 ///
-/// Offsets may have gaps (a Kafka partition does after retention or a transaction); a gap holds no
-/// record, so it is complete by itself and takes no slot.
+/// Offsets may have gaps, in Kafka after retention or a transaction. A gap holds no record, so it counts as complete and
+/// takes no slot.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     slots: VecDeque<Slot>,
-    /// One past the last delivered record, or where reading began.
+    /// One past the last delivered record, or the start of reading.
     end: NextOffset,
     acknowledged: NextOffset,
     /// Number of complete slots at the front, before the first that is not complete.
     prefix: usize,
     open: usize,
-    held: Amount,
+    held_amount: Amount,
 }
 
 impl Ledger {
@@ -62,23 +60,24 @@ impl Ledger {
             acknowledged: start,
             prefix: 0,
             open: 0,
-            held: Amount::ZERO,
+            held_amount: Amount::ZERO,
         }
     }
 
-    /// Adds a record that is handed out.
+    /// Adds a delivered record.
     pub(crate) fn deliver(&mut self, offset: Offset, bytes: usize) -> Result<(), LedgerError> {
+        // A record that is delivered twice would get two tickets.
         if offset.0 < self.end.0 {
             return Err(LedgerError::NotAscending { got: offset, expected: self.end });
         }
         self.slots.push_back(Slot { offset, state: State::Open, bytes });
         self.end = offset.next();
         self.open += 1;
-        self.held += Amount::one(bytes);
+        self.held_amount += Amount::one(bytes);
         Ok(())
     }
 
-    /// Marks a record whose effects are all durable.
+    /// Marks a record as complete: all its effects are durable.
     pub(crate) fn complete(&mut self, offset: Offset) -> Result<(), LedgerError> {
         self.settle(offset, State::Complete)?;
         while self.slots.get(self.prefix).is_some_and(|slot| slot.state == State::Complete) {
@@ -87,7 +86,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Marks a record whose ticket was dropped without being completed.
+    /// Marks a record as abandoned: its ticket was dropped before completion.
     pub(crate) fn abandon(&mut self, offset: Offset) -> Result<(), LedgerError> {
         self.settle(offset, State::Abandoned)
     }
@@ -103,56 +102,59 @@ impl Ledger {
         Ok(())
     }
 
-    /// Index of the slot of an offset. Without gaps it is the distance from the front; with gaps it is less.
+    /// Returns the index of the slot of an offset: the distance from the front, or less if there are gaps.
     fn find(&self, offset: Offset) -> Option<usize> {
         let front = self.slots.front()?.offset;
         let distance = usize::try_from(offset.0.checked_sub(front.0)?).ok()?;
+        // Fast path: most partitions have no gaps.
         if self.slots.get(distance).is_some_and(|slot| slot.offset == offset) {
             return Some(distance);
         }
         self.slots.binary_search_by_key(&offset, |slot| slot.offset).ok()
     }
 
-    /// End of the contiguous completed prefix: the only value that may ever be committed.
+    /// Returns the end of the contiguous completed prefix, the highest value that may be committed.
     pub(crate) fn frontier(&self) -> NextOffset {
         self.slots.get(self.prefix).map_or(self.end, |slot| NextOffset(slot.offset.0))
     }
 
-    /// Number of records that wait for nothing but a commit.
+    /// Number of records that wait only for a commit.
     pub(crate) const fn completed_prefix(&self) -> usize {
         self.prefix
     }
 
-    /// Removes the records that a durable commit up to `next` passed, and returns their amount.
+    /// Removes the records below a durable commit at `next`, and returns their amount.
     pub(crate) fn acknowledge(&mut self, next: NextOffset) -> Result<Amount, LedgerError> {
         let frontier = self.frontier();
         if next > frontier {
             return Err(LedgerError::AheadOfFrontier { got: next, frontier });
         }
-        let mut back = Amount::default();
+        let mut freed_amount = Amount::default();
         while self.slots.front().is_some_and(|slot| slot.offset.0 < next.0) {
             if let Some(slot) = self.slots.pop_front() {
-                back += Amount::one(slot.bytes);
+                freed_amount += Amount::one(slot.bytes);
+                // The frontier bounds `next`, so every removed slot belongs to the completed prefix.
                 self.prefix -= 1;
             }
         }
-        self.held -= back;
+        self.held_amount -= freed_amount;
+        // An older acknowledgement must not move it back.
         self.acknowledged = self.acknowledged.max(next);
-        Ok(back)
+        Ok(freed_amount)
     }
 
     pub(crate) const fn acknowledged(&self) -> NextOffset {
         self.acknowledged
     }
 
-    /// Number of records that somebody still works on.
+    /// Number of records in work.
     pub(crate) const fn in_flight(&self) -> usize {
         self.open
     }
 
     /// Share of the budget that the ledger holds.
-    pub(crate) const fn held(&self) -> Amount {
-        self.held
+    pub(crate) const fn held_amount(&self) -> Amount {
+        self.held_amount
     }
 }
 
@@ -195,7 +197,7 @@ mod tests {
         let mut ledger = ledger(&[0, 1, 2]);
         ledger.complete(Offset(0)).unwrap();
         ledger.complete(Offset(1)).unwrap();
-        assert_eq!(ledger.held(), Amount { records: 3, bytes: 30 });
+        assert_eq!(ledger.held_amount(), Amount { records: 3, bytes: 30 });
         assert_eq!(ledger.acknowledge(NextOffset(1)).unwrap(), Amount::one(10));
         assert_eq!(
             ledger.acknowledge(NextOffset(1)).unwrap(),
@@ -203,7 +205,7 @@ mod tests {
             "acknowledged twice, returned once"
         );
         assert_eq!(ledger.acknowledge(NextOffset(2)).unwrap(), Amount::one(10));
-        assert_eq!(ledger.held(), Amount::one(10));
+        assert_eq!(ledger.held_amount(), Amount::one(10));
     }
 
     #[test]
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn every_misuse_is_named_and_changes_nothing() {
+    fn misuse_is_reported_and_changes_no_state() {
         let mut ledger = ledger(&[5, 6]);
         ledger.complete(Offset(6)).unwrap();
         assert_eq!(
@@ -231,6 +233,9 @@ mod tests {
             ledger.acknowledge(NextOffset(6)),
             Err(LedgerError::AheadOfFrontier { got: NextOffset(6), frontier: NextOffset(5) })
         );
-        assert_eq!((ledger.frontier(), ledger.in_flight(), ledger.held().records), (NextOffset(5), 1, 2));
+        assert_eq!(
+            (ledger.frontier(), ledger.in_flight(), ledger.held_amount().records),
+            (NextOffset(5), 1, 2)
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! One consumer of a group on either engine: the driver, what it hands out, and what it must hear back.
+//! Consumer of a group on either engine: its driver, the records that it hands out, and the tickets that return to it.
 
 pub(crate) mod assignments;
 pub(crate) mod budget;

@@ -1,4 +1,4 @@
-//! Threads of the consumers of one log: starts each one's driver, and ends them together.
+//! Starts the driver threads of the consumers of one log, and stops them together.
 
 use std::{fmt, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::{
     wakeup::Wakeup,
 };
 
-/// Description of a consumer to start, whichever engine reads for it.
+/// Parameters of a consumer, common to both engines.
 pub(crate) struct ConsumerStart {
     pub(crate) group: Group,
     pub(crate) role: Role,
@@ -37,7 +37,7 @@ pub(crate) struct ConsumerStart {
 #[derive(Default)]
 pub(crate) struct ConsumerThreads {
     closing: CancellationToken,
-    running: Mutex<Vec<watch::Receiver<Option<DrainResult>>>>,
+    drain_results: Mutex<Vec<watch::Receiver<Option<DrainResult>>>>,
 }
 
 impl fmt::Debug for ConsumerThreads {
@@ -46,7 +46,7 @@ impl fmt::Debug for ConsumerThreads {
     }
 }
 
-/// Ends the inbox whatever ends the thread, so that a role never waits for a driver that is gone.
+/// Ends the inbox when the thread ends, also by a panic, so that a role never waits for a dead driver.
 struct EndGuard {
     queue: Arc<BatchQueue>,
     role: Role,
@@ -58,7 +58,7 @@ struct EndGuard {
 impl Drop for EndGuard {
     fn drop(&mut self) {
         let detail = "its consumer ended unexpectedly".to_owned();
-        // The first end counts: after an orderly one this changes nothing.
+        // The queue keeps its first end, so this has no effect after an orderly one.
         self.queue.end(Err(ConsumeError::Broken { role: self.role, detail }));
         self.ownership.send_replace(Ownership::default());
         self.drained.send_replace(Some(self.result));
@@ -76,10 +76,10 @@ impl ConsumerThreads {
         let ConsumerStart { group, role, budget, stop, settings, codec, dead_letters, health } = start;
         let wakeup = Arc::new(Wakeup::default());
         let queue = Arc::new(BatchQueue::default());
-        let (ownership, owned) = watch::channel(Ownership::default());
-        let (drained, was_drained) = watch::channel(None);
+        let (ownership, ownership_watch) = watch::channel(Ownership::default());
+        let (drained, drain_result) = watch::channel(None);
         let stop = stop.child_token();
-        self.register(was_drained.clone());
+        self.register(drain_result.clone());
 
         let context = DriverContext {
             group,
@@ -94,10 +94,11 @@ impl ConsumerThreads {
             stop: stop.clone(),
             closing: self.closing.clone(),
         };
+        // `Forced` holds if the thread panics; an orderly end replaces it.
         let guard =
             EndGuard { queue: Arc::clone(&queue), role, ownership, drained, result: DrainResult::Forced };
         let driver_wakeup = Arc::clone(&wakeup);
-        let spawned = std::thread::Builder::new().name(format!("consume-{}", group.0)).spawn(move || {
+        let thread = std::thread::Builder::new().name(format!("consume-{}", group.0)).spawn(move || {
             let mut guard = guard;
             match open(driver_wakeup) {
                 Ok(engine) => {
@@ -105,37 +106,40 @@ impl ConsumerThreads {
                 }
                 Err(detail) => {
                     guard.queue.end(Err(ConsumeError::Refused { role, detail }));
+                    // No record was handed out, so no work is lost.
                     guard.result = DrainResult::Clean;
                 }
             }
         });
-        if let Err(error) = spawned {
+        if let Err(error) = thread {
             // The closure was dropped, and the guard with it: the inbox reports the end.
             tracing::error!(%role, %error, "no thread could be started for a consumer");
         }
 
+        // The driver sleeps on a thread, so a task turns the cancellation into a wake-up.
         let closing = self.closing.clone();
-        let stopping = stop.clone();
+        let stop_on_close = stop.clone();
         tokio::spawn(async move {
             tokio::select! {
-                () = stopping.cancelled() => {}
-                () = closing.cancelled() => stopping.cancel(),
+                () = stop_on_close.cancelled() => {}
+                () = closing.cancelled() => stop_on_close.cancel(),
             }
             wakeup.notify();
         });
         Inbox {
             queue,
-            ownership: owned,
-            drained: was_drained,
+            ownership: ownership_watch,
+            drained: drain_result,
             _stop_on_drop: stop.clone().drop_guard(),
             stop,
         }
     }
 
     fn register(&self, drained: watch::Receiver<Option<DrainResult>>) {
-        let mut running = self.running.lock();
-        running.retain(|other| other.borrow().is_none());
-        running.push(drained);
+        let mut drain_results = self.drain_results.lock();
+        // Removes ended consumers, so that the list stays short.
+        drain_results.retain(|result| result.borrow().is_none());
+        drain_results.push(drained);
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -145,15 +149,16 @@ impl ConsumerThreads {
     /// Stops every consumer and waits until each has drained, or the deadline.
     pub(crate) async fn close(&self, deadline: Instant) -> DrainResult {
         self.closing.cancel();
-        let running = std::mem::take(&mut *self.running.lock());
-        let mut all = DrainResult::Clean;
-        for mut drained in running {
-            let result = match tokio::time::timeout_at(deadline, drained.wait_for(Option::is_some)).await {
+        let drain_results = std::mem::take(&mut *self.drain_results.lock());
+        let mut overall_result = DrainResult::Clean;
+        for mut drain_result in drain_results {
+            let result = match tokio::time::timeout_at(deadline, drain_result.wait_for(Option::is_some)).await
+            {
                 Ok(Ok(result)) => result.unwrap_or(DrainResult::Forced),
                 Ok(Err(_)) | Err(_) => DrainResult::Forced,
             };
-            all = all.and(result);
+            overall_result = overall_result.and(result);
         }
-        all
+        overall_result
     }
 }

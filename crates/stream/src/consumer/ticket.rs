@@ -1,6 +1,6 @@
-//! Tickets: a consumer completes one for each record, or says first where a part of the record went instead.
+//! Tickets of delivered records. A consumer completes one for each record, after writing dead letters for failed parts.
 //!
-//! A ticket reports to the driver's settlement queue; when the offset is committed is the driver's decision.
+//! A ticket reports to the driver's settlement queue; the driver decides when the offset is committed.
 
 use std::{
     fmt,
@@ -60,40 +60,43 @@ impl Settlement {
     }
 }
 
-/// Queue into which tickets report, from any thread, and from which the driver collects.
+/// Queue from the tickets, on any thread, to the driver.
 #[derive(Debug)]
 pub(crate) struct SettlementQueue {
     settlements: Mutex<Vec<Settlement>>,
-    /// True while the driver sleeps and wants to hear of the next settlement. Else one costs no wake-up.
-    awaited: AtomicBool,
+    /// True if the next settlement must wake the driver. Other settlements cost no wake-up.
+    wakes_driver: AtomicBool,
     wakeup: Arc<Wakeup>,
 }
 
 impl SettlementQueue {
     pub(crate) fn new(wakeup: Arc<Wakeup>) -> Self {
-        Self { settlements: Mutex::new(Vec::new()), awaited: AtomicBool::new(false), wakeup }
+        Self { settlements: Mutex::new(Vec::new()), wakes_driver: AtomicBool::new(false), wakeup }
     }
 
     fn push(&self, settlement: Settlement) {
         self.settlements.lock().push(settlement);
-        if self.awaited.swap(false, Ordering::AcqRel) {
+        // Only the first settlement wakes the driver, which then collects all of them.
+        if self.wakes_driver.swap(false, Ordering::AcqRel) {
             self.wakeup.notify();
         }
     }
 
-    /// Swaps the settlements into `into`, which must be empty: two buffers are used alternately.
-    pub(crate) fn collect(&self, into: &mut Vec<Settlement>) {
-        std::mem::swap(&mut *self.settlements.lock(), into);
+    /// Swaps the settlements into `buffer`, which must be empty: two buffers are used alternately.
+    pub(crate) fn collect(&self, buffer: &mut Vec<Settlement>) {
+        std::mem::swap(&mut *self.settlements.lock(), buffer);
     }
 
-    /// Asks for a wake-up at the next settlement. Returns false if there are some already: do not sleep then.
+    /// Requests a wake-up at the next settlement. Returns false if settlements are queued already, so that the driver must
+    /// not sleep.
     pub(crate) fn await_next(&self) -> bool {
-        self.awaited.store(true, Ordering::Release);
+        // Set before the queue is checked: a push in between then wakes the driver.
+        self.wakes_driver.store(true, Ordering::Release);
         self.settlements.lock().is_empty()
     }
 }
 
-/// Log that takes dead letters. At the disk limit it may use the part that requests may not.
+/// Log for dead letters. At the disk limit it may use the share that is closed to requests.
 pub(crate) trait DeadLetterSink: fmt::Debug + Send + Sync {
     fn append<'a>(&'a self, letter: Record<'a>) -> BoxFuture<'a, Result<(), AppendError>>;
 }
@@ -103,14 +106,14 @@ pub(crate) trait DeadLetterSink: fmt::Debug + Send + Sync {
 pub(crate) struct Lease {
     pub(crate) partition: Partition,
     pub(crate) epoch: Epoch,
-    /// Cancelled when the partition is being let go.
+    /// Cancelled when the release of the partition begins.
     pub(crate) cancelled: CancellationToken,
     pub(crate) settlements: Arc<SettlementQueue>,
     pub(crate) codec: Arc<Codec>,
     pub(crate) dead_letters: Arc<dyn DeadLetterSink>,
 }
 
-/// Origin of a record, which its dead letter repeats.
+/// Origin of a record, repeated in its dead letter.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) key: Bytes,
@@ -118,10 +121,10 @@ pub(crate) struct Origin {
     pub(crate) written_at: Millis,
 }
 
-/// Reason for which a part of a record becomes a dead letter.
+/// Reason why a part of a record becomes a dead letter.
 #[derive(Clone, Debug)]
 pub struct DeadLetterReason {
-    /// Step of the pipeline that gave up.
+    /// Pipeline step that failed.
     pub stage: &'static str,
     /// Stable name of the error.
     pub tag: &'static str,
@@ -138,12 +141,12 @@ pub struct Ticket {
     lease: Arc<Lease>,
     offset: Offset,
     origin: Origin,
-    settled: bool,
+    is_settled: bool,
 }
 
 impl Ticket {
     pub(crate) const fn new(lease: Arc<Lease>, offset: Offset, origin: Origin) -> Self {
-        Self { lease, offset, origin, settled: false }
+        Self { lease, offset, origin, is_settled: false }
     }
 
     pub fn position(&self) -> Position {
@@ -154,27 +157,27 @@ impl Ticket {
         self.lease.epoch
     }
 
-    /// Settles the record: every effect of it is durable.
+    /// Completes the record: all its effects are durable.
     pub fn complete(mut self) {
         self.settle(Outcome::Complete);
     }
 
-    /// True if the partition is being let go: work that has not begun need not begin.
+    /// True if the partition is being released. New work need not begin.
     pub fn is_cancelled(&self) -> bool {
         self.lease.cancelled.is_cancelled()
     }
 
-    /// Resolves when the partition is being let go. Work in flight may go on and complete until the drain's deadline;
-    /// waiting for others, as for a fetch, should end.
+    /// Waits until the release of the partition begins. Running work may continue until the drain's deadline, but should
+    /// no longer wait for others, such as a fetch.
     pub async fn cancelled(&self) {
         self.lease.cancelled.cancelled().await;
     }
 
-    /// Writes the failing part of the record to the dead letters, with its origin. `part` is a datum of the record's
-    /// own type that holds nothing but the failing part. `Ok`: it is durable, and the record may be completed once its
-    /// other parts are.
+    /// Writes the failing part of the record to the dead letters, with its origin. `part` is a datum of the record's own
+    /// type with only the failing part. `Ok`: the letter is durable, and counts as the completion of that part.
     pub async fn dead_letter(&self, part: &[u8], reason: DeadLetterReason) -> Result<(), AppendError> {
         let Position { partition, offset } = self.position();
+        // A dead letter holds a framed value, like the topic of its record.
         let mut framed = Vec::new();
         self.lease.codec.frame(partition.topic, part, &mut framed);
         let Origin { key, headers, written_at } = &self.origin;
@@ -194,16 +197,17 @@ impl Ticket {
             detail: reason.detail,
             failed_at: Millis::now(),
         };
-        let began = Instant::now();
+        let started_at = Instant::now();
         let result = self.lease.dead_letters.append(Record::of(key, &letter)).await;
-        metrics::append_answered(&result, began.elapsed());
+        metrics::append_answered(&result, started_at.elapsed());
         result?;
         metrics::dead_letter(partition.topic, reason.stage, reason.tag);
         Ok(())
     }
 
     fn settle(&mut self, outcome: Outcome) {
-        if !std::mem::replace(&mut self.settled, true) {
+        // `complete` settles first, and the drop after it must not settle again.
+        if !std::mem::replace(&mut self.is_settled, true) {
             let Lease { partition, epoch, ref settlements, .. } = *self.lease;
             settlements.push(Settlement { partition, epoch, offset: self.offset, outcome });
         }

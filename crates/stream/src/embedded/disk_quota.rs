@@ -1,10 +1,10 @@
-//! Bytes that may still be appended before the disk, or the configured share of it, is used up.
+//! Bytes that may still be appended before the disk, or its configured share, is full.
 //!
-//! The disk's watch measures, and the writer counts down between two measurements.
+//! The disk watch measures, and the writer counts down between two measurements.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// Largest append of one request: its body is bounded, and so is a record.
+/// Largest append of one request, in bytes.
 const LARGEST_APPEND: i64 = 10 << 20;
 
 /// Class of an append, which decides how much of the quota it may use.
@@ -28,11 +28,11 @@ pub(super) struct Limits {
     pub(super) max_bytes: u64,
     /// Bytes of the disk that requests must leave free.
     pub(super) keep_from_requests: u64,
-    /// Bytes of the disk that everything must leave free.
+    /// Bytes of the disk that every append must leave free.
     pub(super) keep_from_all: u64,
 }
 
-/// Bytes that each class may still append; below zero none.
+/// Bytes that each class may still append. Negative: none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Headroom {
     pub(super) request: i64,
@@ -45,12 +45,14 @@ pub(super) fn headroom(limits: Limits, measured: DiskUsage) -> Headroom {
         of_share.min(difference(measured.free, min_free))
     };
     Headroom {
+        // The last tenth is reserved for effects of accepted requests.
         request: remaining(limits.max_bytes / 10 * 9, limits.keep_from_requests),
         reserved: remaining(limits.max_bytes, limits.keep_from_all),
     }
 }
 
 fn difference(a: u64, b: u64) -> i64 {
+    // The difference of two u64 values can exceed an i64.
     i64::try_from(i128::from(a) - i128::from(b)).unwrap_or(if a > b { i64::MAX } else { i64::MIN })
 }
 
@@ -60,7 +62,7 @@ pub(super) struct DiskQuota {
     request: AtomicI64,
     reserved: AtomicI64,
     /// Bytes of the disk that requests must leave free, for messages.
-    kept: AtomicU64,
+    kept_bytes: AtomicU64,
 }
 
 impl Default for DiskQuota {
@@ -68,20 +70,20 @@ impl Default for DiskQuota {
         Self {
             request: AtomicI64::new(i64::MAX),
             reserved: AtomicI64::new(i64::MAX),
-            kept: AtomicU64::new(0),
+            kept_bytes: AtomicU64::new(0),
         }
     }
 }
 
 impl DiskQuota {
-    pub(super) fn set(&self, headroom: Headroom, kept: u64) {
-        self.kept.store(kept, Ordering::Release);
+    pub(super) fn set(&self, headroom: Headroom, kept_bytes: u64) {
+        self.kept_bytes.store(kept_bytes, Ordering::Release);
         self.request.store(headroom.request, Ordering::Release);
         self.reserved.store(headroom.reserved, Ordering::Release);
     }
 
-    pub(super) fn kept(&self) -> u64 {
-        self.kept.load(Ordering::Acquire)
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.kept_bytes.load(Ordering::Acquire)
     }
 
     pub(super) fn admits(&self, class: AppendClass, bytes: usize) -> bool {
@@ -92,17 +94,17 @@ impl DiskQuota {
         remaining.load(Ordering::Acquire) >= i64::try_from(bytes).unwrap_or(i64::MAX)
     }
 
-    /// True if less remains for requests than one append of theirs may take.
+    /// True if the headroom of requests is smaller than their largest append.
     pub(super) fn is_full(&self) -> bool {
         self.request.load(Ordering::Acquire) < LARGEST_APPEND
     }
 
-    /// Counts written bytes. Returns true if nothing remains for requests, so that it is measured again.
+    /// Counts written bytes. Returns true if no headroom for requests remains, so that the caller requests a measurement.
     pub(super) fn spend(&self, bytes: usize) -> bool {
-        // Once in the journal and once in a table, until the journal is dropped.
+        // Bytes exist twice, in the journal and in a table, until the journal is dropped.
         let twice = i64::try_from(bytes).unwrap_or(i64::MAX).saturating_mul(2);
         let spend = |remaining: &AtomicI64| {
-            // Without a limit there is nothing to count down.
+            // `i64::MAX` means no limit, which is not counted down.
             let before = remaining.load(Ordering::Acquire);
             if before == i64::MAX { before } else { remaining.fetch_sub(twice, Ordering::AcqRel) - twice }
         };
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_disk_keeps_its_free_bytes_whatever_the_share_is() {
+    fn free_bytes_of_the_disk_are_kept_without_a_size_limit() {
         let limits = Limits { max_bytes: 0, keep_from_requests: 400, keep_from_all: 100 };
         assert_eq!(
             headroom(limits, DiskUsage { used: 1 << 40, free: 300 }),

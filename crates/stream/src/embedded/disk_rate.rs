@@ -1,16 +1,16 @@
-//! Rate at which the free space of the disk falls, over the last seconds.
+//! Rate at which the free disk space falls, over the last seconds.
 //!
-//! It is pure: the caller passes time and measurement.
+//! Pure: the caller passes the time and the measurement.
 
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
 };
 
-/// Time over which the rate is taken.
+/// Period over which the rate is measured.
 const WINDOW: Duration = Duration::from_secs(5);
-/// Shortest time that makes a rate: in less, one flush looks like a flood.
-const SHORTEST: Duration = Duration::from_millis(200);
+/// Shortest period for a rate. Over a shorter one, a single flush would look like a high rate.
+const MIN_PERIOD: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Default)]
 pub(super) struct DiskRate {
@@ -28,10 +28,11 @@ impl DiskRate {
     /// Returns the fastest fall from any of the samples to the last one, in bytes per second.
     pub(super) fn bytes_per_second(&self) -> u64 {
         let Some((now, free)) = self.samples.back() else { return 0 };
-        let rates = self.samples.iter().filter_map(|(at, before)| {
-            let took = now.duration_since(*at);
-            let millis = u64::try_from(took.as_millis()).ok().filter(|_| took >= SHORTEST)?;
-            Some(before.saturating_sub(*free).saturating_mul(1_000) / millis)
+        let rates = self.samples.iter().filter_map(|(at, earlier_free)| {
+            let duration = now.duration_since(*at);
+            let millis = u64::try_from(duration.as_millis()).ok().filter(|_| duration >= MIN_PERIOD)?;
+            // Freed space counts as a rate of zero.
+            Some(earlier_free.saturating_sub(*free).saturating_mul(1_000) / millis)
         });
         rates.max().unwrap_or(0)
     }

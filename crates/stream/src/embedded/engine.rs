@@ -1,6 +1,6 @@
-//! Engine of the embedded log: reads every partition of a consumer's topics, from the group's position on.
+//! Engine of the embedded log: reads every partition of a consumer's topics from the group's position.
 //!
-//! It never rebalances: all partitions are assigned at the first poll and stay until they are released.
+//! It never rebalances: all partitions are assigned at the first poll and stay until their release.
 
 use std::{
     collections::BTreeSet,
@@ -28,18 +28,18 @@ use crate::{
     wakeup::Wakeup,
 };
 
-/// Largest amount that one poll reads, so that records are handed out while more are read.
+/// Largest amount of one poll, so that the driver can hand out records between polls.
 const POLL_RECORDS: usize = 4_096;
 const POLL_BYTES: usize = 4 << 20;
-/// Records that one poll reads of a partition before it goes on to the next.
+/// Records of one partition in a poll, before the next partition has its turn.
 const PARTITION_RECORDS: usize = 512;
 
 struct PartitionReader {
     partition: Partition,
     next: i64,
-    paused: bool,
-    /// True after retention has passed its position: it is not read.
-    stopped: bool,
+    is_paused: bool,
+    /// True after retention passed the position. The partition is no longer read.
+    is_stopped: bool,
     reported_end: i64,
 }
 
@@ -49,14 +49,14 @@ pub(super) struct EmbeddedEngine {
     group: Group,
     wakeup: Arc<Wakeup>,
     readers: Vec<PartitionReader>,
-    /// Index of the reader that the next poll begins with, so that no partition starves.
+    /// Index of the first reader of the next poll. It rotates, so that no partition starves.
     next_reader: usize,
     events: Arc<Mutex<Vec<Event>>>,
-    unreachable: bool,
+    is_unreachable: bool,
 }
 
 impl EmbeddedEngine {
-    /// Registers the group, so that retention waits for it from here on.
+    /// Registers the group, so that retention keeps its records.
     pub(super) fn open(
         state: Arc<State>,
         requests: Sender<WriteRequest>,
@@ -68,6 +68,7 @@ impl EmbeddedEngine {
         if topics.is_empty() {
             return Err("it names no topic".to_owned());
         }
+        // Two consumers of a group would process every record twice.
         if !state.consumed.lock().insert(group.0) {
             return Err(format!("group {} has a consumer in this process already", group.0));
         }
@@ -81,7 +82,7 @@ impl EmbeddedEngine {
             readers: Vec::new(),
             next_reader: 0,
             events: Arc::default(),
-            unreachable: false,
+            is_unreachable: false,
         };
 
         let count = engine.state.partition_count;
@@ -90,32 +91,32 @@ impl EmbeddedEngine {
             .flat_map(|topic| (0..count).map(move |index| Partition::new(*topic, index)))
             .collect();
         let (done, registered) = sync_channel(1);
-        let gone = "the log is shutting down";
+        let shutdown_error = "the log is shutting down";
         engine
             .requests
             .send(WriteRequest::Register { group: group.0, partitions, done })
-            .map_err(|_| gone.to_owned())?;
-        for (partition, next) in registered.recv().map_err(|_| gone.to_owned())?? {
+            .map_err(|_| shutdown_error.to_owned())?;
+        for (partition, next) in registered.recv().map_err(|_| shutdown_error.to_owned())?? {
             let end = engine.state.stored(partition).map_or(next, |stored| NextOffset(stored.end()));
             engine.events.lock().push(Event::Assigned { partition, next, end });
             engine.readers.push(PartitionReader {
                 partition,
                 next: next.0,
-                paused: false,
-                stopped: false,
+                is_paused: false,
+                is_stopped: false,
                 reported_end: -1,
             });
         }
         Ok(engine)
     }
 
-    /// Collects what there is now, without waiting.
+    /// Collects the present events and records, without waiting.
     fn collect(&mut self, available: Amount, events: &mut Vec<Event>) {
         events.append(&mut self.events.lock());
         self.check_bounds(events);
         match self.read(available) {
             Ok(records) => {
-                if std::mem::take(&mut self.unreachable) {
+                if std::mem::take(&mut self.is_unreachable) {
                     events.push(Event::Reachable);
                 }
                 if !records.is_empty() {
@@ -123,7 +124,7 @@ impl EmbeddedEngine {
                 }
             }
             Err(ReadError::Storage(error)) => {
-                self.unreachable = true;
+                self.is_unreachable = true;
                 events.push(Event::Unreachable { detail: ReadError::Storage(error).to_string() });
             }
             Err(damaged @ ReadError::Damaged { .. }) => {
@@ -132,17 +133,18 @@ impl EmbeddedEngine {
         }
     }
 
-    /// Reports ends that moved, and starts that moved past a reader.
+    /// Reports changed ends, and starts that moved past a reader.
     fn check_bounds(&mut self, events: &mut Vec<Event>) {
         for reader in &mut self.readers {
             let Some(stored) = self.state.stored(reader.partition) else { continue };
             let (start, end) = (stored.start(), stored.end());
+            // Reported only on a change, because every event costs the driver work.
             if end != reader.reported_end {
                 reader.reported_end = end;
                 events.push(Event::End { partition: reader.partition, end: NextOffset(end) });
             }
-            if reader.next < start && !reader.stopped {
-                reader.stopped = true;
+            if reader.next < start && !reader.is_stopped {
+                reader.is_stopped = true;
                 events.push(Event::Gap {
                     partition: reader.partition,
                     committed: NextOffset(reader.next),
@@ -153,63 +155,67 @@ impl EmbeddedEngine {
     }
 
     fn read(&mut self, available: Amount) -> Result<Vec<FetchedRecord>, ReadError> {
-        let most_records = available.records.min(POLL_RECORDS);
-        let most_bytes = available.bytes.min(POLL_BYTES);
+        let max_records = available.records.min(POLL_RECORDS);
+        let max_bytes = available.bytes.min(POLL_BYTES);
         let mut records = Vec::new();
         let mut bytes = 0;
         let count = self.readers.len();
-        for at in 0..count {
-            let remaining = most_records - records.len();
-            if remaining == 0 || (bytes >= most_bytes && !records.is_empty()) {
+        for turn in 0..count {
+            let remaining = max_records - records.len();
+            // One record may exceed the limit, or it would never be read.
+            if remaining == 0 || (bytes >= max_bytes && !records.is_empty()) {
                 break;
             }
-            let index = (self.next_reader + at) % count;
+            let index = (self.next_reader + turn) % count;
             let reader = &mut self.readers[index];
-            if reader.paused || reader.stopped {
+            if reader.is_paused || reader.is_stopped {
                 continue;
             }
             let Some(stored) = self.state.stored(reader.partition) else { continue };
-            // The end first: a start that moves meanwhile is seen by the check below.
+            // Load the end first: the check below notices a start that moves during the read.
             let end = stored.end();
-            let before = records.len();
+            let record_count = records.len();
             bytes += stored.read(
                 reader.partition,
                 reader.next,
                 end,
                 remaining.min(PARTITION_RECORDS),
-                most_bytes.saturating_sub(bytes),
+                max_bytes.saturating_sub(bytes),
                 &mut records,
             )?;
             if stored.start() > reader.next {
-                // Removed while it was read: what was read may have holes. The next poll reports the gap.
-                records.truncate(before);
-            } else if let Some(last) = records.get(before..).and_then(<[FetchedRecord]>::last) {
+                // Records were removed during the read, so it may have holes. The next poll reports the gap.
+                records.truncate(record_count);
+            } else if let Some(last) = records.get(record_count..).and_then(<[FetchedRecord]>::last) {
                 reader.next = last.at.offset.next().0;
             }
         }
         if count > 0 {
+            // Rotates, so that a busy partition does not starve the others.
             self.next_reader = (self.next_reader + 1) % count;
         }
         Ok(records)
     }
 
-    fn set_paused(&mut self, partitions: &[Partition], paused: bool) {
+    fn set_paused(&mut self, partitions: &[Partition], is_paused: bool) {
         for reader in &mut self.readers {
             if partitions.contains(&reader.partition) {
-                reader.paused = paused;
+                reader.is_paused = is_paused;
             }
         }
     }
 }
 
 impl Engine for EmbeddedEngine {
+    // `poll` sleeps on the driver's wakeup, so it misses no settlement.
     const DEAF_FOR: Duration = Duration::from_secs(60);
 
     fn poll(&mut self, wait: Duration, available: Amount) -> Vec<Event> {
         let mut events = Vec::new();
         self.collect(available, &mut events);
-        if events.is_empty() || self.unreachable {
-            self.wakeup.wait(wait);
+        // An unreachable disk must not be polled in a tight loop.
+        if events.is_empty() || self.is_unreachable {
+            self.wakeup.wait_up_to(wait);
             self.collect(available, &mut events);
         }
         events
@@ -227,7 +233,7 @@ impl Engine for EmbeddedEngine {
         let events = Arc::clone(&self.events);
         let wakeup = Arc::clone(&self.wakeup);
         let requested: Vec<Partition> = upto.iter().map(|(partition, _)| *partition).collect();
-        let done = move |result: Result<&[(Partition, NextOffset)], String>| {
+        let report_result = move |result: Result<&[(Partition, NextOffset)], String>| {
             let mut events = events.lock();
             match result {
                 Ok(upto) => events.extend(
@@ -241,8 +247,9 @@ impl Engine for EmbeddedEngine {
             drop(events);
             wakeup.notify();
         };
-        let commit = Commit { group: self.group.0, upto: upto.to_vec(), done: Box::new(done) };
+        let commit = Commit { group: self.group.0, upto: upto.to_vec(), done: Box::new(report_result) };
         if let Err(unsent) = self.requests.send(WriteRequest::Commit(commit)) {
+            // The writer has stopped, and the driver must not wait for an answer.
             let WriteRequest::Commit(commit) = unsent.0 else { return };
             (commit.done)(Err("the log is shutting down".to_owned()));
         }

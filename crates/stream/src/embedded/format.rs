@@ -1,6 +1,6 @@
 //! Storage format of the embedded log: names of keyspaces, keys, and the bytes of a record.
 //!
-//! A change here is a new format number.
+//! A change here needs a new format number.
 
 use bytes::Bytes;
 use tidegate_schemas::ids::Millis;
@@ -10,18 +10,18 @@ use crate::{
     topics::{NextOffset, Offset, Partition, Position, Topic},
 };
 
-/// The format that this program writes. It refuses data of a newer one.
+/// Format written by this program. Data of a newer format is refused.
 pub(super) const FORMAT: u32 = 1;
 
 pub(super) const META: &str = "log.meta";
 pub(super) const FORMAT_KEY: &[u8] = b"format";
 pub(super) const PARTITIONS_KEY: &[u8] = b"partitions";
 
-/// Key of the number of syncs, which every synced batch counts up. The journal's check looks for it.
+/// Key of the sync counter, incremented by every synced batch. The check of the journal reads it too.
 pub const SYNCS_KEY: &str = "tidegate.log.syncs";
 
-/// Keyspace of a partition. Each has its own, so that flushed tables never overlap and the tree moves them down without
-/// rewriting them.
+/// Returns the keyspace name of a partition. Each partition has its own, so that flushed tables never overlap and compaction
+/// moves them without rewriting.
 pub(super) fn keyspace(partition: Partition) -> String {
     format!("log.{}.{}", partition.topic.label(), partition.index)
 }
@@ -40,12 +40,12 @@ pub(super) fn parse_offset(key: &[u8]) -> Option<i64> {
     key.try_into().ok().map(i64::from_be_bytes)
 }
 
-/// Kind of entry that the meta keyspace holds of a partition.
+/// Kind of entry of a partition in the meta keyspace.
 #[derive(Clone, Copy)]
 pub(super) enum MetaKey {
-    /// The first offset that is still there, and the append time of the last one removed.
+    /// First stored offset, and the append time of the last removed record.
     Start,
-    /// A closed segment, by its end: its bytes and its last append time.
+    /// Closed segment, by its end: its bytes and its last append time.
     Segment,
 }
 
@@ -142,6 +142,7 @@ pub(super) fn encode(record: &Record<'_>, frame: impl FnOnce(&[u8], &mut Vec<u8>
         out.extend_from_slice(value);
     }
     out.extend_from_slice(record.key);
+    // The value stands last, so that its length need not be stored.
     frame(&record.value, &mut out);
     out
 }
@@ -154,37 +155,41 @@ pub(super) fn written_at(stored: &[u8]) -> Option<Millis> {
     stored.first_chunk::<8>().map(|at| Millis(i64::from_be_bytes(*at)))
 }
 
-/// Slices the record out of `stored`, copying only header names.
+/// Decodes a record as slices of `stored`. Only header names are copied.
 pub(super) fn decode(partition: Partition, offset: i64, stored: &Bytes) -> Option<FetchedRecord> {
     let written_at = written_at(stored)?;
     let key_length = size(stored.get(8..12)?)?;
-    let headers = u16::from_be_bytes(stored.get(12..14)?.try_into().ok()?);
-    let mut at = 14;
-    let mut read = Vec::new();
-    for _ in 0..headers {
-        let name = size(stored.get(at..at + 4)?)?;
-        let value = size(stored.get(at + 4..at + 8)?)?;
-        at += 8;
-        let text = std::str::from_utf8(stored.get(at..at.checked_add(name)?)?).ok()?;
-        at += name;
-        let end = at.checked_add(value)?;
-        stored.get(at..end)?;
-        read.push((text.into(), stored.slice(at..end)));
-        at = end;
+    let header_count = u16::from_be_bytes(stored.get(12..14)?.try_into().ok()?);
+    let mut position = 14;
+    let mut decoded_headers = Vec::new();
+    for _ in 0..header_count {
+        let name_length = size(stored.get(position..position + 4)?)?;
+        let value_length = size(stored.get(position + 4..position + 8)?)?;
+        position += 8;
+        let text = std::str::from_utf8(stored.get(position..position.checked_add(name_length)?)?).ok()?;
+        position += name_length;
+        let end = position.checked_add(value_length)?;
+        stored.get(position..end)?;
+        decoded_headers.push((text.into(), stored.slice(position..end)));
+        position = end;
     }
-    let end = at.checked_add(key_length)?;
-    stored.get(at..end)?;
+    let end = position.checked_add(key_length)?;
+    stored.get(position..end)?;
     Some(FetchedRecord {
         at: Position { partition, offset: Offset(offset) },
-        key: stored.slice(at..end),
+        key: stored.slice(position..end),
         framed: stored.slice(end..),
-        headers: if read.is_empty() { Headers::default() } else { Headers::from_iter(read) },
+        headers: if decoded_headers.is_empty() {
+            Headers::default()
+        } else {
+            Headers::from_iter(decoded_headers)
+        },
         written_at,
     })
 }
 
 fn length(bytes: usize) -> u32 {
-    // Records are refused at 12 MiB before they come here.
+    // Larger records than 12 MiB are refused before they are encoded.
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 

@@ -61,7 +61,7 @@ use crate::{
     wakeup::Wakeup,
 };
 
-/// The embedded log. A clone is the same log; the last one dropped ends its threads.
+/// Handle to the embedded log. Clones share it; dropping the last one stops its threads.
 #[derive(Clone)]
 pub struct EmbeddedLog {
     inner: Arc<Inner>,
@@ -89,6 +89,7 @@ impl fmt::Debug for EmbeddedLog {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        // The threads check the flag only when they wake.
         self.stop_retention.store(true, Ordering::Release);
         self.retention_wakeup.notify();
         self.disk_wakeup.notify();
@@ -96,8 +97,8 @@ impl Drop for Inner {
 }
 
 impl EmbeddedLog {
-    /// Opens the log in a database, and makes it there if it is new. Reads the disk, so do not call it on an async
-    /// thread. The keyspaces that begin with `log.` are the log's.
+    /// Opens or creates the log in a database, in keyspaces that begin with `log.`. Reads the disk, so do not call it on an
+    /// async thread.
     pub(crate) fn open(
         db: Database,
         settings: &Settings,
@@ -110,11 +111,12 @@ impl EmbeddedLog {
         let (partitions, embedded) = (settings.partition_count(), &settings.embedded);
         let open = |db, health, mark, disk| State::open(db, partitions, embedded.clone(), health, mark, disk);
         let mut state = open(db.clone(), Arc::clone(&health), mark.clone(), disk.clone())?;
-        let has_lost = match &mark {
+        let accepted_loss = match &mark {
             Some(mark) => durability::check(&state, mark)?,
             None => false,
         };
-        if has_lost {
+        // The check changed the stored positions, so they are read again.
+        if accepted_loss {
             state = open(db, health, mark, disk)?;
         }
         let state = Arc::new(state);
@@ -152,9 +154,9 @@ impl EmbeddedLog {
         Ok(Self { inner: Arc::new(inner), class: AppendClass::Request })
     }
 
-    /// Error after which nothing that this process writes will be found again, if there was one.
+    /// Returns the error after which all writes of this process are lost, if any.
     pub(crate) fn fatal_error(&self) -> Option<&str> {
-        // Without traffic nothing else checks the folder.
+        // Without traffic no write checks the folder.
         let _remembered = self.inner.state.is_in_place();
         self.inner.state.fatal_error.get().map(String::as_str)
     }
@@ -191,10 +193,12 @@ impl EmbeddedLog {
                 return Err(AppendError::NoSuchPartition { partition: *partition, partitions });
             }
             let record = format::encode(record, |datum, out| inner.codec.frame(topic, datum, out));
+            // Stored bytes with headers and framing, as the disk quota counts them.
             bytes += record.len();
             stored.push((*partition, record));
         }
         if !inner.state.quota.admits(self.class, bytes) {
+            // Requests a measurement, since space may have been freed meanwhile.
             inner.disk_wakeup.notify();
             return Err(AppendError::Full { detail: inner.state.describe_full() });
         }
@@ -206,15 +210,16 @@ impl EmbeddedLog {
         answer.await.unwrap_or(Err(AppendError::ShuttingDown))
     }
 
-    /// Reserves bytes in the writer's queue; the writer frees them.
+    /// Reserves bytes in the writer's queue. The writer frees them.
     fn reserve_queue(&self, bytes: usize) -> Result<(), AppendError> {
         let limit = self.inner.state.settings.queue_bytes;
-        let waiting = self.inner.state.queued.fetch_add(bytes, Ordering::AcqRel);
-        // A single append above the limit passes when nothing waits, or it would never pass.
-        if waiting > 0 && waiting.saturating_add(bytes) > limit {
+        // Reserved before the check, so that concurrent appends cannot pass it together.
+        let queued_bytes = self.inner.state.queued.fetch_add(bytes, Ordering::AcqRel);
+        // An append above the limit passes if the queue is empty, or it would never pass.
+        if queued_bytes > 0 && queued_bytes.saturating_add(bytes) > limit {
             self.inner.state.queued.fetch_sub(bytes, Ordering::AcqRel);
             let detail =
-                format!("{waiting} bytes wait for the disk, and stream.embedded.queue_bytes is {limit}");
+                format!("{queued_bytes} bytes wait for the disk, and stream.embedded.queue_bytes is {limit}");
             return Err(AppendError::Full { detail });
         }
         Ok(())
@@ -244,42 +249,42 @@ impl EmbeddedLog {
         inner.consumers.start(start, open)
     }
 
-    /// Returns where a group goes on in a topic.
+    /// Returns the position of a group in a topic.
     pub(crate) fn committed(&self, group: Group, topic: Topic) -> Cursor {
         let groups = self.inner.state.groups.read();
-        let own = groups.get(group.0).into_iter().flatten();
-        let of_topic = own.filter(|(partition, _)| partition.topic == topic);
-        Cursor(of_topic.map(|(partition, next)| (partition.index, next.0)).collect())
+        let positions = groups.get(group.0).into_iter().flatten();
+        let topic_positions = positions.filter(|(partition, _)| partition.topic == topic);
+        Cursor(topic_positions.map(|(partition, next)| (partition.index, next.0)).collect())
     }
 
-    /// Reads records of the partition from `from` on (oldest first), or below it (newest first).
+    /// Reads records of the partition from `start_offset` on (oldest first), or below it (newest first).
     pub(crate) async fn read(
         &self,
         partition: Partition,
         order: Order,
-        from: Option<i64>,
+        start_offset: Option<i64>,
         limit: usize,
     ) -> Result<PartitionRecords, PageError> {
-        /// Largest share of one partition of a page in memory.
-        const BYTES: usize = 4 << 20;
+        /// Largest number of bytes of one partition in a page.
+        const MAX_PAGE_BYTES: usize = 4 << 20;
         let state = Arc::clone(&self.inner.state);
         let read = move || -> Result<PartitionRecords, ReadError> {
             let Some(stored) = state.stored(partition) else { return Ok(PartitionRecords::default()) };
             let (start, end) = (stored.start(), stored.end());
             let mut records = Vec::new();
-            let more = match order {
+            let has_more = match order {
                 Order::Oldest => {
-                    let from = from.unwrap_or(start).max(start);
-                    stored.read(partition, from, end, limit, BYTES, &mut records)?;
+                    let from = start_offset.unwrap_or(start).max(start);
+                    stored.read(partition, from, end, limit, MAX_PAGE_BYTES, &mut records)?;
                     records.last().map_or(from, |last| last.at.offset.next().0) < end
                 }
                 Order::Newest => {
-                    let below = from.unwrap_or(end).min(end);
-                    records = stored.read_back(partition, start, below, limit, BYTES)?;
+                    let below = start_offset.unwrap_or(end).min(end);
+                    records = stored.read_back(partition, start, below, limit, MAX_PAGE_BYTES)?;
                     records.last().map_or(below, |last| last.at.offset.0) > start
                 }
             };
-            Ok(PartitionRecords { more: more && !records.is_empty(), records })
+            Ok(PartitionRecords { more: has_more && !records.is_empty(), records })
         };
         let unavailable = |detail: String| PageError::Unavailable { detail };
         tokio::task::spawn_blocking(read)
@@ -288,8 +293,8 @@ impl EmbeddedLog {
             .map_err(|error| unavailable(error.to_string()))
     }
 
-    /// Removes the records of a partition before an offset, also those that a group has not seen: for an operator. A
-    /// group whose position is before it is stopped there, naming the gap.
+    /// Removes the records of a partition before an offset, even if a group has not processed them, on request of an
+    /// operator. A group with an earlier position stops there and reports the gap.
     pub async fn delete_records(
         &self,
         partition: Partition,
@@ -298,14 +303,15 @@ impl EmbeddedLog {
         let mut start = None;
         loop {
             let (done, answer) = oneshot::channel();
-            let trim = Trim { partition, before, despite_groups: true, done };
-            let gone = || "the log is shutting down".to_owned();
-            self.inner.requests.send(WriteRequest::Trim(trim)).map_err(|_| gone())?;
-            let now = answer.await.map_err(|_| gone())??;
-            if now >= before || start == Some(now) {
-                return Ok(now);
+            let trim = Trim { partition, before, ignores_groups: true, done };
+            let shutdown_error = || "the log is shutting down".to_owned();
+            self.inner.requests.send(WriteRequest::Trim(trim)).map_err(|_| shutdown_error())?;
+            let new_start = answer.await.map_err(|_| shutdown_error())??;
+            // The writer removes a limited number of records at a time. No progress: the end is reached.
+            if new_start >= before || start == Some(new_start) {
+                return Ok(new_start);
             }
-            start = Some(now);
+            start = Some(new_start);
         }
     }
 
@@ -314,50 +320,50 @@ impl EmbeddedLog {
             return Readiness::NotReady { why: "the log is shutting down".to_owned() };
         }
         if self.inner.state.quota.is_full() {
-            let why = format!(
+            let reason = format!(
                 "requests are refused because the disk is full: {}",
                 self.inner.state.describe_full()
             );
-            return Readiness::NotReady { why };
+            return Readiness::NotReady { why: reason };
         }
         self.inner.state.health.readiness()
     }
 
-    /// Closes the consumers first, so that effects of their last records can be appended; then the writer.
+    /// Closes the consumers before the writer, so that the effects of their last records can be appended.
     pub(crate) async fn close(&self, deadline: Instant) -> DrainResult {
         let inner = &self.inner;
-        let consumers = inner.consumers.close(deadline).await;
+        let consumers_result = inner.consumers.close(deadline).await;
         inner.closed.store(true, Ordering::Release);
         inner.stop_retention.store(true, Ordering::Release);
         inner.retention_wakeup.notify();
         inner.disk_wakeup.notify();
         let (done, closed) = oneshot::channel();
-        let written = match inner.requests.send(WriteRequest::Close(done)) {
+        let writer_result = match inner.requests.send(WriteRequest::Close(done)) {
             Ok(()) if timeout_at(deadline, closed).await.is_err() => DrainResult::Forced,
-            // Closed now, or by an earlier call: then the channel has no receiver any more.
+            // Closed now or by an earlier call, after which the channel has no receiver.
             Ok(()) | Err(_) => DrainResult::Clean,
         };
         let threads = std::mem::take(&mut *inner.threads.lock());
-        let joined = tokio::task::spawn_blocking(move || {
+        let join_task = tokio::task::spawn_blocking(move || {
             for thread in threads {
                 if thread.join().is_err() {
                     tracing::error!("a thread of the log panicked");
                 }
             }
         });
-        let ended = match timeout_at(deadline, joined).await {
+        let threads_result = match timeout_at(deadline, join_task).await {
             Ok(Ok(())) => DrainResult::Clean,
             _ => DrainResult::Forced,
         };
-        consumers.and(written).and(ended)
+        consumers_result.and(writer_result).and(threads_result)
     }
 }
 
 impl DeadLetterSink for EmbeddedLog {
     fn append<'a>(&'a self, letter: Record<'a>) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
-            let to = partition_of(Topic::DeadLetters, letter.key, self.partitions());
-            EmbeddedLog::append(self, &[(to, letter)]).await
+            let partition = partition_of(Topic::DeadLetters, letter.key, self.partitions());
+            EmbeddedLog::append(self, &[(partition, letter)]).await
         })
     }
 }

@@ -1,4 +1,4 @@
-//! State of the log as the last process left it, read when the log is opened.
+//! Reads the state that the last process left, when the log is opened.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -24,16 +24,16 @@ pub(super) fn storage(error: &fjall::Error) -> OpenError {
     OpenError::Unavailable { detail: format!("the data folder: {error}") }
 }
 
-fn damaged(what: impl Into<String>) -> OpenError {
-    OpenError::Damaged { detail: what.into() }
+fn damaged(subject: impl Into<String>) -> OpenError {
+    OpenError::Damaged { detail: subject.into() }
 }
 
-/// Opens a partition as its last process left it. `exists`: it has a keyspace.
+/// Opens a partition in its stored state. `has_keyspace`: the database has its keyspace.
 pub(super) fn open_partition(
     db: &Database,
     meta: &Keyspace,
     partition: Partition,
-    exists: bool,
+    has_keyspace: bool,
     retention_bytes: u64,
 ) -> Result<StoredPartition, OpenError> {
     let read = |key: Vec<u8>| meta.get(key).map_err(|error| storage(&error));
@@ -49,42 +49,44 @@ pub(super) fn open_partition(
         let segment = key
             .len()
             .checked_sub(8)
-            .and_then(|at| format::parse_offset(&key[at..]))
+            .and_then(|start| format::parse_offset(&key[start..]))
             .zip(format::parse_pair(&value));
-        let (end, (bytes, at)) = segment.ok_or_else(|| damaged(format!("a segment of {partition}")))?;
-        closed.push_back(Segment { end, bytes: bytes.unsigned_abs(), last_ms: at });
+        let (end, (bytes, last_append_ms)) =
+            segment.ok_or_else(|| damaged(format!("a segment of {partition}")))?;
+        closed.push_back(Segment { end, bytes: bytes.unsigned_abs(), last_ms: last_append_ms });
     }
     let open_from = closed.back().map_or(start, |segment| segment.end.max(start));
 
     let keyspace = OnceLock::new();
     let mut end = open_from;
     let mut open_bytes = 0;
-    if exists {
-        let own = open_keyspace(db, partition).map_err(|error| storage(&error))?;
-        let last_records = LastRecords::of(&own, start).map_err(|error| storage(&error))?;
+    if has_keyspace {
+        let partition_keyspace = open_keyspace(db, partition).map_err(|error| storage(&error))?;
+        let last_records = LastRecords::of(&partition_keyspace, start).map_err(|error| storage(&error))?;
         if let Some(last_records) = last_records {
             let last = last_records.last.ok_or_else(|| damaged(format!("the last record of {partition}")))?;
+            // An open segment has no stored end, so the last record determines it.
             end = end.max(last.0 + 1);
             last_ms = last_ms.max(last.1);
-            // An estimate: reading the whole stretch would make a start as slow as it is long.
+            // Estimated from the last records: reading all of the open segment would slow down the start.
             open_bytes = last_records.mean_bytes.saturating_mul(end.abs_diff(open_from));
         }
-        let _first = keyspace.set(own);
+        let _first = keyspace.set(partition_keyspace);
     }
     let close_at = (retention_bytes / 16).clamp(1 << 10, 4 << 20);
     let open = Segment { end, bytes: open_bytes, last_ms };
     Ok(StoredPartition::new(keyspace, start, end, Segments::new(closed, open, close_at)))
 }
 
-/// Last records of a partition, from which appending goes on.
+/// Last records of a partition. Appends continue after them.
 struct LastRecords {
-    /// Offset and append time of the last one. `None`: its bytes are damaged.
+    /// Offset and append time of the last record. `None`: its bytes are damaged.
     last: Option<(i64, i64)>,
     mean_bytes: u64,
 }
 
 impl LastRecords {
-    /// Reads from the start on, because everything before it may be a long row of removals.
+    /// Reads only at or above the start: below it the database may hold many removal marks.
     fn of(keyspace: &Keyspace, start: i64) -> fjall::Result<Option<Self>> {
         let mut last = None;
         let mut bytes = 0_u64;
@@ -103,27 +105,29 @@ impl LastRecords {
 
 /// Writes format and partition count of a new log, or checks those of an existing one.
 pub(super) fn check_format(db: &Database, meta: &Keyspace, partitions: u32) -> Result<(), OpenError> {
-    let number = |key: &[u8], what: &str| -> Result<Option<u32>, OpenError> {
+    let number = |key: &[u8], subject: &str| -> Result<Option<u32>, OpenError> {
         let Some(value) = meta.get(key).map_err(|error| storage(&error))? else { return Ok(None) };
-        format::parse_number(&value).map(Some).ok_or_else(|| damaged(format!("the log's {what}")))
+        format::parse_number(&value).map(Some).ok_or_else(|| damaged(format!("the log's {subject}")))
     };
     match number(format::FORMAT_KEY, "format")? {
-        Some(found) if found > format::FORMAT => {
-            return Err(OpenError::NewerFormat { found, known: format::FORMAT });
+        Some(stored_format) if stored_format > format::FORMAT => {
+            return Err(OpenError::NewerFormat { found: stored_format, known: format::FORMAT });
         }
         Some(_) => {
-            let found = number(format::PARTITIONS_KEY, "partition count")?
+            let stored_count = number(format::PARTITIONS_KEY, "partition count")?
                 .ok_or_else(|| damaged("the log's partition count is missing"))?;
-            if found != partitions {
+            // The partition of a key depends on the number, so another one would break the order of keys.
+            if stored_count != partitions {
                 return Err(OpenError::PartitionCount {
                     topic: Topic::Items,
                     configured: partitions,
-                    found,
+                    found: stored_count,
                     found_in: "the data folder".to_owned(),
                 });
             }
         }
         None => {
+            // Durable before the first record, so that every later start can check it.
             let mut batch = db.batch().durability(Some(PersistMode::SyncAll));
             batch.insert(meta, format::FORMAT_KEY, format::FORMAT.to_be_bytes());
             batch.insert(meta, format::PARTITIONS_KEY, partitions.to_be_bytes());

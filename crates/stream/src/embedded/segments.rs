@@ -1,6 +1,6 @@
-//! Segments of a partition, some megabytes each, and up to where retention may remove them.
+//! Segments of a partition, some megabytes each, and the limit up to which retention may remove them.
 //!
-//! It is pure: the writer removes, and the caller passes the time.
+//! Pure: the caller passes the time, and the writer removes the records.
 
 use std::collections::VecDeque;
 
@@ -18,17 +18,17 @@ pub(super) struct RetentionRule {
     /// Append time before which records are too old.
     pub(super) oldest_ms: i64,
     /// Largest number of bytes to keep.
-    pub(super) most_bytes: u64,
-    /// Offset from which on some group still needs the records.
+    pub(super) max_bytes: u64,
+    /// Lowest offset that some group still needs.
     pub(super) barrier: i64,
 }
 
-/// The segments of one partition. The last one is open and grows.
+/// Segments of one partition. The last one is open and grows.
 #[derive(Clone, Debug)]
 pub(super) struct Segments {
     closed: VecDeque<Segment>,
     open: Segment,
-    /// Bytes at which a segment closes.
+    /// Size at which a segment closes, in bytes.
     close_at: u64,
 }
 
@@ -37,7 +37,7 @@ impl Segments {
         Self { closed, open, close_at }
     }
 
-    /// Adds appended records. Returns the segment if this closed it, to be stored.
+    /// Adds appended records. Returns the segment if it is closed now, so that the caller stores it.
     pub(super) fn append(&mut self, end: i64, bytes: u64, last_ms: i64) -> Option<Segment> {
         self.open = Segment { end, bytes: self.open.bytes + bytes, last_ms };
         if self.open.bytes < self.close_at {
@@ -53,46 +53,47 @@ impl Segments {
         self.open
     }
 
-    /// Bytes of the segments that hold records from an offset on.
+    /// Returns the bytes of the segments that hold records at or above an offset.
     pub(super) fn bytes_from(&self, offset: i64) -> u64 {
         let closed = self.closed.iter().rev().take_while(|segment| segment.end > offset);
         let open = if self.open.end > offset { self.open.bytes } else { 0 };
         open + closed.map(|segment| segment.bytes).sum::<u64>()
     }
 
-    /// Append time of the last record, below which the next one must not fall.
+    /// Returns the append time of the last record, the lower bound for the next one.
     pub(super) const fn last_ms(&self) -> i64 {
         self.open.last_ms
     }
 
-    /// Offset before which everything may be removed, if anything may.
+    /// Returns the offset up to which records may be removed, if any.
     pub(super) fn trim_point(&self, rule: RetentionRule) -> Option<i64> {
-        let mut kept = self.open.bytes + self.closed.iter().map(|segment| segment.bytes).sum::<u64>();
+        let mut kept_bytes = self.open.bytes + self.closed.iter().map(|segment| segment.bytes).sum::<u64>();
         let mut point = None;
         for segment in &self.closed {
-            let old = segment.last_ms < rule.oldest_ms;
-            let too_many = kept > rule.most_bytes;
-            if segment.end > rule.barrier || !(old || too_many) {
+            let is_old = segment.last_ms < rule.oldest_ms;
+            let is_over_size = kept_bytes > rule.max_bytes;
+            if segment.end > rule.barrier || !(is_old || is_over_size) {
+                // Segments are ordered by age, so no later one can be removed either.
                 return point;
             }
-            kept -= segment.bytes;
+            kept_bytes -= segment.bytes;
             point = Some(segment.end);
         }
-        // The open segment goes only when even its youngest record is too old.
+        // The open segment is removed only if even its newest record is too old.
         if self.open.bytes > 0 && self.open.last_ms < rule.oldest_ms && self.open.end <= rule.barrier {
             return Some(self.open.end);
         }
         point
     }
 
-    /// Removes everything before the offset, and returns the segments that are wholly removed.
+    /// Removes the segments that end at or before an offset, and returns the closed ones.
     pub(super) fn trim(&mut self, before: i64) -> Vec<Segment> {
-        let whole = self.closed.partition_point(|segment| segment.end <= before);
-        let gone = self.closed.drain(..whole).collect();
+        let removed_count = self.closed.partition_point(|segment| segment.end <= before);
+        let removed_segments = self.closed.drain(..removed_count).collect();
         if self.open.end <= before {
             self.open.bytes = 0;
         }
-        gone
+        removed_segments
     }
 }
 
@@ -100,7 +101,7 @@ impl Segments {
 mod tests {
     use super::*;
 
-    const KEEP_ALL: RetentionRule = RetentionRule { oldest_ms: 0, most_bytes: u64::MAX, barrier: i64::MAX };
+    const KEEP_ALL: RetentionRule = RetentionRule { oldest_ms: 0, max_bytes: u64::MAX, barrier: i64::MAX };
 
     /// Three closed segments of 100 bytes, ending at 10, 20, 30 and at 1,000, 2,000, 3,000 ms; and an
     /// open one of 50 bytes.
@@ -114,26 +115,26 @@ mod tests {
     }
 
     #[test]
-    fn nothing_goes_without_a_reason() {
+    fn records_within_limits_are_kept() {
         assert_eq!(segments().trim_point(KEEP_ALL), None);
     }
 
     #[test]
-    fn what_is_too_old_goes_by_whole_segments() {
+    fn old_records_are_removed_by_whole_segments() {
         assert_eq!(segments().trim_point(RetentionRule { oldest_ms: 2_001, ..KEEP_ALL }), Some(20));
         assert_eq!(segments().trim_point(RetentionRule { oldest_ms: 3_500, ..KEEP_ALL }), Some(30));
         assert_eq!(segments().trim_point(RetentionRule { oldest_ms: 3_501, ..KEEP_ALL }), Some(35));
     }
 
     #[test]
-    fn what_is_too_much_goes_from_the_oldest() {
-        assert_eq!(segments().trim_point(RetentionRule { most_bytes: 250, ..KEEP_ALL }), Some(10));
-        assert_eq!(segments().trim_point(RetentionRule { most_bytes: 0, ..KEEP_ALL }), Some(30));
+    fn size_limit_removes_oldest_segments_first() {
+        assert_eq!(segments().trim_point(RetentionRule { max_bytes: 250, ..KEEP_ALL }), Some(10));
+        assert_eq!(segments().trim_point(RetentionRule { max_bytes: 0, ..KEEP_ALL }), Some(30));
     }
 
     #[test]
-    fn nothing_goes_that_a_group_has_not_passed() {
-        let greedy = RetentionRule { oldest_ms: i64::MAX, most_bytes: 0, barrier: 25 };
+    fn records_needed_by_a_group_are_kept() {
+        let greedy = RetentionRule { oldest_ms: i64::MAX, max_bytes: 0, barrier: 25 };
         assert_eq!(segments().trim_point(greedy), Some(20));
         assert_eq!(segments().trim_point(RetentionRule { barrier: 34, ..greedy }), Some(30));
         assert_eq!(segments().trim_point(RetentionRule { barrier: 9, ..greedy }), None);
@@ -141,17 +142,17 @@ mod tests {
     }
 
     #[test]
-    fn bytes_count_by_segments_that_reach_behind_an_offset() {
+    fn bytes_count_by_segments_that_reach_past_an_offset() {
         for (offset, bytes) in [(0, 350), (9, 350), (10, 250), (29, 150), (30, 50), (35, 0)] {
             assert_eq!(segments().bytes_from(offset), bytes, "{offset}");
         }
     }
 
     #[test]
-    fn trimming_keeps_what_is_not_wholly_gone_and_the_clock() {
+    fn trim_keeps_partial_segments_and_last_append_time() {
         let mut segments = segments();
-        assert_eq!(segments.trim(25).iter().map(|gone| gone.end).collect::<Vec<_>>(), [10, 20]);
-        assert_eq!(segments.trim_point(RetentionRule { most_bytes: 0, ..KEEP_ALL }), Some(30));
+        assert_eq!(segments.trim(25).iter().map(|segment| segment.end).collect::<Vec<_>>(), [10, 20]);
+        assert_eq!(segments.trim_point(RetentionRule { max_bytes: 0, ..KEEP_ALL }), Some(30));
         assert_eq!(segments.trim(35).len(), 1);
         assert_eq!(
             segments.trim_point(RetentionRule { oldest_ms: i64::MAX, ..KEEP_ALL }),

@@ -1,7 +1,7 @@
-//! State that all threads of the embedded log share: partitions with their ends, groups with their positions, and
-//! subscribers to new records.
+//! State shared by all threads of the embedded log: partitions with their ends, positions of groups, and subscribers to new
+//! records.
 //!
-//! Only the writer changes what is durable; everybody else reads.
+//! Only the writer changes durable state; the other threads read it.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -38,23 +38,23 @@ pub(super) struct State {
     pub(super) db: Database,
     pub(super) meta: Keyspace,
     pub(super) folder: Folder,
-    /// Error after which nothing that is written here will be found again.
+    /// Error after which all writes of this process are lost.
     pub(super) fatal_error: OnceLock<String>,
     pub(super) settings: EmbeddedSettings,
     pub(super) partition_count: u32,
     stored: HashMap<Partition, StoredPartition>,
-    /// Position of each group, also of groups that have no consumer at the moment.
+    /// Position of each group, including groups without a consumer.
     pub(super) groups: RwLock<GroupPositions>,
     /// Groups with a consumer in this process.
     pub(super) consumed: Mutex<BTreeSet<&'static str>>,
     subscribers: RwLock<Vec<Subscriber>>,
-    /// Bytes of appends on their way to the writer.
+    /// Bytes of appends in the writer's queue.
     pub(super) queued: AtomicUsize,
     pub(super) quota: DiskQuota,
     pub(super) disk: Arc<DiskSpace>,
-    /// Number of synced batches, as the database holds it. The writer counts.
+    /// Number of synced batches in the database. The writer increments it.
     syncs: AtomicU64,
-    /// Mark of what is durable, beside the database.
+    /// Mark of the durable state, in a file beside the database.
     pub(super) mark: Option<Arc<DurableMark>>,
     pub(super) health: Arc<Health>,
 }
@@ -92,12 +92,12 @@ impl State {
             partition_count,
             health,
         };
-        let existing: BTreeSet<Partition> =
+        let existing_partitions: BTreeSet<Partition> =
             state.db.list_keyspace_names().iter().filter_map(|name| format::parse_keyspace(name)).collect();
         for topic in Topic::ALL {
             for index in 0..partition_count {
                 let partition = Partition::new(topic, index);
-                let exists = existing.contains(&partition);
+                let exists = existing_partitions.contains(&partition);
                 let retention_bytes = state.settings.retention_bytes;
                 let stored =
                     recovery::open_partition(&state.db, &state.meta, partition, exists, retention_bytes)?;
@@ -107,10 +107,11 @@ impl State {
         Ok(state)
     }
 
-    /// Checks that the data folder is still the one that was opened. An error is remembered for good.
+    /// Checks that the data folder is still the opened one. An error becomes the fatal error.
     pub(super) fn is_in_place(&self) -> std::io::Result<()> {
-        self.folder.is_in_place().inspect_err(|why| {
-            let _first = self.fatal_error.set(format!("the data folder was taken away: {why}"));
+        self.folder.is_in_place().inspect_err(|error| {
+            // Keeps the first reason; later ones follow from it.
+            let _first = self.fatal_error.set(format!("the data folder was taken away: {error}"));
         })
     }
 
@@ -130,18 +131,23 @@ impl State {
         self.stored.iter().map(|(partition, stored)| (*partition, stored))
     }
 
-    /// Returns the keyspace to write a partition to, and creates it if there is none.
+    /// Returns the keyspace of a partition for writing, and creates it if needed.
     pub(super) fn writable(&self, partition: Partition) -> fjall::Result<Option<&Keyspace>> {
         self.stored(partition).map_or(Ok(None), |stored| stored.writable(&self.db, partition))
     }
 
-    /// Offset that retention may not pass, because a group still needs the records from it on.
+    /// Returns the lowest position of all groups in a partition. Retention must not pass it.
     pub(super) fn retention_barrier(&self, partition: Partition) -> i64 {
         let groups = self.groups.read();
-        groups.values().filter_map(|own| own.get(&partition)).map(|next| next.0).min().unwrap_or(i64::MAX)
+        groups
+            .values()
+            .filter_map(|positions| positions.get(&partition))
+            .map(|next| next.0)
+            .min()
+            .unwrap_or(i64::MAX)
     }
 
-    /// Bytes of records that some group has not passed.
+    /// Returns the bytes of records that some group has not passed.
     pub(super) fn unprocessed_bytes(&self) -> u64 {
         let of_partition = |(partition, stored): (Partition, &StoredPartition)| {
             stored.segments.lock().bytes_from(self.retention_barrier(partition))
@@ -149,9 +155,10 @@ impl State {
         self.all_stored().map(of_partition).sum()
     }
 
-    /// Describes why requests are refused while the disk or the configured share of it is used up.
+    /// Describes why requests are refused: the disk or its configured share is full.
     pub(super) fn describe_full(&self) -> String {
-        let (kept, free) = (self.quota.kept(), self.disk.space().map_or(u64::MAX, |space| space.free));
+        let (kept, free) = (self.quota.kept_bytes(), self.disk.space().map_or(u64::MAX, |space| space.free));
+        // The disk has space, so the configured limit is the cause.
         if free > kept && self.settings.max_bytes > 0 {
             let limit = self.settings.max_bytes >> 20;
             return format!(
@@ -160,8 +167,8 @@ impl State {
             );
         }
         format!(
-            "the disk of the data folder has {} MiB free, and {} MiB are kept (stream.embedded.min_free_bytes, and what \
-             is being written and compacted): free space",
+            "the disk of the data folder has {} MiB free, and {} MiB are kept (stream.embedded.min_free_bytes, or the \
+             space for pending writes and compactions): free space",
             free >> 20,
             kept >> 20
         )

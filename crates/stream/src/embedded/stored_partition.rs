@@ -1,4 +1,4 @@
-//! One partition in the database: its keyspace, its bounds, and reading its records.
+//! One partition in the database: its keyspace, its bounds, and reads of its records.
 
 use std::sync::{
     OnceLock,
@@ -15,12 +15,12 @@ use parking_lot::Mutex;
 use super::{format, segments::Segments};
 use crate::{record::FetchedRecord, topics::Partition};
 
-/// Memory of one partition before it is written to a table. Sixteen busy partitions hold 128 MiB.
+/// Size of a partition's memtable before it is flushed. Sixteen busy partitions hold 128 MiB.
 const MEMTABLE_BYTES: u64 = 8 << 20;
 
 /// One partition in the database.
 pub(super) struct StoredPartition {
-    /// Made at the first append: a new installation uses few of its partitions.
+    /// Created at the first append, because a new installation uses few of its partitions.
     keyspace: OnceLock<Keyspace>,
     start: AtomicI64,
     end: AtomicI64,
@@ -46,14 +46,15 @@ impl StoredPartition {
     }
 
     pub(super) fn set_end(&self, end: i64) {
+        // Stored after the records, so that a reader of the new end finds them.
         self.end.store(end, Ordering::Release);
     }
 
-    /// Returns the keyspace to write to, and creates it if there is none.
+    /// Returns the keyspace for writing, and creates it if needed.
     pub(super) fn writable(&self, db: &Database, partition: Partition) -> fjall::Result<Option<&Keyspace>> {
         if self.keyspace.get().is_none() {
-            let own = open_keyspace(db, partition)?;
-            let _first = self.keyspace.set(own);
+            let keyspace = open_keyspace(db, partition)?;
+            let _first = self.keyspace.set(keyspace);
         }
         Ok(self.keyspace.get())
     }
@@ -62,8 +63,7 @@ impl StoredPartition {
         self.keyspace.get()
     }
 
-    /// Reads records of the partition from `from` on: at least one if there is one, then up to both limits. Returns
-    /// their bytes.
+    /// Reads records at or above `from`, up to both limits but at least one if there is one. Returns their bytes.
     pub(super) fn read(
         &self,
         partition: Partition,
@@ -120,7 +120,7 @@ fn decode_up_to(
     Ok(bytes)
 }
 
-/// Opens the keyspace of a partition, and creates it if there is none.
+/// Opens the keyspace of a partition, and creates it if needed.
 pub(super) fn open_keyspace(db: &Database, partition: Partition) -> fjall::Result<Keyspace> {
     db.keyspace(&format::keyspace(partition), || {
         KeyspaceCreateOptions::default()
@@ -131,7 +131,7 @@ pub(super) fn open_keyspace(db: &Database, partition: Partition) -> fjall::Resul
     })
 }
 
-/// A record that cannot be read.
+/// Reason why a record cannot be read.
 #[derive(Debug)]
 pub(super) enum ReadError {
     Storage(fjall::Error),

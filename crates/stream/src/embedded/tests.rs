@@ -98,7 +98,7 @@ async fn an_unknown_schema_pauses_its_partition_and_keeps_the_order() {
     append(&log, 1, "farther on").await;
     assert_eq!(next(&mut inbox).await, ["farther on"], "nothing overtakes the unknown one");
 
-    fake.put(NEWER, Items::SCHEMA);
+    fake.add_schema(NEWER, Items::SCHEMA);
     let mut came = Vec::new();
     while came.len() < 2 {
         came.extend(next(&mut inbox).await);
@@ -113,7 +113,7 @@ async fn an_unknown_schema_pauses_its_partition_and_keeps_the_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_partition_that_waits_for_a_schema_commits_nothing_past_it() {
+async fn partition_waiting_for_a_schema_does_not_commit_past_it() {
     let folder = tempfile::tempdir().unwrap();
     let log = open(&folder, Codec::checked_in());
     let mut newer = vec![0];
@@ -179,7 +179,7 @@ async fn a_folder_that_was_moved_is_noticed_without_traffic() {
 /// `cargo test --release -p tidegate-stream --lib -- --ignored --nocapture how_fast`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
-async fn how_fast_appending_and_reading_are() {
+async fn measure_append_and_read_throughput() {
     const RECORDS: usize = 1_000_000;
     const GROUPED: usize = 100;
     const APPENDERS: u32 = 50;

@@ -1,6 +1,6 @@
-//! The one thread that changes the log: it makes many appends durable with one sync, then answers them.
+//! The single writer thread of the log: makes many appends durable with one sync, then answers them.
 //!
-//! It also writes commits, so that their order to appends and removals is the order of the journal.
+//! It also writes commits, so that the journal holds commits, appends and removals in their order.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,12 +29,12 @@ use crate::{
     wakeup::Wakeup,
 };
 
-/// Says what an operator can do. The database says only that it failed before, and not of what.
+/// Describes a failed write with its remedy. The database itself reports only that an earlier write failed.
 fn describe_failure(error: &fjall::Error, table: &Path) -> String {
     let folder = table.ancestors().nth(2).unwrap_or(table);
     match error {
         fjall::Error::Poisoned => format!(
-            "{} takes no more writes, because one had failed: its files are damaged or the disk failed \
+            "{} takes no more writes after a failed one: its files are damaged or the disk failed \
              (docs/guides/data.md)",
             folder.display()
         ),
@@ -42,13 +42,13 @@ fn describe_failure(error: &fjall::Error, table: &Path) -> String {
     }
 }
 
-/// Largest number of records that one trim removes: it must not keep appends waiting.
+/// Largest number of records of one trim, so that appends do not wait long.
 pub(super) const TRIM_RECORDS: i64 = 8_192;
 
 pub(super) enum WriteRequest {
     Append(Append),
     Commit(Commit),
-    /// Makes a group known to retention, and answers with its positions.
+    /// Registers a group, so that retention keeps its records, and answers with its positions.
     Register {
         group: &'static str,
         partitions: Vec<Partition>,
@@ -70,18 +70,18 @@ pub(super) struct Commit {
     pub(super) done: CommitCallback,
 }
 
-/// Receives what is durable now, or the error.
+/// Receives the durable positions, or the error.
 type CommitCallback = Box<dyn FnOnce(Result<&[(Partition, NextOffset)], String>) + Send>;
 
 pub(super) type RegisterResult = Result<Vec<(Partition, NextOffset)>, String>;
 
-/// Removes some records of a partition before an offset; to be repeated until the answer reaches it.
+/// Removes some records of a partition before an offset. Callers repeat it until the answer reaches the offset.
 pub(super) struct Trim {
     pub(super) partition: Partition,
     pub(super) before: NextOffset,
-    /// Removes also what a group still needs, as an operator may ask.
-    pub(super) despite_groups: bool,
-    /// Receives the start of the partition afterwards.
+    /// Removes records even if a group still needs them, on request of an operator.
+    pub(super) ignores_groups: bool,
+    /// Receives the new start of the partition.
     pub(super) done: oneshot::Sender<Result<NextOffset, String>>,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct LogWriter {
     disk_wakeup: Arc<Wakeup>,
 }
 
-/// Writes that one sync makes durable.
+/// Writes that share one sync.
 #[derive(Default)]
 struct SyncBatch {
     appends: Vec<Append>,
@@ -99,7 +99,7 @@ struct SyncBatch {
     bytes: usize,
 }
 
-/// New end of a partition while a batch is written: published once it is durable.
+/// New end of a partition in a batch. Published to readers after the sync.
 struct PartitionAdvance {
     end: i64,
     last_ms: i64,
@@ -115,19 +115,19 @@ impl LogWriter {
         Self { state, requests, disk_wakeup }
     }
 
-    /// Runs until it is asked to close, or every sender is gone.
+    /// Runs until a close request, or until every sender is dropped.
     pub(super) fn run(self) {
         while let Ok(first) = self.requests.recv() {
             if let Some(closed) = self.work(first) {
-                // A caller that waits for an answer gets none, and reports that the log is shutting down.
+                // Dropped requests answer their callers with "shutting down".
                 while self.requests.try_recv().is_ok() {}
-                let _nobody_waits = closed.send(());
+                let _unheard = closed.send(());
                 return;
             }
         }
     }
 
-    /// Gathers the requests behind the first into one batch. Returns the sender of a close request.
+    /// Collects the queued requests into one batch. Returns the sender of a close request.
     fn work(&self, first: WriteRequest) -> Option<oneshot::Sender<()>> {
         let mut batch = SyncBatch::default();
         let mut next = Some(first);
@@ -140,18 +140,19 @@ impl LogWriter {
                 WriteRequest::Commit(commit) => batch.commits.push(commit),
                 WriteRequest::Register { group: name, partitions, done } => {
                     self.write(std::mem::take(&mut batch));
-                    let _gone = done.send(self.register(name, &partitions));
+                    let _dropped = done.send(self.register(name, &partitions));
                 }
                 WriteRequest::Trim(trim) => {
                     self.write(std::mem::take(&mut batch));
                     let answer = self.trim(&trim);
-                    let _gone = trim.done.send(answer);
+                    let _dropped = trim.done.send(answer);
                 }
                 WriteRequest::Close(done) => {
                     self.write(batch);
                     return Some(done);
                 }
             }
+            // A full batch is written before further requests are taken, which bounds the wait of its callers.
             if batch.bytes < self.state.settings.group_commit_bytes {
                 next = self.requests.try_recv().ok();
             }
@@ -164,13 +165,14 @@ impl LogWriter {
         if batch.appends.is_empty() && batch.commits.is_empty() {
             return;
         }
+        // The limit bounds queued requests, and these leave the queue now.
         self.state.queued.fetch_sub(batch.bytes, Ordering::AcqRel);
         self.refuse_without_space(&mut batch);
-        let written = self.write_durably(&mut batch);
-        match written {
+        let result = self.write_durably(&mut batch);
+        match result {
             Ok(topics) => {
                 self.state.health.set_healthy("storage");
-                // Counted before the answers, so that a caller that was answered finds its records counted.
+                // Counted before the answers, so that callers find their records in the metric.
                 for (topic, records) in &topics {
                     metrics::appended(*topic).increment(*records);
                 }
@@ -179,7 +181,7 @@ impl LogWriter {
                     self.disk_wakeup.notify();
                 }
                 for append in batch.appends {
-                    let _gone = append.done.send(Ok(()));
+                    let _dropped = append.done.send(Ok(()));
                 }
                 for commit in batch.commits {
                     (commit.done)(Ok(&commit.upto));
@@ -191,7 +193,7 @@ impl LogWriter {
                     tracing::error!("the log cannot write: {detail}");
                 }
                 for append in batch.appends {
-                    let _gone = append.done.send(Err(AppendError::Unavailable { detail: detail.clone() }));
+                    let _dropped = append.done.send(Err(AppendError::Unavailable { detail: detail.clone() }));
                 }
                 for commit in batch.commits {
                     (commit.done)(Err(detail.clone()));
@@ -200,23 +202,22 @@ impl LogWriter {
         }
     }
 
-    /// Answers appends that would leave the database too little of the disk to go on. Positions are small, and let
-    /// retention remove something.
+    /// Refuses appends that would leave the database too little disk space to work. Commits are written anyway: they are small
+    /// and allow retention to free space.
     fn refuse_without_space(&self, batch: &mut SyncBatch) {
         let state = &self.state;
         let Err(detail) = state.disk.admits(state.db.write_buffer_size(), batch.bytes) else { return };
         self.disk_wakeup.notify();
         for append in batch.appends.drain(..) {
-            let _gone = append.done.send(Err(AppendError::Full { detail: detail.clone() }));
+            let _dropped = append.done.send(Err(AppendError::Full { detail: detail.clone() }));
         }
         batch.bytes = 0;
     }
 
-    /// Writes everything of the batch with one sync, and returns the number of appended records a topic. Readers see it
-    /// only after that.
+    /// Writes the whole batch with one sync, publishes it to readers, and returns the number of appended records by topic.
     fn write_durably(&self, batch: &mut SyncBatch) -> fjall::Result<BTreeMap<Topic, u64>> {
         let state = &self.state;
-        // If the data folder was removed, fjall would make the partitions' folders again in its place.
+        // If the data folder was removed, fjall would create the partitions' folders again in its place.
         state.is_in_place()?;
         // `SyncData` suffices: fdatasync also writes the metadata that reading back needs.
         let mut writes = state.db.batch().durability(Some(PersistMode::SyncData));
@@ -226,11 +227,12 @@ impl LogWriter {
 
         for append in &mut batch.appends {
             for (partition, mut record) in append.records.drain(..) {
+                // `append` has checked the partition, so none is skipped here.
                 let Some(stored) = state.stored(partition) else { continue };
                 let Some(keyspace) = state.writable(partition)? else { continue };
                 let advance = advances.entry(partition).or_insert_with(|| PartitionAdvance {
                     end: stored.end(),
-                    // A clock that was set back must not make a later record older.
+                    // The clock may have been set back, but append times must not decrease.
                     last_ms: stored.segments.lock().last_ms().max(now.0),
                     bytes: 0,
                 });
@@ -242,23 +244,25 @@ impl LogWriter {
             }
         }
 
-        let mut closed: Vec<(Partition, Segment)> = Vec::new();
+        let mut closed_segments: Vec<(Partition, Segment)> = Vec::new();
         let mut segments = Vec::with_capacity(advances.len());
         for (partition, advance) in &advances {
             let Some(stored) = state.stored(*partition) else { continue };
-            let mut after = stored.segments.lock().clone();
-            closed.extend(
-                after.append(advance.end, advance.bytes, advance.last_ms).map(|own| (*partition, own)),
+            let mut updated_segments = stored.segments.lock().clone();
+            closed_segments.extend(
+                updated_segments
+                    .append(advance.end, advance.bytes, advance.last_ms)
+                    .map(|own| (*partition, own)),
             );
-            segments.push((stored, advance.end, after));
+            segments.push((stored, advance.end, updated_segments));
         }
-        for (partition, segment) in closed {
+        for (partition, segment) in closed_segments {
             let bytes = i64::try_from(segment.bytes).unwrap_or(i64::MAX);
             let key = MetaKey::Segment.key(partition, segment.end);
             writes.insert(&state.meta, key, format::pair(bytes, segment.last_ms));
         }
 
-        // One value a key: two writes of one key in one batch have no order.
+        // Merge commits by key: two writes of one key in a batch have no defined order.
         let mut positions: BTreeMap<(&'static str, Partition), NextOffset> = BTreeMap::new();
         for commit in &batch.commits {
             for (partition, next) in &commit.upto {
@@ -274,14 +278,15 @@ impl LogWriter {
         writes.insert(&state.meta, format::SYNCS_KEY, syncs.to_be_bytes());
 
         writes.commit()?;
+        // Writes to open files of a removed folder still succeed, so check again after the sync.
         state.is_in_place()?;
         state.set_syncs(syncs);
-        // Behind the sync and before the answers: whatever is acknowledged is missed if it is missing.
+        // After the sync and before the answers, so that the loss of any acknowledged record is detected.
         let ends = advances.iter().map(|(partition, advance)| (*partition, advance.end));
         durability::mark_synced(state.mark.as_ref(), syncs, ends);
 
-        for (stored, end, after) in segments {
-            *stored.segments.lock() = after;
+        for (stored, end, updated_segments) in segments {
+            *stored.segments.lock() = updated_segments;
             stored.set_end(end);
         }
         let mut groups = state.groups.write();
@@ -293,23 +298,24 @@ impl LogWriter {
 
     fn register(&self, name: &'static str, partitions: &[Partition]) -> RegisterResult {
         let state = &self.state;
-        let known = state.groups.read().get(name).cloned().unwrap_or_default();
-        let new: Vec<(Partition, NextOffset)> = partitions
+        let known_positions = state.groups.read().get(name).cloned().unwrap_or_default();
+        let new_positions: Vec<(Partition, NextOffset)> = partitions
             .iter()
-            .filter(|partition| !known.contains_key(partition))
+            .filter(|partition| !known_positions.contains_key(partition))
             .filter_map(|partition| Some((*partition, NextOffset(state.stored(*partition)?.start()))))
             .collect();
-        if !new.is_empty() {
+        if !new_positions.is_empty() {
+            // Durable before the answer: retention must not pass a group that reads already.
             let mut batch = state.db.batch().durability(Some(PersistMode::SyncData));
-            for (partition, next) in &new {
+            for (partition, next) in &new_positions {
                 batch.insert(&state.meta, format::group_key(name, *partition), format::offset_key(next.0));
             }
             batch.commit().map_err(|error| format!("the data folder: {error}"))?;
         }
         let mut groups = state.groups.write();
-        let own = groups.entry(name.to_owned()).or_default();
-        own.extend(new);
-        Ok(partitions.iter().filter_map(|partition| Some((*partition, *own.get(partition)?))).collect())
+        let positions = groups.entry(name.to_owned()).or_default();
+        positions.extend(new_positions);
+        Ok(partitions.iter().filter_map(|partition| Some((*partition, *positions.get(partition)?))).collect())
     }
 
     fn trim(&self, trim: &Trim) -> Result<NextOffset, String> {
@@ -317,30 +323,36 @@ impl LogWriter {
         let partition = trim.partition;
         let stored = state.stored(partition).ok_or_else(|| format!("{partition} does not exist"))?;
         let start = stored.start();
-        // Read again here, after every registration and commit that was requested before.
-        let barrier = if trim.despite_groups { i64::MAX } else { state.retention_barrier(partition) };
+        // Computed on this thread, so that it includes every earlier registration and commit.
+        let barrier = if trim.ignores_groups { i64::MAX } else { state.retention_barrier(partition) };
         let before = trim.before.0.min(barrier).min(stored.end()).min(start.saturating_add(TRIM_RECORDS));
         let Some(keyspace) = stored.keyspace().filter(|_| before > start) else {
             return Ok(NextOffset(start));
         };
 
-        let mut after = stored.segments.lock().clone();
-        let removed = after.trim(before);
+        let mut updated_segments = stored.segments.lock().clone();
+        let removed_segments = updated_segments.trim(before);
+        // Not synced, because a lost removal is repeated by the next pass.
         let mut batch = state.db.batch();
         for offset in start..before {
             batch.remove(keyspace, format::offset_key(offset));
         }
-        for segment in removed {
+        for segment in removed_segments {
             batch.remove(&state.meta, MetaKey::Segment.key(partition, segment.end));
         }
-        batch.insert(&state.meta, MetaKey::Start.key(partition, 0), format::pair(before, after.last_ms()));
-        // A reader that comes too late must find a gap, not silence: the start moves first.
+        batch.insert(
+            &state.meta,
+            MetaKey::Start.key(partition, 0),
+            format::pair(before, updated_segments.last_ms()),
+        );
+        // Move the start before the removal, so that a late reader detects a gap and not an empty range.
         stored.set_start(before);
         if let Err(error) = batch.commit() {
+            // The records are still stored.
             stored.set_start(start);
             return Err(format!("the data folder: {error}"));
         }
-        *stored.segments.lock() = after;
+        *stored.segments.lock() = updated_segments;
         state.notify_subscribers(&BTreeSet::from([partition.topic]));
         Ok(NextOffset(before))
     }

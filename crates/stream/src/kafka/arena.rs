@@ -1,6 +1,6 @@
-//! Copies the records of one poll out of librdkafka, many into one buffer, and slices them.
+//! Copies the records of one poll from librdkafka into shared buffers, and slices them.
 //!
-//! One allocation serves many small records. A record keeps its whole buffer alive, so buffers stay small.
+//! One allocation serves many small records. A record keeps its whole buffer in memory, so buffers are small.
 
 use bytes::Bytes;
 use rdkafka::message::{Headers as _, Message};
@@ -12,14 +12,14 @@ use crate::{
     topics::{Offset, Partition, Position},
 };
 
-/// Size at which a buffer is closed; a larger record has one of its own.
-const BUFFER: usize = 256 << 10;
+/// Size at which a buffer is closed, in bytes. A larger record has its own buffer.
+const BUFFER_BYTES: usize = 256 << 10;
 
-/// A record whose bytes lie in the open buffer.
+/// Record with its bytes in the current buffer.
 struct PendingRecord {
     at: Position,
     written_at: Millis,
-    /// Start of the key, and ends of key and value: each part begins where the one before it ends.
+    /// Start of the key, and ends of key and value. Each part begins at the end of the part before it.
     start: usize,
     key_end: usize,
     value_end: usize,
@@ -29,9 +29,9 @@ struct PendingRecord {
 
 #[derive(Default)]
 pub(super) struct Arena {
-    open: Vec<u8>,
-    pending: Vec<PendingRecord>,
-    done: Vec<FetchedRecord>,
+    buffer: Vec<u8>,
+    pending_records: Vec<PendingRecord>,
+    finished_records: Vec<FetchedRecord>,
     amount: Amount,
 }
 
@@ -39,26 +39,30 @@ impl Arena {
     pub(super) fn push(&mut self, partition: Partition, message: &impl Message) {
         let key = message.key().unwrap_or_default();
         let value = message.payload().unwrap_or_default();
-        let fits = self.open.len() + key.len() + value.len() <= BUFFER;
-        if !fits {
+        let fits_buffer = self.buffer.len() + key.len() + value.len() <= BUFFER_BYTES;
+        if !fits_buffer {
             self.close();
         }
-        if self.open.capacity() == 0 {
-            self.open.reserve((key.len() + value.len()).max(if fits { 0 } else { BUFFER / 8 }));
+        if self.buffer.capacity() == 0 {
+            self.buffer.reserve((key.len() + value.len()).max(if fits_buffer {
+                0
+            } else {
+                BUFFER_BYTES / 8
+            }));
         }
-        let start = self.open.len();
-        self.open.extend_from_slice(key);
-        let key_end = self.open.len();
-        self.open.extend_from_slice(value);
-        let value_end = self.open.len();
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(key);
+        let key_end = self.buffer.len();
+        self.buffer.extend_from_slice(value);
+        let value_end = self.buffer.len();
         let mut headers = Vec::new();
         for header in message.headers().iter().flat_map(|headers| headers.iter()) {
-            self.open.extend_from_slice(header.value.unwrap_or_default());
-            headers.push((header.key.into(), self.open.len()));
+            self.buffer.extend_from_slice(header.value.unwrap_or_default());
+            headers.push((header.key.into(), self.buffer.len()));
         }
-        let names: usize = headers.iter().map(|(name, _): &(Box<str>, usize)| name.len()).sum();
-        self.amount += Amount::one(self.open.len() - start + names);
-        self.pending.push(PendingRecord {
+        let name_bytes: usize = headers.iter().map(|(name, _): &(Box<str>, usize)| name.len()).sum();
+        self.amount += Amount::one(self.buffer.len() - start + name_bytes);
+        self.pending_records.push(PendingRecord {
             at: Position { partition, offset: Offset(message.offset()) },
             written_at: Millis(message.timestamp().to_millis().unwrap_or(0)),
             start,
@@ -74,16 +78,16 @@ impl Arena {
 
     pub(super) fn into_records(mut self) -> Vec<FetchedRecord> {
         self.close();
-        self.done
+        self.finished_records
     }
 
     fn close(&mut self) {
-        let buffer = Bytes::from(std::mem::take(&mut self.open));
-        self.done.extend(self.pending.drain(..).map(|record| {
-            let mut from = record.value_end;
+        let buffer = Bytes::from(std::mem::take(&mut self.buffer));
+        self.finished_records.extend(self.pending_records.drain(..).map(|record| {
+            let mut start = record.value_end;
             let headers = record.headers.into_iter().map(|(name, end)| {
-                let value = buffer.slice(from..end);
-                from = end;
+                let value = buffer.slice(start..end);
+                start = end;
                 (name, value)
             });
             FetchedRecord {
@@ -152,13 +156,13 @@ mod tests {
         let mut arena = Arena::default();
         let partition = Partition::new(Topic::Items, 0);
         arena.push(partition, &message(0, Some(b"small".to_vec())));
-        arena.push(partition, &message(2, Some(vec![7; BUFFER])));
+        arena.push(partition, &message(2, Some(vec![7; BUFFER_BYTES])));
         let records = arena.into_records();
         assert!(
             records[0].framed.is_unique() || records[0].key.len() == 3,
             "only its own key shares its buffer"
         );
-        assert_eq!(records[1].framed.len(), BUFFER);
+        assert_eq!(records[1].framed.len(), BUFFER_BYTES);
         assert_eq!(records.len(), 2);
     }
 }

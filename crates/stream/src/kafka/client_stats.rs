@@ -1,4 +1,4 @@
-//! Reports of a librdkafka client about itself: log lines, statistics and errors become tracing, metrics and readiness.
+//! Turns a librdkafka client's log lines, statistics and errors into tracing, metrics and readiness.
 
 use std::{
     collections::HashMap,
@@ -15,18 +15,17 @@ use rdkafka::{
 
 use crate::{health::Readiness, metrics};
 
-/// Facility of librdkafka's log lines about connections that broke, or were not established.
+/// Facility of librdkafka's log lines about broken or refused connections.
 pub(super) const BROKEN_LINK: &str = "FAIL";
 
-/// Time for which records may wait although none is acknowledged.
+/// Time after which waiting records without any acknowledgement count as a stall.
 const STALL: Duration = Duration::from_secs(5);
 
-/// Health of the brokers: whether they answer and take records. Every client of a log writes it, the probe reads it.
+/// Health of the brokers. Every client of a log writes it, and the readiness probe reads it.
 #[derive(Debug)]
 pub(super) struct BrokerHealth {
-    /// Time for which one refused append keeps the log from being ready: longer than it takes until the next is refused,
-    /// or readiness would come and go. It ends by itself: a process that is not ready gets no requests, and so no append
-    /// that could succeed.
+    /// Time for which the log is not ready after a refused append. Longer than the time until the next refusal, so that
+    /// readiness does not flap. Limited, because a process that is not ready gets no requests and so no successful append.
     refusal_counts_for: Duration,
     state: Mutex<State>,
     fatal: OnceLock<String>,
@@ -35,11 +34,11 @@ pub(super) struct BrokerHealth {
 #[derive(Debug, Default)]
 struct State {
     /// `None` until the first statistics or acknowledgement.
-    up: Option<bool>,
-    refused: Option<(Instant, String)>,
-    acknowledged: u64,
-    /// Time at which records were seen to wait, and the number acknowledged by then.
-    waiting: Option<(Instant, u64)>,
+    is_connected: Option<bool>,
+    last_refusal: Option<(Instant, String)>,
+    acknowledged_count: u64,
+    /// Time since which records wait, and the number of acknowledgements at that time.
+    waiting_since: Option<(Instant, u64)>,
 }
 
 impl BrokerHealth {
@@ -48,33 +47,34 @@ impl BrokerHealth {
     }
 
     /// Records whether any broker is connected.
-    pub(super) fn set_connected(&self, up: bool) {
-        self.state.lock().up = Some(up);
+    pub(super) fn set_connected(&self, is_connected: bool) {
+        self.state.lock().is_connected = Some(is_connected);
     }
 
-    pub(super) fn acknowledged(&self) {
+    pub(super) fn record_acknowledgement(&self) {
         let mut state = self.state.lock();
-        state.up = Some(true);
-        state.refused = None;
-        state.acknowledged += 1;
+        state.is_connected = Some(true);
+        state.last_refusal = None;
+        state.acknowledged_count += 1;
     }
 
-    /// Records how many records wait to be acknowledged.
+    /// Records the number of records without an acknowledgement.
     pub(super) fn set_waiting(&self, now: Instant, records: usize) {
         let mut state = self.state.lock();
-        let acknowledged = state.acknowledged;
-        match state.waiting {
-            _ if records == 0 => state.waiting = None,
+        let acknowledged = state.acknowledged_count;
+        match state.waiting_since {
+            _ if records == 0 => state.waiting_since = None,
+            // No acknowledgement since then, so the start of the wait stays.
             Some((_, before)) if before == acknowledged => {}
-            _ => state.waiting = Some((now, acknowledged)),
+            _ => state.waiting_since = Some((now, acknowledged)),
         }
     }
 
-    pub(super) fn refused(&self, now: Instant, why: String) {
-        self.state.lock().refused = Some((now, why));
+    pub(super) fn record_refusal(&self, now: Instant, why: String) {
+        self.state.lock().last_refusal = Some((now, why));
     }
 
-    /// Records that the client can never be used again in this process. The first reason stays.
+    /// Records that the client can never be used again in this process. Keeps the first reason.
     pub(super) fn set_fatal(&self, why: String) {
         // A later reason is a consequence of the first.
         drop(self.fatal.set(why));
@@ -90,7 +90,7 @@ impl BrokerHealth {
             return not_ready(why);
         }
         let state = self.state.lock();
-        match (state.up, &state.refused) {
+        match (state.is_connected, &state.last_refusal) {
             (None, _) => not_ready("no kafka broker has answered yet"),
             (Some(false), _) => not_ready("no kafka broker is reachable"),
             (Some(true), Some((at, why))) if now.saturating_duration_since(*at) < self.refusal_counts_for => {
@@ -104,13 +104,13 @@ impl BrokerHealth {
 
 impl State {
     fn is_stalled(&self, now: Instant) -> bool {
-        self.waiting.is_some_and(|(since, acknowledged)| {
-            acknowledged == self.acknowledged && now.saturating_duration_since(since) >= STALL
+        self.waiting_since.is_some_and(|(since, acknowledged)| {
+            acknowledged == self.acknowledged_count && now.saturating_duration_since(since) >= STALL
         })
     }
 }
 
-/// Logs a line of librdkafka. A failed connection is a warning, whatever level librdkafka gives it.
+/// Logs a line of librdkafka. A failed connection is always a warning, because librdkafka logs it at lower levels.
 pub(super) fn log(client: &str, level: RDKafkaLogLevel, facility: &str, line: &str) {
     match level {
         RDKafkaLogLevel::Emerg
@@ -140,11 +140,12 @@ pub(super) fn record_brokers(client: &'static str, statistics: &Statistics) -> b
 }
 
 fn is_broker(broker: &Broker) -> bool {
+    // Bootstrap connections have negative ids.
     broker.nodeid >= 0
 }
 
 fn any_up(brokers: &HashMap<String, Broker>) -> bool {
-    // `UPDATE` is a connected broker whose address is being changed.
+    // `UPDATE` is a connected broker during a change of its address.
     brokers
         .values()
         .any(|broker| broker.source != "internal" && matches!(broker.state.as_str(), "UP" | "UPDATE"))
@@ -170,8 +171,7 @@ pub(super) fn handle_error(client: &str, health: &BrokerHealth, error: &KafkaErr
     tracing::warn!(target: "librdkafka", client, code = code(error), "{reason}");
 }
 
-/// Message about a client that was not made. librdkafka's text names the key; ours never shows a value, which may be a
-/// secret.
+/// Error message for a client that cannot be created. Names the key, and never shows its value, which may be a secret.
 pub(super) fn creation_error(why: &KafkaError) -> String {
     match why {
         KafkaError::ClientConfig(_, detail, key, _) => format!("stream.kafka: {key}: {detail}"),
@@ -186,7 +186,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(30);
 
     #[test]
-    fn a_log_is_ready_once_a_broker_answered_and_not_while_all_are_down() {
+    fn log_is_ready_while_a_broker_is_connected() {
         let (health, now) = (BrokerHealth::new(LONG), Instant::now());
         assert!(!health.readiness(now).is_ready());
         health.set_connected(true);
@@ -196,26 +196,26 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_append_counts_until_the_next_success_or_for_a_while() {
+    fn refusal_counts_until_the_next_success_or_timeout() {
         let (health, now) = (BrokerHealth::new(LONG), Instant::now());
         health.set_connected(true);
-        health.refused(now, "not enough replicas".to_owned());
+        health.record_refusal(now, "not enough replicas".to_owned());
         assert_eq!(health.readiness(now), Readiness::NotReady { why: "not enough replicas".to_owned() });
         assert!(health.readiness(now + LONG).is_ready());
-        health.acknowledged();
+        health.record_acknowledgement();
         assert!(health.readiness(now).is_ready());
     }
 
     #[test]
-    fn records_that_wait_while_none_is_acknowledged_count_until_one_is() {
+    fn waiting_records_stall_until_an_acknowledgement() {
         let (health, now) = (BrokerHealth::new(LONG), Instant::now());
         let is_ready = |seconds| health.readiness(now + Duration::from_secs(seconds)).is_ready();
         let wait = |seconds, records| health.set_waiting(now + Duration::from_secs(seconds), records);
-        health.acknowledged();
+        health.record_acknowledgement();
         wait(0, 3);
         wait(4, 9);
         assert!(is_ready(4) && !is_ready(5), "since the first");
-        health.acknowledged();
+        health.record_acknowledgement();
         assert!(is_ready(9), "one came back");
         wait(10, 8);
         assert!(is_ready(14) && !is_ready(15));
@@ -224,11 +224,11 @@ mod tests {
     }
 
     #[test]
-    fn a_fatal_error_is_never_forgotten() {
+    fn fatal_error_is_permanent() {
         let (health, now) = (BrokerHealth::new(LONG), Instant::now());
         health.set_fatal("fenced".to_owned());
         health.set_fatal("later".to_owned());
-        health.acknowledged();
+        health.record_acknowledgement();
         assert_eq!(health.readiness(now), Readiness::NotReady { why: "fenced".to_owned() });
     }
 }

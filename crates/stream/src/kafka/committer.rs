@@ -1,7 +1,7 @@
-//! Commits of one consumer, made on a thread of its own, whose outcomes the engine collects.
+//! Commits of one consumer, executed on a separate thread. The engine collects their outcomes.
 //!
-//! librdkafka drops the outcome of an asynchronous commit unless it has a callback in C, so commits are synchronous and
-//! run on a thread where they hold up neither polling nor anything else.
+//! librdkafka reports the outcome of an asynchronous commit only to a callback in C. Commits are therefore synchronous, on a
+//! thread where they do not delay polling.
 
 use std::{
     collections::BTreeMap,
@@ -33,10 +33,10 @@ pub(super) struct CommitOutcome {
 
 #[derive(Default)]
 struct State {
-    /// Requested while another commit is in flight: later ones replace earlier ones.
-    requested: BTreeMap<Partition, NextOffset>,
+    /// Offsets requested during a commit in flight. Later requests replace earlier ones.
+    requested_offsets: BTreeMap<Partition, NextOffset>,
     outcomes: Vec<CommitOutcome>,
-    closed: bool,
+    is_closed: bool,
 }
 
 struct Shared {
@@ -57,62 +57,65 @@ impl Committer {
         wakeup: Arc<Wakeup>,
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), wakeup });
-        let own = Arc::clone(&shared);
-        let thread =
-            thread::Builder::new().name("commit".to_owned()).spawn(move || own.run(&consumer, &names))?;
+        let thread_shared = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name("commit".to_owned())
+            .spawn(move || thread_shared.run(&consumer, &names))?;
         Ok(Self { shared, thread })
     }
 
     pub(super) fn request(&self, upto: impl IntoIterator<Item = (Partition, NextOffset)>) {
-        self.shared.state.lock().requested.extend(upto);
+        self.shared.state.lock().requested_offsets.extend(upto);
         self.shared.changed.notify_one();
     }
 
-    /// Drops the request for a partition that is not ours any more: if it is not sent yet, it must not be.
+    /// Drops the request for a released partition. A commit after the release could overwrite that of the new owner.
     pub(super) fn forget(&self, partition: Partition) {
-        self.shared.state.lock().requested.remove(&partition);
+        self.shared.state.lock().requested_offsets.remove(&partition);
     }
 
     pub(super) fn take_outcomes(&self) -> Vec<CommitOutcome> {
         std::mem::take(&mut self.shared.state.lock().outcomes)
     }
 
-    /// Waits for the commit in flight, without limit while no broker answers.
+    /// Waits for the commit in flight, without a limit while no broker answers.
     pub(super) fn join(self) {
-        self.shared.state.lock().closed = true;
+        self.shared.state.lock().is_closed = true;
         self.shared.changed.notify_one();
         if self.thread.join().is_err() {
-            tracing::error!("the thread that commits panicked");
+            tracing::error!("the commit thread panicked");
         }
     }
 }
 
 impl Shared {
     fn run(&self, consumer: &BaseConsumer<EventQueue>, names: &TopicNames) {
-        while let Some(requested) = self.next() {
+        while let Some(offsets) = self.wait_for_request() {
             // One request a topic: librdkafka reports a failure only if every partition of a request failed, and a failure
             // such as a missing right concerns all partitions of a topic.
             let mut topics: BTreeMap<Topic, Vec<(Partition, NextOffset)>> = BTreeMap::new();
-            for (partition, next) in requested {
+            for (partition, next) in offsets {
                 topics.entry(partition.topic).or_default().push((partition, next));
             }
             for (topic, upto) in topics {
                 let result = commit(consumer, names.name(topic), &upto);
                 self.state.lock().outcomes.push(CommitOutcome { upto, result });
             }
+            // The driver collects outcomes only when it is awake.
             self.wakeup.notify();
         }
     }
 
-    fn next(&self) -> Option<BTreeMap<Partition, NextOffset>> {
+    fn wait_for_request(&self) -> Option<BTreeMap<Partition, NextOffset>> {
         let mut state = self.state.lock();
-        while state.requested.is_empty() {
-            if state.closed {
+        while state.requested_offsets.is_empty() {
+            // Checked only without requests, so that earlier requests are still committed.
+            if state.is_closed {
                 return None;
             }
             self.changed.wait(&mut state);
         }
-        Some(std::mem::take(&mut state.requested))
+        Some(std::mem::take(&mut state.requested_offsets))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Engine of a consumer on Kafka: fetches, follows the group, commits, and stops at gaps.
+//! Engine of a consumer on Kafka: fetches records, follows the group, commits, and stops at gaps.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -31,24 +31,24 @@ use crate::{
     wakeup::Wakeup,
 };
 
-/// Largest amount that one poll takes, so that the driver can collect settlements in between.
-const LARGEST_POLL: Amount = Amount { records: 4_096, bytes: 4 << 20 };
-/// Pause between two attempts at a query that the brokers did not answer.
-const PAUSE: Duration = Duration::from_millis(200);
-/// Time for which one query to the brokers may hold up the driver. It is repeated if it is not answered.
+/// Largest amount of one poll, so that the driver can collect settlements between polls.
+const MAX_POLL_AMOUNT: Amount = Amount { records: 4_096, bytes: 4 << 20 };
+/// Pause before an unanswered query to the brokers is repeated.
+const QUERY_RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// Longest time for which one query to the brokers may block the driver. Unanswered queries are repeated.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
-/// End of a partition whose end is not known: everything in it may have been read before.
+/// Stands for an unknown end of a partition: all its records count as possible replays.
 const UNKNOWN_END: i64 = i64::MAX;
-/// Time that leaving the group may take: with the brokers gone it never ends by itself.
-const LEAVE: Duration = Duration::from_secs(5);
+/// Longest time to leave the group. Without brokers, leaving never ends.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Partitions that the group wants back.
+/// Partitions revoked by the group and not yet returned.
 struct PendingRevocation {
     list: TopicPartitionList,
     unreleased: BTreeSet<Partition>,
 }
 
-/// Reason for which nothing is read, and whether it was reported to the driver.
+/// Reason why no records are read, and whether it was reported to the driver.
 #[derive(Default)]
 struct Outage {
     brokers_down: bool,
@@ -75,7 +75,7 @@ impl Outage {
 struct PollResult {
     arena: Arena,
     errors: Vec<KafkaError>,
-    /// True if nothing more is there.
+    /// True if no records or events are left.
     is_empty: bool,
 }
 
@@ -86,22 +86,22 @@ pub(super) struct KafkaEngine {
     names: Arc<TopicNames>,
     wakeup: Arc<Wakeup>,
     health: Arc<BrokerHealth>,
-    /// Next offset of every partition that was reported to the driver as ours.
+    /// Next offset of every partition that was reported to the driver as assigned.
     next: BTreeMap<Partition, NextOffset>,
     paused: BTreeSet<Partition>,
     /// Partitions at a gap: never resumed.
     stopped: BTreeSet<Partition>,
     /// Records that were polled but not reported yet, because they exceeded the available amount.
     deferred: VecDeque<FetchedRecord>,
-    /// Partitions that the group assigned, and whose committed offsets are not known yet.
+    /// Assigned partitions with committed offsets still to be queried.
     assigning: VecDeque<TopicPartitionList>,
     revoking: VecDeque<PendingRevocation>,
-    /// True if some position is outside its partition; librdkafka does not say which.
+    /// True if some position is outside its partition. librdkafka does not report which.
     out_of_range: bool,
     /// Earliest time of the next query to the brokers.
     next_query_at: Instant,
     outage: Outage,
-    failed: bool,
+    has_failed: bool,
 }
 
 impl KafkaEngine {
@@ -119,12 +119,13 @@ impl KafkaEngine {
         let mut consumer: BaseConsumer<EventQueue> =
             config.create_with_context(events).map_err(|why| client_stats::creation_error(&why))?;
         let nonempty = Arc::clone(&wakeup);
+        // librdkafka wakes the driver when records arrive, so no polling interval is needed.
         consumer.set_nonempty_callback(move || nonempty.notify());
         let topics: Vec<&str> = topics.iter().map(|topic| names.name(*topic)).collect();
         consumer.subscribe(&topics).map_err(|why| why.to_string())?;
         let consumer = Arc::new(consumer);
         let committer = Committer::start(Arc::clone(&consumer), Arc::clone(&names), Arc::clone(&wakeup))
-            .map_err(|why| format!("no thread for commits: {why}"))?;
+            .map_err(|why| format!("cannot start the commit thread: {why}"))?;
         Ok(Self {
             consumer: Some(consumer),
             committer: Some(committer),
@@ -140,11 +141,11 @@ impl KafkaEngine {
             out_of_range: false,
             next_query_at: Instant::now(),
             outage: Outage::default(),
-            failed: false,
+            has_failed: false,
         })
     }
 
-    /// Collects all events that need no waiting, in order. Returns true if nothing more is there.
+    /// Collects the present events in order, without waiting. Returns true if none are left.
     fn collect(&mut self, available: Amount, events: &mut Vec<Event>) -> bool {
         self.collect_commits(events);
         if let Some(why) = self.health.fatal_error() {
@@ -158,13 +159,14 @@ impl KafkaEngine {
         for record in &polled {
             self.next.insert(record.at.partition, record.at.offset.next());
         }
-        // The size of a record is known only once it is polled, so the last one may be one too many.
+        // The size of a record is known only after its poll, so the last one may exceed the available amount.
         let is_alone = records.is_empty() && polled.len() == 1;
         if amount.records > available.records || (amount.bytes > available.bytes && !is_alone) {
             self.deferred.extend(polled.pop());
         }
         records.append(&mut polled);
         if !records.is_empty() {
+            // Arriving records end the outage.
             self.outage.error = None;
             events.push(Event::Fetched(records));
         }
@@ -178,30 +180,31 @@ impl KafkaEngine {
         is_empty
     }
 
-    /// Takes the deferred records that fit, and returns them with the amount that is available after them: none while
-    /// a record is still deferred, or records would overtake it.
+    /// Takes the deferred records that fit, and returns them with the amount left for further records. It is zero while a
+    /// record stays deferred, so that later records do not overtake it.
     fn take_deferred(&mut self, available: Amount) -> (Vec<FetchedRecord>, Amount) {
-        let (mut taken, mut available, mut deferred) = (Vec::new(), available, VecDeque::new());
+        let (mut taken_records, mut available, mut deferred) = (Vec::new(), available, VecDeque::new());
         for record in self.deferred.drain(..) {
+            // Records of other partitions may pass: only the order within a partition matters.
             if self.paused.contains(&record.at.partition) {
                 deferred.push_back(record);
                 continue;
             }
             let bytes = record.bytes();
-            if available.records == 0 || (bytes > available.bytes && !taken.is_empty()) {
+            if available.records == 0 || (bytes > available.bytes && !taken_records.is_empty()) {
                 available = Amount::ZERO;
                 deferred.push_back(record);
             } else {
                 available.records -= 1;
                 available.bytes = available.bytes.saturating_sub(bytes);
-                taken.push(record);
+                taken_records.push(record);
             }
         }
         self.deferred = deferred;
-        (taken, available)
+        (taken_records, available)
     }
 
-    /// Polls until there is nothing, enough, or an event to handle first. Always serves the group.
+    /// Polls until no record is left, the amount is reached, or an event has to be handled first. Always serves the group.
     fn poll_client(&self, available: Amount) -> PollResult {
         let mut result = PollResult { arena: Arena::default(), errors: Vec::new(), is_empty: false };
         let Some(consumer) = &self.consumer else { return PollResult { is_empty: true, ..result } };
@@ -213,25 +216,26 @@ impl KafkaEngine {
                     Some(partition) if self.next.contains_key(&partition) => {
                         result.arena.push(partition, &message);
                     }
-                    // Left in the client's queue by a former assignment: the next owner reads it.
+                    // A record of a former assignment in the client's queue. The next owner reads it.
                     _ => {}
                 },
                 Some(Err(error)) => result.errors.push(error),
-                // A callback was made instead of returning a record, and records may be queued behind it.
+                // The poll made a callback instead of returning a record, and records may be queued behind it.
                 None if events.callbacks() != callbacks => {}
                 None => return PollResult { is_empty: true, ..result },
             }
-            let taken = result.arena.amount();
-            let enough = taken.records >= available.records.min(LARGEST_POLL.records)
-                || taken.bytes >= available.bytes.min(LARGEST_POLL.bytes);
-            if events.has_events() || !result.errors.is_empty() || (enough && taken.records > 0) {
+            let taken_amount = result.arena.amount();
+            let is_full = taken_amount.records >= available.records.min(MAX_POLL_AMOUNT.records)
+                || taken_amount.bytes >= available.bytes.min(MAX_POLL_AMOUNT.bytes);
+            if events.has_events() || !result.errors.is_empty() || (is_full && taken_amount.records > 0) {
                 return result;
             }
         }
     }
 
     fn fail(&mut self, detail: String, events: &mut Vec<Event>) {
-        if !std::mem::replace(&mut self.failed, true) {
+        // The driver ends at the first failure.
+        if !std::mem::replace(&mut self.has_failed, true) {
             events.push(Event::Failed { detail });
         }
     }
@@ -247,7 +251,7 @@ impl KafkaEngine {
                 | RDKafkaErrorCode::OffsetOutOfRange
                 | RDKafkaErrorCode::LogTruncation,
             ) => self.out_of_range = true,
-            // An operator has to mend these; the client keeps trying meanwhile.
+            // Needs an operator. The client keeps trying.
             Some(
                 RDKafkaErrorCode::TopicAuthorizationFailed
                 | RDKafkaErrorCode::GroupAuthorizationFailed
@@ -261,6 +265,7 @@ impl KafkaEngine {
                     "the consumer was not polled for max.poll.interval.ms, and lost its partitions"
                 );
             }
+            // librdkafka retries these itself.
             _ => tracing::debug!(code = client_stats::code(error), "kafka consumer: {error}"),
         }
     }
@@ -282,30 +287,34 @@ impl KafkaEngine {
     }
 
     fn revoke(&mut self, list: TopicPartitionList, lost: bool, events: &mut Vec<Event>) {
-        let revoked = self.names.partitions(&list);
-        // An assignment whose reading has not begun needs no drain.
+        let revoked_partitions = self.names.partitions(&list);
+        // An assignment that is not yet read needs no drain.
         self.assigning.retain(|assigned| {
-            !self.names.partitions(assigned).iter().any(|partition| revoked.contains(partition))
+            !self.names.partitions(assigned).iter().any(|partition| revoked_partitions.contains(partition))
         });
-        let known: Vec<Partition> =
-            revoked.into_iter().filter(|partition| self.next.contains_key(partition)).collect();
-        if lost || known.is_empty() {
-            for partition in &known {
+        let owned_partitions: Vec<Partition> =
+            revoked_partitions.into_iter().filter(|partition| self.next.contains_key(partition)).collect();
+        // Lost partitions belong to another member already, and unread ones need no drain.
+        if lost || owned_partitions.is_empty() {
+            for partition in &owned_partitions {
                 self.forget(*partition);
             }
-            self.give_back(&list);
-            if !known.is_empty() {
-                events.push(Event::Lost(known));
+            self.return_partitions(&list);
+            if !owned_partitions.is_empty() {
+                events.push(Event::Lost(owned_partitions));
             }
         } else {
-            self.revoking.push_back(PendingRevocation { list, unreleased: known.iter().copied().collect() });
-            events.push(Event::Revoking(known));
+            self.revoking.push_back(PendingRevocation {
+                list,
+                unreleased: owned_partitions.iter().copied().collect(),
+            });
+            events.push(Event::Revoking(owned_partitions));
         }
     }
 
-    fn give_back(&self, list: &TopicPartitionList) {
+    fn return_partitions(&self, list: &TopicPartitionList) {
         let Some(consumer) = &self.consumer else { return };
-        if let Err(why) = rebalance_events::give_back(consumer, list) {
+        if let Err(why) = rebalance_events::return_partitions(consumer, list) {
             tracing::warn!("partitions could not be given back to their group: {why}");
         }
     }
@@ -337,35 +346,35 @@ impl KafkaEngine {
         }
     }
 
-    /// Carries out what needs an answer of the brokers. It is repeated until there is one.
+    /// Executes the steps that need an answer of the brokers. The driver repeats it until they answer.
     fn query_brokers(&mut self, events: &mut Vec<Event>) {
         if Instant::now() < self.next_query_at {
             return;
         }
-        let answered = self.begin_reading(events).and_then(|()| self.find_gaps(events));
-        if let Err(why) = answered {
+        let result = self.begin_reading(events).and_then(|()| self.find_gaps(events));
+        if let Err(why) = result {
             self.outage.error = Some(why.to_string());
-            self.next_query_at = Instant::now() + PAUSE;
+            self.next_query_at = Instant::now() + QUERY_RETRY_PAUSE;
         }
     }
 
-    /// Begins reading what the group assigned: at the committed offset, or at the start for a group that has none. That
-    /// start is committed at once, so that retention before the first commit is seen as a gap.
+    /// Starts reading assigned partitions at the committed offset, or at the start for a group without one. That start is
+    /// committed at once, so that retention before the first commit is detected as a gap.
     fn begin_reading(&mut self, events: &mut Vec<Event>) -> KafkaResult<()> {
         let Some(consumer) = &self.consumer else { return Ok(()) };
         while let Some(list) = self.assigning.front() {
             let starts = consumer.committed_offsets(list.clone(), QUERY_TIMEOUT)?;
-            let mut new = Vec::new();
-            let mut assigned = Vec::new();
-            // After the first broker that does not answer, the others are not waited for.
+            let mut new_offsets = Vec::new();
+            let mut new_assignments = Vec::new();
+            // After one timeout the other ends are not queried: each query could block the driver again.
             let mut has_timed_out = false;
             for mut element in starts.elements() {
                 element.error()?;
                 let Some(partition) = self.names.partition(element.topic(), element.partition()) else {
                     continue;
                 };
-                // Queried after the former owner has let go, and a new leader answers only once it knows all that the
-                // leader before it had reported: so nobody has read beyond this end.
+                // Queried after the former owner's release. A new leader answers only when it knows all records reported
+                // by the leader before it, so no owner has read beyond this end.
                 let watermarks =
                     || consumer.fetch_watermarks(element.topic(), element.partition(), QUERY_TIMEOUT);
                 let (next, end) = match element.offset() {
@@ -373,8 +382,8 @@ impl KafkaEngine {
                     KafkaOffset::Offset(next) => match watermarks() {
                         Ok((_, end)) => (next, end),
                         // A partition without a leader must not keep the others from being read.
-                        Err(why) => {
-                            tracing::warn!(%partition, "the partition's end cannot be read, so all of it may be a replay: {why}");
+                        Err(error) => {
+                            tracing::warn!(%partition, "the partition's end cannot be read, so all of it may be a replay: {error}");
                             has_timed_out = true;
                             (next, UNKNOWN_END)
                         }
@@ -382,20 +391,20 @@ impl KafkaEngine {
                     _ => {
                         let (start, end) = watermarks()?;
                         element.set_offset(KafkaOffset::Offset(start))?;
-                        new.push((partition, NextOffset(start)));
+                        new_offsets.push((partition, NextOffset(start)));
                         (start, end)
                     }
                 };
-                assigned.push((partition, NextOffset(next), NextOffset(end)));
+                new_assignments.push((partition, NextOffset(next), NextOffset(end)));
             }
             rebalance_events::accept(consumer, &starts)?;
-            // librdkafka keeps the pause of a former assignment.
+            // librdkafka keeps partitions paused from a former assignment.
             consumer.resume(&starts)?;
             if let Some(committer) = &self.committer {
-                committer.request(new);
+                committer.request(new_offsets);
             }
             self.assigning.pop_front();
-            for (partition, next, end) in assigned {
+            for (partition, next, end) in new_assignments {
                 self.next.insert(partition, next);
                 events.push(Event::Assigned { partition, next, end });
             }
@@ -404,13 +413,13 @@ impl KafkaEngine {
         Ok(())
     }
 
-    /// Finds the partitions whose position retention has passed. librdkafka stopped them, but does not say which.
+    /// Finds the partitions with a position below their start. librdkafka has stopped them, but does not report which.
     fn find_gaps(&mut self, events: &mut Vec<Event>) -> KafkaResult<()> {
         if !self.out_of_range {
             return Ok(());
         }
         let Some(consumer) = &self.consumer else { return Ok(()) };
-        let (mut gaps, mut beyond) = (Vec::new(), None);
+        let (mut gaps, mut truncation) = (Vec::new(), None);
         for (&partition, &next) in self.next.iter().filter(|(partition, _)| !self.stopped.contains(partition))
         {
             let (topic, index) = (self.names.name(partition.topic), index_of(partition));
@@ -418,11 +427,11 @@ impl KafkaEngine {
             if next.0 < start {
                 gaps.push((partition, next, NextOffset(start)));
             } else if next.0 > end {
-                beyond = Some(format!(
-                    "{partition} ends at {end}, but the group has read to {next}: records are gone"
+                truncation = Some(format!(
+                    "{partition} ends at {end}, but the group has read to {next}: records are missing"
                 ));
             } else {
-                // In range by now, as after a change of leader: reading goes on at its position.
+                // In range again, as after a change of leader: continue at its position.
                 consumer.seek(topic, index, KafkaOffset::Offset(next.0), Duration::ZERO)?;
             }
         }
@@ -432,7 +441,8 @@ impl KafkaEngine {
             self.stopped.insert(partition);
             events.push(Event::Gap { partition, committed, start });
         }
-        if let Some(detail) = beyond {
+        if let Some(detail) = truncation {
+            // New records would reuse the missing offsets, so continuing would skip content.
             self.fail(detail, events);
         }
         Ok(())
@@ -448,24 +458,25 @@ impl KafkaEngine {
 }
 
 impl Engine for KafkaEngine {
-    // It sleeps on the driver's wakeup, which librdkafka notifies too.
+    // `poll` sleeps on the driver's wakeup, which librdkafka notifies too.
     const DEAF_FOR: Duration = Duration::from_secs(1);
 
     fn poll(&mut self, wait: Duration, available: Amount) -> Vec<Event> {
         let mut events = Vec::new();
         if self.collect(available, &mut events) && events.is_empty() {
             let has_query = !self.assigning.is_empty() || self.out_of_range;
-            self.wakeup.wait(if has_query { wait.min(PAUSE) } else { wait });
+            // A query without an answer has to be repeated soon.
+            self.wakeup.wait_up_to(if has_query { wait.min(QUERY_RETRY_PAUSE) } else { wait });
             self.collect(available, &mut events);
         }
         events
     }
 
     fn pause(&mut self, partitions: &[Partition]) {
-        let owned: Vec<Partition> =
+        let owned_partitions: Vec<Partition> =
             partitions.iter().copied().filter(|partition| self.next.contains_key(partition)).collect();
-        let list = self.list(owned.iter().copied());
-        self.paused.extend(owned);
+        let list = self.list(owned_partitions.iter().copied());
+        self.paused.extend(owned_partitions);
         if let Some(consumer) = &self.consumer
             && let Err(why) = consumer.pause(&list)
         {
@@ -503,8 +514,9 @@ impl Engine for KafkaEngine {
                 revoking.unreleased.remove(partition);
             }
         }
+        // Revocations are answered in their order, each after the release of all its partitions.
         while let Some(revoking) = self.revoking.pop_front_if(|revoking| revoking.unreleased.is_empty()) {
-            self.give_back(&revoking.list);
+            self.return_partitions(&revoking.list);
         }
     }
 
@@ -512,29 +524,31 @@ impl Engine for KafkaEngine {
         let Some(consumer) = self.consumer.take() else { return };
         let committer = self.committer.take();
         while let Some(revoking) = self.revoking.pop_front() {
-            if let Err(why) = rebalance_events::give_back(&consumer, &revoking.list) {
+            if let Err(why) = rebalance_events::return_partitions(&consumer, &revoking.list) {
                 tracing::warn!("partitions could not be given back to their group: {why}");
             }
         }
         consumer.context().close();
-        let (done, has_left) = mpsc::channel();
-        let leaving = std::thread::Builder::new().name("leave-group".to_owned()).spawn(move || {
-            // Both wait for brokers without limit, so the caller waits for this thread with one. Dropping the consumer
-            // leaves the group, and it is dropped with its last user.
+        let (done, left_signal) = mpsc::channel();
+        let leave_thread = std::thread::Builder::new().name("leave-group".to_owned()).spawn(move || {
+            // The join and the drop wait for brokers without a limit, so they run on a thread of their own. Dropping the last
+            // reference to the consumer leaves the group.
             if let Some(committer) = committer {
                 committer.join();
             }
             drop(consumer);
-            // The caller may have given up.
+            // The caller may have timed out.
             done.send(()).ok();
         });
-        if leaving.is_err() || has_left.recv_timeout(LEAVE).is_err() {
-            tracing::warn!("the group was not left in time: its brokers will notice by themselves");
+        if leave_thread.is_err() || left_signal.recv_timeout(LEAVE_TIMEOUT).is_err() {
+            tracing::warn!(
+                "leaving the group timed out; the brokers remove this member after its session timeout"
+            );
         }
     }
 }
 
-// A driver that panics closes nothing, and the thread that commits would keep the consumer in its group.
+// A panicking driver does not call `close`, and the commit thread would keep the consumer in its group.
 impl Drop for KafkaEngine {
     fn drop(&mut self) {
         Engine::close(self);

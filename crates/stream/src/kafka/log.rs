@@ -1,4 +1,4 @@
-//! The log on Kafka as one value: opened once a process, shared by its roles.
+//! The log on Kafka, opened once and shared by the roles of a process.
 
 use std::{
     sync::Arc,
@@ -35,9 +35,9 @@ use crate::{
 };
 
 /// Pause between two attempts to reach the registry while opening.
-const PAUSE: Duration = Duration::from_millis(500);
+const REGISTRY_RETRY_PAUSE: Duration = Duration::from_millis(500);
 
-/// The log on Kafka. A clone is the same log.
+/// Handle to the log on Kafka. Clones share it.
 #[derive(Clone)]
 pub struct KafkaLog(Arc<Inner>);
 
@@ -49,8 +49,8 @@ struct Inner {
     brokers: Arc<BrokerHealth>,
     health: Arc<Health>,
     consumers: ConsumerThreads,
-    /// Counter of each topic.
-    appended: [Counter; Topic::ALL.len()],
+    /// Counter of appended records of each topic.
+    append_counters: [Counter; Topic::ALL.len()],
 }
 
 impl std::fmt::Debug for KafkaLog {
@@ -63,7 +63,7 @@ impl std::fmt::Debug for KafkaLog {
 const REFUSAL_GAP: Duration = Duration::from_secs(10);
 
 impl KafkaLog {
-    /// Compares the topics with the settings, registers the schemas, and makes the producer. Waits at most
+    /// Compares the topics with the settings, registers the schemas, and creates the producer. Waits up to
     /// `kafka.open_timeout_ms` for brokers and registry.
     pub(crate) async fn open(settings: Settings) -> Result<Self, OpenError> {
         settings.validate()?;
@@ -71,10 +71,10 @@ impl KafkaLog {
         for warning in Admin::new(&settings)?.verify().await? {
             tracing::warn!("{warning}");
         }
-        let codec = Arc::new(codec(&settings, deadline).await?);
+        let codec = Arc::new(build_codec(&settings, deadline).await?);
         let append_timeout = Duration::from_millis(settings.kafka.producer.append_timeout_ms);
         let brokers = Arc::new(BrokerHealth::new(append_timeout + REFUSAL_GAP));
-        // The topics were read from the brokers just now.
+        // The brokers have just answered the query for the topics.
         brokers.set_connected(true);
         let producer = Producer::new(
             &settings.kafka.producer().map_err(OpenError::Settings)?,
@@ -91,7 +91,7 @@ impl KafkaLog {
             brokers,
             health: Arc::default(),
             consumers: ConsumerThreads::default(),
-            appended: Topic::ALL.map(metrics::appended),
+            append_counters: Topic::ALL.map(metrics::appended),
         })))
     }
 
@@ -111,7 +111,7 @@ impl KafkaLog {
         };
         if result.is_ok() {
             for (partition, _) in records {
-                self.0.appended[partition.topic as usize].increment(1);
+                self.0.append_counters[partition.topic as usize].increment(1);
             }
         }
         result
@@ -148,25 +148,25 @@ impl KafkaLog {
             let Inner { settings, names, codec, .. } = &*log.0;
             page_reader::read(settings, names, codec, &query)
         });
-        read.await.unwrap_or_else(|stopped| Err(PageError::Unavailable { detail: stopped.to_string() }))
+        read.await.unwrap_or_else(|error| Err(PageError::Unavailable { detail: error.to_string() }))
     }
 
-    /// Returns where a group goes on in a topic, as the brokers know it.
+    /// Returns the committed position of a group in a topic, as stored by the brokers.
     pub(crate) async fn committed(&self, group: Group, topic: Topic) -> Result<Cursor, PageError> {
         let log = self.clone();
         let read = tokio::task::spawn_blocking(move || {
             let Inner { settings, names, .. } = &*log.0;
             page_reader::committed(settings, names.name(topic), &group.id(&settings.prefix))
         });
-        read.await.unwrap_or_else(|stopped| Err(PageError::Unavailable { detail: stopped.to_string() }))
+        read.await.unwrap_or_else(|error| Err(PageError::Unavailable { detail: error.to_string() }))
     }
 
-    /// Error after which no client of this process can be used again, if there was one.
+    /// Returns the error after which no client of this process can be used again, if any.
     pub(crate) fn fatal_error(&self) -> Option<&str> {
         self.0.brokers.fatal_error()
     }
 
-    /// Readiness from cached state.
+    /// Returns the cached readiness.
     pub(crate) fn ready(&self) -> Readiness {
         if self.0.consumers.is_closing() {
             return Readiness::NotReady { why: "the log is shutting down".to_owned() };
@@ -191,21 +191,22 @@ impl KafkaLog {
 impl DeadLetterSink for KafkaLog {
     fn append<'a>(&'a self, letter: Record<'a>) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
-            let to = partition_of(Topic::DeadLetters, letter.key, self.partitions());
-            KafkaLog::append(self, &[(to, letter)]).await
+            let partition = partition_of(Topic::DeadLetters, letter.key, self.partitions());
+            KafkaLog::append(self, &[(partition, letter)]).await
         })
     }
 }
 
-async fn codec(settings: &Settings, deadline: Instant) -> Result<Codec, OpenError> {
+async fn build_codec(settings: &Settings, deadline: Instant) -> Result<Codec, OpenError> {
     let Some(registry) = &settings.schema_registry else { return Ok(Codec::checked_in()) };
     loop {
         let registry = SchemaRegistry::new(registry).map_err(|why| OpenError::Settings(why.to_string()))?;
         match Codec::registered(registry, &settings.prefix).await {
             Ok(codec) => return Ok(codec),
+            // The registry may be starting together with this process.
             Err(why @ RegistryError::Unreachable(_)) if Instant::now() < deadline => {
                 tracing::warn!(tag = why.tag(), "{why}");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(REGISTRY_RETRY_PAUSE).await;
             }
             Err(why @ RegistryError::Unreachable(_)) => {
                 return Err(OpenError::Unavailable { detail: why.to_string() });

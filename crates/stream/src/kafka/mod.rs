@@ -1,6 +1,6 @@
 //! The log on Kafka: topics, the producer, and an engine for every consumer.
 //!
-//! Ledger, budget, epochs and drain are the driver's in `consumer`, the same for both engines.
+//! `consumer` holds ledger, budget, epochs and drain, which are the same for both engines.
 
 mod arena;
 mod client_stats;

@@ -1,6 +1,6 @@
-//! Pages of a Kafka topic, read without a group: of every partition as much as a page can need, merged by time.
+//! Reads pages of a Kafka topic without joining a group: as much of every partition as a page can need, merged by time.
 //!
-//! It joins no group and commits nothing; the next page begins at the cursor.
+//! It commits no offsets; the next page begins at the cursor.
 
 use std::{
     collections::BTreeMap,
@@ -25,19 +25,20 @@ use crate::{
     topics::Partition,
 };
 
-/// Sort key of a record in a page. Times are made never to fall within a partition, so a page takes a prefix of each.
+/// Sort key of a record in a page. Times are adjusted to never decrease within a partition, so a page takes a prefix of
+/// each.
 type SortKey = (Millis, u32, i64);
 
-/// Offsets to read of one partition.
+/// Range of offsets to read from one partition.
 struct OffsetRange {
     start: i64,
     end: i64,
 }
 
-/// Records of a page, and whether any other is left.
+/// Records of a page, and whether the topic has more.
 struct Selection {
     records: BTreeMap<SortKey, FetchedRecord>,
-    more: bool,
+    has_more: bool,
 }
 
 pub(super) fn read(
@@ -48,6 +49,7 @@ pub(super) fn read(
 ) -> Result<Page, PageError> {
     let partitions = settings.partition_count();
     let after = query.after.as_ref().map(|Cursor(offsets)| offsets);
+    // The cursor is text from a client and may name other partitions.
     if after.is_some_and(|offsets| offsets.keys().any(|partition| *partition >= partitions)) {
         return Err(PageError::Cursor { topic: query.topic });
     }
@@ -61,14 +63,14 @@ pub(super) fn read(
         query,
         timeout: Duration::from_millis(settings.kafka.socket_timeout_ms),
     };
-    let read = reader
-        .ranges(partitions, after)
-        .and_then(|(ranges, more)| Ok((reader.select(&ranges, more)?, ranges)));
-    let (selection, ranges) = read.map_err(|why| unavailable(why.to_string()))?;
+    let result = reader
+        .compute_ranges(partitions, after)
+        .and_then(|(ranges, more)| Ok((reader.select_records(&ranges, more)?, ranges)));
+    let (selection, ranges) = result.map_err(|why| unavailable(why.to_string()))?;
     page(codec, query, selection, &ranges)
 }
 
-/// Returns the committed offsets of a group, which it does not join.
+/// Returns the committed offsets of a group without joining it.
 pub(super) fn committed(settings: &Settings, topic: &str, group_id: &str) -> Result<Cursor, PageError> {
     let unavailable = |detail: String| PageError::Unavailable { detail };
     let config = settings.kafka.reader(group_id).map_err(unavailable)?;
@@ -83,7 +85,7 @@ pub(super) fn committed(settings: &Settings, topic: &str, group_id: &str) -> Res
     let committed = loop {
         match consumer.committed_offsets(partitions.clone(), timeout) {
             Ok(committed) => break committed,
-            Err(why) if is_moving(&why) && Instant::now() < deadline => {
+            Err(why) if is_coordinator_moving(&why) && Instant::now() < deadline => {
                 #[expect(clippy::disallowed_methods, reason = "it runs on a thread that may block")]
                 std::thread::sleep(COORDINATOR_PAUSE);
             }
@@ -97,11 +99,11 @@ pub(super) fn committed(settings: &Settings, topic: &str, group_id: &str) -> Res
     Ok(Cursor(offsets.collect()))
 }
 
-/// Pause between two questions for a coordinator that is on its way.
+/// Pause before a query is repeated while the coordinator of the group is being found.
 const COORDINATOR_PAUSE: Duration = Duration::from_millis(100);
 
-/// True if a group's coordinator is being found or loaded, as at its first use.
-fn is_moving(error: &KafkaError) -> bool {
+/// True if the group's coordinator is being found or loaded, as at its first use.
+fn is_coordinator_moving(error: &KafkaError) -> bool {
     use RDKafkaErrorCode::{CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator};
     let code = error.rdkafka_error_code();
     code.is_some_and(|code| {
@@ -117,14 +119,14 @@ struct PageReader<'a> {
 }
 
 impl PageReader<'_> {
-    /// Returns as much of each partition as would fill the page alone, and true if there is more of some.
-    fn ranges(
+    /// Returns for each partition a range that would fill the page alone, and true if some partition has more.
+    fn compute_ranges(
         &self,
         partitions: u32,
         after: Option<&BTreeMap<u32, i64>>,
     ) -> KafkaResult<(BTreeMap<u32, OffsetRange>, bool)> {
         let limit = i64::try_from(self.query.limit).unwrap_or(i64::MAX);
-        let (mut ranges, mut more) = (BTreeMap::new(), false);
+        let (mut ranges, mut has_more) = (BTreeMap::new(), false);
         for partition in 0..partitions {
             let (low, high) = self.consumer.fetch_watermarks(self.topic, index(partition), self.timeout)?;
             let cursor = after.and_then(|offsets| offsets.get(&partition)).copied();
@@ -138,18 +140,18 @@ impl PageReader<'_> {
                     OffsetRange { start: low.max(end.saturating_sub(limit)), end }
                 }
             };
-            more |= match self.query.order {
+            has_more |= match self.query.order {
                 Order::Oldest => range.end < high,
                 Order::Newest => range.start > low,
             };
             ranges.insert(partition, range);
         }
-        Ok((ranges, more))
+        Ok((ranges, has_more))
     }
 
-    fn select(&self, ranges: &BTreeMap<u32, OffsetRange>, more: bool) -> KafkaResult<Selection> {
-        let mut selection = Selection { records: BTreeMap::new(), more };
-        let mut open: BTreeMap<u32, Millis> = BTreeMap::new();
+    fn select_records(&self, ranges: &BTreeMap<u32, OffsetRange>, has_more: bool) -> KafkaResult<Selection> {
+        let mut selection = Selection { records: BTreeMap::new(), has_more };
+        let mut unread_partitions: BTreeMap<u32, Millis> = BTreeMap::new();
         let mut assignment = TopicPartitionList::new();
         for (partition, range) in ranges.iter().filter(|(_, range)| range.start < range.end) {
             assignment.add_partition_offset(
@@ -157,39 +159,41 @@ impl PageReader<'_> {
                 index(*partition),
                 KafkaOffset::Offset(range.start),
             )?;
-            open.insert(*partition, Millis(i64::MIN));
+            unread_partitions.insert(*partition, Millis(i64::MIN));
         }
         self.consumer.assign(&assignment)?;
         let deadline = Instant::now() + self.timeout;
-        while !open.is_empty() {
+        while !unread_partitions.is_empty() {
             match self.consumer.poll(deadline.saturating_duration_since(Instant::now())) {
                 Some(Ok(message)) => {
                     let Ok(partition) = u32::try_from(message.partition()) else { continue };
-                    let (Some(latest), Some(range)) = (open.get_mut(&partition), ranges.get(&partition))
+                    let (Some(last_time), Some(range)) =
+                        (unread_partitions.get_mut(&partition), ranges.get(&partition))
                     else {
                         continue;
                     };
                     if message.offset() < range.end {
-                        *latest = (*latest).max(Millis(message.timestamp().to_millis().unwrap_or(0)));
+                        *last_time = (*last_time).max(Millis(message.timestamp().to_millis().unwrap_or(0)));
                         let mut arena = Arena::default();
                         arena.push(Partition::new(self.query.topic, partition), &message);
-                        let sort_key = (*latest, partition, message.offset());
+                        let sort_key = (*last_time, partition, message.offset());
                         selection.records.extend(arena.into_records().pop().map(|record| (sort_key, record)));
                     }
                     if message.offset() + 1 >= range.end {
-                        open.remove(&partition);
+                        unread_partitions.remove(&partition);
                     }
                 }
-                // The last offsets of a partition need not be records.
+                // The last offsets of a partition may hold no records, so the end is reported as an event.
                 Some(Err(KafkaError::PartitionEOF(partition))) => {
-                    open.remove(&u32::try_from(partition).unwrap_or(u32::MAX));
+                    unread_partitions.remove(&u32::try_from(partition).unwrap_or(u32::MAX));
                 }
                 Some(Err(why)) => return Err(why),
                 None if Instant::now() < deadline => {}
                 None => return Err(KafkaError::MessageConsumption(RDKafkaErrorCode::OperationTimedOut)),
             }
+            // Drops the record furthest from the start of the page, which bounds memory.
             if selection.records.len() > self.query.limit {
-                selection.more = true;
+                selection.has_more = true;
                 match self.query.order {
                     Order::Oldest => selection.records.pop_last(),
                     Order::Newest => selection.records.pop_first(),
@@ -200,7 +204,7 @@ impl PageReader<'_> {
     }
 }
 
-/// Makes the page. It takes a prefix of each range (newest first: a suffix), so the cursor is where that ends.
+/// Builds the page. It takes a prefix of each range (newest first: a suffix), and the cursor is the end of that.
 fn page(
     codec: &Codec,
     query: &Query,
@@ -226,7 +230,7 @@ fn page(
     if query.order == Order::Newest {
         records.reverse();
     }
-    Ok(Page { records, next: selection.more.then_some(Cursor(cursor)) })
+    Ok(Page { records, next: selection.has_more.then_some(Cursor(cursor)) })
 }
 
 fn index(partition: u32) -> i32 {

@@ -1,4 +1,4 @@
-//! Appends batches to Kafka: enqueues all records of a batch, then waits once for all their acknowledgements.
+//! Appends batches to Kafka: enqueues all records of a batch, then waits once for all acknowledgements.
 
 use std::{
     sync::{
@@ -31,9 +31,8 @@ use crate::{
 
 const CLIENT: &str = "producer";
 
-/// Queue of callers whose appends have all their reports. librdkafka reports in bursts on a thread of its own, from which
-/// each wake-up is a system call; so that thread wakes one task of the callers' runtime for a burst, and the task wakes
-/// the callers.
+/// Queue of callers with finished appends. librdkafka reports in bursts on its own thread, where each wake-up is a system
+/// call. That thread therefore wakes one task of the callers' runtime for a burst, and the task wakes the callers.
 #[derive(Default)]
 struct WakeQueue {
     callers: Mutex<Vec<oneshot::Sender<()>>>,
@@ -46,6 +45,7 @@ impl WakeQueue {
         callers.push(caller);
         let is_first = callers.len() == 1;
         drop(callers);
+        // Only the first caller of a burst costs a wake-up.
         if is_first {
             self.changed.notify_one();
         }
@@ -57,29 +57,29 @@ impl WakeQueue {
             self.changed.notified().await;
             std::mem::swap(&mut burst, &mut *self.callers.lock());
             for caller in burst.drain(..) {
-                // The caller may have gone; its records are settled all the same.
+                // The caller may have been dropped; its records are settled nevertheless.
                 caller.send(()).ok();
             }
         }
     }
 }
 
-/// Delivery reports of one append. librdkafka holds a reference for every record in flight; the last report wakes the
+/// Delivery reports of one append. librdkafka holds a reference for every record in flight. The last report wakes the
 /// caller.
 pub(super) struct DeliveryReports {
     remaining: AtomicUsize,
-    failed: Mutex<Option<AppendError>>,
-    done: Mutex<Option<oneshot::Sender<()>>>,
+    first_error: Mutex<Option<AppendError>>,
+    waker: Mutex<Option<oneshot::Sender<()>>>,
     callers: Arc<WakeQueue>,
 }
 
 impl DeliveryReports {
     fn new(records: usize, callers: &Arc<WakeQueue>) -> (Arc<Self>, oneshot::Receiver<()>) {
-        let (done, woken) = oneshot::channel();
+        let (waker, woken) = oneshot::channel();
         let reports = Self {
             remaining: AtomicUsize::new(records),
-            failed: Mutex::default(),
-            done: Mutex::new(Some(done)),
+            first_error: Mutex::default(),
+            waker: Mutex::new(Some(waker)),
             callers: Arc::clone(callers),
         };
         (Arc::new(reports), woken)
@@ -87,15 +87,15 @@ impl DeliveryReports {
 
     /// Records a failure. The first one becomes the append's error.
     fn fail(&self, error: AppendError) {
-        self.failed.lock().get_or_insert(error);
+        self.first_error.lock().get_or_insert(error);
     }
 
-    /// Counts records whose outcome is known, and wakes the caller after the last.
+    /// Counts records with a known outcome, and wakes the caller after the last one.
     fn settle(&self, records: usize) {
         if self.remaining.fetch_sub(records, Ordering::AcqRel) == records
-            && let Some(done) = self.done.lock().take()
+            && let Some(waker) = self.waker.lock().take()
         {
-            self.callers.push(done);
+            self.callers.push(waker);
         }
     }
 }
@@ -103,8 +103,7 @@ impl DeliveryReports {
 /// Callbacks of the producer: receives the reports of all appends.
 struct DeliveryContext {
     health: Arc<BrokerHealth>,
-    /// Number of records without a report. librdkafka's own count includes log lines and statistics that wait to be
-    /// served.
+    /// Number of records without a report. librdkafka's own count includes queued log lines and statistics.
     in_flight: Arc<AtomicUsize>,
 }
 
@@ -129,12 +128,12 @@ impl ProducerContext for DeliveryContext {
 
     fn delivery(&self, result: &DeliveryResult<'_>, reports: Arc<DeliveryReports>) {
         match result {
-            Ok(_) => self.health.acknowledged(),
+            Ok(_) => self.health.record_acknowledgement(),
             Err((error, message)) => {
                 metrics::kafka_delivery_failed(client_stats::code(error));
                 let error = append_error(error, message.topic());
                 if matches!(error, AppendError::Unavailable { .. }) {
-                    self.health.refused(Instant::now(), error.to_string());
+                    self.health.record_refusal(Instant::now(), error.to_string());
                 }
                 reports.fail(error);
             }
@@ -144,8 +143,8 @@ impl ProducerContext for DeliveryContext {
     }
 }
 
-/// Error for the caller of a record that librdkafka did not take or not deliver. `Full` and `TooLarge` are found before
-/// anything is sent, so a delivery that fails is an outage unless the client is closing.
+/// Converts the error of a record that librdkafka refused or did not deliver. `Full` and `TooLarge` are detected before
+/// sending, so a failed delivery is an outage unless the client is closing.
 fn append_error(error: &KafkaError, topic: &str) -> AppendError {
     match error.rdkafka_error_code() {
         Some(RDKafkaErrorCode::QueueFull) => {
@@ -159,7 +158,7 @@ fn append_error(error: &KafkaError, topic: &str) -> AppendError {
     }
 }
 
-/// The one producer of a process.
+/// The only producer of a process.
 pub(super) struct Producer {
     /// Taken by `close`, so that it can be dropped on a blocking thread.
     client: Mutex<Option<Arc<ThreadedProducer<DeliveryContext>>>>,
@@ -172,7 +171,7 @@ pub(super) struct Producer {
 }
 
 impl Producer {
-    /// Makes the producer. Call it inside the runtime of the tasks that will append.
+    /// Creates the producer. Call it inside the runtime of the appending tasks.
     pub(super) fn new(
         config: &ClientConfig,
         prefix: &str,
@@ -205,22 +204,23 @@ impl Producer {
         }
         for (partition, record) in records {
             let (bytes, limit) = (size(record), partition.topic.max_record_bytes());
+            // Checked for all records before any is sent, so that a refused append sends none.
             if bytes > limit {
                 return Err(AppendError::TooLarge { topic: partition.topic, bytes, limit });
             }
         }
         let (reports, woken) = self.enqueue(codec, records)?;
-        // librdkafka settles every record within message.timeout.ms; this bound only guards against its silence.
+        // librdkafka reports every record within message.timeout.ms; this limit only guards against a missing report.
         match tokio::time::timeout(self.append_timeout, woken).await {
-            Ok(_) => reports.failed.lock().take().map_or(Ok(()), Err),
+            Ok(_) => reports.first_error.lock().take().map_or(Ok(()), Err),
             Err(_) => {
                 Err(AppendError::Unavailable { detail: "the kafka client gave no report in time".to_owned() })
             }
         }
     }
 
-    /// Enqueues until the first refusal. Records enqueued before it are delivered and waited for: the caller must not
-    /// get an error while records of the same append are still in flight.
+    /// Enqueues records until the first refusal. The caller waits for the records before it, so that it gets no error while
+    /// records of the same append are in flight.
     fn enqueue(
         &self,
         codec: &Codec,
@@ -234,12 +234,14 @@ impl Producer {
             framed.clear();
             codec.frame(partition.topic, &record.value, &mut framed);
             let topic = &self.topics[partition.topic as usize];
+            // Counted before `send`, because the report may arrive at once.
             self.in_flight.fetch_add(1, Ordering::AcqRel);
             let send = client.send(BaseRecord {
                 topic,
                 partition: Some(i32::try_from(partition.index).unwrap_or(i32::MAX)),
                 payload: Some(framed.as_slice()),
                 key: Some(record.key),
+                // The broker sets the append time.
                 timestamp: None,
                 headers: headers(record),
                 delivery_opaque: Arc::clone(&reports),
@@ -247,6 +249,7 @@ impl Producer {
             if let Err((error, _)) = send {
                 self.in_flight.fetch_sub(1, Ordering::AcqRel);
                 reports.fail(append_error(&error, topic));
+                // This record and the unsent ones get no report.
                 reports.settle(records.len() - at);
                 break;
             }
@@ -267,24 +270,24 @@ impl Producer {
         self.closing.store(true, Ordering::Release);
         let Some(client) = self.client.lock().take() else { return DrainResult::Clean };
         let in_flight = Arc::clone(&self.in_flight);
-        let flushed = tokio::task::spawn_blocking(move || {
+        let flush_task = tokio::task::spawn_blocking(move || {
             let remaining = deadline.saturating_duration_since(Instant::now());
-            let flushed = client.flush(remaining);
+            let result = client.flush(remaining);
             let in_flight = in_flight.load(Ordering::Acquire);
-            if let Err(why) = &flushed {
+            if let Err(why) = &result {
                 tracing::error!(in_flight, "the kafka producer did not finish in time: {why}");
             }
             drop(client);
-            flushed.is_ok() && in_flight == 0
+            result.is_ok() && in_flight == 0
         });
-        match flushed.await {
+        match flush_task.await {
             Ok(true) => DrainResult::Clean,
             _ => DrainResult::Forced,
         }
     }
 }
 
-/// Size that the topic's limit counts: the framed record with its key and headers.
+/// Size for the topic's limit: the framed record with its key and headers.
 fn size(record: &Record<'_>) -> usize {
     FRAMING + record.bytes()
 }

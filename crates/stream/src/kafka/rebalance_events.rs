@@ -1,7 +1,7 @@
-//! Events that librdkafka reports to a consumer while it is polled: rebalances, ends of partitions, outages.
+//! Queues the events that librdkafka reports during a poll: rebalances, ends of partitions, outages.
 //!
-//! They are queued until the engine takes them. The group waits until the engine has assigned or unassigned; only while
-//! the consumer closes, when no engine takes events any more, is a rebalance answered at once.
+//! The engine takes them from the queue, and the group waits for its answer to a rebalance. While the consumer closes, no engine
+//! takes events any more, so rebalances are answered at once.
 
 use std::{
     collections::VecDeque,
@@ -28,7 +28,7 @@ use crate::topics::{NextOffset, Partition};
 
 const CLIENT: &str = "consumer";
 
-/// One event of a poll.
+/// Event of a poll.
 pub(super) enum ConsumerEvent {
     Assign(TopicPartitionList),
     Revoke { list: TopicPartitionList, lost: bool },
@@ -40,8 +40,8 @@ pub(super) struct EventQueue {
     names: Arc<TopicNames>,
     health: Arc<BrokerHealth>,
     events: Mutex<VecDeque<ConsumerEvent>>,
-    /// Number of callbacks that librdkafka has made: a poll that returns nothing may have made one, and then more may
-    /// wait behind it.
+    /// Number of callbacks made by librdkafka. A poll without a record may have made a callback, and then more records may be
+    /// queued behind it.
     callbacks: AtomicU64,
     closing: AtomicBool,
 }
@@ -69,7 +69,7 @@ impl EventQueue {
         self.events.lock().pop_front()
     }
 
-    /// Ends the queue: no engine takes events from here on.
+    /// Closes the queue: no engine takes events any more.
     pub(super) fn close(&self) {
         self.closing.store(true, Ordering::Release);
     }
@@ -89,6 +89,7 @@ impl EventQueue {
             .values()
             .flat_map(|topic| topic.partitions.values().map(|partition| (topic.topic.as_str(), partition)));
         partitions
+            // A negative end is not known yet.
             .filter(|(_, partition)| partition.hi_offset >= 0)
             .filter_map(|(topic, partition)| {
                 Some((self.names.partition(topic, partition.partition)?, NextOffset(partition.hi_offset)))
@@ -120,16 +121,17 @@ impl ClientContext for EventQueue {
 
 impl ConsumerContext for EventQueue {
     fn rebalance(&self, consumer: &BaseConsumer<Self>, err: RDKafkaRespErr, list: &mut TopicPartitionList) {
-        let assign = err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
+        let is_assignment = err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
         if self.closing.load(Ordering::Acquire) {
             self.count_callback();
-            let answered = if assign { accept(consumer, list) } else { give_back(consumer, list) };
-            if let Err(why) = answered {
-                tracing::warn!("a closing consumer could not answer a rebalance: {why}");
+            let result =
+                if is_assignment { accept(consumer, list) } else { return_partitions(consumer, list) };
+            if let Err(error) = result {
+                tracing::warn!("a closing consumer could not answer a rebalance: {error}");
             }
             return;
         }
-        self.push(if assign {
+        self.push(if is_assignment {
             ConsumerEvent::Assign(list.clone())
         } else {
             ConsumerEvent::Revoke { list: list.clone(), lost: consumer.assignment_lost() }
@@ -141,12 +143,15 @@ fn is_cooperative(consumer: &BaseConsumer<EventQueue>) -> bool {
     matches!(consumer.rebalance_protocol(), RebalanceProtocol::Cooperative)
 }
 
-/// Answers an assignment: reading begins at the offsets of the list.
+/// Accepts an assignment: reading begins at the offsets of the list.
 pub(super) fn accept(consumer: &BaseConsumer<EventQueue>, list: &TopicPartitionList) -> KafkaResult<()> {
     if is_cooperative(consumer) { consumer.incremental_assign(list) } else { consumer.assign(list) }
 }
 
-/// Answers a revocation.
-pub(super) fn give_back(consumer: &BaseConsumer<EventQueue>, list: &TopicPartitionList) -> KafkaResult<()> {
+/// Accepts a revocation.
+pub(super) fn return_partitions(
+    consumer: &BaseConsumer<EventQueue>,
+    list: &TopicPartitionList,
+) -> KafkaResult<()> {
     if is_cooperative(consumer) { consumer.incremental_unassign(list) } else { consumer.unassign() }
 }

@@ -1,4 +1,4 @@
-//! Names and numbers by which Kafka knows our topics and partitions.
+//! Kafka's names and numbers for topics and partitions.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use rdkafka::TopicPartitionList;
 
 use crate::topics::{Partition, Topic};
 
-/// Kafka's names of our topics, in both directions.
+/// Maps topics to their names in Kafka and back.
 pub(super) struct TopicNames {
     topics: HashMap<String, Topic>,
     names: Vec<String>,
@@ -35,7 +35,7 @@ impl TopicNames {
     }
 }
 
-/// Kafka counts partitions in signed numbers; ours never come near their end.
+/// Returns the partition number as Kafka's signed type. Partition counts stay far below its maximum.
 pub(super) fn index_of(partition: Partition) -> i32 {
     i32::try_from(partition.index).unwrap_or(i32::MAX)
 }

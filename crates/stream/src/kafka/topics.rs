@@ -1,6 +1,6 @@
-//! Makes the topics, and compares those that exist with the settings.
+//! Creates the topics, and compares existing ones with the settings.
 //!
-//! A topic that exists is never changed: a difference is named, and refused where a promise rests on it.
+//! An existing topic is never changed: a difference is reported, and refused if it breaks a guarantee.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,9 +22,9 @@ use crate::{
 };
 
 const CLIENT: &str = "admin";
-/// Pause between two queries of something that must come true soon.
-const PAUSE: Duration = Duration::from_millis(100);
-/// Time until each broker knows a topic that one of them made.
+/// Pause between two queries while a change takes effect.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// Time until every broker knows a new topic.
 const PROPAGATION: Duration = Duration::from_secs(5);
 
 /// Result of `create_topics`.
@@ -32,16 +32,16 @@ const PROPAGATION: Duration = Duration::from_secs(5);
 pub struct TopicsReport {
     pub created: Vec<String>,
     pub existing: Vec<String>,
-    /// Differences from the settings that break no promise.
+    /// Differences from the settings that break no guarantee.
     pub warnings: Vec<String>,
 }
 
-/// Errors that librdkafka reported while a query waited; the query itself only times out.
+/// Errors reported by librdkafka during a query. The query itself only times out.
 #[derive(Default)]
 struct AdminContext {
-    /// Reason for which our credentials or certificates were refused.
+    /// Reason of a refusal of our credentials or certificates.
     refusal: Mutex<Option<String>>,
-    /// Reason for which the last connection broke, or was not established.
+    /// Reason of the last broken or refused connection.
     connection_error: Mutex<Option<String>>,
 }
 
@@ -67,11 +67,11 @@ impl ProducerContext for AdminContext {
     fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
 }
 
-/// Client for queries about topics, and for making them.
+/// Client that queries and creates topics.
 pub(super) struct Admin<'a> {
     settings: &'a Settings,
-    /// Queries metadata, and sends no record. An admin client would not learn why its queries stay unanswered: no errors
-    /// are reported to it.
+    /// Producer that only queries metadata. An admin client would not learn why its queries stay unanswered, because
+    /// librdkafka reports no errors to it.
     metadata_client: Arc<ThreadedProducer<AdminContext>>,
     client: Arc<AdminClient<AdminContext>>,
     options: AdminOptions,
@@ -80,20 +80,20 @@ pub(super) struct Admin<'a> {
     patience: Duration,
 }
 
-/// True if the broker refuses our credentials, or one side the other's certificate. A connection that breaks while
-/// credentials are sent has the same code, and `Local` in its text.
+/// True if the broker refuses our credentials, or one side refuses the other's certificate. A connection that breaks during
+/// authentication has the same code, but `Local` in its text.
 fn is_refusal(code: Option<RDKafkaErrorCode>, reason: &str) -> bool {
     let are_credentials = code == Some(RDKafkaErrorCode::Authentication) && !reason.contains("Local:");
     are_credentials || is_distrust(code, reason)
 }
 
-/// True if librdkafka reports a certificate that either side does not accept: waiting does not mend that.
+/// True if either side refuses the other's certificate, which a retry cannot change.
 fn is_distrust(code: Option<RDKafkaErrorCode>, reason: &str) -> bool {
     const SIGNS: [&str; 7] = [
         "certificate verify failed",
         "verify broker certificate",
         "not provide a certificate",
-        // Alerts of a broker about our certificate; with TLS 1.3 they come after the handshake.
+        // Alerts of a broker about our certificate. With TLS 1.3 they arrive after the handshake.
         "alert bad certificate",
         "alert unsupported certificate",
         "alert certificate ",
@@ -104,21 +104,21 @@ fn is_distrust(code: Option<RDKafkaErrorCode>, reason: &str) -> bool {
     concerns_connection && SIGNS.iter().any(|sign| reason.contains(sign))
 }
 
-/// Hint for a broker that hung up before it sent anything. It may as well be one that starts or stops.
+/// Returns a hint for a broker that closed the connection without an answer. It may also be starting or stopping.
 fn disconnect_hint(error: &str) -> &'static str {
     if !error.contains("Disconnected") {
         ""
     } else if error.contains("APIVERSION_QUERY") {
         " (does the broker want TLS, or a certificate? see security.protocol)"
     } else if error.contains("SSL_HANDSHAKE") {
-        // librdkafka gives the same hint itself where it sees the broker's answer before the broker hangs up.
+        // librdkafka adds the same hint itself if it receives an answer before the connection is closed.
         " (connecting to a PLAINTEXT broker listener? see security.protocol)"
     } else {
         ""
     }
 }
 
-/// True if a broker that refuses with this code may soon accept.
+/// True if a refusal with this code is temporary.
 fn is_transient(code: RDKafkaErrorCode) -> bool {
     matches!(
         code,
@@ -130,7 +130,7 @@ fn is_transient(code: RDKafkaErrorCode) -> bool {
     )
 }
 
-/// Makes the topics that do not exist, and verifies those that do.
+/// Creates missing topics, and verifies the others.
 pub async fn create_topics(settings: &Settings) -> Result<TopicsReport, OpenError> {
     settings.validate()?;
     Admin::new(settings)?.create().await
@@ -156,44 +156,44 @@ impl<'a> Admin<'a> {
         })
     }
 
-    /// Refuses topics that are missing or that differ where a promise rests on it. Returns warnings about other
-    /// differences.
+    /// Refuses missing topics and differences that break a guarantee. Returns warnings about other differences.
     pub(super) async fn verify(&self) -> Result<Vec<String>, OpenError> {
         let deadline = Instant::now() + self.patience.min(PROPAGATION);
         for topic in Topic::ALL {
-            let mut found = self.partitions(topic).await?;
-            while found == 0 && Instant::now() < deadline {
-                tokio::time::sleep(PAUSE).await;
-                found = self.partitions(topic).await?;
+            let mut partition_count = self.fetch_partition_count(topic).await?;
+            // The broker may not know a new topic yet.
+            while partition_count == 0 && Instant::now() < deadline {
+                tokio::time::sleep(RETRY_PAUSE).await;
+                partition_count = self.fetch_partition_count(topic).await?;
             }
-            if found == 0 {
+            if partition_count == 0 {
                 let name = topic.name(&self.settings.prefix);
                 return Err(OpenError::Topic {
                     detail: format!("{name} does not exist: run `tidegate topics create`"),
                     name,
                 });
             }
-            self.check_partition_count(topic, found)?;
+            self.check_partition_count(topic, partition_count)?;
         }
-        self.configurations(&Topic::ALL).await
+        self.check_configurations(&Topic::ALL).await
     }
 
     async fn create(&self) -> Result<TopicsReport, OpenError> {
         let mut report = TopicsReport::default();
-        let (mut missing, mut existing) = (Vec::new(), Vec::new());
-        // Everything is compared before anything is made.
+        let (mut missing_topics, mut existing_topics) = (Vec::new(), Vec::new());
+        // Compare all existing topics first: a refusal must leave no half-created set of topics.
         for topic in Topic::ALL {
-            match self.partitions(topic).await? {
-                0 => missing.push(topic),
-                found => {
-                    self.check_partition_count(topic, found)?;
-                    existing.push(topic);
+            match self.fetch_partition_count(topic).await? {
+                0 => missing_topics.push(topic),
+                partition_count => {
+                    self.check_partition_count(topic, partition_count)?;
+                    existing_topics.push(topic);
                 }
             }
         }
-        report.warnings = self.configurations(&existing).await?;
-        report.existing = existing.iter().map(|topic| topic.name(&self.settings.prefix)).collect();
-        for topic in missing {
+        report.warnings = self.check_configurations(&existing_topics).await?;
+        report.existing = existing_topics.iter().map(|topic| topic.name(&self.settings.prefix)).collect();
+        for topic in missing_topics {
             let name = topic.name(&self.settings.prefix);
             self.create_topic(topic, &name).await?;
             report.created.push(name);
@@ -205,35 +205,35 @@ impl<'a> Admin<'a> {
         let topics = &self.settings.kafka.topics;
         let partitions = i32::try_from(self.settings.partition_count()).unwrap_or(i32::MAX);
         let config = configuration(topic, topics.min_insync_replicas, topics.retention_hours);
-        let mut new = NewTopic::new(name, partitions, TopicReplication::Fixed(topics.replication));
+        let mut new_topic = NewTopic::new(name, partitions, TopicReplication::Fixed(topics.replication));
         for (key, value) in &config {
-            new = new.set(key, value);
+            new_topic = new_topic.set(key, value);
         }
-        let refused = |detail: String| OpenError::Topic { name: name.to_owned(), detail };
+        let to_error = |detail: String| OpenError::Topic { name: name.to_owned(), detail };
         let deadline = Instant::now() + self.patience;
         loop {
-            let made = self.client.create_topics([&new], &self.options).await;
-            let why = match made.map(|mut made| made.pop()) {
-                // Another process makes it at the same time, or we did and the answer was lost.
+            let result = self.client.create_topics([&new_topic], &self.options).await;
+            let reason = match result.map(|mut results| results.pop()) {
+                // Another process created it at the same time, or our own earlier request succeeded without an answer.
                 Ok(Some(Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)))) => break,
                 Ok(Some(Err((_, code)))) if !is_transient(code) => {
-                    return Err(refused(format!("{name} was not created: {code}")));
+                    return Err(to_error(format!("{name} was not created: {code}")));
                 }
                 Ok(Some(Err((_, code)))) => code.to_string(),
                 Ok(None) => "no answer about it".to_owned(),
-                Err(why) => why.to_string(),
+                Err(reason) => reason.to_string(),
             };
             if Instant::now() >= deadline {
-                return Err(OpenError::Unavailable { detail: format!("{name} was not created: {why}") });
+                return Err(OpenError::Unavailable { detail: format!("{name} was not created: {reason}") });
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
         }
-        // The answer comes before every broker knows the topic.
+        // The answer arrives before every broker knows the topic.
         loop {
-            match self.partitions(topic).await? {
-                0 if Instant::now() < deadline => tokio::time::sleep(PAUSE).await,
-                0 => return Err(refused(format!("{name} was created, but no broker knows it yet"))),
-                found => return self.check_partition_count(topic, found),
+            match self.fetch_partition_count(topic).await? {
+                0 if Instant::now() < deadline => tokio::time::sleep(RETRY_PAUSE).await,
+                0 => return Err(to_error(format!("{name} was created, but no broker knows it yet"))),
+                partition_count => return self.check_partition_count(topic, partition_count),
             }
         }
     }
@@ -249,24 +249,24 @@ impl<'a> Admin<'a> {
 
     /// Returns the number of partitions on the brokers; 0 if the topic does not exist. Repeats the query until a broker
     /// answers or time is up.
-    async fn partitions(&self, topic: Topic) -> Result<u32, OpenError> {
+    async fn fetch_partition_count(&self, topic: Topic) -> Result<u32, OpenError> {
         let name = topic.name(&self.settings.prefix);
         let deadline = Instant::now() + self.patience;
         loop {
             let (client, name, timeout) =
                 (Arc::clone(&self.metadata_client), name.clone(), self.request_timeout);
-            let asked = tokio::task::spawn_blocking(move || {
+            let result = tokio::task::spawn_blocking(move || {
                 let metadata = client.client().fetch_metadata(Some(&name), timeout)?;
                 let topic = metadata.topics().iter().find(|topic| topic.name() == name);
                 Ok(topic.map_or((0, None), |topic| {
                     (topic.partitions().len(), topic.error().map(RDKafkaErrorCode::from))
                 }))
             });
-            let asked = asked.await;
+            let result = result.await;
             if let Some(detail) = self.metadata_client.context().refusal.lock().clone() {
                 return Err(OpenError::Refused { detail });
             }
-            let why = match asked {
+            let reason = match result {
                 Ok(Ok((count, None))) => return Ok(u32::try_from(count).unwrap_or(u32::MAX)),
                 Ok(Ok((
                     _,
@@ -285,36 +285,36 @@ impl<'a> Admin<'a> {
                     return Err(OpenError::Refused { detail });
                 }
                 Ok(Ok((_, Some(code)))) => format!("{}: {code}", topic.name(&self.settings.prefix)),
-                Ok(Err::<_, KafkaError>(why)) => why.to_string(),
-                Err(stopped) => stopped.to_string(),
+                Ok(Err::<_, KafkaError>(reason)) => reason.to_string(),
+                Err(error) => error.to_string(),
             };
             if Instant::now() >= deadline {
                 let error = self.metadata_client.context().connection_error.lock().clone();
-                let detail =
-                    error.map_or(why.clone(), |error| format!("{why}: {error}{}", disconnect_hint(&error)));
+                let detail = error
+                    .map_or(reason.clone(), |error| format!("{reason}: {error}{}", disconnect_hint(&error)));
                 return Err(OpenError::Unavailable { detail });
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
         }
     }
 
-    async fn configurations(&self, topics: &[Topic]) -> Result<Vec<String>, OpenError> {
+    async fn check_configurations(&self, topics: &[Topic]) -> Result<Vec<String>, OpenError> {
         if topics.is_empty() {
             return Ok(Vec::new());
         }
         let names: Vec<String> = topics.iter().map(|topic| topic.name(&self.settings.prefix)).collect();
-        let asked: Vec<_> = names.iter().map(|name| ResourceSpecifier::Topic(name)).collect();
-        let answers = match self.client.describe_configs(&asked, &self.options).await {
+        let resources: Vec<_> = names.iter().map(|name| ResourceSpecifier::Topic(name)).collect();
+        let answers = match self.client.describe_configs(&resources, &self.options).await {
             Ok(answers) => answers,
-            // Our principal may lack the right to read it, and old brokers cannot return it.
-            Err(why) => return Ok(vec![format!("the topics' configuration cannot be read: {why}")]),
+            // Not fatal: our principal may lack the right to read it, and old brokers do not return it.
+            Err(error) => return Ok(vec![format!("the topics' configuration cannot be read: {error}")]),
         };
         let mut warnings = Vec::new();
         for (topic, answer) in topics.iter().zip(answers) {
             let name = topic.name(&self.settings.prefix);
             match answer {
-                Ok(found) => {
-                    let value = |key: &str| found.get(key).and_then(|entry| entry.value.clone());
+                Ok(entries) => {
+                    let value = |key: &str| entries.get(key).and_then(|entry| entry.value.clone());
                     compare(*topic, &name, self.settings, value, &mut warnings)?;
                 }
                 Err(code) => warnings.push(format!("{name}: its configuration cannot be read: {code}")),
@@ -324,7 +324,7 @@ impl<'a> Admin<'a> {
     }
 }
 
-/// Configuration with which a topic is made.
+/// Returns the configuration of a new topic.
 fn configuration(
     topic: Topic,
     min_insync_replicas: i32,
@@ -341,7 +341,7 @@ fn configuration(
         ("retention.ms", retention),
         ("retention.bytes", "-1".to_owned()),
         ("max.message.bytes", largest_batch(topic).to_string()),
-        // A replica that fell behind must not become the leader: it lacks what was acknowledged.
+        // A replica that fell behind must not become the leader, because it lacks acknowledged records.
         ("unclean.leader.election.enable", "false".to_owned()),
     ]
 }
@@ -359,25 +359,25 @@ fn compare(
     warnings: &mut Vec<String>,
 ) -> Result<(), OpenError> {
     let topics = &settings.kafka.topics;
-    for (key, wanted) in configuration(topic, topics.min_insync_replicas, topics.retention_hours) {
-        let Some(found) = value(key) else { continue };
-        let less = || match (found.parse::<u64>(), wanted.parse::<u64>()) {
-            (Ok(found), Ok(wanted)) => found < wanted,
+    for (key, expected) in configuration(topic, topics.min_insync_replicas, topics.retention_hours) {
+        let Some(actual) = value(key) else { continue };
+        let is_lower = || match (actual.parse::<u64>(), expected.parse::<u64>()) {
+            (Ok(actual), Ok(expected)) => actual < expected,
             _ => false,
         };
-        let refused = match key {
-            // Order and write times come from the log's clock; compaction would drop records that nobody has read; a
-            // smaller batch would refuse what was accepted.
-            "message.timestamp.type" | "cleanup.policy" => found != wanted,
-            "max.message.bytes" => less(),
+        let breaks_guarantee = match key {
+            // Order and write times rest on the log's clock, compaction would drop unread records, and a smaller batch would
+            // refuse accepted records.
+            "message.timestamp.type" | "cleanup.policy" => actual != expected,
+            "max.message.bytes" => is_lower(),
             _ => false,
         };
-        if refused {
-            let detail = format!("{name} has {key}={found}, but needs {wanted}");
+        if breaks_guarantee {
+            let detail = format!("{name} has {key}={actual}, but needs {expected}");
             return Err(OpenError::Topic { name: name.to_owned(), detail });
         }
-        if found != wanted {
-            warnings.push(format!("{name} has {key}={found}, the settings ask for {wanted}"));
+        if actual != expected {
+            warnings.push(format!("{name} has {key}={actual}, the settings ask for {expected}"));
         }
     }
     Ok(())
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_whose_clock_is_the_writers_is_refused_with_both_values() {
+    fn topic_with_writer_timestamps_is_refused_with_both_values() {
         let error = compared(Topic::Items, "message.timestamp.type", "CreateTime").unwrap_err().to_string();
         assert_eq!(error, "t.x has message.timestamp.type=CreateTime, but needs LogAppendTime");
     }

@@ -1,6 +1,6 @@
-//! A schema registry for tests: remembers what is registered, and can be made to fail.
+//! Schema registry for tests: stores registered schemas, and can be told to fail.
 //!
-//! It speaks just enough HTTP for our client, and checks no compatibility.
+//! It speaks only the HTTP of our client, and checks no compatibility.
 
 use std::{
     collections::BTreeMap,
@@ -48,7 +48,7 @@ impl FakeRegistry {
         Self { url, state, serving }
     }
 
-    pub(crate) fn put(&self, id: u32, schema: &str) {
+    pub(crate) fn add_schema(&self, id: u32, schema: &str) {
         self.state.lock().unwrap().schemas.insert(id, serde_json::json!({ "schema": schema }));
     }
 
@@ -93,10 +93,12 @@ fn answer(state: &mut State, method: &str, path: &str, body: &[u8]) -> (u16, Str
     let path = path.strip_prefix("/apis/x").unwrap_or(path);
     match (method, path.strip_prefix("/schemas/ids/").map(str::parse::<u32>)) {
         ("POST", None) => {
-            let sent: serde_json::Value = serde_json::from_slice(body).unwrap();
-            let known = state.schemas.iter().find(|(_, known)| known["schema"] == sent["schema"]);
-            let id = known.map_or_else(|| 100 + u32::try_from(state.schemas.len()).unwrap(), |(id, _)| *id);
-            state.schemas.entry(id).or_insert_with(|| serde_json::json!({ "schema": sent["schema"] }));
+            let request: serde_json::Value = serde_json::from_slice(body).unwrap();
+            let registered_schema =
+                state.schemas.iter().find(|(_, schema)| schema["schema"] == request["schema"]);
+            let id = registered_schema
+                .map_or_else(|| 100 + u32::try_from(state.schemas.len()).unwrap(), |(id, _)| *id);
+            state.schemas.entry(id).or_insert_with(|| serde_json::json!({ "schema": request["schema"] }));
             (200, format!(r#"{{"id":{id}}}"#))
         }
         ("GET", Some(Ok(id))) => match state.schemas.get(&id) {

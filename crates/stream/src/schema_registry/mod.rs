@@ -1,6 +1,6 @@
-//! Client of a schema registry (Confluent's API): registers our schemas and finds those of others, each once.
+//! Client of a schema registry (Confluent's API): registers our schemas and looks up those of others, each once.
 //!
-//! The address is the operator's, so it is called with a plain client and not through `egress`.
+//! The operator sets the address, so it is called with a plain client and not through `egress`.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,13 +20,13 @@ use tokio::runtime::Handle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 const CONTENT_TYPE: &str = "application/vnd.schemaregistry.v1+json";
-/// Largest answer that is read. No schema of ours comes near; a larger answer is not a registry's.
-const LARGEST_ANSWER: usize = 4 << 20;
+/// Size limit of an answer, far above that of any schema. A larger answer is not from a registry.
+const MAX_ANSWER_BYTES: usize = 4 << 20;
 
 /// The section `schema_registry` of the service's settings.
 ///
-/// Records carry the ids of one registry. Without a registry they carry the checked-in ids, so switch one on, off or
-/// over only on empty topics: the numbers of two sources mean different schemas.
+/// Records carry the ids of one registry, or the checked-in ids without a registry. Add, remove or replace a registry only on
+/// empty topics, because ids of two sources mean different schemas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RegistrySettings {
@@ -65,7 +65,7 @@ impl Default for RegistrySettings {
     }
 }
 
-/// A password that prints as `***`, also where settings are shown.
+/// Password that prints and serializes as `***`.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Password(String);
@@ -89,7 +89,7 @@ impl From<&str> for Password {
 }
 
 impl RegistrySettings {
-    /// Refuses values that cannot work, naming both where two contradict each other.
+    /// Refuses invalid values. The error names both settings of a contradiction.
     pub fn validate(&self) -> Result<(), String> {
         self.base()?;
         if self.password.is_some() && self.password_file.is_some() {
@@ -112,7 +112,7 @@ impl RegistrySettings {
         Ok(())
     }
 
-    /// Reads the named files, as a client would.
+    /// Reads the configured files, as a client would.
     pub(crate) fn check_files(&self) -> Result<(), String> {
         self.authorities().map(drop).map_err(|why| why.to_string())?;
         self.credentials().map(drop).map_err(|why| why.to_string())
@@ -120,15 +120,15 @@ impl RegistrySettings {
 
     fn authorities(&self) -> Result<Vec<reqwest::Certificate>, RegistryError> {
         let Some(path) = &self.ca_file else { return Ok(Vec::new()) };
-        let named = |why: String| {
+        let to_error = |why: String| {
             RegistryError::Settings(format!("schema_registry.ca_file {}: {why}", path.display()))
         };
-        let pem = std::fs::read(path).map_err(|why| named(why.to_string()))?;
-        reqwest::Certificate::from_pem_bundle(&pem).map_err(|why| named(why.to_string()))
+        let pem = std::fs::read(path).map_err(|why| to_error(why.to_string()))?;
+        reqwest::Certificate::from_pem_bundle(&pem).map_err(|why| to_error(why.to_string()))
     }
 
     fn base(&self) -> Result<Url, String> {
-        // Neither message shows the value: it may hold a password.
+        // The messages do not show the value, which may hold a password.
         let base = Url::parse(&self.url).map_err(|why| format!("schema_registry.url: {why}"))?;
         if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
             return Err("schema_registry.url: must be an http or https address".to_owned());
@@ -165,18 +165,18 @@ struct Credentials {
     password: Option<Password>,
 }
 
-/// A request that the registry did not serve.
+/// Error of a request to the registry.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RegistryError {
     #[error("the schema registry does not answer: {0}")]
     Unreachable(String),
     #[error("the schema registry does not know the schema")]
     NotFound,
-    #[error("the schema registry refuses our credentials: status {0}")]
+    #[error("the schema registry refuses the credentials: status {0}")]
     Denied(u16),
-    #[error("the schema registry refuses: status {status}: {message}")]
+    #[error("the schema registry refuses the request: status {status}: {message}")]
     Refused { status: u16, message: String },
-    #[error("the schema registry answers something else: {0}")]
+    #[error("the answer of the schema registry is invalid: {0}")]
     Malformed(String),
     #[error("{0}")]
     Settings(String),
@@ -223,13 +223,14 @@ struct ErrorAnswer {
 impl RegistryClient {
     fn new(settings: &RegistrySettings) -> Result<Self, RegistryError> {
         settings.validate().map_err(RegistryError::Settings)?;
-        // The client finds its TLS provider in the process; the first user installs it.
+        // reqwest uses the TLS provider of the process, which its first user must install.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             drop(rustls::crypto::ring::default_provider().install_default());
         }
         #[expect(clippy::disallowed_methods, reason = "the operator alone names the registry")]
         let mut http = reqwest::Client::builder()
             .timeout(Duration::from_millis(settings.request_timeout_ms))
+            // A redirect could send the credentials to another host.
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy();
         if settings.ca_file.is_some() {
@@ -273,8 +274,9 @@ impl RegistryClient {
         let status = answer.status();
         let mut text = Vec::new();
         while let Some(chunk) = answer.chunk().await.map_err(unreachable)? {
-            if text.len() + chunk.len() > LARGEST_ANSWER {
-                return Err(RegistryError::Malformed(format!("more than {LARGEST_ANSWER} bytes")));
+            // Checked by chunk, because the answer may not declare its length.
+            if text.len() + chunk.len() > MAX_ANSWER_BYTES {
+                return Err(RegistryError::Malformed(format!("more than {MAX_ANSWER_BYTES} bytes")));
             }
             text.extend_from_slice(&chunk);
         }
@@ -289,17 +291,18 @@ impl RegistryClient {
                     .map_or_else(|_| String::new(), |ErrorAnswer { message }| message);
                 Err(RegistryError::Refused { status: status.as_u16(), message })
             }
+            // Server errors count as an outage, which is retried.
             _ => Err(RegistryError::Unreachable(format!("status {status}"))),
         }
     }
 }
 
-/// Makes an error without the address, which the operator knows and which may hold what must not be logged.
-fn unreachable(why: reqwest::Error) -> RegistryError {
+/// Converts an error without its address, which may contain a secret.
+fn unreachable(error: reqwest::Error) -> RegistryError {
     use std::error::Error;
-    let why = why.without_url();
-    let mut detail = why.to_string();
-    let mut source = why.source();
+    let error = error.without_url();
+    let mut detail = error.to_string();
+    let mut source = error.source();
     while let Some(cause) = source {
         detail = format!("{detail}: {cause}");
         source = cause.source();
@@ -311,11 +314,11 @@ fn unreachable(why: reqwest::Error) -> RegistryError {
 #[derive(Debug)]
 pub(crate) enum WriterSchema {
     Avro(Box<Schema>),
-    /// Not Avro, or Avro that cannot be parsed: no version of Tidegate wrote with it.
+    /// Not Avro, or invalid Avro: no version of Tidegate wrote with it.
     Foreign(String),
 }
 
-/// Client of a registry with a cache: a schema that was found is never requested again.
+/// Client of a registry with a cache. A known schema is never requested again.
 pub(crate) struct SchemaRegistry {
     inner: Arc<Inner>,
     _cancels_look_ups: DropGuard,
@@ -333,7 +336,7 @@ struct Inner {
 }
 
 impl SchemaRegistry {
-    /// Makes the client; sends nothing yet. Look-ups run on the runtime of the caller.
+    /// Creates the client without sending a request. Look-ups run on the runtime of the caller.
     pub(crate) fn new(settings: &RegistrySettings) -> Result<Self, RegistryError> {
         let closed = CancellationToken::new();
         Ok(Self {
@@ -356,17 +359,18 @@ impl SchemaRegistry {
         self.inner.client.register(subject, schema).await
     }
 
-    /// Returns the schema behind an id if it is known. If not, starts a look-up in the background, one an id.
+    /// Returns the schema of an id if it is known, or else starts one background look-up of the id.
     pub(crate) fn get(&self, id: u32) -> Option<Arc<WriterSchema>> {
-        let found = self.inner.cache.load().get(&id).cloned();
-        if found.is_none() && self.inner.in_progress.lock().insert(id) {
+        let cached_schema = self.inner.cache.load().get(&id).cloned();
+        // One look-up for an id, however many records wait for it.
+        if cached_schema.is_none() && self.inner.in_progress.lock().insert(id) {
             let inner = Arc::clone(&self.inner);
             self.inner.runtime.spawn(async move {
                 let closed = inner.closed.clone();
                 closed.run_until_cancelled(inner.look_up(id)).await;
             });
         }
-        found
+        cached_schema
     }
 
     /// Error of the last look-up while the registry does not answer.
@@ -380,17 +384,17 @@ impl Inner {
         let mut pause = self.retry;
         loop {
             match self.client.by_id(id).await {
-                Ok(found) => {
+                Ok(answer) => {
                     *self.outage.lock() = None;
-                    let writer = Arc::new(parse(found));
-                    self.cache.rcu(|known| {
-                        let mut known = HashMap::clone(known);
-                        known.insert(id, Arc::clone(&writer));
-                        known
+                    let writer = Arc::new(parse(answer));
+                    self.cache.rcu(|cache| {
+                        let mut cache = HashMap::clone(cache);
+                        cache.insert(id, Arc::clone(&writer));
+                        cache
                     });
                     break;
                 }
-                // A caller that still waits calls `get` again, which starts the next look-up.
+                // A waiting caller repeats `get`, which starts the next look-up.
                 Err(RegistryError::NotFound) => {
                     *self.outage.lock() = None;
                     tracing::warn!(schema = id, "the schema registry does not know a schema yet");
@@ -401,6 +405,7 @@ impl Inner {
                     tracing::warn!(schema = id, tag = outage.tag(), "{outage}");
                     *self.outage.lock() = Some(outage);
                     tokio::time::sleep(pause).await;
+                    // Backs off, so that a failing registry is not flooded by all processes.
                     pause = (pause * 2).min(self.retry_max);
                 }
             }
@@ -409,14 +414,14 @@ impl Inner {
     }
 }
 
-fn parse(found: SchemaAnswer) -> WriterSchema {
-    if let Some(other) = found.schema_type.filter(|kind| kind != "AVRO") {
-        return WriterSchema::Foreign(format!("it is of type {other}"));
+fn parse(answer: SchemaAnswer) -> WriterSchema {
+    if let Some(schema_type) = answer.schema_type.filter(|kind| kind != "AVRO") {
+        return WriterSchema::Foreign(format!("it is of type {schema_type}"));
     }
-    if found.references.is_some_and(|references| !references.is_empty()) {
+    if answer.references.is_some_and(|references| !references.is_empty()) {
         return WriterSchema::Foreign("it refers to other subjects".to_owned());
     }
-    match Schema::parse_str(&found.schema) {
+    match Schema::parse_str(&answer.schema) {
         Ok(schema) => WriterSchema::Avro(Box::new(schema)),
         Err(why) => WriterSchema::Foreign(why.to_string()),
     }

@@ -28,7 +28,7 @@ async fn a_schema_is_registered_once_and_found_by_its_id() {
 #[tokio::test]
 async fn many_callers_cause_one_look_up_and_later_ones_none() {
     let fake = FakeRegistry::start().await;
-    fake.put(7, Strike::SCHEMA);
+    fake.add_schema(7, Strike::SCHEMA);
     let registry = SchemaRegistry::new(&settings(&fake.url)).unwrap();
     for _ in 0..100 {
         assert!(registry.get(7).is_none(), "no look-up runs before we wait");
@@ -49,14 +49,14 @@ async fn a_schema_that_is_not_there_yet_is_found_once_it_is() {
         .await
         .unwrap();
     assert_eq!(registry.outage(), None, "an upgrade in progress is no outage");
-    fake.put(7, Strike::SCHEMA);
+    fake.add_schema(7, Strike::SCHEMA);
     found(&registry, 7).await;
 }
 
 #[tokio::test]
-async fn a_failing_registry_is_an_outage_and_is_tried_until_it_answers() {
+async fn failing_registry_is_an_outage_and_is_retried() {
     let fake = FakeRegistry::start().await;
-    fake.put(7, Strike::SCHEMA);
+    fake.add_schema(7, Strike::SCHEMA);
     fake.state.lock().unwrap().status = Some(503);
     let registry = SchemaRegistry::new(&settings(&fake.url)).unwrap();
     assert!(registry.get(7).is_none());

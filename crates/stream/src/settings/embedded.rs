@@ -1,6 +1,4 @@
-//! Settings of the log inside the process.
-//!
-//! The binary opens the database, which is shared with the store, so its folder is not set here.
+//! Settings of the log inside the process. The folder is not among them, because the binary opens the shared database.
 
 use std::time::Duration;
 
@@ -12,26 +10,26 @@ use crate::error::OpenError;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EmbeddedSettings {
-    /// The largest size of the data folder, in bytes; 0 sets no limit. At nine tenths of it new requests
-    /// are refused and `/readyz` says so; the rest is kept for what accepted requests still lead to. Default 0.
+    /// Size limit of the data folder, in bytes; 0 sets no limit. At nine tenths of it new requests are refused and `/readyz`
+    /// reports it; the last tenth is reserved for effects of accepted requests. Default 0.
     pub max_bytes: u64,
-    /// Bytes of the disk that stay free, beside what is being written and compacted. Below it new requests are refused,
+    /// Bytes of the disk that stay free, in addition to pending writes and compactions. Below it new requests are refused,
     /// below a quarter of it every append. Default an eighth of the disk, at most 512 MiB.
     pub min_free_bytes: Option<u64>,
-    /// Time, in milliseconds, for which requests leave room for what is written at the rate of the last seconds.
+    /// Period for which requests leave room for writes at the rate of the last seconds, in milliseconds.
     /// Default 2,000.
     pub disk_reaction_ms: u64,
     /// Time for which records are kept after every group has passed them, in milliseconds. Default 7 days.
     pub retention_ms: u64,
-    /// Bytes of records that one topic keeps beside those that a group still needs; 0 sets no limit.
+    /// Bytes of records that one topic keeps in addition to those that a group still needs; 0 sets no limit.
     /// Default 1 GiB.
     pub retention_bytes: u64,
-    /// Interval between two checks of retention, in milliseconds. The disk is measured every second, and more often when
-    /// little is left. Default 10,000.
+    /// Interval between two checks of retention, in milliseconds. The disk is measured every second, and more often
+    /// when it is nearly full. Default 10,000.
     pub housekeeping_ms: u64,
     /// Largest number of bytes of records that one sync makes durable. Default 8 MiB.
     pub group_commit_bytes: usize,
-    /// Bytes of appends that may wait for the writer; above it the log answers that it is full.
+    /// Bytes of appends that may be queued for the writer; above it appends are refused as full.
     /// Default 64 MiB.
     pub queue_bytes: usize,
 }

@@ -1,6 +1,6 @@
-//! Settings of the log on Kafka, their checks, and the librdkafka configuration that follows from them.
+//! Settings of the log on Kafka, their checks, and the resulting librdkafka configuration.
 //!
-//! Topics on the brokers are compared with the settings in `kafka/topics`.
+//! `kafka/topics` compares the topics on the brokers with them.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
@@ -31,19 +31,19 @@ use crate::topics::Topic;
 pub struct KafkaSettings {
     /// Addresses to start from, `host:port`. Default `127.0.0.1:9092`.
     pub brokers: Vec<String>,
-    /// The name under which brokers know us. Default `tidegate`.
+    /// Client name on the brokers. Default `tidegate`.
     pub client_id: String,
     /// Time for which opening waits for brokers, topics and schemas, in milliseconds. Default 30,000.
     pub open_timeout_ms: u64,
     /// Time for one request to a broker, in milliseconds. Default 10,000.
     pub socket_timeout_ms: u64,
-    /// Interval between statistics, from which metrics, lag and readiness come, in milliseconds. Default 1,000.
+    /// Interval between statistics, the source of metrics, lag and readiness, in milliseconds. Default 1,000.
     pub statistics_interval_ms: u64,
     pub producer: ProducerSettings,
     pub consumer: ConsumerSettings,
     pub topics: TopicSettings,
-    /// Further librdkafka keys for every client, such as `security.protocol`. Keys that a setting of ours names, and
-    /// keys that Tidegate's promises rest on, are refused.
+    /// Further librdkafka keys for every client, such as `security.protocol`. Keys with a setting of their own, and keys that
+    /// Tidegate's guarantees depend on, are refused.
     pub librdkafka: ClientKeys,
     /// The same, each value read from a file; the line end at its end does not count.
     pub librdkafka_files: BTreeMap<String, PathBuf>,
@@ -58,10 +58,10 @@ pub struct ProducerSettings {
     pub linger_ms: u64,
     /// `none`, `lz4`, `zstd` or `gzip`. Default `lz4`: `zstd` sends fewer bytes for more CPU.
     pub compression: Compression,
-    /// Time for which the client tries to deliver a record, in milliseconds. Default 20,000.
+    /// Time for which the client retries the delivery of a record, in milliseconds. Default 20,000.
     pub message_timeout_ms: u64,
-    /// Time for which an append waits for its acknowledgement, in milliseconds. Above `message_timeout_ms`: else
-    /// callers would hear of a failure while the client still delivers. Default 25,000.
+    /// Time for which an append waits for its acknowledgement, in milliseconds. Must be above `message_timeout_ms`, or
+    /// callers would get an error for a record that is still delivered. Default 25,000.
     pub append_timeout_ms: u64,
     /// Records that may wait for brokers; above it appends are refused as full. Default 100,000.
     pub queue_records: u32,
@@ -80,25 +80,25 @@ pub struct ConsumerSettings {
     /// Time without a heartbeat after which a member is removed from its group, in milliseconds. With `consumer` the brokers decide
     /// (`group.consumer.session.timeout.ms`), and this must repeat their value. Default 45,000.
     pub session_timeout_ms: u64,
-    /// Time without a poll after which a member is removed from its group, in milliseconds. A slow handler never comes
-    /// near it: polling goes on meanwhile. Default 300,000.
+    /// Time without a poll after which a member is removed from its group, in milliseconds. A slow handler does
+    /// not cause it, because polling continues meanwhile. Default 300,000.
     pub max_poll_interval_ms: u64,
-    /// KiB fetched ahead of what the budget holds, for one consumer. Default 16,384 (16 MiB).
+    /// KiB fetched in addition to the budget, for one consumer. Default 16,384 (16 MiB).
     pub prefetch_kib: u32,
     /// Further librdkafka keys for consumers.
     pub librdkafka: ClientKeys,
 }
 
-/// Configuration with which `topics create` makes the topics.
+/// Configuration of topics made by `topics create`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TopicSettings {
     /// Copies of every partition. Default 3.
     pub replication: i32,
-    /// Copies that must have a record before it is acknowledged. Default 2.
+    /// Copies that must hold a record before its acknowledgement. Default 2.
     pub min_insync_replicas: i32,
     /// Time for which records are kept, in hours; dead letters are kept without limit. Records that a group has not
-    /// read by then are lost, and the partition stops by name. Default 168 (7 days).
+    /// read by then are lost, and the group stops at the gap. Default 168 (7 days).
     pub retention_hours: u64,
 }
 
@@ -137,24 +137,24 @@ pub enum GroupProtocol {
 pub struct ClientKeys(pub BTreeMap<String, String>);
 
 impl ClientKeys {
-    fn shown(&self) -> impl Iterator<Item = (&str, &str)> {
+    fn masked_entries(&self) -> impl Iterator<Item = (&str, &str)> {
         const SECRET: [&str; 6] = ["password", "secret", "token", "pem", "jaas", "oauthbearer.config"];
         self.0.iter().map(|(key, value)| {
-            let secret = SECRET.iter().any(|part| key.contains(part));
-            (key.as_str(), if secret { "***" } else { value })
+            let is_secret = SECRET.iter().any(|part| key.contains(part));
+            (key.as_str(), if is_secret { "***" } else { value })
         })
     }
 }
 
 impl fmt::Debug for ClientKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.shown()).finish()
+        f.debug_map().entries(self.masked_entries()).finish()
     }
 }
 
 impl Serialize for ClientKeys {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.shown())
+        serializer.collect_map(self.masked_entries())
     }
 }
 
@@ -207,14 +207,14 @@ impl Default for TopicSettings {
     }
 }
 
-/// Keys that only a setting of ours sets, or that must stay as they are, each with the reason.
+/// Keys with a setting of their own, and keys that must not change, each with the reason.
 const RESERVED_KEYS: &[(&str, &str)] = &[
     ("bootstrap.servers", "see stream.kafka.brokers"),
     ("metadata.broker.list", "see stream.kafka.brokers"),
     ("client.id", "see stream.kafka.client_id"),
     ("statistics.interval.ms", "see stream.kafka.statistics_interval_ms"),
     ("socket.timeout.ms", "see stream.kafka.socket_timeout_ms"),
-    ("message.max.bytes", "it follows from what topics take"),
+    ("message.max.bytes", "it follows from the record limits of the topics"),
     ("acks", "accepted means on all copies in sync"),
     ("request.required.acks", "accepted means on all copies in sync"),
     ("enable.idempotence", "order and no doubles within a session rest on it"),
@@ -234,21 +234,21 @@ const RESERVED_KEYS: &[(&str, &str)] = &[
     ("group.protocol", "see stream.kafka.consumer.group_protocol"),
     ("session.timeout.ms", "see stream.kafka.consumer.session_timeout_ms"),
     ("max.poll.interval.ms", "see stream.kafka.consumer.max_poll_interval_ms"),
-    ("enable.auto.commit", "only what is complete is committed"),
-    ("auto.commit.enable", "only what is complete is committed"),
-    ("auto.commit.interval.ms", "only what is complete is committed"),
-    ("enable.auto.offset.store", "only what is complete is committed"),
+    ("enable.auto.commit", "Tidegate commits completed records only"),
+    ("auto.commit.enable", "Tidegate commits completed records only"),
+    ("auto.commit.interval.ms", "Tidegate commits completed records only"),
+    ("enable.auto.offset.store", "Tidegate commits completed records only"),
     ("auto.offset.reset", "an offset that retention has passed must stop the partition, not move it"),
     ("enable.partition.eof", "the engine expects none"),
     ("queued.max.messages.kbytes", "see stream.kafka.consumer.prefetch_kib"),
-    ("allow.auto.create.topics", "topics come from `topics create`"),
+    ("allow.auto.create.topics", "topics are created by `topics create`"),
     ("enable.ssl.certificate.verification", "certificates are always verified"),
-    ("log.queue", "log lines go to the log of the process"),
+    ("log.queue", "log lines are written to the log of the process"),
 ];
 
 const FILES: &str = "librdkafka_files";
 
-/// Keys that only the classic protocol has; with `consumer` the brokers decide.
+/// Keys of the classic protocol only; with `consumer` the brokers decide.
 const CLASSIC_ONLY: &[&str] =
     &["heartbeat.interval.ms", "partition.assignment.strategy", "group.protocol.type"];
 
@@ -256,8 +256,8 @@ const CLASSIC_ONLY: &[&str] =
 pub(crate) const BATCH_OVERHEAD: usize = 64 << 10;
 
 impl KafkaSettings {
-    /// Refuses values that cannot work, naming both where two contradict each other. `drain_ms` and `commit_ms` are
-    /// the longest that a consumer takes to let go of partitions.
+    /// Refuses invalid values. The error names both settings of a contradiction. `drain_ms` and `commit_ms` are the longest
+    /// times for a release of partitions.
     pub fn validate(&self, drain_ms: u64, commit_ms: u64) -> Result<(), String> {
         if self.brokers.is_empty() || self.brokers.iter().any(|broker| broker.trim().is_empty()) {
             return Err("stream.kafka.brokers needs at least one address, and none may be empty".to_owned());
@@ -277,6 +277,7 @@ impl KafkaSettings {
             }
         }
         let (producer, consumer) = (&self.producer, &self.consumer);
+        // Each inner timeout must end before the outer one, so that the inner error is reported.
         let below = [
             (
                 "kafka.producer.linger_ms",
@@ -361,7 +362,7 @@ impl KafkaSettings {
         Ok(())
     }
 
-    /// Reads the named files, as the clients would.
+    /// Reads the configured files, as the clients would.
     pub(crate) fn check_files(&self) -> Result<(), String> {
         self.client().map(drop)
     }
@@ -387,8 +388,8 @@ impl KafkaSettings {
             .set("socket.timeout.ms", self.socket_timeout_ms.to_string())
             .set("statistics.interval.ms", self.statistics_interval_ms.to_string())
             .set("message.max.bytes", (Topic::DeadLetters.max_record_bytes() + BATCH_OVERHEAD).to_string());
-        // Fail-over is seen as soon as metadata is; the default is five minutes. A broker that is back is used again
-        // within a second.
+        // Fail-over is detected with the next metadata refresh, by default only after five minutes. A broker that returns is
+        // used again within a second.
         for (key, value) in [
             ("topic.metadata.refresh.interval.ms", "10000"),
             ("reconnect.backoff.max.ms", "1000"),
@@ -404,8 +405,9 @@ impl KafkaSettings {
 
     pub(crate) fn admin(&self) -> Result<ClientConfig, String> {
         let mut config = self.client()?;
+        // Short-lived clients need no statistics.
         config.set("statistics.interval.ms", "0");
-        // librdkafka logs at this level that a broker hung up, such as one that expects TLS.
+        // At this level librdkafka logs closed connections, such as those of a broker that expects TLS.
         config.set_log_level(RDKafkaLogLevel::Info);
         Ok(config)
     }
@@ -427,8 +429,7 @@ impl KafkaSettings {
         Ok(config)
     }
 
-    /// Configuration for reading without a group. librdkafka wants a group's name all the same; nothing is joined or
-    /// committed.
+    /// Configuration for reading without a group. librdkafka requires a group name, but the client does not join or commit.
     pub(crate) fn reader(&self, name: &str) -> Result<ClientConfig, String> {
         let mut config = self.client()?;
         config
@@ -489,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_hold_together_and_librdkafka_takes_them() {
+    fn defaults_are_consistent_and_valid_for_librdkafka() {
         let settings = parsed("{}");
         assert_eq!(settings, KafkaSettings::default());
         settings.validate(20_000, 5_000).unwrap();
@@ -526,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_promises_rest_on_cannot_be_overridden() {
+    fn guaranteed_keys_cannot_be_overridden() {
         for key in
             ["acks", "enable.idempotence", "enable.auto.commit", "auto.offset.reset", "bootstrap.servers"]
         {
@@ -548,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn the_consumer_protocol_refuses_what_only_the_classic_one_has() {
+    fn consumer_protocol_refuses_keys_of_the_classic_one() {
         let text =
             r#"{"consumer":{"group_protocol":"consumer","librdkafka":{"heartbeat.interval.ms":"100"}}}"#;
         assert!(parsed(text).validate(1, 1).unwrap_err().contains("heartbeat.interval.ms"));
@@ -578,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_says_is_held_to_the_same() {
+    fn values_from_files_are_checked_too() {
         let folder = tempfile::tempdir().unwrap();
         let refused = |key: &str, value: &str| {
             let (mut settings, path) = (KafkaSettings::default(), folder.path().join("value"));

@@ -1,15 +1,15 @@
-//! Checks of the librdkafka keys that need OpenSSL, which only builds with the feature `tls` have.
+//! Checks of the librdkafka keys that need OpenSSL, which is part of builds with the feature `tls`.
 
 use std::{fmt, path::Path};
 
 use rdkafka::ClientConfig;
 
-/// Value that makes librdkafka look for the system's authorities.
+/// Value that makes librdkafka search for the system's authorities.
 const PROBE: &str = "probe";
 const PEM: &[u8] = b"-----BEGIN";
 
-/// Refuses a key that turns verification off, and one that this program was built without. The value may be a secret,
-/// so only the key is named.
+/// Refuses keys that disable verification, and keys that need another build. The value may be a secret, so the error names
+/// only the key.
 pub(super) fn check_key(section: &str, key: &str, value: Option<&str>) -> Result<(), String> {
     let is_none = value.is_some_and(|value| value.eq_ignore_ascii_case("none"));
     if key == "ssl.endpoint.identification.algorithm" && is_none {
@@ -34,8 +34,8 @@ fn needs_openssl(key: &str, value: Option<&str>) -> bool {
     }
 }
 
-/// Makes librdkafka look for the system's authorities where no others are named: the bundled OpenSSL does not know
-/// where they are.
+/// Makes librdkafka search for the system's authorities if none are configured: the bundled OpenSSL does not know their
+/// location.
 pub(super) fn find_authorities(config: &mut ClientConfig) {
     let is_named = ["ssl.ca.location", "ssl.ca.pem"].iter().any(|key| config.get(key).is_some());
     if cfg!(feature = "tls") && !is_named {
@@ -43,16 +43,16 @@ pub(super) fn find_authorities(config: &mut ClientConfig) {
     }
 }
 
-/// Refuses files that cannot be used, by name: librdkafka would not say which of them is no PEM.
+/// Refuses unusable files by name, because librdkafka would not report which of them is no PEM file.
 pub(super) fn check_files(config: &ClientConfig) -> Result<(), String> {
     for key in ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location"] {
         let Some(path) = config.get(key).filter(|path| *path != PROBE && !Path::new(path).is_dir()) else {
             continue;
         };
-        let unusable = |why: &dyn fmt::Display| format!("stream.kafka: {key}: {path}: {why}");
-        let pem = std::fs::read(path).map_err(|why| unusable(&why))?;
+        let to_error = |error: &dyn fmt::Display| format!("stream.kafka: {key}: {path}: {error}");
+        let pem = std::fs::read(path).map_err(|error| to_error(&error))?;
         if !pem.windows(PEM.len()).any(|bytes| bytes == PEM) {
-            return Err(unusable(&"there is no PEM in it"));
+            return Err(to_error(&"there is no PEM in it"));
         }
     }
     Ok(())
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_openssl_does_is_told_from_what_goes_without() {
+    fn keys_that_need_openssl_are_recognised() {
         for (key, value) in [
             ("security.protocol", "sasl_ssl"),
             ("security.protocol", "SSL"),

@@ -1,6 +1,6 @@
-//! Settings of the log: the section `stream` with its defaults, and the checks that its values agree.
+//! Settings of the log: the section `stream`, its defaults, and checks of its values.
 //!
-//! The binary reads files and environment, and hands the section over.
+//! The binary reads files and environment, and passes the section.
 
 pub mod embedded;
 pub mod kafka;
@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use self::{embedded::EmbeddedSettings, kafka::KafkaSettings};
 use crate::{error::OpenError, schema_registry::RegistrySettings};
 
-/// Engine that keeps the log.
+/// Engine of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineKind {
-    /// The log lies in this process, in the data folder shared with the store.
+    /// The log runs in this process, in the data folder shared with the store.
     #[default]
     Embedded,
     Kafka,
@@ -31,17 +31,17 @@ pub struct Settings {
     pub engine: EngineKind,
     /// Prefix of topic and group names. Default `tidegate`.
     pub prefix: String,
-    /// Partitions of every topic. Keys are placed by it, so another number than the log has is refused.
+    /// Partitions of every topic. It determines the partition of a key, so a number other than the log's is refused.
     /// Default 64 on Kafka, 16 embedded.
     pub partitions: Option<u32>,
     pub consume: ConsumeSettings,
     pub embedded: EmbeddedSettings,
     pub kafka: KafkaSettings,
-    /// A schema registry that gives the ids of schemas, on Kafka. Default none: the ids are the checked-in ones.
+    /// Schema registry as the source of schema ids, on Kafka. Default none: the checked-in ids are used.
     pub schema_registry: Option<RegistrySettings>,
 }
 
-/// Limit of what one consumer may hold: records and bytes, whichever is reached first.
+/// Limit of the records and bytes that one consumer may hold, whichever is reached first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
@@ -57,13 +57,13 @@ pub struct ConsumeSettings {
     pub budget_records: usize,
     /// Bytes that one consumer may hold before a commit has passed them. Default 64 MiB.
     pub budget_bytes: usize,
-    /// Interval between commits of what is complete, in milliseconds. Default 1,000.
+    /// Interval between commits of completed records, in milliseconds. Default 1,000.
     pub commit_interval_ms: u64,
-    /// Time for which work in flight may go on after a revocation or a stop, in milliseconds. Default 20,000.
+    /// Time for which work in flight may continue after a revocation or a stop, in milliseconds. Default 20,000.
     pub drain_timeout_ms: u64,
-    /// Time that a commit may take while partitions are let go, in milliseconds. Default 5,000.
+    /// Time that a commit may take during a release of partitions, in milliseconds. Default 5,000.
     pub commit_timeout_ms: u64,
-    /// Interval at which a partition that waits for a schema is tried again, in milliseconds. Default 1,000.
+    /// Interval between retries of a partition that waits for a schema, in milliseconds. Default 1,000.
     pub schema_retry_ms: u64,
 }
 
@@ -125,11 +125,11 @@ impl Settings {
         })
     }
 
-    /// Refuses values that contradict each other, naming both.
+    /// Refuses invalid values. The error names both settings of a contradiction.
     pub fn validate(&self) -> Result<(), OpenError> {
         let refuse = |text: String| Err(OpenError::Settings(text));
-        let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if self.prefix.is_empty() || self.prefix.len() > 128 || !self.prefix.chars().all(good) {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if self.prefix.is_empty() || self.prefix.len() > 128 || !self.prefix.chars().all(is_allowed) {
             return refuse(format!(
                 "stream.prefix must be 1 to 128 of a-z, A-Z, 0-9, `.`, `_`, `-`, but is {:?}",
                 self.prefix
@@ -162,7 +162,7 @@ impl Settings {
         }
     }
 
-    /// Reads the named files, as a start would, and reports the first error.
+    /// Reads the configured files, as a start would, and returns the first error.
     pub fn check_files(&self) -> Result<(), OpenError> {
         match self.engine {
             EngineKind::Embedded => Ok(()),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused_with_the_setting_named() {
+    fn invalid_values_are_refused_with_the_setting_named() {
         for (text, named) in [
             (r#"{"prefix":""}"#, "stream.prefix"),
             (r#"{"prefix":"a/b"}"#, "stream.prefix"),

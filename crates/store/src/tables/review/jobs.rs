@@ -124,7 +124,7 @@ table! {
 }
 
 table! {
-    /// Users who reported the subject of jobs of a class, each once a generation.
+    /// Reporters of a subject by class and generation of its jobs, one row a user.
     Fact SubjectReporter in "subject_reporters" ttl Some(400 days);
     partition { org: OrgId, class: String, type_id: TypeId, item_id: ItemId }
     cluster { generation: i64 [Desc], reporter_type: TypeId [Asc], reporter_id: ItemId [Asc] }

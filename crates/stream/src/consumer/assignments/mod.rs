@@ -1,7 +1,5 @@
-//! State of one consumer: a ledger for each assigned partition, the budget over all of them, and the epochs that keep
-//! work of a former assignment from counting.
-//!
-//! It holds no record, and knows neither clock nor engine.
+//! State of one consumer: a ledger for each assigned partition, the budget over all of them, and the epochs that exclude
+//! settlements of former assignments.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +27,7 @@ pub(crate) enum AssignmentError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SettleResult {
     Counted,
-    /// Its assignment is gone, and another owner works on the record.
+    /// The assignment has ended, and another owner processes the record.
     Stale,
 }
 
@@ -37,9 +35,9 @@ pub(crate) enum SettleResult {
 struct Assignment {
     epoch: Epoch,
     ledger: Ledger,
-    /// The highest commit begun.
+    /// Highest offset for which a commit was begun.
     requested: NextOffset,
-    /// End of the partition when it was assigned. An earlier owner was handed nothing from here on.
+    /// End of the partition at its assignment. No earlier owner received records from here on.
     end: NextOffset,
 }
 
@@ -54,15 +52,15 @@ impl Assignments {
         Self { gate: BudgetGate::new(budget), assigned: BTreeMap::new() }
     }
 
-    /// Takes in a partition that is read from `next` on, and ended at `end`. An earlier assignment of it gives its
-    /// share of the budget back.
+    /// Adds a partition that is read from `next` and ended at `end`. Releases an earlier assignment of it with its share of
+    /// the budget.
     pub(crate) fn assign(&mut self, partition: Partition, epoch: Epoch, next: NextOffset, end: NextOffset) {
         self.release(partition);
         let ledger = Ledger::new(next);
         self.assigned.insert(partition, Assignment { epoch, ledger, requested: next, end });
     }
 
-    /// Counts a record that is handed out. Returns true if an earlier owner may have worked on it.
+    /// Counts a delivered record. Returns true if an earlier owner may have processed it.
     pub(crate) fn deliver(
         &mut self,
         partition: Partition,
@@ -80,7 +78,10 @@ impl Assignments {
 
     pub(crate) fn settle(&mut self, settlement: Settlement) -> Result<SettleResult, AssignmentError> {
         let Settlement { partition, epoch, offset, outcome } = settlement;
-        let Some(assignment) = self.assigned.get_mut(&partition).filter(|own| own.epoch == epoch) else {
+        let Some(assignment) =
+            self.assigned.get_mut(&partition).filter(|assignment| assignment.epoch == epoch)
+        else {
+            // A ticket of a former assignment. The offset may be open again in the present one.
             return Ok(SettleResult::Stale);
         };
         match outcome {
@@ -91,35 +92,36 @@ impl Assignments {
         .map_err(|error| AssignmentError::Ledger { partition, error })
     }
 
-    /// Returns the frontiers that no commit was begun for yet, and marks them as begun.
+    /// Returns the frontiers without a commit, and marks their commits as begun.
     pub(crate) fn begin_commit(&mut self) -> Vec<(Partition, NextOffset)> {
-        let ahead = self.assigned.iter_mut().filter_map(|(partition, assignment)| {
+        let commits = self.assigned.iter_mut().filter_map(|(partition, assignment)| {
             let frontier = assignment.ledger.frontier();
+            // No progress since the last request.
             if frontier <= assignment.requested {
                 return None;
             }
             assignment.requested = frontier;
             Some((*partition, frontier))
         });
-        ahead.collect()
+        commits.collect()
     }
 
-    /// Gives back what a durable commit passed. A commit of a former assignment changes nothing.
+    /// Frees the budget of the records below a durable commit. A commit of a former assignment has no effect.
     pub(crate) fn acknowledge(
         &mut self,
         partition: Partition,
         next: NextOffset,
     ) -> Result<(), AssignmentError> {
         let Some(assignment) = self.assigned.get_mut(&partition) else { return Ok(()) };
-        let back = assignment
+        let freed_amount = assignment
             .ledger
             .acknowledge(next)
             .map_err(|error| AssignmentError::Ledger { partition, error })?;
-        self.gate.refund(back);
+        self.gate.refund(freed_amount);
         Ok(())
     }
 
-    /// Forgets that a commit was begun, so that the next one begins it again.
+    /// Marks a commit as not begun, so that the next one includes its offsets again.
     pub(crate) fn fail_commit(&mut self, partition: Partition) {
         if let Some(assignment) = self.assigned.get_mut(&partition) {
             assignment.requested = assignment.ledger.acknowledged();
@@ -129,31 +131,33 @@ impl Assignments {
     /// Drops a partition and its epoch.
     pub(crate) fn release(&mut self, partition: Partition) {
         if let Some(assignment) = self.assigned.remove(&partition) {
-            self.gate.refund(assignment.ledger.held());
+            self.gate.refund(assignment.ledger.held_amount());
         }
     }
 
-    /// Number of records that somebody works on.
+    /// Number of records in work.
     pub(crate) fn in_flight(&self, partitions: &[Partition]) -> usize {
-        self.of(partitions).map(|assignment| assignment.ledger.in_flight()).sum()
+        self.assignments_of(partitions).map(|assignment| assignment.ledger.in_flight()).sum()
     }
 
-    /// Number of partitions with something complete that no acknowledged commit has passed.
+    /// Number of partitions with completed records that no acknowledged commit has passed.
     pub(crate) fn uncommitted(&self, partitions: &[Partition]) -> usize {
-        self.of(partitions).filter(|own| own.ledger.frontier() > own.ledger.acknowledged()).count()
+        self.assignments_of(partitions)
+            .filter(|assignment| assignment.ledger.frontier() > assignment.ledger.acknowledged())
+            .count()
     }
 
-    /// Number of records that wait for nothing but a commit.
+    /// Number of records that wait only for a commit.
     pub(crate) fn committable(&self) -> usize {
         self.assigned.values().map(|assignment| assignment.ledger.completed_prefix()).sum()
     }
 
     pub(crate) fn has_commit_in_flight(&self) -> bool {
-        self.assigned.values().any(|own| own.requested > own.ledger.acknowledged())
+        self.assigned.values().any(|assignment| assignment.requested > assignment.ledger.acknowledged())
     }
 
     pub(crate) fn frontiers(&self) -> impl Iterator<Item = (Partition, NextOffset)> {
-        self.assigned.iter().map(|(partition, own)| (*partition, own.ledger.frontier()))
+        self.assigned.iter().map(|(partition, assignment)| (*partition, assignment.ledger.frontier()))
     }
 
     #[cfg(test)]
@@ -161,8 +165,8 @@ impl Assignments {
         self.assigned.keys().copied().collect()
     }
 
-    pub(crate) const fn used(&self) -> Amount {
-        self.gate.used()
+    pub(crate) const fn held_amount(&self) -> Amount {
+        self.gate.held_amount()
     }
 
     pub(crate) const fn available(&self) -> Amount {
@@ -181,7 +185,7 @@ impl Assignments {
         self.gate.update()
     }
 
-    fn of<'a>(&'a self, partitions: &'a [Partition]) -> impl Iterator<Item = &'a Assignment> {
+    fn assignments_of<'a>(&'a self, partitions: &'a [Partition]) -> impl Iterator<Item = &'a Assignment> {
         partitions.iter().filter_map(|partition| self.assigned.get(partition))
     }
 }

@@ -18,7 +18,7 @@ fn settled(index: u32, epoch: u64, offset: i64, outcome: Outcome) -> Settlement 
 }
 
 #[test]
-fn a_settlement_of_a_lost_assignment_does_not_count_for_the_next() {
+fn settlement_of_a_lost_assignment_is_ignored() {
     let mut assignments = Assignments::new(BUDGET);
     assignments.assign(partition(0), Epoch(1), NextOffset(0), NextOffset(0));
     assignments.deliver(partition(0), Offset(0), 1).unwrap();
@@ -33,7 +33,7 @@ fn a_settlement_of_a_lost_assignment_does_not_count_for_the_next() {
 
 /// Whatever budget an earlier owner had, it was handed nothing that the log did not hold yet.
 #[test]
-fn what_the_log_held_at_assignment_may_be_a_replay() {
+fn records_before_the_assignment_may_be_replays() {
     let mut assignments = Assignments::new(Budget { records: 1, bytes: 100 });
     assignments.assign(partition(0), Epoch(1), NextOffset(5), NextOffset(13));
     for offset in 5..13 {
@@ -138,7 +138,7 @@ impl World {
                 );
             }
         }
-        let used = assignments.used();
+        let used = assignments.held_amount();
         assert!(used.records <= BUDGET.records, "{used:?}");
     }
 }
@@ -147,7 +147,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_schedule_commits_past_an_incomplete_record_or_leaks_budget(acts in prop::collection::vec(act(), 1..120)) {
+    fn commits_stop_at_incomplete_records_and_budget_is_kept(acts in prop::collection::vec(act(), 1..120)) {
         let mut assignments = Assignments::new(BUDGET);
         let mut world = World::default();
         for act in acts {
@@ -241,11 +241,11 @@ proptest! {
         for (own, next) in assignments.begin_commit() {
             assignments.acknowledge(own, next).unwrap();
         }
-        let held: usize = assignments.partitions().iter().map(|own| assignments.of(&[*own]).map(|a| a.ledger.held().records).sum::<usize>()).sum();
-        prop_assert_eq!(assignments.used().records, held, "only what an abandoned record blocks is still held");
+        let held: usize = assignments.partitions().iter().map(|partition| assignments.assignments_of(&[*partition]).map(|a| a.ledger.held_amount().records).sum::<usize>()).sum();
+        prop_assert_eq!(assignments.held_amount().records, held, "only records behind an abandoned one are still held");
         for own in assignments.partitions() {
             assignments.release(own);
         }
-        prop_assert!(assignments.used().is_zero());
+        prop_assert!(assignments.held_amount().is_zero());
     }
 }

@@ -9,10 +9,10 @@ use crate::{
 
 contract! {
     an_acknowledged_append_is_there_after_a_restart
-    records_of_one_partition_come_in_the_order_of_their_appends
-    a_record_comes_out_as_it_went_in
+    records_of_one_partition_keep_the_append_order
+    record_is_read_back_unchanged
     append_times_never_go_backwards_within_a_partition
-    what_is_too_large_or_misaddressed_is_refused_and_nothing_is_appended
+    oversized_or_misaddressed_append_is_refused_as_a_whole
     a_closed_log_refuses_appends_by_name
     a_record_larger_than_the_whole_budget_still_passes
 }
@@ -31,7 +31,7 @@ async fn an_acknowledged_append_is_there_after_a_restart(fixture: &Fixture) {
     fixture.close(log).await;
 }
 
-async fn records_of_one_partition_come_in_the_order_of_their_appends(fixture: &Fixture) {
+async fn records_of_one_partition_keep_the_append_order(fixture: &Fixture) {
     let log = fixture.open().await;
     let mut inbox = consume(&log, BUDGET);
     for round in 0..20 {
@@ -55,7 +55,7 @@ async fn records_of_one_partition_come_in_the_order_of_their_appends(fixture: &F
     fixture.close(log).await;
 }
 
-async fn a_record_comes_out_as_it_went_in(fixture: &Fixture) {
+async fn record_is_read_back_unchanged(fixture: &Fixture) {
     let log = fixture.open().await;
     let headers: [(&str, &[u8]); 3] = [("trace", b"abc"), ("empty", b""), ("trace", b"last")];
     let records = [
@@ -89,7 +89,7 @@ async fn append_times_never_go_backwards_within_a_partition(fixture: &Fixture) {
     fixture.close(log).await;
 }
 
-async fn what_is_too_large_or_misaddressed_is_refused_and_nothing_is_appended(fixture: &Fixture) {
+async fn oversized_or_misaddressed_append_is_refused_as_a_whole(fixture: &Fixture) {
     let log = fixture.open().await;
     let large = vec![7; Topic::Items.max_record_bytes() + 1];
     let good = (items(0), Record::new(b"key", &b"good"[..]));

@@ -1,4 +1,4 @@
-//! What a consumer holds is bounded, and being at the bound costs nothing but waiting.
+//! The records of a consumer are bounded; at the bound it only waits.
 
 use futures::FutureExt as _;
 use tidegate_stream::{
@@ -16,12 +16,12 @@ use crate::{
 };
 
 contract! {
-    at_the_budget_nothing_more_comes_until_half_of_it_is_committed
-    at_the_byte_budget_nothing_more_comes_either
+    full_budget_pauses_until_half_of_it_is_committed
+    full_byte_budget_pauses_too
     a_thousand_records_pass_a_budget_of_ten
 }
 
-/// A consumer beside the one that is looked at, which is handed a record only when the one before is committed.
+/// Second consumer, which receives a record only after the commit of the record before.
 struct Neighbour(Inbox);
 
 impl Neighbour {
@@ -34,7 +34,7 @@ impl Neighbour {
         Self(log.consume(Group("neighbour"), &[Self::TOPIC], budget, ROLE, CancellationToken::new()))
     }
 
-    /// Nothing came to the full one while this one went on.
+    /// The full consumer received no records while this one continued.
     async fn passes(&mut self, log: &Log, full: &mut Inbox) {
         let backpressure = full.backpressure();
         eventually("the budget to be used up", PATIENCE, async || backpressure.paused_for().map(drop))
@@ -49,7 +49,7 @@ impl Neighbour {
     }
 }
 
-async fn at_the_budget_nothing_more_comes_until_half_of_it_is_committed(fixture: &Fixture) {
+async fn full_budget_pauses_until_half_of_it_is_committed(fixture: &Fixture) {
     let log = fixture.open().await;
     append(&log, items(0), b"key", numbers(0..30)).await;
     let mut inbox = consume(&log, Budget { records: 10, bytes: 1 << 20 });
@@ -76,7 +76,7 @@ async fn at_the_budget_nothing_more_comes_until_half_of_it_is_committed(fixture:
     fixture.close(log).await;
 }
 
-async fn at_the_byte_budget_nothing_more_comes_either(fixture: &Fixture) {
+async fn full_byte_budget_pauses_too(fixture: &Fixture) {
     let log = fixture.open().await;
     let value = "x".repeat(10_000);
     append(&log, items(0), b"", std::iter::repeat_n(value, 30)).await;
@@ -98,7 +98,7 @@ async fn at_the_byte_budget_nothing_more_comes_either(fixture: &Fixture) {
 
 async fn a_thousand_records_pass_a_budget_of_ten(fixture: &Fixture) {
     let mut settings = fixture.settings();
-    // The budget must not wait for the tick: what is complete is committed when it is all that is held.
+    // A full budget must not wait for the interval: completed records are committed at once.
     settings.consume.commit_interval_ms = 60_000;
     let log = fixture.open_with(&settings).await.unwrap();
     for index in 0..4 {

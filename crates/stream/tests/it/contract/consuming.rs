@@ -1,4 +1,4 @@
-//! What a consumer gets, owns, and has committed.
+//! Records, ownership and commits of a consumer.
 
 use tidegate_stream::{Topic, consumer::inbox::DrainResult};
 use tidegate_test_support::PATIENCE;
@@ -11,7 +11,7 @@ use crate::{
 };
 
 contract! {
-    what_is_complete_is_not_delivered_again
+    completed_records_are_not_delivered_again
     completion_out_of_order_commits_only_the_contiguous_prefix
     a_waiting_consumer_is_woken_by_an_append
     every_group_gets_every_record
@@ -19,7 +19,7 @@ contract! {
     an_offset_removed_by_retention_stops_the_partition_by_name
 }
 
-async fn what_is_complete_is_not_delivered_again(fixture: &Fixture) {
+async fn completed_records_are_not_delivered_again(fixture: &Fixture) {
     let log = fixture.open().await;
     append(&log, items(0), b"key", numbers(0..50)).await;
     let mut inbox = consume(&log, BUDGET);

@@ -1,4 +1,4 @@
-//! What a killed process leaves: every acknowledged record, and marks on what it may have worked on.
+//! State after a kill: every acknowledged record is stored, and possibly processed records are marked as replays.
 //!
 //! The process is this test binary itself. SIGKILL spares the page cache; that the disk was asked before
 //! an acknowledgement is shown by the trace of system calls.
@@ -33,7 +33,7 @@ const WRITERS: u64 = 8;
 const TRACED: usize = 100;
 const SMALL: Budget = Budget { records: 20, bytes: 1 << 20 };
 
-/// Does nothing but in the child, where it works until it is killed.
+/// Runs only in the child process, where it works until it is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child() {
     let Ok(scenario) = std::env::var(SCENARIO) else { return };
@@ -60,7 +60,7 @@ async fn child() {
     }
 }
 
-/// Every writer notes a number once its append was acknowledged.
+/// Every writer records a number after the acknowledgement of its append.
 async fn append_for_ever(log: Log, notes: File) {
     let next = AtomicU64::new(std::env::var(FIRST).unwrap().parse().unwrap());
     let shared = Arc::new((log, Mutex::new(notes), next));
@@ -89,8 +89,7 @@ async fn append_traced(log: Log, mut notes: File) {
     }
 }
 
-/// Notes each record when its effects begin, and completes it once that of a few more have, so that a kill finds some
-/// between the two.
+/// Records the start of each record's effects and completes it some records later, so that a kill finds records in between.
 async fn consume_for_ever(log: Log, mut notes: File) {
     const BETWEEN: usize = 3;
     // On a busy machine the kill comes late: no life may use up the records of those after it.
@@ -155,7 +154,7 @@ async fn no_acknowledged_append_is_lost_when_the_process_is_killed() {
         let acknowledged: BTreeSet<u64> = noted(&notes).into_iter().collect();
 
         let log = fixture.open().await;
-        // What was not acknowledged may be there as well, so only an end of each partition tells that all has come.
+        // Unacknowledged records may be stored too, so a final record in each partition marks the end.
         let end = format!("end of life {life}");
         for index in 0..4 {
             append(&log, items(index), b"key", [end.clone()]).await;
@@ -185,12 +184,12 @@ async fn no_acknowledged_append_is_lost_when_the_process_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_kill_whatever_may_have_begun_is_marked_and_nothing_is_skipped() {
+async fn started_records_are_marked_as_replays_after_a_kill() {
     kill_consumers(&Fixture::embedded(), &[30, 7, 120, 64]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_kill_of_a_consumer_of_kafka_the_same_holds() {
+async fn started_kafka_records_are_marked_as_replays_after_a_kill() {
     // The group waits for each of the killed until its session ends.
     let Some(fixture) = Fixture::kafka("a killed consumer").await else { return };
     kill_consumers(&fixture, &[30, 64]).await;

@@ -1,4 +1,4 @@
-//! What cannot be processed is kept with its origin.
+//! Dead letters keep unprocessable records with their origin.
 
 use tidegate_schemas::{
     ids::{OrgId, SubmissionId},
@@ -16,10 +16,10 @@ use crate::{
 };
 
 contract! {
-    a_dead_letter_carries_its_origin_and_is_durable_before_it_is_answered
+    dead_letter_carries_its_origin_and_is_durable
 }
 
-async fn a_dead_letter_carries_its_origin_and_is_durable_before_it_is_answered(fixture: &Fixture) {
+async fn dead_letter_carries_its_origin_and_is_durable(fixture: &Fixture) {
     let log = fixture.open().await;
     let headers: [(&str, &[u8]); 1] = [("traceparent", b"00-abc")];
     let record = |value: &'static [u8]| Record::new(b"the key", value).with_headers(&headers);

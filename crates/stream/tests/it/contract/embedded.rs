@@ -1,4 +1,4 @@
-//! What only the embedded engine promises: retention that waits for groups, a disk limit, one consumer
+//! Guarantees of the embedded engine only: retention that waits for groups, a disk limit, one consumer
 //! a group, and data that names its format.
 
 use fjall::KeyspaceCreateOptions;
@@ -18,7 +18,7 @@ use crate::{
     support::{BUDGET, ROLE, append, complete, consume, items, numbers, receive, stop, values},
 };
 
-/// Housekeeping all the time, and nothing kept for its age.
+/// Settings with continuous housekeeping and no minimum age.
 fn greedy(fixture: &Fixture) -> Settings {
     let mut settings = fixture.settings();
     settings.embedded.housekeeping_ms = 10;
@@ -33,7 +33,7 @@ async fn first_left(log: &Log) -> Option<i64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn retention_never_passes_what_a_registered_group_still_needs() {
+async fn retention_keeps_records_needed_by_a_registered_group() {
     let fixture = Fixture::embedded();
     let log = fixture.open_with(&greedy(&fixture)).await.unwrap();
     let mut inbox = consume(&log, BUDGET);
@@ -43,7 +43,7 @@ async fn retention_never_passes_what_a_registered_group_still_needs() {
     let mut received = receive(&mut inbox, 500).await;
     let rest = received.split_off(200);
     complete(received);
-    // Everything is too old at once. What is committed goes, by whole segments; the rest stays.
+    // All records are too old at once. Committed ones are removed by whole segments; the others stay.
     eventually("retention to begin", PATIENCE, async || first_left(&log).await.filter(|first| *first > 0))
         .await
         .unwrap();
@@ -57,7 +57,7 @@ async fn retention_never_passes_what_a_registered_group_still_needs() {
     }
     fixture.close(log).await;
 
-    // A group that nobody consumes at the moment holds its records as well, also after a restart.
+    // A group without a consumer keeps its records too, also after a restart.
     let log = fixture.open_with(&greedy(&fixture)).await.unwrap();
     let mut inbox = consume(&log, BUDGET);
     let received = receive(&mut inbox, 320).await;
@@ -78,7 +78,7 @@ async fn retention_never_passes_what_a_registered_group_still_needs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_emptied_partition_goes_on_counting_after_a_restart() {
+async fn emptied_partition_keeps_its_offsets_after_a_restart() {
     let fixture = Fixture::embedded();
     let log = fixture.open_with(&greedy(&fixture)).await.unwrap();
     append(&log, items(0), b"key", numbers(0..300)).await;
@@ -111,7 +111,7 @@ async fn dead_letters_are_kept_without_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_that_is_too_full_refuses_requests_before_what_they_lead_to() {
+async fn full_disk_refuses_requests_before_their_effects() {
     let fixture = Fixture::embedded();
     let mut settings = fixture.settings();
     // No disk has this much free, but any has a quarter of nothing.

@@ -1,4 +1,4 @@
-//! How a consumer ends, and what is delivered again after it.
+//! End of a consumer, and the records that are delivered again after it.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ contract! {
     a_ticket_dropped_outside_shutdown_fails_the_role_by_name
     a_dropped_ticket_is_delivered_again_after_a_restart
     a_stop_resolves_lost_and_work_that_completes_in_time_counts
-    a_stop_ends_at_its_deadline_whatever_is_still_in_flight
+    stop_ends_at_its_deadline_with_work_in_flight
     a_late_completion_does_not_count
     closing_the_log_stops_every_consumer
     a_cancelled_token_stops_the_consumer
@@ -82,7 +82,7 @@ async fn a_stop_resolves_lost_and_work_that_completes_in_time_counts(fixture: &F
     fixture.close(log).await;
 }
 
-async fn a_stop_ends_at_its_deadline_whatever_is_still_in_flight(fixture: &Fixture) {
+async fn stop_ends_at_its_deadline_with_work_in_flight(fixture: &Fixture) {
     let mut settings = fixture.settings();
     settings.consume.drain_timeout_ms = 200;
     let log = fixture.open_with(&settings).await.unwrap();

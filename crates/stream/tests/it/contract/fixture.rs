@@ -38,7 +38,7 @@ pub(crate) enum Fixture {
     },
 }
 
-/// Mark of what was durable, which lies with the data: every restart of every test compares.
+/// Mark of the durable state, stored with the data. Every restart of a test compares it.
 pub(crate) fn mark(data: &Path) -> Arc<DurableMark> {
     Arc::new(DurableMark::open(data, false).unwrap())
 }
@@ -128,7 +128,7 @@ impl Fixture {
         }
     }
 
-    /// Closes the log; whoever still holds records or inboxes of it keeps an embedded database open.
+    /// Closes the log. Remaining records or inboxes of it keep an embedded database open.
     pub(crate) async fn close(&self, log: Log) -> DrainResult {
         log.close(Instant::now() + Duration::from_secs(60)).await
     }

@@ -1,4 +1,4 @@
-//! Promises of every engine: the same tests for each.
+//! Guarantees of every engine, with the same tests for each.
 
 mod appending;
 mod budget;

@@ -1,4 +1,4 @@
-//! What a log refuses to open, by name.
+//! Errors for data and settings with which a log does not open.
 
 use tidegate_stream::{error::OpenError, settings::Settings};
 

@@ -16,7 +16,7 @@ use crate::{
 contract! {
     pages_from_either_end_show_every_record_once
     an_empty_topic_is_one_empty_page
-    the_oldest_record_that_a_group_has_not_committed_is_known_to_all
+    oldest_uncommitted_record_is_visible_to_all_processes
 }
 
 async fn pages(log: &Log, order: Order, limit: usize) -> Vec<String> {
@@ -60,7 +60,7 @@ async fn an_empty_topic_is_one_empty_page(fixture: &Fixture) {
     fixture.close(log).await;
 }
 
-async fn the_oldest_record_that_a_group_has_not_committed_is_known_to_all(fixture: &Fixture) {
+async fn oldest_uncommitted_record_is_visible_to_all_processes(fixture: &Fixture) {
     let log = fixture.open().await;
     assert_eq!(log.oldest_uncommitted(GROUP, Topic::Items).await.unwrap(), None, "nothing was appended");
     append(&log, items(0), b"key", ["first".to_owned()]).await;

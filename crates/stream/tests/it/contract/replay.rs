@@ -1,4 +1,4 @@
-//! Which records say that an earlier owner may have worked on them.
+//! Marks of records that an earlier owner may have processed.
 
 use tidegate_stream::{consumer::inbox::DrainResult, settings::Budget};
 
@@ -8,10 +8,10 @@ use crate::{
 };
 
 contract! {
-    what_the_log_held_at_the_assignment_may_be_a_replay_whatever_the_budget
+    records_before_the_assignment_may_be_replays_at_any_budget
 }
 
-async fn what_the_log_held_at_the_assignment_may_be_a_replay_whatever_the_budget(fixture: &Fixture) {
+async fn records_before_the_assignment_may_be_replays_at_any_budget(fixture: &Fixture) {
     let log = fixture.open().await;
     append(&log, items(0), b"key", numbers(0..30)).await;
     let large = Budget { records: 100, bytes: 1 << 20 };

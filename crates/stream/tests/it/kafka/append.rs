@@ -1,4 +1,4 @@
-//! One wait an append, whatever becomes of its records.
+//! An append waits once, for the outcome of all its records.
 
 use tidegate_stream::{Record, Topic, consumer::inbox::DrainResult, error::AppendError, topics::Partition};
 use tidegate_test_support::{PATIENCE, eventually_ok, servers};
@@ -7,7 +7,7 @@ use super::fixture::{Installation, append, close, consume, next, numbers, settin
 use crate::support::{complete, receive, value};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_appended_comes_back_in_order_with_its_parts() {
+async fn appended_records_are_read_back_in_order_with_all_parts() {
     let Some(brokers) = servers::kafka("kafka: append and consume") else { return };
     let installation = Installation::on(&brokers).await;
     let log = installation.open().await;
@@ -101,7 +101,7 @@ async fn a_record_above_its_topics_limit_is_refused_before_any_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn closing_waits_for_what_is_on_its_way() {
+async fn close_waits_for_records_in_flight() {
     let Some(brokers) = servers::kafka("kafka: close") else { return };
     let mut settings = settings(&brokers);
     settings.kafka.producer.linger_ms = 2_000;

@@ -1,4 +1,4 @@
-//! What retention eats before it is read stops the partition by name.
+//! Records removed by retention before they are read stop the partition by name.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ async fn stopped(inbox: &Inbox) -> Vec<StoppedPartition> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_offset_removed_by_retention_stops_its_partition_by_name_and_no_other() {
+async fn removed_offset_stops_only_its_partition() {
     let Some(brokers) = servers::kafka("kafka: gap") else { return };
     let installation = Installation::on(&brokers).await;
     let (gone, whole) = (Partition::new(Topic::Strikes, 0), Partition::new(Topic::Strikes, 1));
@@ -90,7 +90,7 @@ async fn an_offset_removed_by_retention_stops_its_partition_by_name_and_no_other
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_group_sees_what_was_removed_before_its_first_commit() {
+async fn new_group_detects_removals_before_its_first_commit() {
     let Some(brokers) = servers::kafka("kafka: gap before the first commit") else { return };
     let installation = Installation::on(&brokers).await;
     let partition = Partition::new(Topic::Strikes, 0);

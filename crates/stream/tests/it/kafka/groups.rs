@@ -44,7 +44,7 @@ async fn a_handler_slower_than_the_poll_interval_keeps_its_partitions() {
     }
 }
 
-/// Everything was committed: a new member of the group is handed only what is appended now.
+/// Checks that all records are committed: a new member of the group receives only new records.
 async fn nothing_is_left(installation: &Installation) {
     let log = installation.open().await;
     for index in 0..2 {
@@ -65,7 +65,7 @@ async fn joined(log: &Log) -> Inbox {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_take_over_loses_nothing_and_waits_for_work_in_flight() {
+async fn takeover_waits_for_work_in_flight_without_loss() {
     let Some(brokers) = servers::kafka("kafka: take-over") else { return };
     for protocol in [GroupProtocol::Classic, GroupProtocol::Consumer] {
         let installation = Installation::with(with(&brokers, protocol)).await;
@@ -117,7 +117,7 @@ impl<const N: usize> ConcatTexts for [Vec<ReceivedRecord>; N] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_loser_completes_too_late_does_not_count() {
+async fn late_completion_by_a_former_owner_is_ignored() {
     let Some(brokers) = servers::kafka("kafka: late completion") else { return };
     for protocol in [GroupProtocol::Classic, GroupProtocol::Consumer] {
         let mut settings = with(&brokers, protocol);

@@ -51,7 +51,7 @@ async fn a_topic_that_the_broker_does_not_know_yet_is_asked_for_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broker_that_goes_down_makes_the_log_unready_and_loses_nothing() {
+async fn broker_outage_makes_the_log_unready_without_loss() {
     let cluster = cluster();
     let log = open(cluster).await;
     let partition = Partition::new(Topic::Strikes, 0);

@@ -1,4 +1,4 @@
-//! Promises of the log on Kafka alone: groups, brokers that vanish, topics, gaps, the registry.
+//! Guarantees of the log on Kafka only: groups, broker outages, topics, gaps, the registry.
 //!
 //! Needs `TIDEGATE_TEST_KAFKA`; only `mock` and `refused` need no server.
 

@@ -91,7 +91,7 @@ async fn an_unknown_schema_pauses_its_partition_until_it_is_known() {
     fake.state.lock().unwrap().status = Some(503);
     let unready = async || (!log.ready().is_ready()).then_some(());
     tidegate_test_support::eventually("not ready", PATIENCE, unready).await.unwrap();
-    fake.put(9, &schema);
+    fake.add_schema(9, &schema);
     fake.state.lock().unwrap().status = None;
     let after = receive(&mut inbox, 5).await;
     assert_eq!(Items::decode(&after[0].value).unwrap(), record, "in the reader's schema");

@@ -68,7 +68,7 @@ async fn records_are_appended_read_and_taken_over_through_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_of_a_stranger_or_for_another_address_is_refused_by_name() {
+async fn untrusted_or_mismatched_certificate_is_refused_by_name() {
     let case = "kafka: strangers";
     let (Some(brokers), Some(certificates)) = (servers::kafka_tls(case), servers::certificates(case)) else {
         return;
@@ -94,7 +94,7 @@ async fn a_certificate_of_a_stranger_or_for_another_address_is_refused_by_name()
 
 /// It may be a broker that starts, so it counts as away; the reason is told.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_sides_of_which_only_one_speaks_tls_part_with_a_reason() {
+async fn tls_mismatch_is_reported_with_its_reason() {
     let case = "kafka: one side";
     let Some(plain) = servers::kafka(case) else { return };
     let (Some(brokers), Some(certificates)) = (servers::kafka_tls(case), servers::certificates(case)) else {
@@ -164,7 +164,7 @@ async fn the_right_password_opens_and_a_wrong_one_is_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broker_that_asks_who_we_are_is_killed_and_found_again() {
+async fn broker_with_client_certificates_is_found_after_a_kill() {
     let case = "kafka: tls, broker killed";
     if servers::kafka_tls(case).is_none() {
         return;

@@ -46,7 +46,7 @@ async fn a_topic_with_the_writers_clock_is_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_topic_refuses_to_start_and_says_what_to_do() {
+async fn missing_topic_refuses_the_start_with_a_remedy() {
     let Some(brokers) = servers::kafka("kafka: missing topic") else { return };
     let error = Log::open_kafka(settings(&brokers)).await.unwrap_err();
     assert_eq!(error.tag(), "topic");
@@ -54,7 +54,7 @@ async fn a_missing_topic_refuses_to_start_and_says_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broker_that_is_not_there_is_told_in_time() {
+async fn missing_broker_is_reported_before_the_timeout() {
     let mut settings = settings("127.0.0.1:1");
     settings.kafka.open_timeout_ms = 500;
     settings.kafka.socket_timeout_ms = 500;
