@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn murmur2_is_the_one_of_kafkas_clients() {
+    fn murmur2_equals_that_of_kafka_clients() {
         // The table of Kafka's own `UtilsTest.testMurmur2`.
         for (key, expected) in [
             ("21", -973_932_308_i32),

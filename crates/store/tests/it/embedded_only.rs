@@ -35,7 +35,7 @@ async fn data_of_a_newer_format_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_table_takes_room_with_its_first_row_and_is_empty_before() {
+async fn keyspace_is_created_with_the_first_row() {
     let folder = tempfile::tempdir().unwrap();
     let db = fjall::Database::builder(folder.path()).open().unwrap();
     let open = || {

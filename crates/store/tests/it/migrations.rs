@@ -22,7 +22,7 @@ mod retyped {
 }
 
 #[tokio::test]
-async fn tables_are_made_and_grown_and_two_versions_run_side_by_side() {
+async fn tables_are_migrated_and_two_versions_run_side_by_side() {
     let Some(address) = servers::cql("store contract, migrations") else { return };
     let settings = settings(&address);
     let [old_tables, new_tables] =

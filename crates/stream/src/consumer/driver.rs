@@ -95,7 +95,7 @@ pub(crate) struct Driver<E: Engine> {
 
 impl<E: Engine> Driver<E> {
     pub(crate) fn new(engine: E, context: DriverContext, assignments: Assignments) -> Self {
-        let now = engine.now();
+        let now = engine.current_time();
         Self {
             engine,
             context,
@@ -115,7 +115,7 @@ impl<E: Engine> Driver<E> {
     /// Runs until the consumer is stopped or fails, and has drained.
     pub(crate) fn run(mut self) -> DrainResult {
         loop {
-            let now = self.engine.now();
+            let now = self.engine.current_time();
             self.collect_settlements();
             if self.ending.is_none() && self.context.is_stopping() {
                 // The inbox ends first, so that the role takes no new work during the release.
@@ -146,7 +146,7 @@ impl<E: Engine> Driver<E> {
     }
 
     fn handle(&mut self, event: Event) {
-        let now = self.engine.now();
+        let now = self.engine.current_time();
         let role = self.context.role;
         match event {
             Event::Assigned { partition, next, end } => self.assign(partition, next, end),
@@ -203,9 +203,9 @@ impl<E: Engine> Driver<E> {
             codec: Arc::clone(&self.context.codec),
             dead_letters: Arc::clone(&self.context.dead_letters),
         });
-        let owned = OwnedPartition { lease, waiting_records: VecDeque::new(), end: None };
+        let new_partition = OwnedPartition { lease, waiting_records: VecDeque::new(), end: None };
         // The engine assigned the partition again without a revocation: settlements of the old epoch must not count.
-        if let Some(former_assignment) = self.owned.insert(partition, owned) {
+        if let Some(former_assignment) = self.owned.insert(partition, new_partition) {
             former_assignment.lease.cancelled.cancel();
         }
         self.assignments.assign(partition, epoch, next, end);
@@ -217,7 +217,7 @@ impl<E: Engine> Driver<E> {
         }
         // A rebalance may still assign partitions while the consumer ends: release them at once.
         if let Some(cause) = self.ending {
-            self.begin_release(cause, vec![partition], self.engine.now());
+            self.begin_release(cause, vec![partition], self.engine.current_time());
         } else {
             self.publish_ownership();
         }
@@ -439,7 +439,7 @@ impl<E: Engine> Driver<E> {
         if self.ending.is_none() {
             tracing::error!(role = %self.context.role, tag = error.tag(), "{error}");
             self.context.queue.end(Err(error));
-            self.end(DrainCause::Failed, self.engine.now());
+            self.end(DrainCause::Failed, self.engine.current_time());
         }
     }
 

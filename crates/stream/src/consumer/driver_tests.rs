@@ -104,13 +104,13 @@ impl Engine for ScriptedEngine {
     }
 
     fn release(&mut self, partitions: &[Partition]) {
-        let at = self.now();
+        let at = self.current_time();
         let mut seen = self.seen.lock();
         seen.released.extend(partitions);
         seen.released_at = Some(at);
     }
 
-    fn now(&self) -> Instant {
+    fn current_time(&self) -> Instant {
         self.seen.lock().now.unwrap_or_else(Instant::now)
     }
 

@@ -63,7 +63,7 @@ pub(crate) trait Engine: Send {
     fn release(&mut self, partitions: &[Partition]);
 
     /// Current time of the driver. Tests replace it.
-    fn now(&self) -> Instant {
+    fn current_time(&self) -> Instant {
         Instant::now()
     }
 

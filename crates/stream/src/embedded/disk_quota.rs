@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_end_at_nine_tenths_and_the_rest_is_reserved() {
+    fn requests_stop_at_nine_tenths_of_the_size_limit() {
         let limits = Limits { max_bytes: 1_000, keep_from_requests: 0, keep_from_all: 0 };
         assert_eq!(
             headroom(limits, DiskUsage { used: 900, free: u64::MAX }),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_full_until_any_append_fits_again() {
+    fn quota_is_full_until_any_append_fits() {
         let quota = DiskQuota::default();
         assert!(!quota.is_full(), "nothing limits it");
         let remaining = |request| Headroom { request, reserved: 1 << 40 };

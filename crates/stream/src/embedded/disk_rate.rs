@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fastest_fall_of_the_last_seconds_counts() {
+    fn rate_is_the_fastest_fall_of_the_last_seconds() {
         let (began, mut rate) = (Instant::now(), DiskRate::default());
         assert_eq!(rate.bytes_per_second(), 0);
         for (millis, free) in [(0, 1_000), (2_000, 1_000), (2_500, 900), (3_000, 400)] {

@@ -207,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_record_survives_its_bytes(
+        fn record_encoding_round_trips(
             key in prop::collection::vec(any::<u8>(), 0..40),
             value in prop::collection::vec(any::<u8>(), 0..200),
             headers in prop::collection::vec(("[a-z-]{0,12}", prop::collection::vec(any::<u8>(), 0..20)), 0..4),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_keys_of_the_meta_keyspace_are_read_back() {
+    fn meta_keyspace_names_and_keys_round_trip() {
         for topic in Topic::ALL {
             let partition = Partition::new(topic, 13);
             assert_eq!(parse_keyspace(&keyspace(partition)), Some(partition));

@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_hangs_up_at_once_may_speak_tls_or_may_not() {
+    fn disconnect_hint_depends_on_the_connection_state() {
         let hung_up =
             |state: &str| disconnect_hint(&format!("Disconnected: by peer (after 1ms in state {state})"));
         assert!(hung_up("APIVERSION_QUERY").contains("want TLS"));
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_that_compacts_or_takes_less_is_refused() {
+    fn topic_with_compaction_or_lower_size_limit_is_refused() {
         assert!(compared(Topic::Items, "cleanup.policy", "compact").is_err());
         assert!(compared(Topic::Items, "max.message.bytes", "1048588").is_err());
         assert!(

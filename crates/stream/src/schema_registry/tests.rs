@@ -41,7 +41,7 @@ async fn many_callers_cause_one_look_up_and_later_ones_none() {
 }
 
 #[tokio::test]
-async fn a_schema_that_is_not_there_yet_is_found_once_it_is() {
+async fn missing_schema_is_found_after_its_registration() {
     let fake = FakeRegistry::start().await;
     let registry = SchemaRegistry::new(&settings(&fake.url)).unwrap();
     assert!(registry.get(7).is_none());
@@ -106,7 +106,7 @@ async fn a_refused_schema_shows_the_registrys_text_and_no_address() {
 }
 
 #[tokio::test]
-async fn credentials_are_sent_and_may_lie_in_a_file() {
+async fn credentials_are_sent_and_may_be_read_from_a_file() {
     let fake = FakeRegistry::start().await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("password");
@@ -124,7 +124,7 @@ async fn credentials_are_sent_and_may_lie_in_a_file() {
 }
 
 #[test]
-fn an_address_with_a_user_in_it_is_refused_and_not_shown() {
+fn url_with_a_user_name_is_refused_and_not_shown() {
     let error = settings("http://ali:sesame@host/").validate().unwrap_err();
     assert!(error.contains("schema_registry.url") && !error.contains("sesame"), "{error}");
     for url in ["ftp://host/", "host", "http://host/?x=1"] {
@@ -136,7 +136,7 @@ fn an_address_with_a_user_in_it_is_refused_and_not_shown() {
 }
 
 #[tokio::test]
-async fn a_real_registry_takes_our_schemas_and_gives_them_back() {
+async fn real_registry_stores_and_returns_our_schemas() {
     let Some(url) = servers::registry("stream: schema registry") else { return };
     let registry = SchemaRegistry::new(&settings(&url)).unwrap();
     let subject = format!("test-{}-value", tidegate_schemas::ids::SubmissionId::random());

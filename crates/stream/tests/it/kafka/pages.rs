@@ -10,7 +10,7 @@ use tidegate_test_support::servers;
 use super::fixture::{Installation, append, close, numbers};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_meet_without_gap_or_overlap_in_either_order() {
+async fn pages_have_no_gap_or_overlap_in_either_order() {
     let Some(brokers) = servers::kafka("kafka: tail") else { return };
     let installation = Installation::on(&brokers).await;
     let log = installation.open().await;

@@ -56,7 +56,7 @@ fn refuse_password(mut stream: TcpStream) -> io::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_credentials_are_no_outage_and_a_broker_that_is_away_is_one() {
+async fn refused_credentials_are_no_outage_but_a_missing_broker_is() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let brokers = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {

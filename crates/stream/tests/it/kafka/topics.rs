@@ -7,7 +7,7 @@ use tidegate_test_support::servers;
 use super::fixture::{Installation, close, settings};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn making_topics_twice_changes_nothing() {
+async fn creating_topics_twice_changes_no_topic() {
     let Some(brokers) = servers::kafka("kafka: make topics") else { return };
     let installation = Installation::on(&brokers).await;
     let report = kafka::create_topics(&installation.settings).await.unwrap();
