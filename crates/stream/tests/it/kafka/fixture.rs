@@ -1,4 +1,4 @@
-//! An installation with topics of its own on a shared Kafka, and helpers for tests of its log.
+//! An installation with topics of its own on a shared Kafka, and functions for tests of its log.
 
 use std::collections::BTreeMap;
 
