@@ -1,11 +1,9 @@
-//! Banks: the kinds that there are, and whether a text can be an entry of one.
-//!
-//! It keeps no entries and searches for none.
+//! Kinds of banks, and the canonical form of their entries. Entries are stored in `tidegate-catalog`.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
-/// Kind of entries that a bank holds.
+/// Kind of a bank's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BankKind {
@@ -13,19 +11,19 @@ pub enum BankKind {
     Text,
     /// Regular expressions.
     Regex,
-    /// Circles, as `latitude,longitude,metres`, and cells, as geohashes.
+    /// Circles (`latitude,longitude,metres`) and cells (geohashes).
     Geo,
-    /// Domains, each with all that is below it.
+    /// Domains, each with its subdomains.
     Domain,
-    /// Perceptual hashes of pictures, by Meta's PDQ.
+    /// Perceptual hashes of pictures, computed with Meta's PDQ.
     Pdq,
-    /// Perceptual hashes of pictures: which of two neighbouring pixels is brighter, in 8 by 8.
+    /// Perceptual hashes of pictures: 64 bits, each comparing two neighbouring pixels of an 8 by 8 grid.
     Gradient,
-    /// Hashes of files.
+    /// Cryptographic hashes of files.
     Md5,
     Sha1,
     Sha256,
-    /// Hashes of pictures that this service cannot make: others hand them in and ask for them.
+    /// Hashes of pictures that this service cannot compute: exchanges supply them.
     Photodna,
     Netclean,
 }
@@ -47,8 +45,7 @@ impl BankKind {
         }
     }
 
-    /// Returns the hash kind of a bank that media are compared with. The other banks are lists that rules search in the
-    /// item itself.
+    /// Returns the hash kind of a bank for media. `None` for lists, which rules search in the fields of an item.
     pub const fn hash(self) -> Option<HashKind> {
         match self {
             Self::Text | Self::Regex | Self::Geo | Self::Domain => None,
@@ -62,8 +59,8 @@ impl BankKind {
         }
     }
 
-    /// The form in which a value is kept, so that equal entries are one; or why it cannot be an entry. Whether a pattern
-    /// can be compiled is not seen here.
+    /// Returns the canonical form of an entry, so that equal entries have one form. The error is the reason why the
+    /// value is no entry. Regular expressions are compiled later, in `tidegate-rules`.
     pub fn canonical(self, value: &str) -> Result<String, &'static str> {
         let value = value.trim();
         if value.is_empty() {
@@ -76,15 +73,15 @@ impl BankKind {
             return kind.canonical(value);
         }
         match self {
-            Self::Domain => domain(value),
-            Self::Geo if value.contains(',') => circle(value),
-            Self::Geo => geohash(value),
+            Self::Domain => canonical_domain(value),
+            Self::Geo if value.contains(',') => canonical_circle(value),
+            Self::Geo => canonical_geohash(value),
             _ => Ok(value.to_owned()),
         }
     }
 }
 
-/// A hash of media, as the entries of a bank are.
+/// Kind of a media hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HashKind {
@@ -113,8 +110,8 @@ impl HashKind {
         }
     }
 
-    /// True if the service computes this hash from media. Other hashes are handed in by exchanges and compared as
-    /// texts.
+    /// True if the service computes this hash from media. Exchanges supply the other hashes, which are compared as
+    /// text.
     pub const fn is_made(self) -> bool {
         !matches!(self, Self::Photodna | Self::Netclean)
     }
@@ -123,7 +120,8 @@ impl HashKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Number of bytes that are compared: those of the hash, or of the digest of a hash that is not computed here.
+    /// Returns the number of compared bytes: of the hash itself, or of its SHA-256 digest for a hash that is compared
+    /// as text.
     pub const fn bytes(self) -> usize {
         match self {
             Self::Pdq | Self::Sha256 | Self::Photodna | Self::Netclean => 32,
@@ -133,8 +131,9 @@ impl HashKind {
         }
     }
 
-    /// Greatest number of bits that may differ. The index splits a hash into pieces of sixteen bits and allows one
-    /// differing bit in each, so it finds everything up to there. Hashes of files are equal or not.
+    /// Returns the maximum distance of a match, in bits. The index splits a hash into pieces of sixteen bits and looks
+    /// up each piece with at most one differing bit, so it finds all hashes up to this distance. Hashes of files must
+    /// be equal.
     pub const fn most_distance(self) -> u32 {
         match self {
             Self::Pdq => 31,
@@ -143,7 +142,8 @@ impl HashKind {
         }
     }
 
-    /// Number of bits that may differ by default: PDQ's own bound, and for gradients what re-encoding changes.
+    /// Returns the default distance of a match, in bits: the threshold that PDQ recommends, and the bits of a gradient
+    /// hash that re-encoding changes.
     pub const fn usual_distance(self) -> u32 {
         match self {
             Self::Pdq => 31,
@@ -152,11 +152,11 @@ impl HashKind {
         }
     }
 
-    /// The form in which a hash is kept, or why it is none of the kind.
+    /// Returns the canonical form of a hash. The error is the reason why the value is no hash of this kind.
     pub fn canonical(self, value: &str) -> Result<String, &'static str> {
         match self {
-            Self::Photodna => return photodna(value),
-            Self::Netclean => return netclean(value),
+            Self::Photodna => return canonical_photodna(value),
+            Self::Netclean => return canonical_netclean(value),
             _ => {}
         }
         if is_hex(value, self.bytes()) {
@@ -178,8 +178,8 @@ fn is_hex(value: &str, bytes: usize) -> bool {
 
 const PHOTODNA_BYTES: usize = 144;
 
-/// Kept as digits, whichever way it is written: as digits, in base64, or as numbers.
-fn photodna(value: &str) -> Result<String, &'static str> {
+/// Returns the canonical form of a PhotoDNA hash: hexadecimal digits. Accepts digits, base64, or numbers with commas.
+fn canonical_photodna(value: &str) -> Result<String, &'static str> {
     const FORM: &str =
         "a PhotoDNA hash has 144 bytes: 288 hexadecimal digits, base64, or numbers with commas between";
     if is_hex(value, PHOTODNA_BYTES) {
@@ -193,39 +193,39 @@ fn photodna(value: &str) -> Result<String, &'static str> {
     Ok(crate::hex(&bytes))
 }
 
-const LONGEST_NETCLEAN: usize = 512;
+const MAX_NETCLEAN_BYTES: usize = 512;
 
-/// Returns the canonical form of a NetClean hash. Its computation is not published, so it is a text; hexadecimal digits
-/// compare without case.
-fn netclean(value: &str) -> Result<String, &'static str> {
-    if value.len() > LONGEST_NETCLEAN || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
+/// Returns the canonical form of a NetClean hash. The format is not published, so the hash is stored as text;
+/// hexadecimal digits are lowered because their case has no meaning.
+fn canonical_netclean(value: &str) -> Result<String, &'static str> {
+    if value.len() > MAX_NETCLEAN_BYTES || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err("a NetClean hash has at most 512 letters, digits and signs");
     }
     let is_hex = value.bytes().all(|digit| digit.is_ascii_hexdigit());
     Ok(if is_hex { value.to_ascii_lowercase() } else { value.to_owned() })
 }
 
-const LONGEST_DOMAIN: usize = 253;
-const LONGEST_LABEL: usize = 63;
+const MAX_DOMAIN_BYTES: usize = 253;
+const MAX_LABEL_BYTES: usize = 63;
 
-fn domain(value: &str) -> Result<String, &'static str> {
+fn canonical_domain(value: &str) -> Result<String, &'static str> {
     if value.contains("://") || value.contains('/') {
-        return Err("it is a URL, and a domain is expected");
+        return Err("expected a domain, not a URL");
     }
-    const FORM: &str = "it is no domain: expected one such as example.com, which holds for all below it";
+    const FORM: &str = "it is not a domain such as example.com, which includes its subdomains";
     let value = value.strip_suffix('.').unwrap_or(value);
-    // As addresses are written that browsers and items hold.
+    // The URL parser of browsers (WHATWG), so that the entry has the form of the domains in items.
     let url::Host::Domain(host) = url::Host::parse(value).map_err(|_| FORM)? else {
-        return Err("it is an IP address, and a domain is expected");
+        return Err("expected a domain, not an IP address");
     };
-    // Addresses may hold more, or hide it behind a percent sign; names do not.
+    // The parser accepts further characters and decodes percent signs; a domain name has none of them.
     let in_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    let is_label = |label: &str| (1..=LONGEST_LABEL).contains(&label.len()) && label.bytes().all(in_name);
-    let fits = host.len() <= LONGEST_DOMAIN && host.contains('.') && host.split('.').all(is_label);
-    if fits { Ok(host) } else { Err(FORM) }
+    let is_label = |label: &str| (1..=MAX_LABEL_BYTES).contains(&label.len()) && label.bytes().all(in_name);
+    let is_domain = host.len() <= MAX_DOMAIN_BYTES && host.contains('.') && host.split('.').all(is_label);
+    if is_domain { Ok(host) } else { Err(FORM) }
 }
 
-fn circle(value: &str) -> Result<String, &'static str> {
+fn canonical_circle(value: &str) -> Result<String, &'static str> {
     const FORM: &str = "expected a geohash, or latitude, longitude and metres such as 52.52,13.405,500";
     let numbers: Vec<f64> = value
         .split(',')
@@ -234,19 +234,23 @@ fn circle(value: &str) -> Result<String, &'static str> {
         .ok_or(FORM)?;
     let [latitude, longitude, metres] = numbers[..] else { return Err(FORM) };
     if !(-90.0..=90.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
-        return Err("there is no such place: latitudes go to 90, longitudes to 180");
+        return Err("latitude must be between -90 and 90, longitude between -180 and 180");
     }
     if !(1.0..=20_100_000.0).contains(&metres) {
-        return Err("the radius is between 1 metre and half the earth");
+        return Err("the radius must be between 1 and 20,100,000 metres");
     }
     Ok(format!("{latitude},{longitude},{metres}"))
 }
 
-fn geohash(value: &str) -> Result<String, &'static str> {
+fn canonical_geohash(value: &str) -> Result<String, &'static str> {
     let value = value.to_ascii_lowercase();
-    let fits =
+    let is_geohash =
         value.len() <= 12 && value.bytes().all(|byte| b"0123456789bcdefghjkmnpqrstuvwxyz".contains(&byte));
-    if fits { Ok(value) } else { Err("it is no geohash: 1 to 12 of its letters and digits are expected") }
+    if is_geohash {
+        Ok(value)
+    } else {
+        Err("it is not a geohash: expected 1 to 12 of the characters 0-9 and b-z without i, l, o")
+    }
 }
 
 #[cfg(test)]

@@ -1,34 +1,35 @@
-//! Free space of the disk under a database, and what the database itself needs of it to go on.
+//! Measures the free disk space of an embedded database and refuses writes that would leave too little for its
+//! compaction.
 
 use std::{
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// Largest part of the disk that stays free beside what is accounted for: commits, the mark, files of the system.
+/// Upper bound of the reserve for files that are not counted: commits, the durable mark, files of the system.
 const MARGIN_BYTES: u64 = 32 << 20;
 
-/// Size of a disk and the free part of it.
+/// Size of a disk and its free part, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     pub free: u64,
     pub total: u64,
 }
 
-/// The disk of a folder. The writers of log and store share it.
+/// Disk of a data folder, shared by the writers of log and store.
 #[derive(Debug)]
 pub struct DiskSpace {
     folder: PathBuf,
-    /// Bytes that a compaction may write before it frees what it replaces.
-    rewritten: AtomicU64,
+    /// Bytes that a compaction can write before it deletes the tables that it replaces.
+    compaction_bytes: AtomicU64,
 }
 
 impl DiskSpace {
     pub fn of(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), rewritten: AtomicU64::new(0) }
+        Self { folder: folder.to_owned(), compaction_bytes: AtomicU64::new(0) }
     }
 
-    /// Asks the system, which takes a microsecond. `None`: it cannot tell.
+    /// Asks the operating system, which takes about a microsecond. `None` if the system cannot tell.
     #[cfg(unix)]
     pub fn space(&self) -> Option<Space> {
         let disk = rustix::fs::statvfs(&self.folder).ok()?;
@@ -42,29 +43,31 @@ impl DiskSpace {
     }
 
     pub fn set_rewritten(&self, bytes: u64) {
-        self.rewritten.store(bytes, Ordering::Release);
+        self.compaction_bytes.store(bytes, Ordering::Release);
     }
 
-    /// Returns the bytes that the database needs to write what it holds in memory and to compact. A write that leaves
-    /// less may make it fail for good.
+    /// Returns the free bytes that the database needs to flush its write buffers and to compact. With less free space,
+    /// a flush can fail and the database accepts no further writes.
     pub fn needed(&self, unflushed: u64, total: u64) -> u64 {
-        unflushed + self.rewritten.load(Ordering::Acquire) + MARGIN_BYTES.min(total / 16)
+        // On a small disk the fixed margin would refuse all writes, so the margin is at most a sixteenth of the disk.
+        unflushed + self.compaction_bytes.load(Ordering::Acquire) + MARGIN_BYTES.min(total / 16)
     }
 
-    /// Checks that a write of some bytes leaves what the database needs. The error says how much is free.
+    /// Checks that a write of `bytes` leaves enough free space. The error states the free and the needed space.
     pub fn admits(&self, unflushed: u64, bytes: usize) -> Result<(), String> {
+        // Where free space cannot be measured, a refusal would stop the service on a healthy disk.
         let Some(Space { free, total }) = self.space() else { return Ok(()) };
-        // Once in the journal, once in a table, until the journal is dropped.
-        let written = 2 * bytes as u64;
-        let needed = self.needed(unflushed, total);
-        if free >= needed + written {
+        // A row is stored in the journal and in a table until the journal is deleted.
+        let write_bytes = 2 * bytes as u64;
+        let needed_bytes = self.needed(unflushed, total);
+        if free >= needed_bytes + write_bytes {
             return Ok(());
         }
         Err(format!(
             "the disk of the data folder has {} MiB free, and the database needs {} MiB to flush and compact what it holds \
              (stream.embedded.min_free_bytes keeps more): free space",
             free >> 20,
-            needed >> 20
+            needed_bytes >> 20
         ))
     }
 }

@@ -1,7 +1,9 @@
-//! Mark beside an embedded database: how much of it was durable, so that a start can tell what is missing.
+//! Writes and reads `durable.mark`, which records the durable part of an embedded database so that a start detects lost
+//! data.
 //!
-//! It is written after the sync that it speaks of, so it never promises more than the disk holds. Most writes go to the
-//! operating system only, which suffices when a process dies; once a second one is synced, for the loss of power.
+//! Each mark is written after the sync that it describes, so it never claims more than the disk holds. Most marks are
+//! not synced: a write to the operating system survives a crash of the process. One mark a second is synced, so that a
+//! power failure loses at most the marks of that second.
 
 use std::{
     any::Any,
@@ -16,26 +18,27 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-/// File in the data folder.
-const NAME: &str = "durable.mark";
+/// Name of the file in the data folder.
+const FILE_NAME: &str = "durable.mark";
 const HEADER: &str = "tidegate durable mark 1";
-/// Distance of two copies in the file, which is sparse: 120,000 partitions fit.
-const STRIDE: u64 = 8 << 20;
-/// Copies that are written in turn at every sync of the database, and further ones that are synced themselves. A copy
-/// that a crash tears leaves the one before it.
-const UNSYNCED: u64 = 2;
-const SYNCED: u64 = 2;
-/// Interval at which a copy is synced.
-const SYNC_EVERY: Duration = Duration::from_secs(1);
-/// Size from which on a mark is written only together with its sync: writing it would take longer than what it marks.
-const LARGE_BYTES: usize = 64 << 10;
+/// Distance between two copies in the file, in bytes. A copy of this size holds 120,000 partitions; the file is sparse.
+const COPY_STRIDE: u64 = 8 << 20;
+/// Number of copies that are written in turn at every sync of the database, and of copies that are synced themselves.
+/// If a crash interrupts the write of a copy, the previous copy stays intact.
+const UNSYNCED_COPIES: u64 = 2;
+const SYNCED_COPIES: u64 = 2;
+/// Minimum time between two synced copies.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+/// Size from which a mark is written only when it is synced: the write would take longer than the sync that it
+/// describes.
+const LARGE_MARK_BYTES: usize = 64 << 10;
 
-/// Parts of a database that were durable at one time.
+/// Durable part of a database at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durable {
-    /// Syncs of the log. The database holds the same number.
+    /// Number of log syncs. The database stores the same number, for comparison.
     pub log_syncs: u64,
-    /// Syncs of the store. The database holds the same number.
+    /// Number of store syncs. The database stores the same number, for comparison.
     pub store_syncs: u64,
     /// Next offset of each partition, by topic.
     pub ends: BTreeMap<String, BTreeMap<u32, i64>>,
@@ -46,108 +49,110 @@ impl Durable {
         *self == Self::default()
     }
 
-    /// Number of offsets that were given.
+    /// Returns the number of offsets that were assigned.
     pub fn offsets(&self) -> i64 {
         self.ends.values().flat_map(BTreeMap::values).sum()
     }
 
     fn set_end(&mut self, topic: &str, partition: u32, end: i64) {
-        // No allocation for what is there, which it nearly always is.
-        if let Some(known) = self.ends.get_mut(topic) {
-            known.insert(partition, end);
+        // Avoids an allocation of the topic's name at each sync: the topic nearly always exists.
+        if let Some(topic_ends) = self.ends.get_mut(topic) {
+            topic_ends.insert(partition, end);
         } else {
             self.ends.insert(topic.to_owned(), BTreeMap::from([(partition, end)]));
         }
     }
 }
 
-/// The mark of a data folder. The writers of log and store share it.
+/// Mark of a data folder, shared by the writers of log and store.
 #[derive(Debug)]
 pub struct DurableMark {
-    /// `None`: there was no mark.
-    found: Option<Durable>,
-    /// True if an operator accepts that what is missing is gone.
+    /// Content of the mark at the start; `None` if there was no mark.
+    last_durable: Option<Durable>,
+    /// True if the operator accepts that missing data is lost.
     accepts_loss: bool,
     inner: Mutex<Inner>,
-    /// Dropped with the mark, so after the last writer.
-    kept: Mutex<Option<Box<dyn Any + Send>>>,
+    /// Value that is dropped with the mark, and therefore after the last writer.
+    keepalive: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    /// Opened at the first write: a start that is refused changes nothing.
+    /// Opened at the first write, so that a refused start leaves the file unchanged.
     file: Option<File>,
-    now: Durable,
+    current: Durable,
     writes: u64,
     syncs: u64,
     synced_at: Instant,
     is_dirty: bool,
-    failed: bool,
+    has_failed: bool,
 }
 
 impl DurableMark {
     pub fn path_in(data: &Path) -> PathBuf {
-        data.join(NAME)
+        data.join(FILE_NAME)
     }
 
-    /// Reads the mark of a data folder. One without a single whole copy is an error, unless loss is accepted.
+    /// Reads the mark of a data folder. A mark without an intact copy is an error, unless loss is accepted.
     pub fn open(data: &Path, accepts_loss: bool) -> io::Result<Self> {
         let path = Self::path_in(data);
-        let (number, found) = match read(&path)? {
-            Found::None => (0, None),
-            Found::Damaged if accepts_loss => (0, None),
-            Found::Damaged => return Err(io::Error::new(io::ErrorKind::InvalidData, "it is damaged")),
-            Found::Mark(number, durable) => (number, Some(durable)),
+        let (number, last_durable) = match read_newest_copy(&path)? {
+            MarkFile::Absent => (0, None),
+            // The writer starts again at 0. A damaged copy has no valid checksum, so its higher number cannot win
+            // later.
+            MarkFile::Damaged if accepts_loss => (0, None),
+            MarkFile::Damaged => return Err(io::Error::new(io::ErrorKind::InvalidData, "it is damaged")),
+            MarkFile::Valid(number, durable) => (number, Some(durable)),
         };
         let inner = Inner {
             path,
             file: None,
-            now: found.clone().unwrap_or_default(),
+            current: last_durable.clone().unwrap_or_default(),
             writes: number,
             syncs: 0,
             synced_at: Instant::now(),
             is_dirty: false,
-            failed: false,
+            has_failed: false,
         };
-        Ok(Self { found, accepts_loss, inner: Mutex::new(inner), kept: Mutex::new(None) })
+        Ok(Self { last_durable, accepts_loss, inner: Mutex::new(inner), keepalive: Mutex::new(None) })
     }
 
-    /// Keeps something that has to end with the last writer.
-    pub fn keep(&self, kept: Box<dyn Any + Send>) {
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+    /// Stores a value that must be dropped after the last writer.
+    pub fn keep(&self, value: Box<dyn Any + Send>) {
+        *self.keepalive.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
     }
 
-    /// Returns what was durable when the mark was written last, by this process or the one before it.
+    /// Returns the content of the mark at the start, as the previous process wrote it.
     pub const fn found(&self) -> Option<&Durable> {
-        self.found.as_ref()
+        self.last_durable.as_ref()
     }
 
     pub const fn accepts_loss(&self) -> bool {
         self.accepts_loss
     }
 
-    /// Notes a sync of the log, and the partitions that it moved. A mark that cannot be written finds less at the next
-    /// start; that is no reason to refuse what is durable.
+    /// Records a sync of the log and the new ends of its partitions. After a failed write of the mark, the next start
+    /// detects less loss; the synced data stays durable, so callers report the error and continue.
     pub fn log_synced<'a>(
         &self,
         syncs: u64,
         ends: impl IntoIterator<Item = (&'a str, u32, i64)>,
     ) -> io::Result<()> {
-        self.change(|now| {
-            now.log_syncs = syncs;
+        self.change(|current| {
+            current.log_syncs = syncs;
             for (topic, partition, end) in ends {
-                now.set_end(topic, partition, end);
+                current.set_end(topic, partition, end);
             }
         })
     }
 
-    /// Notes a sync of the store.
+    /// Records a sync of the store.
     pub fn store_synced(&self, syncs: u64) -> io::Result<()> {
-        self.change(|now| now.store_syncs = syncs)
+        self.change(|current| current.store_syncs = syncs)
     }
 
-    /// Syncs the mark, if anything changed since.
+    /// Syncs the mark if it changed since the last sync.
     pub fn sync(&self) -> io::Result<()> {
         let mut inner = self.lock();
         if inner.is_dirty { inner.write_synced() } else { Ok(()) }
@@ -155,9 +160,11 @@ impl DurableMark {
 
     fn change(&self, change: impl FnOnce(&mut Durable)) -> io::Result<()> {
         let mut inner = self.lock();
-        change(&mut inner.now);
+        change(&mut inner.current);
         inner.is_dirty = true;
-        if inner.syncs == 0 || inner.synced_at.elapsed() >= SYNC_EVERY {
+        // The first mark of a process is synced: without it, a power failure within the first second would leave no
+        // mark.
+        if inner.syncs == 0 || inner.synced_at.elapsed() >= SYNC_INTERVAL {
             inner.write_synced()
         } else {
             inner.write_unsynced()
@@ -172,50 +179,51 @@ impl DurableMark {
 impl Inner {
     fn write_unsynced(&mut self) -> io::Result<()> {
         let text = self.encode();
-        if text.len() >= LARGE_BYTES {
+        if text.len() >= LARGE_MARK_BYTES {
             return Ok(());
         }
-        let copy = self.writes % UNSYNCED;
-        let written = self.write_at(copy, &text);
-        self.first_failure(written)
+        let copy = self.writes % UNSYNCED_COPIES;
+        let result = self.write_at(copy, &text);
+        self.report_first_failure(result)
     }
 
     fn write_synced(&mut self) -> io::Result<()> {
         let text = self.encode();
-        let copy = UNSYNCED + self.syncs % SYNCED;
+        let copy = UNSYNCED_COPIES + self.syncs % SYNCED_COPIES;
         self.syncs += 1;
-        let written = self.write_at(copy, &text).and_then(|()| match &self.file {
+        let result = self.write_at(copy, &text).and_then(|()| match &self.file {
             Some(file) => file.sync_data(),
             None => Ok(()),
         });
+        // Also after a failure, so that a broken disk is not synced again at each write.
         self.synced_at = Instant::now();
         self.is_dirty = false;
-        self.first_failure(written)
+        self.report_first_failure(result)
     }
 
-    /// Returns only the first of several failures.
-    fn first_failure(&mut self, written: io::Result<()>) -> io::Result<()> {
-        let is_known = std::mem::replace(&mut self.failed, written.is_err());
-        if is_known { Ok(()) } else { written }
+    /// Returns the first of consecutive failures; the others would repeat it several times a second.
+    fn report_first_failure(&mut self, result: io::Result<()>) -> io::Result<()> {
+        let had_failed = std::mem::replace(&mut self.has_failed, result.is_err());
+        if had_failed { Ok(()) } else { result }
     }
 
     fn encode(&mut self) -> String {
         self.writes += 1;
-        encode(self.writes, &self.now)
+        encode(self.writes, &self.current)
     }
 
     fn write_at(&mut self, copy: u64, text: &str) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            None => self.file.insert(open_or_make(&self.path)?),
+            None => self.file.insert(open_or_create(&self.path)?),
         };
-        file.seek(SeekFrom::Start(copy * STRIDE))?;
+        file.seek(SeekFrom::Start(copy * COPY_STRIDE))?;
         file.write_all(text.as_bytes())
     }
 }
 
-/// Opens the file. A new one lasts only once its folder is synced.
-fn open_or_make(path: &Path) -> io::Result<File> {
+/// Opens the file. A new file survives a power failure only after a sync of its folder.
+fn open_or_create(path: &Path) -> io::Result<File> {
     let is_new = !path.exists();
     let file = File::options().create(true).truncate(false).read(true).write(true).open(path)?;
     #[cfg(unix)]
@@ -244,27 +252,27 @@ fn checksum(bytes: &[u8]) -> String {
     crate::hex(&Sha256::digest(bytes)[..16])
 }
 
-enum Found {
-    None,
+enum MarkFile {
+    Absent,
     Damaged,
-    Mark(u64, Durable),
+    Valid(u64, Durable),
 }
 
-/// Returns the newest whole copy.
-fn read(path: &Path) -> io::Result<Found> {
+/// Returns the newest intact copy.
+fn read_newest_copy(path: &Path) -> io::Result<MarkFile> {
     let length = match fs::metadata(path) {
-        Ok(found) => found.len(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::None),
+        Ok(metadata) => metadata.len(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(MarkFile::Absent),
         Err(error) => return Err(error),
     };
-    // A crash at the first write leaves the file without a copy.
+    // A crash between the creation of the file and the first write leaves an empty file.
     if length == 0 {
-        return Ok(Found::None);
+        return Ok(MarkFile::Absent);
     }
     let mut file = File::open(path)?;
     let mut newest: Option<(u64, Durable)> = None;
-    for copy in 0..UNSYNCED + SYNCED {
-        let start = copy * STRIDE;
+    for copy in 0..UNSYNCED_COPIES + SYNCED_COPIES {
+        let start = copy * COPY_STRIDE;
         if start >= length {
             break;
         }
@@ -275,18 +283,18 @@ fn read(path: &Path) -> io::Result<Found> {
             newest = Some((number, durable));
         }
     }
-    Ok(newest.map_or(Found::Damaged, |(number, durable)| Found::Mark(number, durable)))
+    Ok(newest.map_or(MarkFile::Damaged, |(number, durable)| MarkFile::Valid(number, durable)))
 }
 
-/// Reads up to the line of the checksum, or nothing.
+/// Reads one copy up to its checksum line. Returns an empty text if there is no checksum.
 fn read_copy(file: &mut File) -> io::Result<Vec<u8>> {
-    const PIECE: usize = 64 << 10;
+    const CHUNK_BYTES: usize = 64 << 10;
     let mut text = Vec::new();
-    let mut file = file.take(STRIDE);
+    let mut file = file.take(COPY_STRIDE);
     loop {
         let before = text.len();
-        file.by_ref().take(PIECE as u64).read_to_end(&mut text)?;
-        // A longer copy may stand behind a shorter one that was written over it.
+        file.by_ref().take(CHUNK_BYTES as u64).read_to_end(&mut text)?;
+        // Only the first checksum counts: a shorter copy overwrites just the beginning of a longer one.
         let sum = text.windows(5).position(|bytes| bytes == b"\nsum ");
         if let Some(end) =
             sum.and_then(|at| Some(at + 1 + text[at + 1..].iter().position(|byte| *byte == b'\n')?))
@@ -375,7 +383,7 @@ mod tests {
         bytes[40] ^= 1;
         fs::write(&path, &bytes).unwrap();
         assert_eq!(open(data.path()).found().unwrap().log_syncs, 3);
-        let second = usize::try_from(STRIDE).unwrap();
+        let second = usize::try_from(COPY_STRIDE).unwrap();
         bytes[second + 40] ^= 1;
         fs::write(&path, &bytes).unwrap();
         assert_eq!(open(data.path()).found().unwrap().log_syncs, 1, "the synced one");

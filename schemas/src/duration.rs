@@ -1,18 +1,17 @@
-//! Durations as settings, documents and queries write them: a whole number and a unit, such as `90d` or `250ms`.
-//!
-//! A day has 24 hours. Callers say which units they accept, which bound holds, and how an error reads.
+//! Parses and formats durations such as `90d` or `250ms`: a whole number and a unit. A day has 24 hours. Callers choose
+//! the accepted units, the bounds and the error messages.
 
 use std::time::Duration;
 
-/// Units from the largest to the smallest, each with its milliseconds.
+/// Units from largest to smallest, each with its milliseconds.
 const UNITS: [(&str, u64); 6] =
     [("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DurationError {
-    /// The text is not a whole number and one of the units.
+    /// The text is not a whole number followed by an accepted unit.
     Form,
-    /// The number does not fit.
+    /// The milliseconds exceed 64 bits.
     TooLong,
 }
 
@@ -22,17 +21,17 @@ pub fn parse_duration(text: &str, units: &[&str]) -> Result<Duration, DurationEr
     let (number, unit) = text.split_at(digits);
     let millis = units.contains(&unit).then(|| UNITS.iter().find(|(name, _)| *name == unit)).flatten();
     let (Some((_, millis)), true) = (millis, digits > 0) else { return Err(DurationError::Form) };
-    // Digits alone can only fail to parse because they are too many.
+    // `number` has only digits, so a parse error means that the number is too large.
     let count: u64 = number.parse().map_err(|_| DurationError::TooLong)?;
     count.checked_mul(*millis).map(Duration::from_millis).ok_or(DurationError::TooLong)
 }
 
-/// Writes a duration in the largest of `units` that leaves no remainder, and zero in the smallest of them.
+/// Formats a duration in the largest of `units` that leaves no remainder. Zero is written in the smallest unit.
 pub fn format_duration(duration: Duration, units: &[&str]) -> String {
     let total = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    let accepted = || UNITS.iter().filter(|(name, _)| units.contains(name));
-    let whole = accepted().find(|(_, millis)| total > 0 && total.is_multiple_of(*millis));
-    match whole.or_else(|| accepted().next_back()) {
+    let accepted_units = || UNITS.iter().filter(|(name, _)| units.contains(name));
+    let exact_unit = accepted_units().find(|(_, millis)| total > 0 && total.is_multiple_of(*millis));
+    match exact_unit.or_else(|| accepted_units().next_back()) {
         Some((name, millis)) => format!("{}{name}", total / millis),
         None => format!("{total}ms"),
     }

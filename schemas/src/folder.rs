@@ -1,7 +1,5 @@
-//! A folder that data was opened in: whether it is still where it was.
-//!
-//! Files that were removed or moved go on taking everything and keep nothing, and another process may write to their
-//! names.
+//! Detects that a data folder was removed or replaced while it is open. Writes to removed files succeed and are lost,
+//! and another process can write to a new folder of the same name.
 
 #[cfg(unix)]
 use std::fs::File;
@@ -14,15 +12,15 @@ pub struct Folder {
     path: PathBuf,
     #[cfg(unix)]
     number: (u64, u64),
-    /// Handle that keeps the folder's number from being given to another one.
+    /// Open handle, so that the file system cannot reuse the inode number for another folder.
     #[cfg(unix)]
     _opened: File,
 }
 
 #[cfg(unix)]
-fn number(found: &fs::Metadata) -> (u64, u64) {
+fn folder_number(metadata: &fs::Metadata) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt as _;
-    (found.dev(), found.ino())
+    (metadata.dev(), metadata.ino())
 }
 
 impl Folder {
@@ -32,7 +30,7 @@ impl Folder {
         Ok(Self {
             path: path.to_owned(),
             #[cfg(unix)]
-            number: number(&opened.metadata()?),
+            number: folder_number(&opened.metadata()?),
             #[cfg(unix)]
             _opened: opened,
         })
@@ -43,14 +41,15 @@ impl Folder {
     }
 
     #[cfg(unix)]
+    /// Checks that the path still leads to the opened folder.
     pub fn is_in_place(&self) -> io::Result<()> {
         match fs::metadata(&self.path) {
-            Ok(found) if number(&found) == self.number => Ok(()),
-            Ok(_) => Err(io::Error::other("another folder is in its place")),
+            Ok(metadata) if folder_number(&metadata) == self.number => Ok(()),
+            Ok(_) => Err(io::Error::other("another folder has replaced it")),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 Err(error)
             }
-            // It could not be looked at, which says nothing.
+            // Other errors, such as a lack of permission, do not prove that the folder is gone.
             Err(_) => Ok(()),
         }
     }

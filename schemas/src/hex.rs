@@ -1,4 +1,4 @@
-//! Hexadecimal digits: bytes to text and back.
+//! Converts bytes to hexadecimal digits and back.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ pub fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// Fills `bytes` from digits of either case; `None` unless there are two for each byte.
+/// Fills `bytes` from digits of either case. `None` unless there are exactly two digits for each byte.
 pub fn decode_into(text: &str, bytes: &mut [u8]) -> Option<()> {
     let text = text.as_bytes();
     if text.len() != 2 * bytes.len() {
@@ -54,7 +54,7 @@ pub fn deserialize<'de, D: Deserializer<'de>, const N: usize>(from: D) -> Result
     decode(&text).ok_or_else(|| D::Error::custom(format_args!("not {} hexadecimal digits", 2 * N)))
 }
 
-/// Bytes that may be missing, for `#[serde(with = "hex::optional")]`.
+/// Optional bytes, for `#[serde(with = "hex::optional")]`.
 pub mod optional {
     use std::borrow::Cow;
 

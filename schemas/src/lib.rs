@@ -1,6 +1,5 @@
-//! The shapes that cross a boundary, and whether data fits them.
-//!
-//! It holds no behaviour of the service: what a report leads to is decided in `tidegate-moderation`.
+//! Data formats shared by all crates, and their validation: requests, responses, records, documents, ids and item
+//! types. Behaviour of the service stands in `tidegate-moderation`.
 
 pub mod banks;
 mod disk_space;

@@ -1,54 +1,53 @@
-//! Names that people give to themselves and to keys, and how such words are printed: on one line, without control
-//! characters.
-//!
-//! The names that documents refer to are `documents`' and have a narrower form.
+//! Validates names of people and API keys, and escapes control characters in printed text. Keys of documents are
+//! checked in `documents`.
 
 use std::fmt::{self, Write as _};
 
-/// Greatest length in bytes.
-pub const LONGEST: usize = 200;
+/// Maximum length of a name in bytes.
+pub const MAX_BYTES: usize = 200;
 
 pub fn is_name(text: &str) -> bool {
-    (1..=LONGEST).contains(&text.len()) && !text.chars().any(char::is_control)
+    (1..=MAX_BYTES).contains(&text.len()) && !text.chars().any(char::is_control)
 }
 
-/// Rule of `is_name` in words, to follow the subject of a sentence.
+/// Rule of [`is_name`] in words, for a message that names the subject before it.
 pub const RULE: &str = "has 1 to 200 bytes and no control characters";
 
-/// Prints with everything escaped that would end the line or steer a terminal.
+/// Prints text on one line. Escapes line ends and terminal control characters, so that a value from a client cannot
+/// forge log lines.
 #[derive(Clone, Copy)]
 pub struct OneLine<'a>(pub fmt::Arguments<'a>);
 
 impl fmt::Display for OneLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Escaping { to: f, kept: "" }.write_fmt(self.0)
+        EscapingWriter { to: f, allowed: "" }.write_fmt(self.0)
     }
 }
 
-/// Prints like [`OneLine`], for a text that has lines and tabs of its own.
+/// Prints like [`OneLine`], but keeps line ends and tabs.
 #[derive(Clone, Copy)]
 pub struct Lines<'a>(pub fmt::Arguments<'a>);
 
 impl fmt::Display for Lines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Escaping { to: f, kept: "\n\t" }.write_fmt(self.0)
+        EscapingWriter { to: f, allowed: "\n\t" }.write_fmt(self.0)
     }
 }
 
-struct Escaping<'a, 'b> {
+struct EscapingWriter<'a, 'b> {
     to: &'a mut fmt::Formatter<'b>,
-    kept: &'static str,
+    allowed: &'static str,
 }
 
-impl fmt::Write for Escaping<'_, '_> {
+impl fmt::Write for EscapingWriter<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text;
-        while let Some(at) = rest.find(|c| steers(c) && !self.kept.contains(c)) {
+        while let Some(at) = rest.find(|c| is_unsafe(c) && !self.allowed.contains(c)) {
             self.to.write_str(&rest[..at])?;
             let c = rest[at..].chars().next().unwrap_or_default();
             match c {
                 '\n' => self.to.write_str("\\n")?,
-                // As JSON escapes it: what was JSON stays JSON.
+                // The escape of JSON, so that printed JSON stays valid.
                 c => write!(self.to, "\\u{:04x}", u32::from(c))?,
             }
             rest = &rest[at + c.len_utf8()..];
@@ -57,8 +56,8 @@ impl fmt::Write for Escaping<'_, '_> {
     }
 }
 
-/// Control characters, line and paragraph separators, and what turns the direction of the text around it.
-fn steers(c: char) -> bool {
+/// True for control characters, line and paragraph separators, and characters that change the direction of text.
+fn is_unsafe(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
@@ -68,8 +67,8 @@ mod tests {
 
     #[test]
     fn a_name_is_short_and_has_no_control_characters() {
-        assert!(is_name("ann") && is_name("Ann Ö. 🦀") && is_name(&"a".repeat(LONGEST)));
-        for bad in ["", "a\nb", "a\u{1b}[31m", "\u{7f}", "\u{9b}", &"a".repeat(LONGEST + 1)] {
+        assert!(is_name("ann") && is_name("Ann Ö. 🦀") && is_name(&"a".repeat(MAX_BYTES)));
+        for bad in ["", "a\nb", "a\u{1b}[31m", "\u{7f}", "\u{9b}", &"a".repeat(MAX_BYTES + 1)] {
             assert!(!is_name(bad), "{bad:?}");
         }
     }

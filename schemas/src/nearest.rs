@@ -1,45 +1,45 @@
-//! Finds the known name that was probably meant by an unknown one.
-//!
-//! It does not decide which names are known.
+//! Suggests the most similar known name for an unknown one.
 
 use strsim::osa_distance;
 
-/// A longer word is certainly no slip of one of our names, and the distance costs its length squared.
-const LONGEST: usize = 64;
+/// Maximum length of a compared word, in characters. Longer words are no typing errors of a known name, and the cost of
+/// the distance grows with the square of the length.
+const MAX_LETTERS: usize = 64;
 
-/// The closest of `known` to `word`, if it is close enough to be a slip of the pen.
+/// Returns the name of `known` that is closest to `word`, if the difference is small enough for a typing error.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let wanted = letters(word)?;
-    let allowed = 1 + wanted.chars().count() / 4;
+    let word_letters = normalize(word)?;
+    let max_steps = 1 + word_letters.chars().count() / 4;
     known
         .into_iter()
-        .filter_map(|name| Some((osa_distance(&wanted, &letters(name)?), name)))
-        .filter(|&(steps, _)| steps <= allowed)
+        .filter_map(|name| Some((osa_distance(&word_letters, &normalize(name)?), name)))
+        .filter(|&(steps, _)| steps <= max_steps)
         .min()
         .map(|(_, name)| name)
 }
 
-/// Returns ` Did you mean ...?` or nothing, to append to a sentence.
+/// Returns ` Did you mean ...?`, or an empty string if no name is similar. Callers append it to a sentence.
 pub fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map(|name| format!(" Did you mean `{name}`?")).unwrap_or_default()
 }
 
-/// A name for a message: whole when short, cut when a hostile client made it long.
+/// Shortens a name for a message: a client can send a name of a megabyte.
 pub fn shown(name: &str) -> std::borrow::Cow<'_, str> {
-    match name.char_indices().nth(LONGEST) {
+    match name.char_indices().nth(MAX_LETTERS) {
         None => name.into(),
         Some((end, _)) => format!("{}…", &name[..end]).into(),
     }
 }
 
-/// Returns the letters without case and separators, so that `createdat` and `created_at` are near `createdAt`.
-fn letters(word: &str) -> Option<String> {
-    if word.is_empty() || word.len() > LONGEST * 4 {
+/// Removes case and separators, so that `createdat` and `created_at` equal `createdAt`. `None` for an empty or too long
+/// word.
+fn normalize(word: &str) -> Option<String> {
+    if word.is_empty() || word.len() > MAX_LETTERS * 4 {
         return None;
     }
     let letters: String =
         word.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect();
-    (letters.chars().count() <= LONGEST).then_some(letters)
+    (letters.chars().count() <= MAX_LETTERS).then_some(letters)
 }
 
 #[cfg(test)]
@@ -60,6 +60,6 @@ mod tests {
     #[test]
     fn a_long_name_is_cut_before_it_is_shown() {
         assert_eq!(shown("text"), "text");
-        assert!(shown(&"é".repeat(10_000)).chars().count() == LONGEST + 1);
+        assert!(shown(&"é".repeat(10_000)).chars().count() == MAX_LETTERS + 1);
     }
 }

@@ -1,4 +1,4 @@
-//! The published description of the platform API: routes, bodies, errors and callbacks, as OpenAPI 3.1.
+//! Published OpenAPI 3.1 description of the platform API: routes, bodies, errors and callbacks.
 
-/// The document as it is served.
+/// Text of the served document.
 pub const DOCUMENT: &str = include_str!("../openapi.json");

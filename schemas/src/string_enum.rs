@@ -1,9 +1,9 @@
-//! Enums whose variants are stored and sent as fixed strings: states, kinds, verdicts, classes.
+//! Macro for enums that are stored and sent as fixed strings: states, kinds, verdicts, classes.
 
 use std::fmt;
 
-/// Error for a string that names no variant of a [`string_enum!`](crate::string_enum). It lists the known ones and never
-/// shows the string itself, which may come from a payload.
+/// Error for a string that is no variant of a [`string_enum!`](crate::string_enum). It lists the known variants, but
+/// not the string itself, which can be payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownVariant(pub &'static [&'static str]);
 
@@ -15,7 +15,7 @@ impl fmt::Display for UnknownVariant {
 
 impl std::error::Error for UnknownVariant {}
 
-/// Declares an enum whose variants are stored and sent as fixed strings, and both directions of the conversion.
+/// Declares an enum that is stored and sent as fixed strings, with conversions in both directions.
 ///
 /// ```
 /// tidegate_schemas::string_enum! {
@@ -42,11 +42,11 @@ macro_rules! string_enum {
         }
 
         impl $Name {
-            /// Every variant, in the order of declaration.
-            #[allow(dead_code, reason = "a part of what the macro offers")]
+            /// All variants, in order of declaration.
+            #[allow(dead_code, reason = "an enum may have no use for the list")]
             $vis const ALL: &'static [Self] = &[$(Self::$Variant),+];
 
-            /// The string that is stored and sent.
+            /// Returns the stored and sent string.
             $vis const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$Variant => $text,)+
@@ -91,7 +91,7 @@ macro_rules! string_enum {
     };
 }
 
-// The macro's users need no dependency on serde of their own.
+// Crates that use the macro then need no dependency on serde.
 #[doc(hidden)]
 pub use serde;
 

@@ -1,12 +1,10 @@
-//! Validation errors of a request, each pointing at its place.
-//!
-//! It does not render the answer; the envelope around them belongs to `tidegate-web`.
+//! Validation errors of a request, each with a JSON Pointer. The response around them is rendered in `tidegate-web`.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// The vocabulary of fault types, as clients match on it.
+/// Error types of the API. Clients match on them.
 pub mod tag {
     pub const INVALID_INPUT: &str = "/errors/invalid-user-input";
     pub const DATA_INVALID: &str = "/errors/data-invalid-for-item-type";
@@ -26,11 +24,11 @@ pub mod tag {
     pub const RATE_LIMITED: &str = "/errors/rate-limited";
 }
 
-/// One problem of a request. It never holds a value from inside `data`, only names.
+/// One error of a request. It contains names but no values of `data`, which can be personal data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ValidationError {
     pub status: u16,
-    /// RFC 6901; nothing at the root of the request.
+    /// JSON Pointer (RFC 6901); absent for the root of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pointer: Option<String>,
     #[serde(rename = "type")]
@@ -40,7 +38,7 @@ pub struct ValidationError {
 }
 
 impl ValidationError {
-    /// A request that does not have the shape of its endpoint.
+    /// Error for a request that violates the schema of its endpoint.
     pub fn invalid(at: &Pointer<'_>, title: &'static str, detail: impl Into<String>) -> Self {
         Self {
             status: 400,
@@ -51,7 +49,7 @@ impl ValidationError {
         }
     }
 
-    /// `data` that does not fit its item type.
+    /// Error for `data` that violates its item type.
     pub fn data(at: &Pointer<'_>, detail: impl Into<String>) -> Self {
         Self {
             tags: vec![tag::DATA_INVALID, tag::INVALID_INPUT],
@@ -59,7 +57,7 @@ impl ValidationError {
         }
     }
 
-    /// Fields that are there without the fields that their roles need.
+    /// Error for a field whose role requires another role that has no value.
     pub fn roles(at: &Pointer<'_>, detail: impl Into<String>) -> Self {
         Self {
             tags: vec![tag::ROLES_INVALID, tag::INVALID_INPUT],
@@ -67,7 +65,7 @@ impl ValidationError {
         }
     }
 
-    /// A part of the request that is above its limit.
+    /// Error for a part of the request that exceeds its size limit.
     pub fn too_large(at: &Pointer<'_>, detail: impl Into<String>) -> Self {
         Self { status: 413, tags: vec![tag::TOO_LARGE], ..Self::invalid(at, "Request too large", detail) }
     }
@@ -82,18 +80,20 @@ impl fmt::Display for ValidationError {
     }
 }
 
-/// A JSON Pointer in the making: links on the stack, rendered only when there is a fault to place.
+/// JSON Pointer as a linked list on the stack. Rendering is deferred until an error needs it, as most requests have
+/// none.
 #[derive(Clone, Copy, Debug)]
 pub enum Pointer<'a> {
     Root,
-    /// An already rendered pointer.
+    /// Rendered pointer.
     Text(&'a str),
     Key(&'a Pointer<'a>, &'a str),
     Index(&'a Pointer<'a>, usize),
 }
 
-/// Longer pointers name the nearest ancestor that fits: a client's own key can be a megabyte long.
-const LONGEST_POINTER: usize = 1024;
+/// Maximum length of a pointer in bytes. A longer pointer is cut to the nearest ancestor: a client's key can be a
+/// megabyte long.
+const MAX_POINTER_BYTES: usize = 1024;
 
 impl<'a> Pointer<'a> {
     #[must_use]
@@ -106,30 +106,30 @@ impl<'a> Pointer<'a> {
         Pointer::Index(self, index)
     }
 
-    /// The pointer as text; nothing for the root.
+    /// Returns the pointer as text; `None` for the root.
     pub fn render(&self) -> Option<String> {
         let mut text = String::new();
-        self.write(&mut text);
+        self.write_to(&mut text);
         (!text.is_empty()).then_some(text)
     }
 
-    /// Writes the text and returns true if all of it fitted.
-    fn write(&self, text: &mut String) -> bool {
+    /// Appends the pointer to `text`. Returns false if the pointer was cut.
+    fn write_to(&self, text: &mut String) -> bool {
         match self {
             Self::Root => true,
             Self::Text(prefix) => {
                 text.push_str(prefix);
                 true
             }
-            Self::Key(parent, key) => parent.write(text) && push_key(text, key),
-            Self::Index(parent, index) => parent.write(text) && push_key(text, &index.to_string()),
+            Self::Key(parent, key) => parent.write_to(text) && push_key(text, key),
+            Self::Index(parent, index) => parent.write_to(text) && push_key(text, &index.to_string()),
         }
     }
 }
 
-/// Appends `/key`, escaped; `false` and unchanged if the pointer would become too long.
+/// Appends `/key`, escaped. Returns false and leaves `text` unchanged if the pointer would become too long.
 pub(crate) fn push_key(text: &mut String, key: &str) -> bool {
-    if text.len() + key.len() + 1 > LONGEST_POINTER {
+    if text.len() + key.len() + 1 > MAX_POINTER_BYTES {
         return false;
     }
     text.push('/');
@@ -143,63 +143,64 @@ pub(crate) fn push_key(text: &mut String, key: &str) -> bool {
     true
 }
 
-/// The problems of one request: the first hundred listed, the rest counted.
+/// Errors of one request: the first hundred are listed, further ones are counted.
 #[derive(Debug, Default)]
 pub struct ValidationErrors {
-    kept: Vec<ValidationError>,
-    dropped: usize,
+    stored: Vec<ValidationError>,
+    dropped_count: usize,
 }
 
 impl ValidationErrors {
-    /// Number of errors that an answer lists.
+    /// Maximum number of errors listed in a response.
     pub const LISTED: usize = 100;
 
-    /// More than are listed: a report is not read in the order of its text, and the first of the text are listed.
-    const KEPT: usize = 1_000;
+    /// Maximum number of stored errors. It exceeds `LISTED` because members are not checked in text order, while the
+    /// list shows the first errors of the text.
+    const MAX_STORED: usize = 1_000;
 
     pub fn push(&mut self, fault: ValidationError) {
-        if self.kept.len() < Self::KEPT {
-            self.kept.push(fault);
+        if self.stored.len() < Self::MAX_STORED {
+            self.stored.push(fault);
         } else {
-            self.dropped += 1;
+            self.dropped_count += 1;
         }
     }
 
     pub fn append(&mut self, other: Self) {
-        self.kept.extend(other.kept);
-        self.dropped += other.dropped;
+        self.stored.extend(other.stored);
+        self.dropped_count += other.dropped_count;
     }
 
-    /// Sorts the kept errors by a key of their pointers.
+    /// Sorts the stored errors by a key of their pointers.
     pub(crate) fn sorted_by_key<K: Ord>(mut self, mut key: impl FnMut(&str) -> K) -> Self {
-        self.kept.sort_by_cached_key(|error| key(error.pointer.as_deref().unwrap_or_default()));
+        self.stored.sort_by_cached_key(|error| key(error.pointer.as_deref().unwrap_or_default()));
         self
     }
 
     pub fn is_empty(&self) -> bool {
-        self.kept.is_empty()
+        self.stored.is_empty()
     }
 
-    /// Number of errors, listed or not.
+    /// Returns the number of all errors, stored or only counted.
     pub fn count(&self) -> usize {
-        self.kept.len() + self.dropped
+        self.stored.len() + self.dropped_count
     }
 
-    /// The listed faults, and a last one that says how many more there are.
+    /// Returns the listed errors, with a final entry that counts the others.
     pub fn into_vec(mut self) -> Vec<ValidationError> {
-        self.dropped += self.kept.len().saturating_sub(Self::LISTED);
-        self.kept.truncate(Self::LISTED);
-        if self.dropped > 0 {
-            let detail = format!("There are {} more problems that are not listed.", self.dropped);
-            self.kept.push(ValidationError::invalid(&Pointer::Root, "More problems", detail));
+        self.dropped_count += self.stored.len().saturating_sub(Self::LISTED);
+        self.stored.truncate(Self::LISTED);
+        if self.dropped_count > 0 {
+            let detail = format!("There are {} more problems that are not listed.", self.dropped_count);
+            self.stored.push(ValidationError::invalid(&Pointer::Root, "More problems", detail));
         }
-        self.kept
+        self.stored
     }
 
-    /// `value`, if nothing was found wrong.
+    /// Returns `value` if there is no error.
     pub fn or<T>(self, value: Option<T>) -> Result<T, Vec<ValidationError>> {
         match value {
-            Some(value) if self.kept.is_empty() => Ok(value),
+            Some(value) if self.stored.is_empty() => Ok(value),
             _ => Err(self.into_vec()),
         }
     }

@@ -1,6 +1,4 @@
-//! The document of an action.
-//!
-//! It does not carry actions out.
+//! Document of an action. Actions are carried out in `tidegate-moderation`.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -13,7 +11,7 @@ use crate::{
     nearest::hint,
 };
 
-/// `action: limit_reach`
+/// Action document, such as `action: limit_reach`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Action {
@@ -23,13 +21,13 @@ pub struct Action {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub kind: ActionKind,
-    /// Endpoint of the callback; by default all endpoints that take the event.
+    /// Endpoint of the callback; by default all endpoints that accept the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<EndpointId>,
-    /// Queue of the job; `default`, or `child-safety` for a job of child safety, by default.
+    /// Queue of the job; by default `default`, or `child-safety` for a job of child safety.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueId>,
-    /// Strikes that the item's creator gets.
+    /// Strikes for the item's creator.
     #[serde(default, skip_serializing_if = "ActionStrikes::is_none")]
     pub strikes: ActionStrikes,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -40,11 +38,11 @@ pub struct Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActionStrikes {
     Points(u32),
-    /// Those of the policy with the most strikes among the policies that the action is taken for.
+    /// Strikes of the violated policy with the most strikes.
     FromPolicies,
 }
 
-/// The word for strikes that come from policies.
+/// Word in the document for strikes of the violated policies.
 const FROM_POLICIES: &str = "policies";
 
 impl ActionStrikes {
@@ -94,7 +92,7 @@ pub enum ActionKind {
 }
 
 impl ActionKind {
-    /// Class of the job that the action opens, if it opens one.
+    /// Returns the class of the job that the action opens. `None` for a callback.
     pub fn queue_class(self) -> Option<QueueClass> {
         match self {
             Self::Callback => None,
@@ -104,7 +102,7 @@ impl ActionKind {
     }
 }
 
-/// A value that whoever takes the action fills in.
+/// Parameter of an action. Its value is set by a rule, a threshold or a moderator that takes the action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameter {
@@ -113,14 +111,14 @@ pub struct Parameter {
     pub kind: ParameterType,
     #[serde(default, skip_serializing_if = "is_false")]
     pub required: bool,
-    /// The choices of SELECT and MULTISELECT.
+    /// Choices of SELECT and MULTISELECT.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
 }
 
-/// The type of a parameter.
+/// Type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ParameterType {
@@ -133,24 +131,25 @@ pub enum ParameterType {
 
 impl Parameter {
     fn accepts(&self, value: &Value) -> Result<(), String> {
-        let one = |text: Option<&str>| text.is_some_and(|text| self.options.iter().any(|one| one == text));
-        let fits = match self.kind {
+        let is_option =
+            |text: Option<&str>| text.is_some_and(|text| self.options.iter().any(|one| one == text));
+        let is_valid = match self.kind {
             ParameterType::String => value.is_string(),
             ParameterType::Number => value.is_number(),
             ParameterType::Boolean => value.is_boolean(),
-            ParameterType::Select => one(value.as_str()),
+            ParameterType::Select => is_option(value.as_str()),
             ParameterType::Multiselect => {
-                value.as_array().is_some_and(|values| values.iter().all(|value| one(value.as_str())))
+                value.as_array().is_some_and(|values| values.iter().all(|value| is_option(value.as_str())))
             }
         };
-        let expected = match self.kind {
+        let expected_value = match self.kind {
             ParameterType::String => "a string",
             ParameterType::Number => "a number",
             ParameterType::Boolean => "true or false",
             ParameterType::Select => "one of its options",
             ParameterType::Multiselect => "a list of its options",
         };
-        if fits { Ok(()) } else { Err(format!("The parameter `{}` takes {expected}.", self.name)) }
+        if is_valid { Ok(()) } else { Err(format!("The parameter `{}` takes {expected_value}.", self.name)) }
     }
 }
 
@@ -159,20 +158,21 @@ impl Action {
         self.name.as_deref().unwrap_or(self.key.as_str())
     }
 
-    /// Checks the parameters that are given to the action.
-    pub fn check_parameters(&self, given: &BTreeMap<String, Value>) -> Vec<String> {
+    /// Checks arguments against the parameters of the action. Returns one message per error.
+    pub fn check_parameters(&self, arguments: &BTreeMap<String, Value>) -> Vec<String> {
         let mut faults = Vec::new();
-        for (name, value) in given {
+        for (name, value) in arguments {
             match self.parameters.iter().find(|parameter| parameter.name == *name) {
                 Some(parameter) => faults.extend(parameter.accepts(value).err()),
                 None => {
-                    let near = hint(name, self.parameters.iter().map(|parameter| parameter.name.as_str()));
-                    faults.push(format!("The action `{}` has no parameter `{name}`.{near}", self.key));
+                    let suggestion =
+                        hint(name, self.parameters.iter().map(|parameter| parameter.name.as_str()));
+                    faults.push(format!("The action `{}` has no parameter `{name}`.{suggestion}", self.key));
                 }
             }
         }
         for parameter in &self.parameters {
-            if parameter.required && parameter.default.is_none() && !given.contains_key(&parameter.name) {
+            if parameter.required && parameter.default.is_none() && !arguments.contains_key(&parameter.name) {
                 faults.push(format!("The action `{}` needs the parameter `{}`.", self.key, parameter.name));
             }
         }
@@ -189,7 +189,8 @@ impl Action {
         }
         let mut names = HashSet::new();
         for (index, parameter) in self.parameters.iter().enumerate() {
-            let mut fault = |at: &str, why: String| faults.push((format!("parameters[{index}].{at}"), why));
+            let mut fault =
+                |at: &str, message: String| faults.push((format!("parameters[{index}].{at}"), message));
             if !super::is_key(&parameter.name) {
                 fault("name", super::KEY_FORM.to_owned());
             }
@@ -200,8 +201,8 @@ impl Action {
             if selects == parameter.options.is_empty() {
                 fault("options", "SELECT and MULTISELECT need options, and only they have them.".into());
             }
-            if let Some(Err(why)) = parameter.default.as_ref().map(|value| parameter.accepts(value)) {
-                fault("default", why);
+            if let Some(Err(message)) = parameter.default.as_ref().map(|value| parameter.accepts(value)) {
+                fault("default", message);
             }
         }
     }

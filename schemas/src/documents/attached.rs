@@ -1,39 +1,41 @@
-//! Files of entries that banks name: found by their names beside the documents, and read into them.
-//!
-//! It opens no file: who calls hands in names and texts.
+//! Reads the entry files of banks into their documents. Callers read the files and pass names and texts.
 
 use std::collections::BTreeMap;
 
 use super::{Bank, Document, DocumentFault, Origin, parse_all};
 
-/// Faults of one file that are told.
-const MOST_FAULTS: usize = 100;
+/// Maximum number of reported errors per file.
+const MAX_REPORTED_FAULTS: usize = 100;
 
-/// A file of documents, by its ending in either case; all others are documents only if nobody names them.
+/// True for a name with the ending of a document file, in either case. Other files are read as documents unless a bank
+/// names them.
 pub(super) fn is_document(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     [".yaml", ".yml", ".json"].iter().any(|ending| name.ends_with(ending))
 }
 
-/// The files that banks of these documents name, as far as they can be read: what is wrong beside a bank must not make
-/// its file look missing.
+/// Returns the names of the entry files of all readable banks. Errors in other documents are ignored here, so that they
+/// do not make an entry file look missing.
 pub fn named_files(files: &[(impl AsRef<str>, impl AsRef<str>)]) -> Vec<String> {
-    let each = files.iter().flat_map(|(name, text)| parse_all(&[(name.as_ref(), text.as_ref())]).documents);
-    let mut names: Vec<_> = each.filter_map(|(origin, document)| wanted(&origin, &document)?.ok()).collect();
+    let documents =
+        files.iter().flat_map(|(name, text)| parse_all(&[(name.as_ref(), text.as_ref())]).documents);
+    let mut names: Vec<_> =
+        documents.filter_map(|(origin, document)| attached_file(&origin, &document)?.ok()).collect();
     names.sort_unstable();
     names.dedup();
     names
 }
 
-/// The file that a document names, as the documents' own names are written; `Err`: it lies outside of their folder.
-pub(super) fn wanted(origin: &Origin, document: &Document) -> Option<Result<String, ()>> {
+/// Returns the entry file of a bank, relative to the folder of the documents. `Err` if the file lies outside of that
+/// folder.
+pub(super) fn attached_file(origin: &Origin, document: &Document) -> Option<Result<String, ()>> {
     match document {
-        Document::Bank(Bank { file: Some(file), .. }) => Some(beside(&origin.file, file).ok_or(())),
+        Document::Bank(Bank { file: Some(file), .. }) => Some(resolve_path(&origin.file, file).ok_or(())),
         _ => None,
     }
 }
 
-fn beside(document: &str, file: &str) -> Option<String> {
+fn resolve_path(document: &str, file: &str) -> Option<String> {
     let folder = document.rsplit_once('/').map_or("", |(folder, _)| folder);
     if file.is_empty() || file.starts_with('/') {
         return None;
@@ -42,6 +44,7 @@ fn beside(document: &str, file: &str) -> Option<String> {
     for step in file.split('/') {
         match step {
             "" | "." => {}
+            // A path that leaves the folder of the documents is refused: it could name any file of the server.
             ".." => drop(path.pop()?),
             step => path.push(step),
         }
@@ -49,14 +52,15 @@ fn beside(document: &str, file: &str) -> Option<String> {
     Some(path.join("/"))
 }
 
-/// Puts the entries of files in the place of their names. A name without its file stays.
-pub(super) fn read_in(
+/// Replaces the file names of banks by the entries of the files. The name of a missing file stays, so that `Set`
+/// reports it.
+pub(super) fn read_attached_files(
     documents: &mut [(Origin, Document)],
     attached: &BTreeMap<String, &str>,
     faults: &mut Vec<DocumentFault>,
 ) {
     for (origin, document) in documents {
-        let name = match wanted(origin, document) {
+        let name = match attached_file(origin, document) {
             None => continue,
             Some(Err(())) => {
                 let message = "The file must lie in the folder of the documents.";
@@ -72,27 +76,28 @@ pub(super) fn read_in(
     }
 }
 
-/// One entry a line; blank lines are passed over.
+/// Reads one entry per line, without blank lines.
 fn read_entries(name: &str, text: &str, bank: &mut Bank, faults: &mut Vec<DocumentFault>) {
+    // Editors put a byte order mark first, which would become part of the first entry.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut faulty = 0;
+    let mut fault_count = 0;
     for (line, entry) in (1..).zip(text.lines()).filter(|(_, entry)| !entry.trim().is_empty()) {
         match bank.kind.canonical(entry) {
             Ok(_) => bank.entries.push(entry.to_owned()),
             Err(reason) => {
-                faulty += 1;
-                if faulty <= MOST_FAULTS {
+                fault_count += 1;
+                if fault_count <= MAX_REPORTED_FAULTS {
                     let origin = Origin { file: name.to_owned(), line, index: None };
                     let message =
-                        format!("The entry cannot be one of a {} bank: {reason}.", bank.kind.name());
+                        format!("The entry is invalid in a {} bank: {reason}.", bank.kind.name());
                     faults.push(DocumentFault::new(&origin, "", message));
                 }
             }
         }
     }
-    if faulty > MOST_FAULTS {
+    if fault_count > MAX_REPORTED_FAULTS {
         let origin = Origin { file: name.to_owned(), line: 0, index: None };
-        let message = format!("{} more entries cannot be ones.", faulty - MOST_FAULTS);
+        let message = format!("{} more entries are invalid.", fault_count - MAX_REPORTED_FAULTS);
         faults.push(DocumentFault::new(&origin, "", message));
     }
 }

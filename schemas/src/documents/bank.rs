@@ -1,6 +1,4 @@
-//! The document of a bank: what its entries are, and those that belong to the configuration.
-//!
-//! It does not hold the entries that come and go without a new configuration; those are rows.
+//! Document of a bank: its kind, its settings and its fixed entries. Entries that the API adds are stored as rows.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +8,7 @@ use crate::{
     ids::BankId,
 };
 
-/// `bank: crypto-terms`
+/// Bank document, such as `bank: crypto-terms`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bank {
@@ -20,43 +18,45 @@ pub struct Bank {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub kind: BankKind,
-    /// Entries that the bank always has, beside those that are added to it.
+    /// Fixed entries of the bank, in addition to the entries that the API adds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entries: Vec<String>,
-    /// A file with more of them, one a line, beside the document. It is read in when the document is applied.
+    /// File with further fixed entries, one per line, relative to the document. It is read when the document is
+    /// applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Number of bits that may differ where an entry does not say, for banks of hashes; the kind's usual distance by
-    /// default.
+    /// Default distance of entries without a distance, in bits, for banks of hashes; by default the default distance of
+    /// the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distance: Option<u32>,
     /// Share of items whose media are compared with the bank, drawn by the item's id; all by default. For banks of
     /// hashes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<Percent>,
-    /// Banks that this one overrules: a medium in this bank makes no matches in those, nor in this one. For banks of
+    /// Banks that this one overrules: media that match this bank match neither those banks nor this one. For banks of
     /// hashes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suppresses: Vec<BankId>,
-    /// Limit above which an entry that suddenly matches too much is switched off. For banks of hashes.
+    /// Limit above which an entry with a sudden increase of matches is disabled. For banks of hashes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<Quarantine>,
 }
 
-/// An entry that one process sees match so often, and so much more often than before, is put aside for people to look at.
+/// Limits for matches of one entry, counted in each process. An entry that exceeds both is disabled until a person
+/// reviews it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quarantine {
-    /// Number of matches ...
+    /// Minimum number of matches within the period.
     pub matches: u32,
-    /// ... in this time ...
+    /// Period in which matches are counted.
     pub within: Period,
-    /// ... which are so many times what it had before.
-    #[serde(default = "usual_jump")]
+    /// Minimum factor between the matches of this period and of the previous one.
+    #[serde(default = "default_increase")]
     pub times: u32,
 }
 
-fn usual_jump() -> u32 {
+fn default_increase() -> u32 {
     10
 }
 
@@ -68,7 +68,7 @@ impl Bank {
     pub(super) fn check(&self, faults: &mut Vec<(String, String)>) {
         for (index, entry) in self.entries.iter().enumerate() {
             if let Err(reason) = self.kind.canonical(entry) {
-                let message = format!("The entry cannot be one of a {} bank: {reason}.", self.kind.name());
+                let message = format!("The entry is invalid in a {} bank: {reason}.", self.kind.name());
                 faults.push((format!("entries[{index}]"), message));
             }
         }
@@ -79,26 +79,29 @@ impl Bank {
     }
 
     fn check_hashes(&self, kind: HashKind, faults: &mut Vec<(String, String)>) {
-        let most = kind.most_distance();
-        if self.distance.is_some_and(|distance| distance > most) {
-            let message = format!("Hashes of kind {} may differ in at most {most} bits.", kind.name());
+        let max_distance = kind.most_distance();
+        if self.distance.is_some_and(|distance| distance > max_distance) {
+            let message =
+                format!("Hashes of kind {} may differ in at most {max_distance} bits.", kind.name());
             faults.push(("distance".into(), message));
         }
         let quarantine = self.quarantine.as_ref();
-        if quarantine.is_some_and(|it| it.matches == 0 || it.within.seconds() == 0 || it.times == 0) {
-            faults.push(("quarantine".into(), "Each of its numbers is at least 1.".into()));
+        if quarantine.is_some_and(|quarantine| {
+            quarantine.matches == 0 || quarantine.within.seconds() == 0 || quarantine.times == 0
+        }) {
+            faults.push(("quarantine".into(), "`matches`, `within` and `times` must be at least 1.".into()));
         }
     }
 
     fn check_list(&self, faults: &mut Vec<(String, String)>) {
-        let given = [
+        let hash_settings = [
             ("distance", self.distance.is_some()),
             ("sample", self.sample.is_some()),
             ("suppresses", !self.suppresses.is_empty()),
             ("quarantine", self.quarantine.is_some()),
         ];
-        let message = format!("Only banks of hashes have it, and this one is of kind {}.", self.kind.name());
-        let wrong = given.into_iter().filter(|(_, is_given)| *is_given);
-        faults.extend(wrong.map(|(name, _)| (name.to_owned(), message.clone())));
+        let message = format!("Only a bank of hashes has this setting; the kind of this bank is {}.", self.kind.name());
+        let misplaced_settings = hash_settings.into_iter().filter(|(_, is_given)| *is_given);
+        faults.extend(misplaced_settings.map(|(name, _)| (name.to_owned(), message.clone())));
     }
 }

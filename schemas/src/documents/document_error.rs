@@ -1,36 +1,34 @@
-//! Origin of a document, and the errors found in it.
-//!
-//! It does not find faults.
+//! Origin of a document, and errors in documents.
 
 use std::fmt;
 
 use super::DocumentKind;
 
-/// The place of a document.
+/// Position of a document in its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     pub file: String,
-    /// The line on which it begins, from 1; 0 where there is none.
+    /// First line of the document, from 1; 0 if unknown.
     pub line: u32,
-    /// Its place among the documents of the file, from 0; none for a file that holds no documents, or none that could be
+    /// Index of the document in its file, from 0. `None` for a file without documents, or one whose documents cannot be
     /// counted.
     pub index: Option<usize>,
 }
 
-/// One problem of one document.
+/// Error in a document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct DocumentFault {
     pub origin: Origin,
-    /// The line of the problem, where it is known more closely than the document's.
+    /// Line of the error, if it is known more precisely than the first line of the document.
     pub line: Option<u32>,
-    /// Such as `fields[2].type`; empty for the whole document.
+    /// Path such as `fields[2].type`; empty for the whole document.
     pub path: String,
     pub message: String,
-    /// Missing name, if that is the problem. A caller that could not read every file may know better.
+    /// Missing name, if that is the error. Callers that could not read all files cannot rely on it.
     pub missing: Option<Missing>,
 }
 
-/// Name that a document refers to and that does not exist.
+/// Name that a document refers to and that is not defined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
     Document(DocumentKind, String),
@@ -51,7 +49,7 @@ impl DocumentFault {
 
 impl fmt::Display for DocumentFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A fault of all of them together stands in none.
+        // An error of all documents together has no file.
         if self.origin.file.is_empty() {
             return write!(f, "all documents: {}", self.message);
         }

@@ -1,6 +1,4 @@
-//! The document of a callback endpoint.
-//!
-//! It does not judge the address; the guarded client does.
+//! Document of a callback endpoint. Its address is checked in `tidegate-egress`.
 
 use std::collections::BTreeMap;
 
@@ -10,31 +8,30 @@ use serde_json::{Map, Value};
 use super::is_false;
 use crate::ids::EndpointId;
 
-/// `endpoint: platform`
+/// Endpoint document, such as `endpoint: platform`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Endpoint {
     #[serde(rename = "endpoint")]
     pub key: EndpointId,
     pub url: String,
-    /// Sent with every callback. A value may be a reference such as `${CALLBACK_TOKEN}`; one that is written out is kept
-    /// and given back sealed.
+    /// Headers of every callback. A value can be a reference such as `${CALLBACK_TOKEN}`; a literal value is stored and
+    /// returned encrypted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Events that are sent here: every decision and every answer to an appeal, and actions that name no endpoint. All by
-    /// default.
+    /// Events that are sent to the endpoint; all by default. An action that names an endpoint is sent to that one only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Event>,
-    /// Values that answers to appeals carry in their `custom`.
+    /// Content of `custom` in callbacks that answer appeals.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub custom: Map<String, Value>,
-    /// True if callbacks about items of child safety are sent here. Only callers with the scope `child_safety` may change
-    /// such an endpoint.
+    /// True if callbacks about child-safety items are sent to the endpoint. Only callers with the scope `child_safety`
+    /// may change such an endpoint.
     #[serde(default, skip_serializing_if = "is_false")]
     pub child_safety: bool,
 }
 
-/// A kind of callback.
+/// Kind of a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Event {
     #[serde(rename = "action.automatic")]
@@ -67,7 +64,7 @@ impl Endpoint {
     }
 }
 
-// Header values are secrets, and an address may carry one in its query.
+// Header values are secrets, and an address can contain one in its query, so both are left out.
 impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Endpoint")

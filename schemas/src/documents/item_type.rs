@@ -1,6 +1,4 @@
-//! The document of an item type.
-//!
-//! It does not check items; `item_types` compiles it for that.
+//! Document of an item type, and its compilation to `item_types::ItemType`, which validates items.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -12,11 +10,11 @@ use crate::{
     item_types::{self, Container, Field, IMAGES, Kind, Role, Scalar, Shape},
 };
 
-/// `item_type: post`
+/// Item type document, such as `item_type: post`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ItemType {
-    /// Key that items name as `typeId`.
+    /// Key, which items state as `typeId`.
     #[serde(rename = "item_type")]
     pub key: TypeId,
     /// Name for people; the key by default.
@@ -25,19 +23,20 @@ pub struct ItemType {
     pub kind: Kind,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<FieldDocument>,
-    /// Take only the exact forms of the interface, and coerce nothing.
+    /// True if values must have the exact forms of the API, without coercion.
     #[serde(default, skip_serializing_if = "is_false")]
     pub strict: bool,
-    /// Version that items may name as `typeVersion`; numbered by the service by default.
+    /// Version that items may state as `typeVersion`; by default the service numbers the versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Further versions that items may name: their data is held to the fields that the type had, or to those of today if it
-    /// never had that version here. Versions that the service has numbered need not be listed.
+    /// Earlier versions that items may state. Data is validated against the fields of that version, or against the
+    /// current fields if the version was never applied here. Versions that the service numbered are accepted without
+    /// being listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier_versions: Vec<String>,
 }
 
-/// One field of the data of an item.
+/// Field of an item's data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FieldDocument {
@@ -53,7 +52,7 @@ pub struct FieldDocument {
 }
 
 impl item_types::ItemType {
-    /// Compiles a valid document. `version` stands in when the document names none.
+    /// Compiles a valid document. `version` is used if the document states none.
     pub fn compile(document: &ItemType, version: &str, types: &Arc<[TypeId]>) -> Self {
         let mut fields: Vec<Field> = document
             .fields
@@ -66,6 +65,7 @@ impl item_types::ItemType {
                 role: field.role,
             })
             .collect();
+        // Coop accepts `images` on all items, so all types have the field.
         if !fields.iter().any(|field| *field.name == *IMAGES) {
             fields.push(Field {
                 name: IMAGES.into(),
@@ -100,7 +100,8 @@ impl ItemType {
         let mut names = HashSet::new();
         let mut roles = HashSet::new();
         for (index, field) in self.fields.iter().enumerate() {
-            let mut fault = |at: &str, why: String| faults.push((format!("fields[{index}].{at}"), why));
+            let mut fault =
+                |at: &str, message: String| faults.push((format!("fields[{index}].{at}"), message));
             if field.name.is_empty() || field.name.len() > 128 || field.name.chars().any(char::is_control) {
                 fault("name", "A field's name has 1 to 128 bytes and no control characters.".into());
             }
@@ -110,9 +111,9 @@ impl ItemType {
             if field.name == "images"
                 && !(field.container == Some(Container::Array) && field.scalar == Scalar::Image)
             {
-                let why =
+                let message =
                     "`images` is an array of image URLs in every item type: IMAGE with the container ARRAY.";
-                fault("type", why.into());
+                fault("type", message.into());
             }
             let Some(role) = field.role else { continue };
             if !roles.insert(role) {

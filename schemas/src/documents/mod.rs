@@ -1,6 +1,5 @@
-//! The documents that configure an organisation: their fields, reading and writing them, and whether they fit together.
-//!
-//! It does not store them, and it does not compile them into what runs; conditions of rules stay opaque here.
+//! Documents that configure an organisation: fields, parser, writer and cross-references. Storage and compilation are
+//! in `tidegate-catalog`, the syntax of conditions is in `tidegate-rules`.
 
 mod action;
 mod attached;
@@ -44,7 +43,7 @@ pub use signal::{INPUT, Signal, SignalBatch, SignalInput, SignalOutput};
 pub use threshold::Threshold;
 pub use window::Window;
 
-/// One document.
+/// Document of any kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Document {
@@ -61,7 +60,7 @@ pub enum Document {
     Signal(Signal),
 }
 
-/// Kind of a document; its name is the first key of the document.
+/// Kind of a document. Its name is the first key of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DocumentKind {
     ItemType,
@@ -108,7 +107,7 @@ impl DocumentKind {
         }
     }
 
-    /// The published JSON Schema of the kind.
+    /// Returns the published JSON Schema of the kind.
     pub fn schema(self) -> &'static str {
         match self {
             Self::ItemType => include_str!("../../documents/item_type.schema.json"),
@@ -143,7 +142,7 @@ impl Document {
         }
     }
 
-    /// The portable key, unique among the documents of its kind.
+    /// Returns the key, which is unique within the kind.
     pub fn key(&self) -> &str {
         match self {
             Self::ItemType(document) => document.key.as_str(),
@@ -160,7 +159,7 @@ impl Document {
         }
     }
 
-    /// Returns the errors of the document by itself: path and message.
+    /// Checks the document without its references. Returns path and message of each error.
     fn check(&self) -> Vec<(String, String)> {
         let mut faults = Vec::new();
         if !is_key(self.key()) {
@@ -182,7 +181,7 @@ impl Document {
     }
 }
 
-// Through the same reader as files, so that a stored document is held to the same form.
+// Uses the parser for files, so that stored documents are validated in the same way.
 impl<'de> serde::Deserialize<'de> for Document {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<serde_json::value::RawValue>::deserialize(deserializer)?;

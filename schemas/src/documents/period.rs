@@ -1,4 +1,4 @@
-//! Periods of documents, such as `90d`.
+//! Periods in documents, such as `90d`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -12,8 +12,8 @@ pub struct Period(u64);
 
 const UNITS: [&str; 4] = ["d", "h", "m", "s"];
 
-/// Ten thousand days. No row lives longer, and sums with instants stay far from an overflow.
-const LONGEST: u64 = 10_000 * 86_400;
+/// Maximum period: ten thousand days. No row is kept for longer, and sums with instants cannot overflow.
+const MAX_SECONDS: u64 = 10_000 * 86_400;
 
 impl Period {
     pub const fn of_seconds(seconds: u64) -> Self {
@@ -33,18 +33,18 @@ impl FromStr for Period {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const TOO_LONG: &str = "a period is at most 10000 days long";
+        const TOO_LONG: &str = "a period may be at most 10000 days long";
         const FORM: &str = "a period is a whole number and one of `d`, `h`, `m`, `s`, such as `90d`";
         let duration = parse_duration(text, &UNITS).map_err(|error| match error {
             DurationError::Form => FORM,
             DurationError::TooLong => TOO_LONG,
         })?;
         let seconds = duration.as_secs();
-        if seconds <= LONGEST { Ok(Self(seconds)) } else { Err(TOO_LONG) }
+        if seconds <= MAX_SECONDS { Ok(Self(seconds)) } else { Err(TOO_LONG) }
     }
 }
 
-/// Shows the period in the largest unit without a remainder.
+/// Formats the period in the largest unit without a remainder.
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&format_duration(self.duration(), &UNITS))

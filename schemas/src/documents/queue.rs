@@ -1,7 +1,4 @@
-//! The document of a review queue.
-//!
-//! It does not list the queues that every organisation has from the start; a document with one of their keys changes
-//! their settings.
+//! Document of a review queue. A document with the key of a built-in queue changes the settings of that queue.
 
 use std::collections::HashSet;
 
@@ -10,13 +7,14 @@ use serde::{Deserialize, Serialize};
 use super::{is_false, period::Period};
 use crate::ids::{ActionId, QueueId};
 
-/// Highest priority of a job. Priorities are few, because each has an index of its own.
+/// Highest priority of a job. There are few priorities, because each has its own index.
 pub const MOST_PRIORITY: i64 = 9;
 
-/// Longest age at which jobs are closed by themselves. Jobs are found by entries of their queue, which are kept for 400 days.
-const LONGEST_AUTO_CLOSE: Period = Period::of_seconds(365 * 86_400);
+/// Maximum age for closing jobs automatically. Jobs are found by index entries of their queue, which expire after 400
+/// days.
+const MAX_AUTO_CLOSE_AGE: Period = Period::of_seconds(365 * 86_400);
 
-/// `queue: spam`
+/// Queue document, such as `queue: spam`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Queue {
@@ -28,22 +26,22 @@ pub struct Queue {
     /// Purpose of the queue, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Class of the queue's jobs; `review` by default, and fixed for the queues that every organisation has.
+    /// Class of the queue's jobs; `review` by default, and fixed for built-in queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<QueueClass>,
-    /// Reviewers who may claim its jobs; all by default.
+    /// Reviewers with access to its jobs; all by default.
     #[serde(default, skip_serializing_if = "Access::is_open")]
     pub access: Access,
-    /// Actions that decisions on its jobs cannot take.
+    /// Actions that are not available for its jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hidden_actions: Vec<ActionId>,
-    /// Parts that decisions on its jobs must have.
-    #[serde(default, skip_serializing_if = "Required::is_nothing")]
+    /// Required parts of a decision on its jobs.
+    #[serde(default, skip_serializing_if = "Required::is_empty")]
     pub require: Required,
-    /// Age below which its jobs should be decided; see [`Queue::target_age`] for the default.
+    /// Target for the age of a job at its decision; see [`Queue::target_age`] for the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_age: Option<Period>,
-    /// Age at which a job that nobody has claimed is closed without a decision; never by default.
+    /// Age at which an unclaimed job is closed without a decision; never by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_close_after: Option<Period>,
     #[serde(default, skip_serializing_if = "QueueOrder::is_default")]
@@ -70,8 +68,7 @@ impl QueueClass {
     }
 }
 
-/// Reviewers who may claim jobs of a queue: those who are named, and those who have one of the roles. Nobody is named:
-/// everybody may.
+/// Reviewers with access to a queue, by name or by role. Without any name or role, all reviewers have access.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Access {
@@ -86,7 +83,7 @@ impl Access {
         self.people.is_empty() && self.roles.is_empty()
     }
 
-    /// True if a reviewer with these roles may claim jobs.
+    /// True if a reviewer with these roles has access.
     pub fn admits(&self, reviewer: &str, roles: &[String]) -> bool {
         self.is_open()
             || self.people.iter().any(|person| person == reviewer)
@@ -94,11 +91,11 @@ impl Access {
     }
 }
 
-/// Parts that a decision must have.
+/// Required parts of a decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Required {
-    /// A reason, whatever the verdict.
+    /// A reason, for all verdicts.
     #[serde(default, skip_serializing_if = "is_false")]
     pub reason: bool,
     /// At least one policy, if the decision takes actions.
@@ -107,25 +104,25 @@ pub struct Required {
 }
 
 impl Required {
-    fn is_nothing(&self) -> bool {
+    fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Order in which jobs are claimed. The weights add up to a job's priority.
+/// Order in which jobs are claimed. The priority of a job is the sum of weighted signals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct QueueOrder {
-    /// Priority of each level of the severity of the policies.
+    /// Priority per level of the policies' severity.
     pub severity: u8,
-    /// Priority of each doubling of the number of different reporters.
+    /// Priority per doubling of the number of different reporters.
     pub reporters: u8,
-    /// Priority of each day that the job waits.
+    /// Priority per day of waiting.
     #[serde(skip_serializing_if = "is_zero")]
     pub age: u8,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reach: Option<Reach>,
-    /// Age from which a job is claimed before all younger ones, whatever their priority.
+    /// Age from which a job is claimed before all younger jobs, regardless of priority.
     pub max_wait: Period,
 }
 
@@ -135,13 +132,13 @@ impl Default for QueueOrder {
     }
 }
 
-/// Part of a number of the item, such as its views, in the priority.
+/// Contribution of a number of the item, such as its views, to the priority.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reach {
-    /// Field of the item's data with the number.
+    /// Field with the number in the item's data.
     pub field: String,
-    /// Priority of each power of ten.
+    /// Priority per power of ten.
     pub weight: u8,
 }
 
@@ -156,24 +153,24 @@ impl QueueOrder {
     }
 }
 
-/// Keys of the queues that every organisation has, with the class of their jobs.
+/// Keys of the built-in queues, with the class of their jobs.
 const BUILT_IN: [(&str, QueueClass); 3] = [
     ("default", QueueClass::Review),
     ("appeals", QueueClass::Appeal),
     (CHILD_SAFETY, QueueClass::ChildSafety),
 ];
 
-/// Queue of child-safety jobs that name no other.
+/// Default queue of child-safety jobs.
 const CHILD_SAFETY: &str = "child-safety";
 const CHILD_SAFETY_TARGET: Period = Period::of_seconds(3_600);
 
-/// Returns the class of a queue that every organisation has.
+/// Returns the class of a built-in queue.
 pub fn built_in_class(key: &str) -> Option<QueueClass> {
     BUILT_IN.iter().find(|(built_in, _)| *built_in == key).map(|(_, class)| *class)
 }
 
 impl Queue {
-    /// A queue with the settings that a document without any has.
+    /// Creates a queue with default settings.
     pub fn plain(key: QueueId) -> Self {
         Self {
             key,
@@ -194,37 +191,44 @@ impl Queue {
     }
 
     pub fn class(&self) -> QueueClass {
+        // A document cannot change the class of a built-in queue: waiting jobs have the old class.
         built_in_class(self.key.as_str()).or(self.class).unwrap_or_default()
     }
 
-    /// Returns the age below which its jobs should be decided: of `child-safety` an hour, unless its document says otherwise.
+    /// Returns the target for the age of a job at its decision. The default is an hour for `child-safety`, none for
+    /// other queues.
     pub fn target_age(&self) -> Option<Period> {
         self.target_age.or_else(|| (self.key.as_str() == CHILD_SAFETY).then_some(CHILD_SAFETY_TARGET))
     }
 
     fn auto_close_faults(&self, age: Period) -> impl Iterator<Item = String> + use<> {
-        let class = match self.class() {
+        let class_error = match self.class() {
             QueueClass::Review => None,
             QueueClass::Appeal => Some(
-                "Users wait for the answers to their appeals: a queue of appeals closes no job by itself.",
+                "A queue of appeals cannot close jobs automatically, because users wait for an answer. Remove the setting.",
             ),
-            QueueClass::ChildSafety => Some("A queue of child safety closes no job by itself."),
+            QueueClass::ChildSafety => Some("A queue of child safety cannot close jobs automatically. Remove the setting."),
         };
-        let zero = (age.seconds() == 0)
-            .then_some("An age longer than nothing is needed; leave it out to keep jobs open.");
-        let long = (age > LONGEST_AUTO_CLOSE).then(|| {
+        let zero_error = (age.seconds() == 0)
+            .then_some("The age must be at least one second. Remove the setting to keep jobs open.");
+        let length_error = (age > MAX_AUTO_CLOSE_AGE).then(|| {
             format!(
-                "An age of at most {LONGEST_AUTO_CLOSE} is needed, because queues remember no older jobs."
+                "The age may be at most {MAX_AUTO_CLOSE_AGE}, because index entries of older jobs expire."
             )
         });
-        let early = self.target_age.filter(|target| age < *target);
-        let early =
-            early.map(|target| format!("Jobs would be closed before the `target_age` of {target} is over."));
-        [class, zero].into_iter().flatten().map(str::to_owned).chain(long).chain(early)
+        let later_target = self.target_age.filter(|target| age < *target);
+        let early_error = later_target
+            .map(|target| format!("Jobs would be closed before the `target_age` of {target} is over."));
+        [class_error, zero_error]
+            .into_iter()
+            .flatten()
+            .map(str::to_owned)
+            .chain(length_error)
+            .chain(early_error)
     }
 
     pub(super) fn check(&self, faults: &mut Vec<(String, String)>) {
-        let mut fault = |path: &str, why: String| faults.push((path.to_owned(), why));
+        let mut fault = |path: &str, message: String| faults.push((path.to_owned(), message));
         if let (Some(fixed), Some(class)) = (built_in_class(self.key.as_str()), self.class)
             && fixed != class
         {
@@ -232,13 +236,13 @@ impl Queue {
             fault("class", format!("The queue `{}` holds jobs of the class `{fixed}` only.", self.key));
         }
         if self.target_age.is_some_and(|age| age.seconds() == 0) {
-            fault("target_age", "A target needs a period longer than nothing.".into());
+            fault("target_age", "The target must be at least one second.".into());
         }
-        for why in self.auto_close_after.iter().flat_map(|age| self.auto_close_faults(*age)) {
-            fault("auto_close_after", why);
+        for message in self.auto_close_after.iter().flat_map(|age| self.auto_close_faults(*age)) {
+            fault("auto_close_after", message);
         }
         if self.order.max_wait.seconds() == 0 {
-            fault("order.max_wait", "The longest wait is a period longer than nothing.".into());
+            fault("order.max_wait", "The maximum wait must be at least one second.".into());
         }
         let weights = [
             ("severity", self.order.severity),
@@ -253,10 +257,10 @@ impl Queue {
             );
         }
         for (list, names) in [("people", &self.access.people), ("roles", &self.access.roles)] {
-            let mut seen = HashSet::new();
+            let mut unique_names = HashSet::new();
             for (index, name) in names.iter().enumerate() {
-                if name.trim().is_empty() || !seen.insert(name) {
-                    fault(&format!("access.{list}[{index}]"), "A name is not blank and stands once.".into());
+                if name.trim().is_empty() || !unique_names.insert(name) {
+                    fault(&format!("access.{list}[{index}]"), "A name must not be blank or repeated.".into());
                 }
             }
         }

@@ -1,6 +1,5 @@
-//! Reads documents out of files, YAML or JSON, and finds everything that is wrong with each by itself.
-//!
-//! It does not look from one document to another; see `set`.
+//! Parses documents from YAML and JSON files and reports the errors of each document. References between documents are
+//! checked in `set`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,71 +11,73 @@ use serde::de::DeserializeOwned;
 use super::{
     Document, DocumentFault, DocumentKind, Missing, Origin, attached,
     recovery::{self, Reading},
-    tree::{Shape, Step, Tree, shown},
+    tree::{Shape, Step, Tree, render_path},
 };
 use crate::{json, nearest, validation_error::Pointer};
 
-/// Documents of a set of files, as far as they can be read.
+/// Readable documents of a set of files, with the errors of the others.
 #[derive(Debug, Default)]
 pub struct Parsed {
     pub documents: Vec<(Origin, Document)>,
     pub faults: Vec<DocumentFault>,
-    /// Places where a value was put in or left out so that the rest of the document could be read.
+    /// Places of invalid values that were replaced or removed to read the rest of the document.
     substituted: Vec<(Origin, String)>,
-    /// Keys of documents that are not among these.
-    unread: Vec<String>,
-    /// Kinds of which there may be documents that not even the key is known of.
-    torn: BTreeSet<DocumentKind>,
-    /// A field of an item type may be missing.
-    fields_missing: bool,
+    /// Keys of documents that could not be read.
+    unread_keys: Vec<String>,
+    /// Kinds of unreadable documents whose keys are unknown.
+    torn_kinds: BTreeSet<DocumentKind>,
+    /// True if a field of an item type may be defined in an unreadable document.
+    may_lack_fields: bool,
 }
 
 impl Parsed {
-    /// True if the error may be a consequence of something that could not be read.
+    /// True if the error may be a consequence of an unreadable document or value.
     pub fn is_in_doubt(&self, fault: &DocumentFault) -> bool {
-        let is_mended = self.substituted.iter().any(|(origin, path)| {
+        let is_substituted = self.substituted.iter().any(|(origin, path)| {
             let rest = fault.path.strip_prefix(path.as_str());
             fault.origin == *origin
                 && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         });
-        is_mended
+        is_substituted
             || match &fault.missing {
-                Some(Missing::Document(kind, key)) => self.torn.contains(kind) || self.unread.contains(key),
-                Some(Missing::Field) => self.fields_missing,
+                Some(Missing::Document(kind, key)) => {
+                    self.torn_kinds.contains(kind) || self.unread_keys.contains(key)
+                }
+                Some(Missing::Field) => self.may_lack_fields,
                 None => false,
             }
     }
 
-    /// There is a file that could not be read, with any documents.
-    pub fn lacks(&mut self, unread: DocumentFault) {
-        // Of a bank whose file it is, the file is not missing; of one that was named by nobody, anything may be.
-        let is_its = |(origin, document): &&(Origin, Document)| {
-            let file = attached::wanted(origin, document);
-            file.is_some_and(|file| file.is_ok_and(|file| file == unread.origin.file))
+    /// Adds the error of a file that could not be read.
+    pub fn lacks(&mut self, fault: DocumentFault) {
+        // The entry file of a bank affects that bank only. Any other file may contain any documents.
+        let names_file = |(origin, document): &&(Origin, Document)| {
+            let file = attached::attached_file(origin, document);
+            file.is_some_and(|file| file.is_ok_and(|file| file == fault.origin.file))
         };
         let before = self.substituted.len();
         self.substituted.extend(
-            self.documents.iter().filter(is_its).map(|(origin, _)| (origin.clone(), "file".to_owned())),
+            self.documents.iter().filter(names_file).map(|(origin, _)| (origin.clone(), "file".to_owned())),
         );
         if self.substituted.len() == before {
-            self.unread(None, None);
+            self.note_unread(None, None);
         }
-        self.faults.push(unread);
+        self.faults.push(fault);
     }
 
-    /// There is a document, and this is all that is known of its key.
-    fn unread(&mut self, key: Option<String>, kind: Option<DocumentKind>) {
-        self.fields_missing |= kind.is_none_or(|kind| kind == DocumentKind::ItemType);
+    /// Records an unreadable document by its key and kind, as far as they are known.
+    fn note_unread(&mut self, key: Option<String>, kind: Option<DocumentKind>) {
+        self.may_lack_fields |= kind.is_none_or(|kind| kind == DocumentKind::ItemType);
         match (key, kind) {
-            (Some(key), _) => self.unread.push(key),
-            (None, Some(kind)) => drop(self.torn.insert(kind)),
-            (None, None) => self.torn.extend(DocumentKind::ALL),
+            (Some(key), _) => self.unread_keys.push(key),
+            (None, Some(kind)) => drop(self.torn_kinds.insert(kind)),
+            (None, None) => self.torn_kinds.extend(DocumentKind::ALL),
         }
     }
 }
 
-/// Reads every document of every file: name and text. A name ending in `.json` means JSON, any other YAML, unless a bank
-/// names the file: then it holds entries of the bank.
+/// Parses all documents of files, given as name and text. Files ending in `.json` are JSON, others are YAML. A file
+/// that a bank names contains its entries.
 pub fn parse(
     files: &[(impl AsRef<str>, impl AsRef<str>)],
 ) -> Result<Vec<(Origin, Document)>, Vec<DocumentFault>> {
@@ -84,76 +85,78 @@ pub fn parse(
     if parsed.faults.is_empty() { Ok(parsed.documents) } else { Err(parsed.faults) }
 }
 
-/// Parses like [`parse`], and returns what can be read even if there are errors, so that it can be checked too.
+/// Parses like [`parse`], and also returns the readable documents if there are errors, so that they can be checked too.
 pub fn parse_all(files: &[(impl AsRef<str>, impl AsRef<str>)]) -> Parsed {
     let mut parsed = Parsed::default();
-    let named = files.iter().map(|(name, text)| (name.as_ref(), text.as_ref()));
-    let (likely, others): (Vec<_>, Vec<_>) = named.partition(|(name, _)| attached::is_document(name));
-    for (name, text) in likely {
-        parsed.file(name, text);
+    let named_texts = files.iter().map(|(name, text)| (name.as_ref(), text.as_ref()));
+    let (document_files, other_files): (Vec<_>, Vec<_>) =
+        named_texts.partition(|(name, _)| attached::is_document(name));
+    for (name, text) in document_files {
+        parsed.read_file(name, text);
     }
-    let wanted: BTreeSet<String> = parsed
+    let attached_names: BTreeSet<String> = parsed
         .documents
         .iter()
-        .filter_map(|(origin, document)| attached::wanted(origin, document)?.ok())
+        .filter_map(|(origin, document)| attached::attached_file(origin, document)?.ok())
         .collect();
-    let mut attached = BTreeMap::new();
-    for (name, text) in others {
-        if wanted.contains(name) {
-            attached.insert(name.to_owned(), text);
+    let mut attached_texts = BTreeMap::new();
+    for (name, text) in other_files {
+        if attached_names.contains(name) {
+            attached_texts.insert(name.to_owned(), text);
         } else {
-            parsed.file(name, text);
+            parsed.read_file(name, text);
         }
     }
-    attached::read_in(&mut parsed.documents, &attached, &mut parsed.faults);
+    attached::read_attached_files(&mut parsed.documents, &attached_texts, &mut parsed.faults);
     parsed
 }
 
 impl Parsed {
-    fn file(&mut self, name: &str, text: &str) {
+    fn read_file(&mut self, name: &str, text: &str) {
         if name.to_ascii_lowercase().ends_with(".json") {
-            match json_trees(name, text) {
-                Ok(trees) => self.trees(name, trees, 0),
+            match parse_json(name, text) {
+                Ok(trees) => self.read_trees(name, trees, 0),
                 Err(faults) => {
                     self.faults.extend(faults);
-                    self.unread(None, None);
+                    self.note_unread(None, None);
                 }
             }
             return;
         }
-        match yaml_trees(name, text) {
-            Ok(trees) => self.trees(name, trees, 0),
-            Err(_) => self.torn_yaml(name, text),
+        match parse_yaml(name, text) {
+            Ok(trees) => self.read_trees(name, trees, 0),
+            Err(_) => self.read_torn_yaml(name, text),
         }
     }
 
-    /// One by one: a document that is no YAML does not hide the others.
-    fn torn_yaml(&mut self, name: &str, text: &str) {
-        let (mut index, mut found) = (0, 0);
-        for (above, part) in yaml_parts(text) {
-            match yaml_trees(name, part) {
+    /// Parses the documents of a file one by one, so that a document with invalid YAML does not hide the others.
+    fn read_torn_yaml(&mut self, name: &str, text: &str) {
+        let (mut index, mut torn_count) = (0, 0);
+        for (lines_above, part) in split_yaml(text) {
+            match parse_yaml(name, part) {
                 Ok(mut trees) => {
-                    trees.iter_mut().for_each(|tree| tree.shift(above));
+                    trees.iter_mut().for_each(|tree| tree.shift_lines(lines_above));
                     let next = index + trees.len();
-                    self.trees(name, trees, index);
+                    self.read_trees(name, trees, index);
                     index = next;
                 }
                 Err(mut faults) => {
                     for fault in &mut faults {
-                        fault.origin.line = fault.origin.line.saturating_add(above);
+                        fault.origin.line = fault.origin.line.saturating_add(lines_above);
                         fault.origin.index = Some(index);
-                        // It counts from the beginning of the part.
+                        // The line in the parser's message counts from the start of the part, and the fault has the
+                        // right one.
                         fault
                             .message
                             .truncate(fault.message.find(" at line ").unwrap_or(fault.message.len()));
                     }
                     self.faults.extend(faults);
-                    let (kind, key) = beginning(part);
-                    self.unread(key, kind);
+                    let (kind, key) = parse_heading(part);
+                    self.note_unread(key, kind);
                     index += 1;
-                    found += 1;
-                    if found == MOST_TORN {
-                        self.unread(None, None);
+                    torn_count += 1;
+                    if torn_count == MAX_TORN_DOCUMENTS {
+                        self.note_unread(None, None);
                         return;
                     }
                 }
@@ -161,25 +164,25 @@ impl Parsed {
         }
     }
 
-    fn trees(&mut self, name: &str, trees: Vec<Tree>, first: usize) {
+    fn read_trees(&mut self, name: &str, trees: Vec<Tree>, first: usize) {
         for (index, tree) in (first..).zip(trees) {
             let origin = Origin { file: name.to_owned(), line: tree.line.unwrap_or(0), index: Some(index) };
-            document(&origin, tree, self);
+            read_document(&origin, tree, self);
         }
     }
 }
 
-/// Torn documents of one file that are told.
-const MOST_TORN: usize = 100;
+/// Maximum number of reported documents with invalid YAML per file.
+const MAX_TORN_DOCUMENTS: usize = 100;
 
-/// The documents of a YAML text, each with the number of lines above it.
-fn yaml_parts(text: &str) -> Vec<(u32, &str)> {
+/// Splits a YAML text into documents, each with the number of lines above it.
+fn split_yaml(text: &str) -> Vec<(u32, &str)> {
     let mut parts = Vec::new();
     let (mut start, mut first, mut at) = (0, 0, 0);
     for (line, content) in (0..).zip(text.split_inclusive('\n')) {
-        let marks =
+        let is_separator =
             content.strip_prefix("---").is_some_and(|rest| rest.trim_start() != rest || rest.is_empty());
-        if marks && at > start {
+        if is_separator && at > start {
             parts.push((first, &text[start..at]));
             (start, first) = (at, line);
         }
@@ -189,8 +192,8 @@ fn yaml_parts(text: &str) -> Vec<(u32, &str)> {
     parts
 }
 
-/// Kind and key of a document that is no YAML, as far as its first line is whole.
-fn beginning(part: &str) -> (Option<DocumentKind>, Option<String>) {
+/// Returns kind and key of a document with invalid YAML, as far as its first line is readable.
+fn parse_heading(part: &str) -> (Option<DocumentKind>, Option<String>) {
     let mut lines = part.lines().map(|line| line.strip_prefix("---").unwrap_or(line).trim());
     let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
     let Some((kind, key)) = first.and_then(|first| first.split_once(':')) else { return (None, None) };
@@ -199,28 +202,27 @@ fn beginning(part: &str) -> (Option<DocumentKind>, Option<String>) {
     (kind, (kind.is_some() && super::is_key(key)).then(|| key.to_owned()))
 }
 
-/// Greatest nesting depth of a document: 32 levels of conditions take twice as many mappings and lists, plus the last
-/// condition. Reporting too many conditions is up to the rule reader. The depth stays below what `serde_json` reads
-/// back.
+/// Maximum nesting depth of a document: 32 levels of conditions take twice as many mappings and lists, plus the last
+/// condition. `tidegate-rules` reports conditions that are nested deeper. `serde_json` reads back at most 128 levels.
 pub(super) const MAX_DEPTH: usize = 96;
 
-/// Also an empty text is a document, with a beginning and an end.
-const LEAST_PARTS: usize = 16;
+/// Minimum budget for parts: even an empty text has events for the start and the end of a document.
+const MIN_PARTS: usize = 16;
 
-fn yaml_trees(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFault>> {
-    on_a_deep_stack(&|| yaml_trees_here(name, text))
+fn parse_yaml(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFault>> {
+    run_on_deep_stack(&|| parse_yaml_on_this_stack(name, text))
 }
 
-fn yaml_trees_here(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFault>> {
-    // What is written out has at most as many parts as the text has bytes, and how long a text may be is for others to
-    // say. Only what aliases repeat has bounds of its own.
-    let most = text.len() + LEAST_PARTS;
+fn parse_yaml_on_this_stack(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFault>> {
+    // A text has at most as many parts as bytes, so only aliases, which repeat parts, can exceed this budget. Callers
+    // limit the length of the text.
+    let max_parts = text.len() + MIN_PARTS;
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: MAX_DEPTH,
-            max_documents: most,
-            max_nodes: most,
-            max_events: 2 * most,
+            max_documents: max_parts,
+            max_nodes: max_parts,
+            max_events: 2 * max_parts,
         },
         strict_booleans: true,
         with_snippet: false,
@@ -232,49 +234,49 @@ fn yaml_trees_here(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFaul
     let mut trees: Vec<Tree> = serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
         let line = error.location().and_then(|at| u32::try_from(at.line()).ok());
         let column = error.location().map_or(String::new(), |at| format!("column {}: ", at.column()));
-        fault(line, column + &said(error.without_snippet()))
+        fault(line, column + &describe_yaml_error(error.without_snippet()))
     })?;
-    let exact = trees.iter_mut().try_for_each(|tree| tree.exact(text));
-    exact.map_err(|(line, why)| fault(line, why))?;
+    let exact_numbers = trees.iter_mut().try_for_each(|tree| tree.read_exact_numbers(text));
+    exact_numbers.map_err(|(line, message)| fault(line, message))?;
     Ok(trees)
 }
 
-/// A level of YAML takes the parser tens of kilobytes of stack in a build without optimization.
-const STACK: usize = 16 << 20;
+/// Stack size of the parser. In a build without optimization, a level of YAML takes tens of kilobytes.
+const STACK_BYTES: usize = 16 << 20;
 
-fn on_a_deep_stack<T: Send>(read: &(dyn Fn() -> T + Sync)) -> T {
+fn run_on_deep_stack<T: Send>(read: &(dyn Fn() -> T + Sync)) -> T {
     thread::scope(|scope| {
-        let deep = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, read);
-        match deep.map(thread::ScopedJoinHandle::join) {
+        let reader = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, read);
+        match reader.map(thread::ScopedJoinHandle::join) {
             Ok(Ok(read)) => read,
             Ok(Err(panic)) => panic::resume_unwind(panic),
-            // No thread is to be had: most documents need none.
+            // Without a further thread the current stack is used, which suffices for most documents.
             Err(_) => read(),
         }
     })
 }
 
-/// Describes the error of a YAML text in our words.
-fn said(error: &serde_saphyr::Error) -> String {
+/// Describes a YAML error without the parser's text, which can quote values.
+fn describe_yaml_error(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error;
     match error {
         Error::DuplicateMappingKey { key: Some(key), .. } => {
             format!("the key `{}` occurs twice", nearest::shown(key))
         }
         Error::DuplicateMappingKey { .. } => "a key occurs twice".to_owned(),
-        Error::UnknownAnchor { .. } => "there is no anchor of this name before it".to_owned(),
-        Error::AliasError { error, .. } => said(error),
+        Error::UnknownAnchor { .. } => "the alias has no anchor before it".to_owned(),
+        Error::AliasError { error, .. } => describe_yaml_error(error),
         Error::Budget { .. }
         | Error::AliasReplayCounterOverflow { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. }
         | Error::RecursiveReferencesRequireWeakTypes { .. } => {
-            "it is nested too deep, or its aliases repeat too much".to_owned()
+            "the document is nested too deeply, or its aliases repeat too much".to_owned()
         }
         Error::NonFiniteFloat { .. } => "a number must be finite".to_owned(),
-        Error::InvalidScalar { .. } => "the value is not what its tag says: leave the tag away".to_owned(),
-        Error::InvalidUtf8Input => "it is no UTF-8".to_owned(),
+        Error::InvalidScalar { .. } => "the value does not match its tag: remove the tag".to_owned(),
+        Error::InvalidUtf8Input => "the text is not valid UTF-8".to_owned(),
         _ => {
             "this is no YAML, here or just before: look at brackets, quotes, colons and how far lines stand in"
                 .to_owned()
@@ -282,35 +284,35 @@ fn said(error: &serde_saphyr::Error) -> String {
     }
 }
 
-/// One document, or a list of them.
-fn json_trees(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFault>> {
+/// Parses a JSON document, or a list of documents.
+fn parse_json(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFault>> {
     let origin = Origin { file: name.to_owned(), line: 0, index: None };
-    // YAML says itself that a byte order mark may stand first; of JSON each program thinks otherwise.
+    // The YAML parser skips a byte order mark; the JSON scan refuses it, although editors write it.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let tape = json::scan_to(text.as_bytes(), &Pointer::Root, MAX_DEPTH).map_err(
         |faults| -> Vec<DocumentFault> {
             faults.iter().map(|fault| DocumentFault::new(&origin, "", fault.to_string())).collect()
         },
     )?;
-    let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
-    let line = |at: usize| u32::try_from(ends.partition_point(|end| *end < at) + 1).unwrap_or(0);
+    let line_ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+    let line = |at: usize| u32::try_from(line_ends.partition_point(|end| *end < at) + 1).unwrap_or(0);
     let root = Tree::of_json(tape.root(text.as_bytes()), &line)
-        .map_err(|(line, why)| vec![DocumentFault::new(&Origin { line, ..origin }, "", why)])?;
+        .map_err(|(line, message)| vec![DocumentFault::new(&Origin { line, ..origin }, "", message)])?;
     Ok(match root.shape {
         Shape::List(documents) => documents,
         _ => vec![root],
     })
 }
 
-fn document(origin: &Origin, tree: Tree, parsed: &mut Parsed) {
-    let kind = match kind(&tree) {
+fn read_document(origin: &Origin, tree: Tree, parsed: &mut Parsed) {
+    let kind = match document_kind(&tree) {
         Ok(kind) => kind,
         Err(message) => {
             parsed.faults.push(DocumentFault::new(origin, "", message));
-            // Whatever it should be, one of these is its key.
-            parsed.fields_missing = true;
+            // The kind is unknown, so any text among the values may be the key of the document.
+            parsed.may_lack_fields = true;
             if let Shape::Map(entries) = tree.shape {
-                parsed.unread.extend(entries.into_iter().filter_map(|(_, value)| match value.shape {
+                parsed.unread_keys.extend(entries.into_iter().filter_map(|(_, value)| match value.shape {
                     Shape::Text(key) if super::is_key(&key) => Some(key),
                     _ => None,
                 }));
@@ -333,9 +335,9 @@ fn document(origin: &Origin, tree: Tree, parsed: &mut Parsed) {
     }
 }
 
-fn kind(tree: &Tree) -> Result<DocumentKind, String> {
+fn document_kind(tree: &Tree) -> Result<DocumentKind, String> {
     let Shape::Map(entries) = &tree.shape else {
-        return Err("a document is a mapping whose first key names its kind".to_owned());
+        return Err("a document must be a mapping with its kind as the first key".to_owned());
     };
     let Some((first, _)) = entries.first() else {
         return Err("the document is empty".to_owned());
@@ -344,7 +346,7 @@ fn kind(tree: &Tree) -> Result<DocumentKind, String> {
     if let Some(kind) = DocumentKind::ALL.into_iter().find(|kind| kind.name() == first) {
         return Ok(kind);
     }
-    // Perhaps the kind is there, only not in the first place.
+    // A common mistake: the kind is present, but is not the first key.
     Err(match entries.iter().find(|(key, _)| names().any(|name| name == key)) {
         Some((kind, _)) => {
             format!("the first key names the kind: put `{kind}` before `{}`", nearest::shown(first))
@@ -353,8 +355,9 @@ fn kind(tree: &Tree) -> Result<DocumentKind, String> {
             "`{}` is no kind of document.{}",
             nearest::shown(first),
             match nearest::hint(first, names()) {
-                near if near.is_empty() => format!(" There are {}.", names().collect::<Vec<_>>().join(", ")),
-                near => near,
+                suggestion if suggestion.is_empty() =>
+                    format!(" There are {}.", names().collect::<Vec<_>>().join(", ")),
+                suggestion => suggestion,
             }
         ),
     })
@@ -366,30 +369,30 @@ fn read<T: DeserializeOwned>(
     wrap: impl Fn(T) -> Document,
     parsed: &mut Parsed,
 ) {
-    let written = match &tree.shape {
+    let first_entry = match &tree.shape {
         Shape::Map(entries) => entries.first().map(|(kind, key)| (kind.clone(), key.shape.clone())),
         _ => None,
     };
-    let before = tree.clone();
+    let original = tree.clone();
     let Reading { document, misfits, substituted } = recovery::read(&mut tree);
     for (path, message) in misfits {
-        let line = before.line_at(&path);
-        parsed.faults.push(DocumentFault { line, ..DocumentFault::new(origin, shown(&path), message) });
+        let line = original.line_at(&path);
+        parsed.faults.push(DocumentFault { line, ..DocumentFault::new(origin, render_path(&path), message) });
     }
-    let first = written.as_ref().map(|(kind, _)| vec![Step::Key(kind.clone())]);
-    let has_key = !substituted.iter().any(|path| Some(path) == first.as_ref());
+    let key_path = first_entry.as_ref().map(|(kind, _)| vec![Step::Key(kind.clone())]);
+    let has_key = !substituted.iter().any(|path| Some(path) == key_path.as_ref());
     let Some(document) = document.map(wrap).filter(|_| has_key) else {
-        let key = match written {
+        let key = match first_entry {
             Some((_, Shape::Text(key))) => Some(key),
             _ => None,
         };
-        parsed.unread(key, Some(kind));
+        parsed.note_unread(key, Some(kind));
         return;
     };
-    parsed.fields_missing |= document.kind() == DocumentKind::ItemType && !substituted.is_empty();
-    parsed.substituted.extend(substituted.iter().map(|path| (origin.clone(), shown(path))));
+    parsed.may_lack_fields |= document.kind() == DocumentKind::ItemType && !substituted.is_empty();
+    parsed.substituted.extend(substituted.iter().map(|path| (origin.clone(), render_path(path))));
     for (path, message) in document.check() {
-        let line = tree.line_at(&steps(&path));
+        let line = tree.line_at(&parse_path(&path));
         let fault = DocumentFault { line, ..DocumentFault::new(origin, path, message) };
         if !parsed.is_in_doubt(&fault) {
             parsed.faults.push(fault);
@@ -398,8 +401,8 @@ fn read<T: DeserializeOwned>(
     parsed.documents.push((origin.clone(), document));
 }
 
-/// Reads a path that one of our own checks has written: `fields[2].type`.
-fn steps(path: &str) -> Vec<Step> {
+/// Parses a path that a check of this crate has written, such as `fields[2].type`.
+fn parse_path(path: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     for part in path.split('.') {
         let (key, rest) = part.split_once('[').unwrap_or((part, ""));

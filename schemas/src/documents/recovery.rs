@@ -1,6 +1,5 @@
-//! Reads on in a document after a value that does not fit: something that does is put in its place.
-//!
-//! What was put in is named, for nothing may be said of it.
+//! Continues to read a document after an invalid value by replacing or removing the value, so that one run reports all
+//! errors. Replaced places are returned, because errors there are not the author's.
 
 use serde::de::DeserializeOwned;
 
@@ -8,26 +7,28 @@ use super::tree::{Misfit, Shape, Step, Tree};
 
 /// Result of reading a document.
 pub(super) struct Reading<T> {
-    /// `None`: nothing that was tried makes it readable.
+    /// `None` if no replacement makes the document readable.
     pub(super) document: Option<T>,
-    /// Path and message.
+    /// Path and message of each invalid value.
     pub(super) misfits: Vec<(Vec<Step>, String)>,
-    /// Places where a value was put in or left out.
+    /// Places of replaced or removed values.
     pub(super) substituted: Vec<Vec<Step>>,
 }
 
-/// Faults of one document that are looked for.
-const MOST: usize = 100;
+/// Maximum number of errors per document.
+const MAX_MISFITS: usize = 100;
 
-/// Every fault reads the whole document some times more: of a large one with many faults, the first are told.
-const MOST_PARTS: usize = 2_000_000;
+/// Maximum number of values that are read again. Each error reads the whole document several times more, so a large
+/// document with many errors reports only the first ones.
+const MAX_PARTS: usize = 2_000_000;
 
 pub(super) fn read<T: DeserializeOwned>(tree: &mut Tree) -> Reading<T> {
     let mut reading = Reading { document: None, misfits: Vec::new(), substituted: Vec::new() };
-    let most = (MOST_PARTS / tree.parts()).clamp(1, MOST);
-    let mut next = T::deserialize(&*tree);
-    for _ in 0..2 * most {
-        let misfit = match next {
+    let max_misfits = (MAX_PARTS / tree.count_parts()).clamp(1, MAX_MISFITS);
+    let mut result = T::deserialize(&*tree);
+    // Twice the limit, because a replacement can itself need another one.
+    for _ in 0..2 * max_misfits {
+        let misfit = match result {
             Ok(document) => {
                 reading.document = Some(document);
                 break;
@@ -35,24 +36,25 @@ pub(super) fn read<T: DeserializeOwned>(tree: &mut Tree) -> Reading<T> {
             Err(misfit) => misfit,
         };
         let place = place(&misfit);
-        // What was left out may be missing now, and what was put in may not fit: neither is the document's fault.
+        // A removed value can be reported as missing, and a replacement can be invalid: neither is an error of the
+        // document.
         if !reading.substituted.iter().any(|substituted| place.starts_with(substituted)) {
-            if reading.misfits.len() == most {
+            if reading.misfits.len() == max_misfits {
                 break;
             }
             reading.misfits.push((misfit.path(), misfit.message.clone()));
         }
         if misfit.unknown_field {
-            // What is said of the whole does not depend on it.
+            // Unknown fields are removed without a note: no other error depends on them.
             if !tree.remove(&place) {
                 break;
             }
-            next = T::deserialize(&*tree);
+            result = T::deserialize(&*tree);
             continue;
         }
-        let Some((substituted, then)) = substitute(tree, &place, &misfit) else { break };
+        let Some((substituted, next_result)) = substitute(tree, &place, &misfit) else { break };
         *tree = substituted;
-        next = then;
+        result = next_result;
         if !reading.substituted.contains(&place) {
             reading.substituted.push(place);
         }
@@ -60,46 +62,48 @@ pub(super) fn read<T: DeserializeOwned>(tree: &mut Tree) -> Reading<T> {
     reading
 }
 
-/// The value that is wrong or missing.
+/// Returns the path of the invalid or missing value.
 fn place(misfit: &Misfit) -> Vec<Step> {
     let mut path = misfit.path();
-    path.extend(misfit.missing.map(|field| Step::Key(field.to_owned())));
+    path.extend(misfit.missing_field.map(|field| Step::Key(field.to_owned())));
     path
 }
 
-/// The tree without the fault, and what it reads as now.
+/// Returns the tree without the invalid value, and the result of reading it. Tries values of each shape in turn.
 fn substitute<T: DeserializeOwned>(
     tree: &Tree,
     at: &[Step],
     misfit: &Misfit,
 ) -> Option<(Tree, Result<T, Misfit>)> {
     let text = |text: &str| Some(Shape::Text(text.to_owned()));
-    let mut tries: Vec<Option<Shape>> = misfit.fitting.map(text).into_iter().collect();
-    if misfit.missing.is_none() && matches!(at.last(), Some(Step::Key(_))) {
-        tries.push(None);
+    let mut candidates: Vec<Option<Shape>> = misfit.valid_variant.map(text).into_iter().collect();
+    if misfit.missing_field.is_none() && matches!(at.last(), Some(Step::Key(_))) {
+        candidates.push(None);
     }
-    tries.extend([text("1d"), Some(Shape::Number(1.into())), Some(Shape::List(Vec::new()))]);
-    tries.extend([Some(Shape::Map(Vec::new())), Some(Shape::Bool(false))]);
+    candidates.extend([text("1d"), Some(Shape::Number(1.into())), Some(Shape::List(Vec::new()))]);
+    candidates.extend([Some(Shape::Map(Vec::new())), Some(Shape::Bool(false))]);
     if matches!(at.last(), Some(Step::Index(_))) {
-        // Late, for it gives those behind it another place.
-        tries.push(None);
+        // Removal is tried last, because it shifts the indices of the following members.
+        candidates.push(None);
     }
     let mut nth = 0;
-    while let Some(shape) = tries.get(nth).cloned() {
+    while let Some(shape) = candidates.get(nth).cloned() {
         nth += 1;
         let mut substituted = tree.clone();
-        let is_done = match shape {
-            Some(shape) => substituted.put(at, shape),
+        let is_applied = match shape {
+            Some(shape) => substituted.set_value(at, shape),
             None => substituted.remove(at),
         };
         match T::deserialize(&substituted) {
-            Err(next) if !is_done || place(&next).starts_with(at) => {
-                // A text that was tried tells which ones would fit.
-                if let Some(fitting) = next.fitting.map(text).filter(|fitting| !tries.contains(fitting)) {
-                    tries.push(fitting);
+            Err(next) if !is_applied || place(&next).starts_with(at) => {
+                // The error for a text states a valid variant of the expected enum.
+                if let Some(fitting) =
+                    next.valid_variant.map(text).filter(|fitting| !candidates.contains(fitting))
+                {
+                    candidates.push(fitting);
                 }
             }
-            then if is_done => return Some((substituted, then)),
+            result if is_applied => return Some((substituted, result)),
             _ => {}
         }
     }

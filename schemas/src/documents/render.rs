@@ -1,6 +1,5 @@
-//! Writes documents in one canonical form, so that equal documents are equal text.
-//!
-//! It does not keep comments or the order in which a file had its keys.
+//! Writes documents in a canonical form, so that equal documents have equal text. Comments and the key order of a file
+//! are lost.
 
 use std::fmt::Write;
 
@@ -11,16 +10,16 @@ use super::{
 };
 use crate::{json, validation_error::Pointer};
 
-/// The notation of a file.
+/// File format of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Yaml,
     Json,
 }
 
-/// The text of one document, ending with a new line.
+/// Renders a document, with a newline at the end.
 pub fn render(document: &Document, format: Format) -> String {
-    // Documents hold nothing that JSON cannot: string keys and finite numbers only.
+    // This cannot fail: documents have only string keys and finite numbers.
     let text = serde_json::to_string_pretty(document).unwrap_or_default();
     match format {
         Format::Json => text + "\n",
@@ -30,29 +29,29 @@ pub fn render(document: &Document, format: Format) -> String {
             let tree = tape.and_then(|tape| Tree::of_json(tape.root(bytes), &|_| 0).ok());
             let mut out = String::new();
             if let Some(tree) = tree {
-                block(&tree, 0, &mut out);
+                write_block(&tree, 0, &mut out);
             }
             out
         }
     }
 }
 
-/// Writes a value that begins on a line of its own.
-fn block(tree: &Tree, indent: usize, out: &mut String) {
+/// Writes a value at the current position, indenting its further lines.
+fn write_block(tree: &Tree, indent: usize, out: &mut String) {
     match &tree.shape {
         Shape::Map(entries) if !entries.is_empty() => {
             for (at, (key, value)) in entries.iter().enumerate() {
                 if at > 0 {
                     out.extend(std::iter::repeat_n(' ', indent));
                 }
-                text(key, out);
+                write_text(key, out);
                 out.push(':');
                 match &value.shape {
-                    Shape::Map(inner) if !inner.is_empty() => nested(value, indent + 2, out),
-                    Shape::List(inner) if !inner.is_empty() => nested(value, indent + 2, out),
+                    Shape::Map(inner) if !inner.is_empty() => write_nested(value, indent + 2, out),
+                    Shape::List(inner) if !inner.is_empty() => write_nested(value, indent + 2, out),
                     _ => {
                         out.push(' ');
-                        block(value, indent, out);
+                        write_block(value, indent, out);
                     }
                 }
             }
@@ -63,7 +62,7 @@ fn block(tree: &Tree, indent: usize, out: &mut String) {
                     out.extend(std::iter::repeat_n(' ', indent));
                 }
                 out.push_str("- ");
-                block(value, indent + 2, out);
+                write_block(value, indent + 2, out);
             }
         }
         scalar => {
@@ -71,7 +70,7 @@ fn block(tree: &Tree, indent: usize, out: &mut String) {
                 Shape::Null => out.push_str("null"),
                 Shape::Bool(value) => _ = write!(out, "{value}"),
                 Shape::Number(number) => _ = write!(out, "{number}"),
-                Shape::Text(value) => text(value, out),
+                Shape::Text(value) => write_text(value, out),
                 Shape::List(_) => out.push_str("[]"),
                 Shape::Map(_) => out.push_str("{}"),
             }
@@ -80,22 +79,23 @@ fn block(tree: &Tree, indent: usize, out: &mut String) {
     }
 }
 
-fn nested(tree: &Tree, indent: usize, out: &mut String) {
+fn write_nested(tree: &Tree, indent: usize, out: &mut String) {
     out.push('\n');
     out.extend(std::iter::repeat_n(' ', indent));
-    block(tree, indent, out);
+    write_block(tree, indent, out);
 }
 
-/// Plain only where no YAML reader of any version could take it for something else.
-fn text(value: &str, out: &mut String) {
-    const TAKEN: [&str; 13] =
+/// Writes a text without quotes only if every YAML version reads it as a string.
+fn write_text(value: &str, out: &mut String) {
+    // YAML 1.1 reads these words as booleans, nulls or numbers.
+    const RESERVED_WORDS: [&str; 13] =
         ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf", "infinity", "none"];
-    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ' ' | '$');
-    let plain = value.starts_with(|c: char| c.is_ascii_alphabetic())
+    let is_plain_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ' ' | '$');
+    let is_plain = value.starts_with(|c: char| c.is_ascii_alphabetic())
         && !value.ends_with(' ')
-        && value.chars().all(inner)
-        && !TAKEN.contains(&value.to_ascii_lowercase().as_str());
-    if plain {
+        && value.chars().all(is_plain_char)
+        && !RESERVED_WORDS.contains(&value.to_ascii_lowercase().as_str());
+    if is_plain {
         out.push_str(value);
         return;
     }

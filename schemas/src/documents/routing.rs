@@ -1,6 +1,4 @@
-//! The document of a routing list: which queue the jobs of one kind of cause go to.
-//!
-//! It does not understand the conditions; `tidegate-rules` does.
+//! Document of a routing list, which chooses the queue of a job. Conditions are compiled in `tidegate-rules`.
 
 use std::collections::HashSet;
 
@@ -15,17 +13,17 @@ use crate::{
 };
 
 string_enum! {
-    /// Causes whose jobs are routed by a list of their own. It is the key of the list's document.
+    /// Cause of jobs with a separate routing list. Its string is the key of the list's document.
     pub enum RoutingList {
         Reports = "reports",
-        /// Reviews that rules ask for.
+        /// Reviews requested by rules.
         Rules = "rules",
         Appeals = "appeals",
     }
 }
 
 impl RoutingList {
-    /// Class of the jobs that the list routes.
+    /// Returns the class of the routed jobs.
     pub fn class(self) -> QueueClass {
         match self {
             Self::Reports | Self::Rules => QueueClass::Review,
@@ -33,7 +31,7 @@ impl RoutingList {
         }
     }
 
-    /// Queue of the jobs that no entry takes.
+    /// Returns the queue for jobs without a matching entry.
     pub fn default_queue(self) -> QueueId {
         QueueId::new(match self {
             Self::Reports | Self::Rules => "default",
@@ -42,60 +40,62 @@ impl RoutingList {
     }
 }
 
-/// `routing: reports`
+/// Routing document, such as `routing: reports`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Routing {
     #[serde(rename = "routing")]
     pub key: String,
-    /// The first entry that matches decides.
+    /// Entries in order; the first match decides.
     pub entries: Vec<RoutingEntry>,
 }
 
-/// An entry of a routing list.
+/// Entry of a routing list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoutingEntry {
-    /// Name that jobs show; the entry's number by default.
+    /// Name in the display of jobs; the entry's number by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// All item types if left out.
+    /// Item types of the entry; all by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub item_types: Vec<TypeId>,
-    /// The condition; it always holds if left out.
+    /// Condition; without one the entry always matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<Value>,
     pub queue: QueueId,
 }
 
 impl RoutingEntry {
-    /// True if every job that the other entry would take is taken by this one. Conditions are compared as they are written.
+    /// True if this entry matches all jobs that the other entry matches. Conditions are compared as JSON, not by
+    /// meaning.
     fn covers(&self, other: &Self) -> bool {
-        let types = self.item_types.is_empty()
+        let covers_types = self.item_types.is_empty()
             || (!other.item_types.is_empty()
                 && other.item_types.iter().all(|it| self.item_types.contains(it)));
-        types && (self.when.is_none() || self.when == other.when)
+        covers_types && (self.when.is_none() || self.when == other.when)
     }
 }
 
 impl Routing {
-    /// The list that the document is for.
+    /// Returns the list of the document. `None` for an unknown key.
     pub fn list(&self) -> Option<RoutingList> {
         self.key.parse().ok()
     }
 
     pub(super) fn check(&self, faults: &mut Vec<(String, String)>) {
         if self.list().is_none() {
-            let known = RoutingList::ALL.iter().map(|list| list.as_str());
-            let near = hint(&self.key, known);
+            let list_names = RoutingList::ALL.iter().map(|list| list.as_str());
+            let suggestion = hint(&self.key, list_names);
             faults.push((
                 "routing".into(),
-                format!("A routing list is `reports`, `rules` or `appeals`, not `{}`.{near}", self.key),
+                format!("A routing list is `reports`, `rules` or `appeals`, not `{}`.{suggestion}", self.key),
             ));
         }
         let mut names = HashSet::new();
         for (index, entry) in self.entries.iter().enumerate() {
-            let mut fault = |at: &str, why: String| faults.push((format!("entries[{index}]{at}"), why));
+            let mut fault =
+                |at: &str, message: String| faults.push((format!("entries[{index}]{at}"), message));
             if let Some(name) = &entry.name {
                 if !is_key(name) {
                     fault(".name", super::KEY_FORM.to_owned());
@@ -105,7 +105,7 @@ impl Routing {
                 }
             }
             if let Some(earlier) = self.entries[..index].iter().position(|earlier| earlier.covers(entry)) {
-                let message = format!("The entry is never reached: `entries[{earlier}]` takes all its jobs.");
+                let message = format!("The entry is never reached: `entries[{earlier}]` matches all its jobs.");
                 fault("", message);
             }
         }

@@ -1,6 +1,4 @@
-//! The document of a rule.
-//!
-//! It does not understand the condition; `tidegate-rules` does.
+//! Document of a rule. Its condition is compiled in `tidegate-rules`.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -13,7 +11,7 @@ use crate::{
     item_types::datetime,
 };
 
-/// `rule: demo-scam`
+/// Rule document, such as `rule: demo-scam`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
@@ -24,15 +22,15 @@ pub struct Rule {
     pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Status::is_draft")]
     pub status: Status,
-    /// Submissions that the rule is evaluated for; items by default.
+    /// Origins of evaluated submissions; submitted items by default.
     #[serde(default = "items", skip_serializing_if = "is_items")]
     pub on: Vec<On>,
-    /// All item types if left out.
+    /// Item types of the rule; all by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub item_types: Vec<TypeId>,
-    /// The condition.
+    /// Condition.
     pub when: Value,
-    /// The keys of the policies that a match violates.
+    /// Keys of the policies that a match violates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub policies: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -44,7 +42,7 @@ pub struct Rule {
     pub rollout: Option<Rollout>,
     #[serde(default, skip_serializing_if = "RuleLimits::is_none")]
     pub limits: RuleLimits,
-    /// The share of the items that the rule acts on which moderators look at as well.
+    /// Share of the items with effects of the rule that is also sent to review.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review_sample: Option<Percent>,
     #[serde(default, skip_serializing_if = "OnError::is_not_matched")]
@@ -57,7 +55,7 @@ pub struct Rule {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Being written: evaluated, without effects.
+    /// In development: evaluated, without effects.
     #[default]
     Draft,
     /// Evaluated and counted, without effects.
@@ -74,13 +72,13 @@ impl Status {
     }
 }
 
-/// Origin of the submission that is evaluated.
+/// Origin of an evaluated submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum On {
-    /// It was submitted.
+    /// Submitted by the platform.
     Item,
-    /// A user reported it.
+    /// Reported by a user.
     Report,
 }
 
@@ -97,7 +95,7 @@ fn is_items(on: &[On]) -> bool {
     on == [On::Item]
 }
 
-/// An action that a match takes: `limit_reach`, or `{id: limit_reach, params: {hours: 24}}`.
+/// Action of a match: `limit_reach`, or `{id: limit_reach, params: {hours: 24}}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleAction {
     pub id: ActionId,
@@ -120,14 +118,14 @@ impl<'de> Deserialize<'de> for RuleAction {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Long {
+        struct RuleActionFields {
             id: ActionId,
             params: Option<BTreeMap<String, Value>>,
         }
 
-        struct Either;
+        struct RuleActionVisitor;
 
-        impl<'de> de::Visitor<'de> for Either {
+        impl<'de> de::Visitor<'de> for RuleActionVisitor {
             type Value = RuleAction;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -139,36 +137,36 @@ impl<'de> Deserialize<'de> for RuleAction {
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<RuleAction, A::Error> {
-                let long = Long::deserialize(de::value::MapAccessDeserializer::new(map))?;
-                Ok(RuleAction { id: long.id, params: long.params.unwrap_or_default() })
+                let fields = RuleActionFields::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                Ok(RuleAction { id: fields.id, params: fields.params.unwrap_or_default() })
             }
         }
 
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(RuleActionVisitor)
     }
 }
 
-/// An example that the rule must decide as its author expects.
+/// Test of a rule: an example item with the expected result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Test {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The item type of the example; the rule's only one if left out.
+    /// Item type of the example; by default the only item type of the rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item_type: Option<TypeId>,
-    /// The `data` of an item.
+    /// `data` of the item.
     pub item: Value,
-    /// The standing of its user.
+    /// Strike points of its user.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub strikes: i64,
-    /// Counts of windows, by their keys.
+    /// Counts of windows, by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<String, Value>,
-    /// Scores that models give the item.
+    /// Scores of models for the item.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scores: BTreeMap<String, Value>,
-    /// Texts that models return for the item.
+    /// Texts of models for the item.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub texts: BTreeMap<String, Value>,
     /// Media of the item, with their hashes and states.
@@ -191,7 +189,7 @@ impl Rule {
     }
 }
 
-/// An instant as ISO 8601 text.
+/// Serde format of an instant: ISO 8601 text.
 mod instant {
     use super::{Deserialize, Deserializer, Millis, Serializer, datetime, de};
 
@@ -210,7 +208,7 @@ mod instant {
         match datetime::parse(&text) {
             Some(at) => Ok(Some(at)),
             None => Err(de::Error::custom(
-                "an ISO 8601 date with a time is needed, such as `2026-12-31T00:00:00Z`",
+                "expected an ISO 8601 date with a time, such as `2026-12-31T00:00:00Z`",
             )),
         }
     }

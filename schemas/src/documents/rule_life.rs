@@ -1,12 +1,11 @@
-//! The part of a rule's document that says what becomes of its matches: for how many, how often, and if it fails.
-//!
-//! It decides about no match; `tidegate-moderation` does.
+//! Settings of a rule that restrict its effects: rollout, limits and result after an error. They are applied in
+//! `tidegate-moderation`.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::Period;
 
-/// A share of all, in hundredths of a percent.
+/// Percentage with two decimals, stored in hundredths of a percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Percent(u16);
 
@@ -14,7 +13,7 @@ impl Percent {
     pub const NONE: Self = Self(0);
     pub const ALL: Self = Self(10_000);
 
-    /// `None`: it is not between 0 and 100, or has more than two decimals.
+    /// `None` if the percentage is not between 0 and 100, or has more than two decimals.
     pub fn new(percent: f64) -> Option<Self> {
         let hundredths = (percent * 100.0).round();
         let is_whole = (percent * 100.0 - hundredths).abs() < 1e-6;
@@ -48,25 +47,25 @@ impl<'de> Deserialize<'de> for Percent {
     }
 }
 
-/// Part of a live rule's matches that have effects.
+/// Share of a live rule's matches with effects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rollout {
     pub percent: Percent,
-    /// Salt of the draw: rules with the same salt act on the same part. The rule's key by default.
+    /// Salt of the draw: rules with the same salt select the same items. The rule's key by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub salt: Option<String>,
     #[serde(default, skip_serializing_if = "RolloutBy::is_item")]
     pub by: RolloutBy,
 }
 
-/// Unit that is drawn as a whole.
+/// Unit of the draw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RolloutBy {
     #[default]
     Item,
-    /// The item's user; the item, if it has none.
+    /// User of the item, or the item if it has no user.
     User,
 }
 
@@ -77,29 +76,29 @@ impl RolloutBy {
     }
 }
 
-/// Limits on how often a live rule acts.
+/// Limits for the effects of a live rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleLimits {
-    /// Greatest number of items a day (UTC) that the rule acts on.
+    /// Maximum number of items per day (UTC) with effects of the rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actions_per_day: Option<u32>,
-    /// Time within which the rule acts on one item of a user only.
+    /// Period in which the rule has effects for only one item of a user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_user_cooldown: Option<Period>,
-    /// Above so many matches an hour it acts no more until its document changes.
+    /// Number of matches per hour above which the rule has no effects until its document changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alarm_per_hour: Option<u32>,
 }
 
-/// Result of a rule that could not be evaluated.
+/// Result of a rule after an evaluation error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnError {
     #[default]
     NotMatched,
     Matched,
-    /// Moderators look at the item.
+    /// The item is sent to review.
     Review,
 }
 
@@ -110,8 +109,8 @@ impl OnError {
     }
 }
 
-/// A cooldown must end before the row that remembers it expires.
-const LONGEST_COOLDOWN: Period = Period::of_seconds(90 * 86_400);
+/// Maximum cooldown. The row that stores the cooldown must not expire before it ends.
+const MAX_COOLDOWN: Period = Period::of_seconds(90 * 86_400);
 
 impl RuleLimits {
     pub(super) fn is_none(&self) -> bool {
@@ -120,16 +119,16 @@ impl RuleLimits {
 
     pub(super) fn check(&self, faults: &mut Vec<(String, String)>) {
         if self.actions_per_day == Some(0) {
-            let message = "A rule that may never act is `status: background`.";
+            let message = "The limit must be at least 1. For a rule without effects, set `status: background`.";
             faults.push(("limits.actions_per_day".into(), message.into()));
         }
         if self.alarm_per_hour == Some(0) {
-            let message = "The first match would be one too many.";
+            let message = "The limit must be at least 1: the first match would already exceed it.";
             faults.push(("limits.alarm_per_hour".into(), message.into()));
         }
-        let fits = |it: Period| it.seconds() > 0 && it <= LONGEST_COOLDOWN;
-        if !self.per_user_cooldown.is_none_or(fits) {
-            let message = "A cooldown is longer than nothing and at most 90 days.";
+        let is_valid_cooldown = |it: Period| it.seconds() > 0 && it <= MAX_COOLDOWN;
+        if !self.per_user_cooldown.is_none_or(is_valid_cooldown) {
+            let message = "The cooldown must be between one second and 90 days.";
             faults.push(("limits.per_user_cooldown".into(), message.into()));
         }
     }

@@ -1,6 +1,5 @@
-//! The document of a signal: a model that scores items, how it is asked, and where its answer has numbers and text.
-//!
-//! It does not judge the address, and it does not read answers; the catalog does.
+//! Document of a signal: a model that scores items, with its request and the pointers into its response. Responses are
+//! read in `tidegate-catalog`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,10 +12,10 @@ use serde_json::{Map, Value, json};
 use super::{is_false, period::Period};
 use crate::ids::SignalId;
 
-/// Text of a request's template that the input takes the place of.
+/// Placeholder for the input in a request template.
 pub const INPUT: &str = "${input}";
 
-/// `signal: toxicity`
+/// Signal document, such as `signal: toxicity`.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Signal {
@@ -26,119 +25,119 @@ pub struct Signal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub url: String,
-    /// Sent with every request. A value may be a reference such as `${CALLBACK_MODEL_KEY}`; one that is written out is
-    /// kept and given back sealed.
+    /// Headers of every request. A value can be a reference such as `${CALLBACK_MODEL_KEY}`; a literal value is stored
+    /// and returned encrypted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     pub input: SignalInput,
-    /// Fields that are sent; all of the input's kind by default.
+    /// Fields that are sent; by default all fields of the input's kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
-    /// Body of a request, with [`INPUT`] in the place of the input.
-    #[serde(default = "usual_request", skip_serializing_if = "is_usual_request")]
+    /// Template of the request body, with [`INPUT`] as the placeholder.
+    #[serde(default = "default_request", skip_serializing_if = "is_default_request")]
     pub request: Map<String, Value>,
     pub output: SignalOutput,
-    /// Present if the model takes a list of inputs and answers with a list.
+    /// Present if the model accepts a list of inputs and responds with a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<SignalBatch>,
-    /// Time for which an answer is used again for the same input.
-    #[serde(default = "usual_cache", skip_serializing_if = "is_usual_cache")]
+    /// Time for which a response is reused for the same input.
+    #[serde(default = "default_cache", skip_serializing_if = "is_default_cache")]
     pub cache: Period,
-    /// Time for a whole call.
-    #[serde(default = "usual_timeout", skip_serializing_if = "is_usual_timeout")]
+    /// Timeout of a call.
+    #[serde(default = "default_timeout", skip_serializing_if = "is_default_timeout")]
     pub timeout: Period,
-    /// Relative cost of a call: of several models that a rule still depends on, the cheapest is asked first.
-    #[serde(default = "usual_cost", skip_serializing_if = "is_usual_cost")]
+    /// Relative cost of a call. If a rule depends on several models, the cheapest is called first.
+    #[serde(default = "default_cost", skip_serializing_if = "is_default_cost")]
     pub cost: u32,
-    /// True if items of child safety are sent to the model. Only callers with the scope `child_safety` may change such a
+    /// True if child-safety items are sent to the model. Only callers with the scope `child_safety` may change such a
     /// signal.
     #[serde(default, skip_serializing_if = "is_false")]
     pub child_safety: bool,
 }
 
-/// Part of an item that a model is given.
+/// Part of an item that is sent to a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SignalInput {
-    /// The texts of its fields, joined by empty lines.
+    /// Texts of the fields, joined by empty lines.
     Text,
-    /// The address of each of its pictures, each an input of its own.
+    /// Addresses of the pictures, each as a separate input.
     ImageUrl,
-    /// The whole item: `id`, `typeId` and `data`.
+    /// Whole item: `id`, `typeId` and `data`.
     Item,
 }
 
-/// JSON pointers to the numbers and the text in an answer.
+/// JSON pointers to the scores and the text in a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignalOutput {
-    /// The number for the whole input.
+    /// Score of the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<String>,
-    /// The numbers of labels, each at its own place.
+    /// Scores of labels, each with its own pointer.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// An object of numbers by label, or a list of objects with `label` and `score`.
+    /// Object of scores by label, or list of objects with `label` and `score`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels_at: Option<String>,
-    /// A text about the whole input, such as a transcript.
+    /// Text about the input, such as a transcript.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
-/// Call with several inputs: [`INPUT`] becomes the list of them, also if there is only one.
+/// Calls with several inputs. [`INPUT`] is replaced by the list of inputs, even if there is only one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignalBatch {
-    /// Most inputs of one call.
+    /// Maximum number of inputs per call.
     pub max: NonZeroU32,
-    /// JSON pointer to the list of answers, in the order of the inputs; the whole answer by default. The pointers of
-    /// [`SignalOutput`] begin at each of them.
+    /// JSON pointer to the list of results, in the order of the inputs; the whole response by default. The pointers of
+    /// [`SignalOutput`] are relative to each result.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub answers: String,
 }
 
-const USUAL_CACHE: Period = Period::of_seconds(86_400);
-const USUAL_TIMEOUT: Period = Period::of_seconds(10);
-const USUAL_COST: u32 = 1;
-/// Rows of answers expire after this time.
-const LONGEST_CACHE: Period = Period::of_seconds(30 * 86_400);
-/// Longer than an item waits for it on its slow way.
-const LONGEST_TIMEOUT: Period = Period::of_seconds(60);
+const DEFAULT_CACHE: Period = Period::of_seconds(86_400);
+const DEFAULT_TIMEOUT: Period = Period::of_seconds(10);
+const DEFAULT_COST: u32 = 1;
+/// Maximum cache time: rows of responses expire after it.
+const MAX_CACHE: Period = Period::of_seconds(30 * 86_400);
+/// Maximum timeout. An item in `items-slow` does not wait longer for a score.
+const MAX_TIMEOUT: Period = Period::of_seconds(60);
 
-fn usual_request() -> Map<String, Value> {
+fn default_request() -> Map<String, Value> {
     Map::from_iter([("input".to_owned(), json!(INPUT))])
 }
 
-fn is_usual_request(request: &Map<String, Value>) -> bool {
-    *request == usual_request()
+fn is_default_request(request: &Map<String, Value>) -> bool {
+    *request == default_request()
 }
 
-fn usual_cache() -> Period {
-    USUAL_CACHE
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-fn is_usual_cache(cache: &Period) -> bool {
-    *cache == USUAL_CACHE
-}
-
-fn usual_timeout() -> Period {
-    USUAL_TIMEOUT
+fn default_cache() -> Period {
+    DEFAULT_CACHE
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-fn is_usual_timeout(timeout: &Period) -> bool {
-    *timeout == USUAL_TIMEOUT
+fn is_default_cache(cache: &Period) -> bool {
+    *cache == DEFAULT_CACHE
 }
 
-fn usual_cost() -> u32 {
-    USUAL_COST
+fn default_timeout() -> Period {
+    DEFAULT_TIMEOUT
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-fn is_usual_cost(cost: &u32) -> bool {
-    *cost == USUAL_COST
+fn is_default_timeout(timeout: &Period) -> bool {
+    *timeout == DEFAULT_TIMEOUT
+}
+
+fn default_cost() -> u32 {
+    DEFAULT_COST
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_default_cost(cost: &u32) -> bool {
+    *cost == DEFAULT_COST
 }
 
 impl Signal {
@@ -146,7 +145,7 @@ impl Signal {
         self.name.as_deref().unwrap_or(self.key.as_str())
     }
 
-    /// Labels that answers have, if the document names them all.
+    /// Returns the labels in responses. `None` if the document does not list all of them.
     pub fn known_labels(&self) -> Option<BTreeSet<&str>> {
         self.output.labels_at.is_none().then(|| self.output.labels.keys().map(String::as_str).collect())
     }
@@ -157,32 +156,32 @@ impl Signal {
         if !output.has_numbers() && output.text.is_none() {
             fault(
                 "output",
-                "A signal needs a number or a text: add `score`, `labels`, `labels_at` or `text`.",
+                "A signal needs a score or a text: add `score`, `labels`, `labels_at` or `text`.",
             );
         }
-        let named = output.labels.iter().map(|(label, pointer)| (format!("output.labels.{label}"), pointer));
+        let labels = output.labels.iter().map(|(label, pointer)| (format!("output.labels.{label}"), pointer));
         let score = output.score.iter().map(|pointer| ("output.score".to_owned(), pointer));
         let labels_at = output.labels_at.iter().map(|pointer| ("output.labels_at".to_owned(), pointer));
         let answers = self.batch.iter().map(|batch| ("batch.answers".to_owned(), &batch.answers));
         let text = output.text.iter().map(|pointer| ("output.text".to_owned(), pointer));
-        for (path, pointer) in score.chain(named).chain(labels_at).chain(text).chain(answers) {
+        for (path, pointer) in score.chain(labels).chain(labels_at).chain(text).chain(answers) {
             if !pointer.is_empty() && !pointer.starts_with('/') {
                 fault(&path, "A JSON pointer is empty or begins with `/`, such as `/results/0/score`.");
             }
         }
-        if !self.request.values().any(|value| has(value, &|text| text.contains(INPUT))) {
+        if !self.request.values().any(|value| any_text(value, &|text| text.contains(INPUT))) {
             fault("request", "The request has no `${input}`, so the model would not see the item.");
         }
-        if self.batch.is_some() && self.request.values().any(|value| has(value, &is_mixed)) {
+        if self.batch.is_some() && self.request.values().any(|value| any_text(value, &is_mixed)) {
             fault(
                 "request",
-                "With `batch` the input is a list: let `${input}` be the whole text, not a part of one.",
+                "With `batch` the input is a list: `${input}` must be the whole text, not a part of it.",
             );
         }
-        if self.cache > LONGEST_CACHE {
+        if self.cache > MAX_CACHE {
             fault("cache", "Answers are kept for 30 days at most.");
         }
-        if self.timeout.seconds() == 0 || self.timeout > LONGEST_TIMEOUT {
+        if self.timeout.seconds() == 0 || self.timeout > MAX_TIMEOUT {
             fault("timeout", "A call may take from one second to 60.");
         }
         if self.input == SignalInput::Item && !self.fields.is_empty() {
@@ -197,21 +196,21 @@ impl SignalOutput {
     }
 }
 
-fn has(value: &Value, fits: &impl Fn(&str) -> bool) -> bool {
+fn any_text(value: &Value, fits: &impl Fn(&str) -> bool) -> bool {
     match value {
         Value::String(text) => fits(text),
-        Value::Array(list) => list.iter().any(|value| has(value, fits)),
-        Value::Object(map) => map.values().any(|value| has(value, fits)),
+        Value::Array(list) => list.iter().any(|value| any_text(value, fits)),
+        Value::Object(map) => map.values().any(|value| any_text(value, fits)),
         _ => false,
     }
 }
 
-/// True if the text has the input and something beside it.
+/// True if the text contains the placeholder and other characters.
 fn is_mixed(text: &str) -> bool {
     text != INPUT && text.contains(INPUT)
 }
 
-// Header values are secrets, and an address may carry one in its query.
+// Header values are secrets, and an address can contain one in its query, so both are left out.
 impl std::fmt::Debug for Signal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Signal")

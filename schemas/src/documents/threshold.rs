@@ -1,19 +1,17 @@
-//! The document of a strike threshold.
-//!
-//! It does not count strikes.
+//! Document of a strike threshold. Strikes are counted in `tidegate-moderation`.
 
 use serde::{Deserialize, Serialize};
 
 use super::period::Period;
 use crate::ids::ActionId;
 
-/// `threshold: three-strikes`
+/// Threshold document, such as `threshold: three-strikes`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Threshold {
     #[serde(rename = "threshold")]
     pub key: String,
-    /// The sum at which a user has crossed it.
+    /// Sum of strikes at which a user crosses the threshold.
     pub strikes: u32,
     /// Period in which strikes count.
     pub within: Period,
@@ -26,7 +24,7 @@ impl Threshold {
             faults.push(("strikes".into(), "A threshold needs at least one strike.".into()));
         }
         if self.within.seconds() == 0 {
-            faults.push(("within".into(), "A threshold needs a period longer than nothing.".into()));
+            faults.push(("within".into(), "The period of a threshold must be at least one second.".into()));
         }
     }
 }

@@ -1,6 +1,4 @@
-//! A document as it was written: ordered, with the line of every value, whether it came as YAML or JSON.
-//!
-//! It does not know the kinds of documents; any type that serde can read is read off a tree.
+//! Ordered tree of a YAML or JSON document, with the line of each value. Serde types are deserialized from it.
 
 use std::{fmt, ops::Range};
 
@@ -13,12 +11,12 @@ use serde_json::Number;
 
 use crate::{json, nearest::hint};
 
-/// One value and its line.
+/// Value with its line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tree {
     pub(super) line: Option<u32>,
     pub(super) shape: Shape,
-    /// Range of the digits of a number that YAML has read as a fraction, until [`Tree::exact`] reads them.
+    /// Text range of a number that the YAML parser read as a float. [`Tree::read_exact_numbers`] consumes it.
     digits: Option<Range<usize>>,
 }
 
@@ -32,15 +30,15 @@ pub(super) enum Shape {
     Map(Vec<(String, Tree)>),
 }
 
-/// One step of a path.
+/// Step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Key(String),
     Index(usize),
 }
 
-/// A path as faults show it.
-pub(super) fn shown(path: &[Step]) -> String {
+/// Renders a path as in error messages, such as `fields[2].type`.
+pub(super) fn render_path(path: &[Step]) -> String {
     let mut text = String::new();
     for step in path {
         match step {
@@ -53,15 +51,15 @@ pub(super) fn shown(path: &[Step]) -> String {
 }
 
 impl Tree {
-    /// Otherwise line and reason.
+    /// Converts a JSON value. The error has line and reason.
     pub(super) fn of_json(node: json::Node<'_>, line: &impl Fn(usize) -> u32) -> Result<Self, (u32, String)> {
-        let here = line(node.range().start);
+        let node_line = line(node.range().start);
         let shape = match node.kind() {
             json::Kind::Null => Shape::Null,
             json::Kind::Bool(value) => Shape::Bool(value),
-            json::Kind::Number => {
-                Shape::Number(number(node.number().unwrap_or_default()).map_err(|why| (here, why))?)
-            }
+            json::Kind::Number => Shape::Number(
+                parse_number(node.number().unwrap_or_default()).map_err(|why| (node_line, why))?,
+            ),
             json::Kind::String => Shape::Text(node.str().unwrap_or_default().into_owned()),
             json::Kind::Array => {
                 Shape::List(node.elements().map(|node| Self::of_json(node, line)).collect::<Result<_, _>>()?)
@@ -72,24 +70,25 @@ impl Tree {
                     .collect::<Result<_, (u32, String)>>()?,
             ),
         };
-        Ok(Self { line: Some(here), shape, digits: None })
+        Ok(Self { line: Some(node_line), shape, digits: None })
     }
 
-    /// Reads the numbers anew that YAML has rounded: whole ones of more than 64 bits. `text` is what the tree was read
-    /// from. Otherwise line and reason.
-    pub(super) fn exact(&mut self, text: &str) -> Result<(), (Option<u32>, String)> {
+    /// Restores whole numbers of more than 64 bits, which the YAML parser rounds to floats. `text` is the source of the
+    /// tree. The error has line and reason.
+    pub(super) fn read_exact_numbers(&mut self, text: &str) -> Result<(), (Option<u32>, String)> {
         match &mut self.shape {
-            Shape::List(trees) => trees.iter_mut().try_for_each(|tree| tree.exact(text)),
-            Shape::Map(entries) => entries.iter_mut().try_for_each(|(_, tree)| tree.exact(text)),
+            Shape::List(trees) => trees.iter_mut().try_for_each(|tree| tree.read_exact_numbers(text)),
+            Shape::Map(entries) => entries.iter_mut().try_for_each(|(_, tree)| tree.read_exact_numbers(text)),
             Shape::Number(rounded) => {
-                let Some(written) = self.digits.take().and_then(|at| Some(unquoted(text.get(at)?))) else {
+                let Some(number_text) = self.digits.take().and_then(|at| Some(strip_quotes(text.get(at)?)))
+                else {
                     return Ok(());
                 };
-                match number(written) {
+                match parse_number(number_text) {
                     Ok(exact) if exact.as_f64() == rounded.as_f64() => *rounded = exact,
-                    Err(why) if is_whole(written) => return Err((self.line, why)),
-                    // With escapes.
-                    _ if rounded.as_f64().is_some_and(|float| float.abs() >= ROUNDED) => {
+                    Err(why) if is_whole(number_text) => return Err((self.line, why)),
+                    // The source has escapes or another notation, so the exact number is not known.
+                    _ if rounded.as_f64().is_some_and(|float| float.abs() >= MIN_ROUNDED) => {
                         return Err((self.line, UNREADABLE.to_owned()));
                     }
                     _ => {}
@@ -100,27 +99,28 @@ impl Tree {
         }
     }
 
-    /// The line of the value at a path, or of the closest value above it.
+    /// Returns the line of the value at a path, or of its closest existing ancestor.
     pub(super) fn line_at(&self, path: &[Step]) -> Option<u32> {
         let Some((step, rest)) = path.split_first() else { return self.line };
-        let below = match (&self.shape, step) {
+        let member = match (&self.shape, step) {
             (Shape::Map(entries), Step::Key(key)) => {
                 entries.iter().find(|(name, _)| name == key).map(|(_, tree)| tree)
             }
             (Shape::List(trees), Step::Index(index)) => trees.get(*index),
             _ => None,
         };
-        below.and_then(|tree| tree.line_at(rest)).or(self.line)
+        member.and_then(|tree| tree.line_at(rest)).or(self.line)
     }
 
-    /// Puts a value in at a path, in the place of one or as a new entry of a mapping; whether it could.
-    pub(super) fn put(&mut self, path: &[Step], shape: Shape) -> bool {
+    /// Sets the value at a path, replacing a value or adding an entry to a mapping. Returns false if the parent does
+    /// not exist.
+    pub(super) fn set_value(&mut self, path: &[Step], shape: Shape) -> bool {
         let line = self.line;
         match (&mut self.shape, path) {
             (_, []) => self.shape = shape,
             (Shape::Map(entries), [Step::Key(key), rest @ ..]) => {
                 match entries.iter_mut().find(|(name, _)| name == key) {
-                    Some((_, tree)) => return tree.put(rest, shape),
+                    Some((_, tree)) => return tree.set_value(rest, shape),
                     None if rest.is_empty() => {
                         entries.push((key.clone(), Self { line, shape, digits: None }));
                     }
@@ -128,33 +128,33 @@ impl Tree {
                 }
             }
             (Shape::List(trees), [Step::Index(index), rest @ ..]) => {
-                return trees.get_mut(*index).is_some_and(|tree| tree.put(rest, shape));
+                return trees.get_mut(*index).is_some_and(|tree| tree.set_value(rest, shape));
             }
             _ => return false,
         }
         true
     }
 
-    /// Itself and everything in it.
-    pub(super) fn parts(&self) -> usize {
+    /// Counts the value and all values in it.
+    pub(super) fn count_parts(&self) -> usize {
         match &self.shape {
-            Shape::List(trees) => 1 + trees.iter().map(Self::parts).sum::<usize>(),
-            Shape::Map(entries) => 1 + entries.iter().map(|(_, tree)| tree.parts()).sum::<usize>(),
+            Shape::List(trees) => 1 + trees.iter().map(Self::count_parts).sum::<usize>(),
+            Shape::Map(entries) => 1 + entries.iter().map(|(_, tree)| tree.count_parts()).sum::<usize>(),
             Shape::Null | Shape::Bool(_) | Shape::Number(_) | Shape::Text(_) => 1,
         }
     }
 
-    /// Moves all lines down.
-    pub(super) fn shift(&mut self, lines: u32) {
+    /// Adds `lines` to all line numbers.
+    pub(super) fn shift_lines(&mut self, lines: u32) {
         self.line = self.line.map(|line| line.saturating_add(lines));
         match &mut self.shape {
-            Shape::List(trees) => trees.iter_mut().for_each(|tree| tree.shift(lines)),
-            Shape::Map(entries) => entries.iter_mut().for_each(|(_, tree)| tree.shift(lines)),
+            Shape::List(trees) => trees.iter_mut().for_each(|tree| tree.shift_lines(lines)),
+            Shape::Map(entries) => entries.iter_mut().for_each(|(_, tree)| tree.shift_lines(lines)),
             Shape::Null | Shape::Bool(_) | Shape::Number(_) | Shape::Text(_) => {}
         }
     }
 
-    /// Takes the value at a path out, and says whether there was one.
+    /// Removes the value at a path. Returns false if it does not exist.
     pub(super) fn remove(&mut self, path: &[Step]) -> bool {
         match (&mut self.shape, path) {
             (Shape::Map(entries), [Step::Key(key)]) => {
@@ -173,32 +173,32 @@ impl Tree {
     }
 }
 
-/// Returns a number in its canonical form: whole numbers as they are, fractions as the nearest one of 64 bits.
-fn number(digits: &str) -> Result<Number, String> {
-    if let Some(whole) = digits.parse().ok().and_then(Number::from_i128) {
-        return Ok(whole);
+/// Parses a number: whole numbers exactly, others as the nearest 64-bit float.
+fn parse_number(digits: &str) -> Result<Number, String> {
+    if let Some(integer) = digits.parse().ok().and_then(Number::from_i128) {
+        return Ok(integer);
     }
-    let shown = crate::nearest::shown(digits);
+    let truncated = crate::nearest::shown(digits);
     if is_whole(digits) {
         return Err(format!(
-            "the whole number {shown} does not fit 127 bits; one with a point is rounded to 64"
+            "the whole number {truncated} exceeds 127 bits; a number with a point is rounded to 64 bits"
         ));
     }
     let float = digits.parse::<f64>().ok().and_then(Number::from_f64);
-    float.ok_or_else(|| format!("the number {shown} does not fit 64 bits"))
+    float.ok_or_else(|| format!("the number {truncated} exceeds the range of 64 bits"))
 }
 
-/// Smallest whole number from which on not every whole number is a 64-bit fraction.
-const ROUNDED: f64 = 9_007_199_254_740_992.0;
+/// First power of two above which 64-bit floats cannot represent all whole numbers: 2^53.
+const MIN_ROUNDED: f64 = 9_007_199_254_740_992.0;
 
 const UNREADABLE: &str =
-    "a number this large must stand in plain digits: as it is written here it would be rounded";
+    "a number of this size must be written in plain digits, or it would be rounded";
 
-/// Returns the text between quotes, if there are any.
-fn unquoted(written: &str) -> &str {
-    let written = written.trim();
-    let inside = |quote: char| written.strip_prefix(quote)?.strip_suffix(quote);
-    inside('"').or_else(|| inside('\'')).unwrap_or(written).trim()
+/// Removes surrounding quotes, if present.
+fn strip_quotes(text: &str) -> &str {
+    let text = text.trim();
+    let inside = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+    inside('"').or_else(|| inside('\'')).unwrap_or(text).trim()
 }
 
 fn is_whole(digits: &str) -> bool {
@@ -211,23 +211,23 @@ impl<'de> Deserialize<'de> for Tree {
         let spanned = serde_saphyr::Spanned::<Shape>::deserialize(deserializer)?;
         let line = u32::try_from(spanned.referenced.line()).ok().filter(|line| *line > 0);
         let digits = match &spanned.value {
-            Shape::Number(number) if number.as_i128().is_none() => bytes(spanned.defined.span()),
+            Shape::Number(number) if number.as_i128().is_none() => byte_range(spanned.defined.span()),
             _ => None,
         };
         Ok(Self { line, shape: spanned.value, digits })
     }
 }
 
-fn bytes(span: serde_saphyr::Span) -> Option<Range<usize>> {
+fn byte_range(span: serde_saphyr::Span) -> Option<Range<usize>> {
     let start = usize::try_from(span.byte_offset()?).ok()?;
     Some(start..start.checked_add(usize::try_from(span.byte_len()?).ok()?)?)
 }
 
 impl<'de> Deserialize<'de> for Shape {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any;
+        struct ShapeVisitor;
 
-        impl<'de> de::Visitor<'de> for Any {
+        impl<'de> de::Visitor<'de> for ShapeVisitor {
             type Value = Shape;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -283,22 +283,22 @@ impl<'de> Deserialize<'de> for Shape {
             }
         }
 
-        deserializer.deserialize_any(Any)
+        deserializer.deserialize_any(ShapeVisitor)
     }
 }
 
-/// Why a value does not fit the type that was read off it, and where.
+/// Error of a value that does not match the expected type, with its path.
 #[derive(Debug)]
 pub(super) struct Misfit {
-    /// Steps from the innermost outwards.
+    /// Steps of the path, innermost first.
     steps: Vec<Step>,
     pub(super) message: String,
-    /// The path leads to a key that should not be there; without it the rest can be read.
+    /// True if the path leads to an unknown key. Without it, the rest of the document can be read.
     pub(super) unknown_field: bool,
-    /// It is not there at all.
-    pub(super) missing: Option<&'static str>,
-    /// One that would fit, where only some do.
-    pub(super) fitting: Option<&'static str>,
+    /// Name of the missing field, if that is the error.
+    pub(super) missing_field: Option<&'static str>,
+    /// A valid variant, if an enum is expected.
+    pub(super) valid_variant: Option<&'static str>,
 }
 
 impl Misfit {
@@ -306,7 +306,7 @@ impl Misfit {
         self.steps.iter().rev().cloned().collect()
     }
 
-    fn inside(mut self, step: Step) -> Self {
+    fn at_step(mut self, step: Step) -> Self {
         self.steps.push(step);
         self
     }
@@ -323,57 +323,59 @@ impl std::error::Error for Misfit {}
 impl de::Error for Misfit {
     fn custom<T: fmt::Display>(message: T) -> Self {
         let message = message.to_string();
-        Self { steps: Vec::new(), message, unknown_field: false, missing: None, fitting: None }
+        Self { steps: Vec::new(), message, unknown_field: false, missing_field: None, valid_variant: None }
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
         let message = match hint(field, expected.iter().copied()) {
-            near if near.is_empty() => format!("unknown field; there are {}", listed(expected)),
-            near => format!("unknown field.{near}"),
+            suggestion if suggestion.is_empty() => {
+                format!("unknown field; known fields are {}", quote_names(expected))
+            }
+            suggestion => format!("unknown field.{suggestion}"),
         };
         let custom: Self = de::Error::custom(message);
         Self { steps: vec![Step::Key(field.to_owned())], unknown_field: true, ..custom }
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        let near = hint(variant, expected.iter().copied());
-        let shown = crate::nearest::shown(variant);
-        let custom: Self = de::Error::custom(match near.is_empty() {
-            true => format!("`{shown}` is not one of {}", listed(expected)),
-            false => format!("`{shown}` is not one of {}.{near}", listed(expected)),
+        let suggestion = hint(variant, expected.iter().copied());
+        let truncated = crate::nearest::shown(variant);
+        let custom: Self = de::Error::custom(match suggestion.is_empty() {
+            true => format!("`{truncated}` is not one of {}", quote_names(expected)),
+            false => format!("`{truncated}` is not one of {}.{suggestion}", quote_names(expected)),
         });
-        Self { fitting: expected.first().copied(), ..custom }
+        Self { valid_variant: expected.first().copied(), ..custom }
     }
 
     fn missing_field(field: &'static str) -> Self {
         let custom: Self = de::Error::custom(format!("the field `{field}` is missing"));
-        Self { missing: Some(field), ..custom }
+        Self { missing_field: Some(field), ..custom }
     }
 
     fn invalid_type(unexpected: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        // So serde calls whole numbers of more than 64 bits.
-        if matches!(unexpected, de::Unexpected::Other(what) if what.starts_with("integer ")) {
+        // Serde reports a whole number of more than 64 bits in this way.
+        if matches!(unexpected, de::Unexpected::Other(type_name) if type_name.starts_with("integer ")) {
             return Self::invalid_value(unexpected, expected);
         }
-        // A value may be a secret header: only its type is named.
-        let found = match unexpected {
+        // The value can be a secret header, so the message states only its type.
+        let actual_kind = match unexpected {
             de::Unexpected::Bool(_) => "a boolean",
             de::Unexpected::Unsigned(_) | de::Unexpected::Signed(_) | de::Unexpected::Float(_) => "a number",
             de::Unexpected::Str(_) | de::Unexpected::Char(_) => "a string",
-            de::Unexpected::Unit | de::Unexpected::Option => "nothing",
+            de::Unexpected::Unit | de::Unexpected::Option => "null",
             de::Unexpected::Seq => "a list",
             de::Unexpected::Map => "a mapping",
-            _ => "something else",
+            _ => "another type",
         };
-        Self::custom(format!("{found} stands where {expected} is expected"))
+        Self::custom(format!("{expected} is expected, not {actual_kind}"))
     }
 
     fn invalid_value(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::custom(format!("the value does not fit: {expected} is expected"))
+        Self::custom(format!("invalid value: {expected} is expected"))
     }
 }
 
-fn listed(names: &[&str]) -> String {
+fn quote_names(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
@@ -403,7 +405,7 @@ impl<'de> Deserializer<'de> for &'de Tree {
         }
     }
 
-    /// A key that holds nothing is as if it were absent; one that is unknown is told all the same.
+    /// A known key with a null value counts as absent. An unknown key is reported even with a null value.
     fn deserialize_struct<V: de::Visitor<'de>>(
         self,
         _: &'static str,
@@ -442,7 +444,7 @@ impl<'de> Deserializer<'de> for &'de Tree {
                 let text: de::value::StrDeserializer<'_, Misfit> = text.as_str().into_deserializer();
                 text.deserialize_enum(name, variants, visitor)
             }
-            _ => Err(de::Error::custom(format!("one of {} is expected", listed(variants)))),
+            _ => Err(de::Error::custom(format!("one of {} is expected", quote_names(variants)))),
         }
     }
 
@@ -464,13 +466,13 @@ impl<'de> de::SeqAccess<'de> for Members<'de> {
         let Some(tree) = self.trees.get(self.next) else { return Ok(None) };
         let index = self.next;
         self.next += 1;
-        seed.deserialize(tree).map(Some).map_err(|misfit| misfit.inside(Step::Index(index)))
+        seed.deserialize(tree).map(Some).map_err(|misfit| misfit.at_step(Step::Index(index)))
     }
 }
 
 struct Entries<'de> {
     entries: &'de [(String, Tree)],
-    /// Those of these that hold nothing are passed over.
+    /// Known keys. Those with a null value are skipped.
     optional: &'static [&'static str],
     next: usize,
 }
@@ -479,10 +481,10 @@ impl<'de> de::MapAccess<'de> for Entries<'de> {
     type Error = Misfit;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Misfit> {
-        let absent = |(key, tree): &&(String, Tree)| {
+        let is_absent = |(key, tree): &&(String, Tree)| {
             matches!(tree.shape, Shape::Null) && self.optional.contains(&key.as_str())
         };
-        self.next += self.entries[self.next..].iter().take_while(absent).count();
+        self.next += self.entries[self.next..].iter().take_while(is_absent).count();
         let Some((key, _)) = self.entries.get(self.next) else { return Ok(None) };
         let key: de::value::StrDeserializer<'_, Misfit> = key.as_str().into_deserializer();
         seed.deserialize(key).map(Some)
@@ -490,9 +492,9 @@ impl<'de> de::MapAccess<'de> for Entries<'de> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Misfit> {
         let Some((key, tree)) = self.entries.get(self.next) else {
-            return Err(de::Error::custom("a value was asked for after the last key"));
+            return Err(de::Error::custom("the deserializer read a value after the last key"));
         };
         self.next += 1;
-        seed.deserialize(tree).map_err(|misfit| misfit.inside(Step::Key(key.clone())))
+        seed.deserialize(tree).map_err(|misfit| misfit.at_step(Step::Key(key.clone())))
     }
 }

@@ -1,6 +1,5 @@
-//! The document of a window: what is counted, for whom, and over which span of time.
-//!
-//! It does not count, and it does not understand the condition; `tidegate-rules` does.
+//! Document of a window, which counts items over a period. Counting is in `tidegate-moderation`, the condition is
+//! compiled in `tidegate-rules`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,7 +7,7 @@ use serde_json::Value;
 use super::period::Period;
 use crate::ids::{TypeId, WindowId};
 
-/// `window: posts-by-user`
+/// Window document, such as `window: posts-by-user`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
@@ -17,24 +16,24 @@ pub struct Window {
     /// Name for people; the key by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// All item types if left out.
+    /// Counted item types; all by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub item_types: Vec<TypeId>,
-    /// The field whose values are counted apart; the item's user if left out.
+    /// Field with a separate count for each value; by default the item's user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Condition on the items that are counted; all by default.
+    /// Condition for counted items; all by default.
     #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
     pub condition: Option<Value>,
-    /// The field whose numbers are summed up, instead of counting items.
+    /// Field with numbers to sum up, instead of counting items.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sum: Option<String>,
-    /// The field whose different values are counted, instead of counting items.
+    /// Field with values of which different ones are counted, instead of counting items.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinct: Option<String>,
-    /// Period that the window covers.
+    /// Period of the window.
     pub over: Period,
-    /// Length of a bucket, by which rows are kept; a 24th of the period by default.
+    /// Length of a bucket, which has one row; a 24th of the period by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<Period>,
 }
@@ -46,7 +45,7 @@ impl Window {
 
     pub(super) fn check(&self, faults: &mut Vec<(String, String)>) {
         if self.over.seconds() == 0 {
-            faults.push(("over".into(), "A window needs a period longer than nothing.".into()));
+            faults.push(("over".into(), "The period of a window must be at least one second.".into()));
         }
     }
 }

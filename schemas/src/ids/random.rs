@@ -1,39 +1,39 @@
-//! Random ids, drawn from the system in blocks: a request of a thousand items must not be a thousand system calls.
-//!
-//! It makes no randomness of its own. What was given out is wiped from the block.
+//! Random ids, read from the system's random source in blocks: a request of a thousand items would otherwise make a
+//! thousand system calls. Used bytes are overwritten in the block.
 
 use std::cell::RefCell;
 
 use uuid::{Builder, Uuid};
 
 const ID_BYTES: usize = 16;
-/// One call for so many ids. Systems answer up to 256 bytes without being interrupted, and quickly.
-const IDS: usize = 16;
+/// Number of ids of one system call. Up to 256 bytes, the call cannot be interrupted and is fast.
+const BLOCK_IDS: usize = 16;
 
 struct Block {
-    bytes: [u8; IDS * ID_BYTES],
-    /// Ids that are left in it.
-    left: usize,
+    bytes: [u8; BLOCK_IDS * ID_BYTES],
+    /// Number of unused ids in the block.
+    unused_ids: usize,
 }
 
 thread_local! {
-    static BLOCK: RefCell<Block> = const { RefCell::new(Block { bytes: [0; IDS * ID_BYTES], left: 0 }) };
+    static BLOCK: RefCell<Block> = const { RefCell::new(Block { bytes: [0; BLOCK_IDS * ID_BYTES], unused_ids: 0 }) };
 }
 
-/// A random id of version 4.
+/// Returns a random UUID of version 4.
 pub(super) fn uuid() -> Uuid {
-    Builder::from_random_bytes(BLOCK.with_borrow_mut(Block::take)).into_uuid()
+    Builder::from_random_bytes(BLOCK.with_borrow_mut(Block::take_id)).into_uuid()
 }
 
 impl Block {
-    fn take(&mut self) -> [u8; ID_BYTES] {
-        if self.left == 0 {
+    fn take_id(&mut self) -> [u8; ID_BYTES] {
+        if self.unused_ids == 0 {
             getrandom::fill(&mut self.bytes).expect("a system that runs this has a source of randomness");
-            self.left = IDS;
+            self.unused_ids = BLOCK_IDS;
         }
-        self.left -= 1;
+        self.unused_ids -= 1;
         let mut id = [0; ID_BYTES];
-        id.swap_with_slice(&mut self.bytes[self.left * ID_BYTES..][..ID_BYTES]);
+        // The swap leaves zeros in the block, so a memory dump does not reveal ids that are in use.
+        id.swap_with_slice(&mut self.bytes[self.unused_ids * ID_BYTES..][..ID_BYTES]);
         id
     }
 }
@@ -56,10 +56,10 @@ mod tests {
 
     #[test]
     fn what_was_given_out_is_not_kept() {
-        let mut block = Block { bytes: [0; IDS * ID_BYTES], left: 0 };
-        for _ in 0..IDS {
-            block.take();
+        let mut block = Block { bytes: [0; BLOCK_IDS * ID_BYTES], unused_ids: 0 };
+        for _ in 0..BLOCK_IDS {
+            block.take_id();
         }
-        assert_eq!(block.bytes, [0; IDS * ID_BYTES]);
+        assert_eq!(block.bytes, [0; BLOCK_IDS * ID_BYTES]);
     }
 }

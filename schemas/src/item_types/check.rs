@@ -1,9 +1,8 @@
-//! Checks an item's `data` against its type and returns its values.
-//!
-//! It does not judge the item around the data, and leaves fields that the type does not declare alone.
+//! Validates an item's `data` against its type and returns the typed values. Fields that the type does not declare are
+//! ignored.
 
 use super::{
-    coerce::{Coercion, Refused},
+    coerce::{Coercion, InvalidValue},
     fields::ItemType,
     output::Output,
     roles::Role,
@@ -15,32 +14,31 @@ use crate::{
     validation_error::{Pointer, ValidationError, ValidationErrors},
 };
 
-/// Completeness that the data must have. Coercion is up to the type.
+/// Required completeness of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Every required field must be there, and the roles complete.
+    /// All required fields and all fields that roles require must have values.
     Strict,
-    /// No field is required: what is there must fit.
+    /// All fields are optional; present values must be valid.
     Partial,
 }
 
 impl ItemType {
-    /// Checks the bytes of a `data` object that stands at `base` of its request.
+    /// Checks the bytes of a `data` object. `base` is its pointer in the request.
     pub fn check(&self, data: &[u8], mode: Mode, base: &Pointer<'_>) -> Result<Values, Vec<ValidationError>> {
         let tape = json::scan_at(data, base)?;
         let mut faults = ValidationErrors::default();
-        let slots = self.slots(tape.root(data), mode, base, &mut faults);
+        let slots = self.read_slots(tape.root(data), mode, base, &mut faults);
         faults.or(slots.map(|slots| Values { shape: self.shape.clone(), slots }))
     }
 
-    /// Checks like [`ItemType::check`], for data that was scanned along with its request and whose values are not
-    /// needed.
+    /// Checks like [`ItemType::check`] without returning values, for data that is already scanned with its request.
     pub fn judge(&self, data: Node<'_>, mode: Mode, base: &Pointer<'_>, faults: &mut ValidationErrors) {
-        self.slots::<()>(data, mode, base, faults);
+        self.read_slots::<()>(data, mode, base, faults);
     }
 
-    /// Returns the stored values by field, if nothing is wrong.
-    fn slots<K: Output>(
+    /// Returns the values in the order of the type's fields. `None` if there is an error.
+    fn read_slots<K: Output>(
         &self,
         data: Node<'_>,
         mode: Mode,
@@ -52,38 +50,42 @@ impl ItemType {
             faults.push(ValidationError::data(base, detail));
             return None;
         }
-        let before = faults.count();
+        let earlier_faults = faults.count();
         let mut slots = vec![None; self.shape.fields.len()];
-        let mut refused = Vec::new();
+        let mut invalid_slots = Vec::new();
         let mut coercion = Coercion { strict: self.strict, types: &self.types, faults };
         for (name, node) in data.entries() {
+            // Undeclared fields are allowed: platforms send them before their type declares them.
             let Some(slot) = self.shape.slot(&name) else { continue };
-            match coercion.field(&self.shape.fields[slot], node, &base.key(&name)) {
+            match coercion.coerce_field(&self.shape.fields[slot], node, &base.key(&name)) {
                 Ok(value) => slots[slot] = value,
-                Err(Refused) => refused.push(slot),
+                Err(InvalidValue) => invalid_slots.push(slot),
             }
         }
         if mode == Mode::Strict {
             for (slot, field) in self.shape.fields.iter().enumerate() {
-                if field.required && slots[slot].is_none() && !refused.contains(&slot) {
-                    faults
-                        .push(ValidationError::data(&base.key(&field.name), self.missing(&field.name, data)));
+                // An invalid value is already reported, so the field does not count as missing too.
+                if field.required && slots[slot].is_none() && !invalid_slots.contains(&slot) {
+                    faults.push(ValidationError::data(
+                        &base.key(&field.name),
+                        self.describe_missing(&field.name, data),
+                    ));
                 }
             }
-            self.check_roles(|slot| slots[slot].is_some() || refused.contains(&slot), base, faults);
+            self.check_roles(|slot| slots[slot].is_some() || invalid_slots.contains(&slot), base, faults);
         }
-        (faults.count() == before).then_some(slots)
+        (faults.count() == earlier_faults).then_some(slots)
     }
 
-    /// Names an unknown field that may have been meant for the missing one.
-    fn missing(&self, field: &str, data: Node<'_>) -> String {
-        let meant = data
+    /// Describes a missing field, and suggests an undeclared field with a similar name.
+    fn describe_missing(&self, field: &str, data: Node<'_>) -> String {
+        let similar_name = data
             .entries()
             .map(|(name, _)| name)
             .find(|name| self.shape.slot(name).is_none() && nearest(name, [field]).is_some());
-        match meant {
+        match similar_name {
             Some(name) => {
-                format!("The required field `{field}` is missing. Did you mean it by `{}`?", shown(&name))
+                format!("The required field `{field}` is missing. Did you mean `{field}` instead of `{}`?", shown(&name))
             }
             None => format!("The required field `{field}` is missing."),
         }
@@ -91,22 +93,22 @@ impl ItemType {
 
     fn check_roles(
         &self,
-        present: impl Fn(usize) -> bool,
+        has_value: impl Fn(usize) -> bool,
         base: &Pointer<'_>,
         faults: &mut ValidationErrors,
     ) {
-        let field = |role: Role| self.shape.by_role[role as usize];
+        let slot_of = |role: Role| self.shape.by_role[role as usize];
         for role in Role::ALL {
-            let Some(slot) = field(role).filter(|slot| present(*slot)) else { continue };
+            let Some(slot) = slot_of(role).filter(|slot| has_value(*slot)) else { continue };
             let name = &self.shape.fields[slot].name;
-            for needed in role.needs() {
-                if !field(*needed).is_some_and(&present) {
+            for required_role in role.required_roles() {
+                if !slot_of(*required_role).is_some_and(&has_value) {
                     faults.push(ValidationError::roles(
                         &base.key(name),
                         format!(
-                            "The field `{name}` has the role `{}`, which needs a field with the role `{}` beside it.",
+                            "The field `{name}` has the role `{}`, which requires a value in the field with the role `{}`.",
                             role.name(),
-                            needed.name()
+                            required_role.name()
                         ),
                     ));
                 }

@@ -1,6 +1,5 @@
-//! Turns one JSON value into a typed one: the interface's exact forms, and the lenient ones beside them.
-//!
-//! It does not know which fields exist.
+//! Converts a JSON value to a typed value. Types that are not strict accept further forms than those of the API, for
+//! compatibility with Coop.
 
 use std::{
     borrow::Cow,
@@ -22,112 +21,133 @@ use crate::{
     validation_error::{Pointer, ValidationError, ValidationErrors},
 };
 
-/// The value did not fit; why is already among the faults.
-pub(super) struct Refused;
+/// Marker for an invalid value. Its error is already in the list of faults.
+pub(super) struct InvalidValue;
 
-type Coerced<K> = Result<Option<K>, Refused>;
+type CoercionResult<K> = Result<Option<K>, InvalidValue>;
 
-/// Context that coercion needs beside the value.
+/// Context of the coercion of one item's values.
 pub(super) struct Coercion<'a> {
-    /// Take only the exact forms.
+    /// True if only the exact forms of the API are accepted.
     pub(super) strict: bool,
-    /// Types that a related item may have.
+    /// Types of the organisation, one of which a related item must have.
     pub(super) types: &'a [TypeId],
     pub(super) faults: &'a mut ValidationErrors,
 }
 
 impl Coercion<'_> {
-    /// The value of a field; nothing if the value counts as absent.
-    pub(super) fn field<K: Output>(&mut self, field: &Field, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
-        if self.absent(node) {
+    /// Converts the value of a field. `None` if the value counts as absent.
+    pub(super) fn coerce_field<K: Output>(
+        &mut self,
+        field: &Field,
+        node: Node<'_>,
+        at: &Pointer<'_>,
+    ) -> CoercionResult<K> {
+        if self.is_absent(node) {
             return Ok(None);
         }
         match field.container {
-            None => self.scalar(field.scalar, node, at),
-            Some(Container::Array) => self.array(field.scalar, node, at),
-            Some(Container::Map) => self.map(field.scalar, node, at),
+            None => self.coerce_scalar(field.scalar, node, at),
+            Some(Container::Array) => self.coerce_array(field.scalar, node, at),
+            Some(Container::Map) => self.coerce_map(field.scalar, node, at),
         }
     }
 
-    fn array<K: Output>(&mut self, scalar: Scalar, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
+    fn coerce_array<K: Output>(
+        &mut self,
+        scalar: Scalar,
+        node: Node<'_>,
+        at: &Pointer<'_>,
+    ) -> CoercionResult<K> {
         if node.kind() != Kind::Array {
-            return self.refuse(at, format!("This must be an array, not {}.", node.kind().name()));
+            return self.reject(at, format!("This must be an array, not {}.", node.kind().name()));
         }
-        let mut refused = false;
+        let mut has_invalid = false;
         let mut values = Vec::new();
         for (index, element) in node.elements().enumerate() {
-            if self.absent(element) {
+            if self.is_absent(element) {
                 continue;
             }
-            match self.scalar(scalar, element, &at.index(index)) {
+            match self.coerce_scalar(scalar, element, &at.index(index)) {
                 Ok(value) => values.extend(value),
-                Err(Refused) => refused = true,
+                Err(InvalidValue) => has_invalid = true,
             }
         }
-        if refused { Err(Refused) } else { Ok(Some(K::list(values))) }
+        if has_invalid { Err(InvalidValue) } else { Ok(Some(K::list(values))) }
     }
 
-    fn map<K: Output>(&mut self, scalar: Scalar, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
+    fn coerce_map<K: Output>(
+        &mut self,
+        scalar: Scalar,
+        node: Node<'_>,
+        at: &Pointer<'_>,
+    ) -> CoercionResult<K> {
         if node.kind() != Kind::Object {
-            return self.refuse(at, format!("This must be an object, not {}.", node.kind().name()));
+            return self.reject(at, format!("This must be an object, not {}.", node.kind().name()));
         }
-        let mut refused = false;
+        let mut has_invalid = false;
         let mut entries = Vec::new();
         for (key, value) in node.entries() {
-            if self.absent(value) {
+            if self.is_absent(value) {
                 continue;
             }
-            match self.scalar(scalar, value, &at.key(&key)) {
+            match self.coerce_scalar(scalar, value, &at.key(&key)) {
                 Ok(value) => entries.extend(value.map(|value| (key, value))),
-                Err(Refused) => refused = true,
+                Err(InvalidValue) => has_invalid = true,
             }
         }
-        if refused { Err(Refused) } else { Ok(Some(K::map(entries))) }
+        if has_invalid { Err(InvalidValue) } else { Ok(Some(K::map(entries))) }
     }
 
-    fn absent(&self, node: Node<'_>) -> bool {
+    fn is_absent(&self, node: Node<'_>) -> bool {
         !self.strict && node.is_null()
     }
 
-    fn scalar<K: Output>(&mut self, scalar: Scalar, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
+    fn coerce_scalar<K: Output>(
+        &mut self,
+        scalar: Scalar,
+        node: Node<'_>,
+        at: &Pointer<'_>,
+    ) -> CoercionResult<K> {
         match scalar {
             Scalar::String => match node.str() {
                 Some(text) => Ok(Some(K::text(&text))),
-                None => self.wrong(at, "a string", node),
+                None => self.reject_kind(at, "a string", node),
             },
-            // As a related item names a user.
+            // A user can also be written as a related item: an object with `id` and `typeId`.
             Scalar::UserId if !self.strict && node.kind() == Kind::Object => {
-                let (id, type_id) = (self.member(node, "id", at), self.member(node, "typeId", at));
+                let (id, type_id) = (self.read_member(node, "id", at), self.read_member(node, "typeId", at));
+                // Both members are read before the first return, so that both errors are reported.
                 type_id?;
                 id.map(|id| Some(K::text(&id)))
             }
             Scalar::Id | Scalar::UserId | Scalar::PolicyId => match (node.str(), node.number()) {
                 (Some(text), _) => Ok(Some(K::text(&text))),
                 (None, Some(number)) if !self.strict => Ok(Some(K::text(number))),
-                _ => self.wrong(at, "a string", node),
+                _ => self.reject_kind(at, "a string", node),
             },
-            Scalar::Boolean => self.boolean(node, at),
-            Scalar::Number => self.number(node, at),
+            Scalar::Boolean => self.coerce_boolean(node, at),
+            Scalar::Number => self.coerce_number(node, at),
             Scalar::Audio | Scalar::Image | Scalar::Video | Scalar::Media => {
-                // Coop's own stored form is an object around the address.
+                // Coop stores media as an object with the address in `url`.
                 let inner = if self.strict { None } else { node.get("url") };
-                self.url(inner.unwrap_or(node), at, Value::Media)
+                self.coerce_url(inner.unwrap_or(node), at, Value::Media)
             }
-            Scalar::Url => self.url(node, at, Value::Url),
+            Scalar::Url => self.coerce_url(node, at, Value::Url),
             Scalar::Datetime => {
                 let parse = if self.strict { datetime::exact } else { datetime::parse };
-                let expected = if self.strict {
+                let expected_form = if self.strict {
                     "This must be an ISO 8601 time with milliseconds and `Z`."
                 } else {
                     "This must be an ISO 8601 date with a time."
                 };
-                self.parsed(node, at, expected, |text| {
+                self.coerce_text(node, at, expected_form, |text| {
                     parse(text).map(|time| K::of(|| Value::DateTime(time)))
                 })
             }
             Scalar::Geohash => {
                 let strict = self.strict;
-                self.parsed(node, at, "This must be a base-32 geohash of 1 to 12 characters.", |text| {
+                self.coerce_text(node, at, "This must be a base-32 geohash of 1 to 12 characters.", |text| {
                     if strict {
                         geohash::is_geohash(text).then(|| K::of(|| Value::Geohash(text.to_owned())))
                     } else {
@@ -135,10 +155,10 @@ impl Coercion<'_> {
                     }
                 })
             }
-            Scalar::RelatedItem => self.related(node, at),
+            Scalar::RelatedItem => self.coerce_related_item(node, at),
             Scalar::IpAddress => {
                 let strict = self.strict;
-                self.parsed(node, at, "This must be an IPv4 or IPv6 address.", |text| {
+                self.coerce_text(node, at, "This must be an IPv4 or IPv6 address.", |text| {
                     let text = if strict { text } else { without_zone(text.trim()) };
                     text.parse::<IpAddr>().is_ok().then(|| K::text(text))
                 })
@@ -147,12 +167,12 @@ impl Coercion<'_> {
                 Some(text) if self.strict => Ok(Some(K::text(&text))),
                 Some(text) if text.trim().is_empty() => Ok(None),
                 Some(text) => Ok(Some(K::text(text.trim()))),
-                None => self.wrong(at, "a string", node),
+                None => self.reject_kind(at, "a string", node),
             },
         }
     }
 
-    fn boolean<K: Output>(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
+    fn coerce_boolean<K: Output>(&mut self, node: Node<'_>, at: &Pointer<'_>) -> CoercionResult<K> {
         let value = match node.kind() {
             Kind::Bool(value) => Some(value),
             _ if self.strict => None,
@@ -166,11 +186,11 @@ impl Coercion<'_> {
         };
         match value {
             Some(value) => Ok(Some(K::of(|| Value::Bool(value)))),
-            None => self.refuse(at, "This must be `true` or `false`."),
+            None => self.reject(at, "This must be `true` or `false`."),
         }
     }
 
-    fn number<K: Output>(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
+    fn coerce_number<K: Output>(&mut self, node: Node<'_>, at: &Pointer<'_>) -> CoercionResult<K> {
         let text = match (node.number(), node.str()) {
             (Some(digits), _) => Cow::Borrowed(digits),
             (None, Some(text)) if !self.strict => {
@@ -178,105 +198,116 @@ impl Coercion<'_> {
                 if text.is_empty() {
                     return Ok(None);
                 }
-                // `inf` and `NaN` are numbers to Rust only.
-                let numeric =
+                // Rust also parses `inf` and `NaN`, which are no numbers in JSON.
+                let is_numeric =
                     text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
-                if !numeric {
-                    return self.refuse(at, "This must be a number.");
+                if !is_numeric {
+                    return self.reject(at, "This must be a number.");
                 }
                 Cow::Owned(text.to_owned())
             }
-            _ => return self.wrong(at, "a number", node),
+            _ => return self.reject_kind(at, "a number", node),
         };
         match Number::parse(&text) {
             Some(number) => Ok(Some(K::of(|| Value::Number(number)))),
-            None => self.refuse(at, "This must be a number that 64 bits can hold."),
+            None => self.reject(at, "This must be a number within the range of 64 bits."),
         }
     }
 
-    fn url<K: Output>(&mut self, node: Node<'_>, at: &Pointer<'_>, kind: fn(String) -> Value) -> Coerced<K> {
-        let Some(text) = node.str() else { return self.wrong(at, "a URL", node) };
+    fn coerce_url<K: Output>(
+        &mut self,
+        node: Node<'_>,
+        at: &Pointer<'_>,
+        kind: fn(String) -> Value,
+    ) -> CoercionResult<K> {
+        let Some(text) = node.str() else { return self.reject_kind(at, "a URL", node) };
         if text.is_empty() && !self.strict {
             return Ok(None);
         }
-        let web = url::Url::parse(&text).is_ok_and(|url| {
+        let is_web_url = url::Url::parse(&text).is_ok_and(|url| {
             matches!(url.scheme(), "http" | "https") && url.host_str().is_some_and(|host| !host.is_empty())
         });
-        if web {
+        if is_web_url {
             return Ok(Some(K::of(|| kind(text.into_owned()))));
         }
-        self.refuse(at, "This must be an `http` or `https` URL.")
+        self.reject(at, "This must be an `http` or `https` URL.")
     }
 
-    fn related<K: Output>(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
+    fn coerce_related_item<K: Output>(&mut self, node: Node<'_>, at: &Pointer<'_>) -> CoercionResult<K> {
         if node.kind() != Kind::Object {
-            return self.wrong(at, "an object with `id` and `typeId`", node);
+            return self.reject_kind(at, "an object with `id` and `typeId`", node);
         }
-        let id = self.member(node, "id", at);
-        let type_id = self.member(node, "typeId", at);
+        let id = self.read_member(node, "id", at);
+        let type_id = self.read_member(node, "typeId", at);
+        // Both members are read before the first return, so that both errors are reported.
         let (id, type_id) = (id?, type_id?);
-        let Some(known) = self.types.iter().find(|known| known.as_str() == type_id) else {
-            let near = hint(&type_id, self.types.iter().map(TypeId::as_str));
-            return self.refuse(
+        let Some(item_type) = self.types.iter().find(|type_name| type_name.as_str() == type_id) else {
+            let suggestion = hint(&type_id, self.types.iter().map(TypeId::as_str));
+            return self.reject(
                 &at.key("typeId"),
-                format!("`{}` is not an item type of this organisation.{near}", shown(&type_id)),
+                format!("`{}` is not an item type of this organisation.{suggestion}", shown(&type_id)),
             );
         };
-        Ok(Some(K::of(|| Value::Related(ItemKey::new(known.clone(), &*id)))))
+        Ok(Some(K::of(|| Value::Related(ItemKey::new(item_type.clone(), &*id)))))
     }
 
-    fn member<'a>(&mut self, node: Node<'a>, name: &str, at: &Pointer<'_>) -> Result<Cow<'a, str>, Refused> {
-        let found = node.get(name);
-        let text = found.and_then(|value| match value.number() {
+    fn read_member<'a>(
+        &mut self,
+        node: Node<'a>,
+        name: &str,
+        at: &Pointer<'_>,
+    ) -> Result<Cow<'a, str>, InvalidValue> {
+        let value = node.get(name);
+        let text = value.and_then(|value| match value.number() {
             Some(number) if !self.strict => Some(Cow::Borrowed(number)),
             _ => value.str(),
         });
         match text {
             Some(text) if !text.is_empty() => Ok(text),
             _ => {
-                let what = match found {
+                let problem = match value {
                     None => "is missing".to_owned(),
                     Some(value) if value.kind() == Kind::String => "may not be empty".to_owned(),
                     Some(value) => format!("must be a string, not {}", value.kind().name()),
                 };
                 self.faults.push(ValidationError::data(
                     &at.key(name),
-                    format!("`{name}` of a related item {what}."),
+                    format!("`{name}` of a related item {problem}."),
                 ));
-                Err(Refused)
+                Err(InvalidValue)
             }
         }
     }
 
-    /// A value written as text; a blank text counts as absent unless the type is strict.
-    fn parsed<K>(
+    /// Converts a value that is written as text. A blank text counts as absent unless the type is strict.
+    fn coerce_text<K>(
         &mut self,
         node: Node<'_>,
         at: &Pointer<'_>,
         expected: &str,
         parse: impl FnOnce(&str) -> Option<K>,
-    ) -> Coerced<K> {
+    ) -> CoercionResult<K> {
         match node.str() {
             Some(text) if text.trim().is_empty() && !self.strict => Ok(None),
             Some(text) => match parse(&text) {
                 Some(value) => Ok(Some(value)),
-                None => self.refuse(at, expected),
+                None => self.reject(at, expected),
             },
-            None => self.wrong(at, "a string", node),
+            None => self.reject_kind(at, "a string", node),
         }
     }
 
-    fn wrong<K>(&mut self, at: &Pointer<'_>, expected: &str, node: Node<'_>) -> Coerced<K> {
-        self.refuse(at, format!("This must be {expected}, not {}.", node.kind().name()))
+    fn reject_kind<K>(&mut self, at: &Pointer<'_>, expected: &str, node: Node<'_>) -> CoercionResult<K> {
+        self.reject(at, format!("This must be {expected}, not {}.", node.kind().name()))
     }
 
-    fn refuse<K>(&mut self, at: &Pointer<'_>, detail: impl Into<String>) -> Coerced<K> {
+    fn reject<K>(&mut self, at: &Pointer<'_>, detail: impl Into<String>) -> CoercionResult<K> {
         self.faults.push(ValidationError::data(at, detail));
-        Err(Refused)
+        Err(InvalidValue)
     }
 }
 
-/// The address without its zone, which names an interface of the machine that wrote it.
+/// Removes the zone of an IPv6 address: it names a network interface of the sender.
 fn without_zone(text: &str) -> &str {
     match text.split_once('%') {
         Some((address, zone)) if !zone.is_empty() && address.parse::<Ipv6Addr>().is_ok() => address,

@@ -1,18 +1,15 @@
-//! Instants as ISO 8601 text: the interface's exact form, and the forms that are accepted beside it.
-//!
-//! It reads no other notation.
+//! Parses instants in ISO 8601: the exact form of the API, and further accepted forms.
 
 use crate::ids::Millis;
 
-/// `2024-05-06T07:08:09.123Z` and nothing else.
+/// Parses the exact form of the API, `2024-05-06T07:08:09.123Z`.
 pub fn exact(text: &str) -> Option<Millis> {
     let bytes = text.as_bytes();
-    let shaped = bytes.len() == 24 && bytes[10] == b'T' && bytes[19] == b'.' && bytes[23] == b'Z';
-    if shaped { parse(text) } else { None }
+    let has_exact_form = bytes.len() == 24 && bytes[10] == b'T' && bytes[19] == b'.' && bytes[23] == b'Z';
+    if has_exact_form { parse(text) } else { None }
 }
 
-/// A date with a time: seconds and their fraction optional, then `Z`, an offset, or nothing, which means UTC.
-///
+/// Parses a date with a time. Seconds, their fraction and the offset are optional; a time without an offset is UTC.
 /// Digits after the milliseconds are cut off.
 pub fn parse(text: &str) -> Option<Millis> {
     let mut text = Cursor(text.as_bytes());
@@ -33,24 +30,24 @@ pub fn parse(text: &str) -> Option<Millis> {
         }
     }
     let offset = text.offset()?;
-    let valid = text.0.is_empty()
+    let is_valid = text.0.is_empty()
         && (1..=12).contains(&month)
-        && (1..=days_in(year, month)).contains(&day)
+        && (1..=days_in_month(year, month)).contains(&day)
         && hour < 24
         && minute < 60
         && second < 60;
-    valid.then(|| {
+    is_valid.then(|| {
         let minutes = (days_since_1970(year, month, day) * 24 + hour) * 60 + minute - offset;
         Millis((minutes * 60 + second) * 1000 + milli)
     })
 }
 
-/// The first instant of a date without a time, in UTC.
+/// Parses a date without a time as its first instant in UTC.
 pub fn midnight(date: &str) -> Option<Millis> {
     if date.len() == 10 { parse(&format!("{date}T00:00Z")) } else { None }
 }
 
-/// True if a text that [`parse`] takes names an instant between two milliseconds.
+/// True if [`parse`] would cut off digits other than 0: the instant lies between two milliseconds.
 pub fn is_finer(text: &str) -> bool {
     let fraction = text.find(['.', ',']).map_or("", |at| &text[at + 1..]);
     fraction.bytes().take_while(u8::is_ascii_digit).skip(3).any(|digit| digit != b'0')
@@ -59,9 +56,9 @@ pub fn is_finer(text: &str) -> bool {
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {
-    fn expect(&mut self, wanted: u8) -> Option<()> {
+    fn expect(&mut self, expected: u8) -> Option<()> {
         let (first, rest) = self.0.split_first()?;
-        (*first == wanted).then(|| self.0 = rest)
+        (*first == expected).then(|| self.0 = rest)
     }
 
     fn number(&mut self, digits: usize) -> Option<i64> {
@@ -78,10 +75,11 @@ impl Cursor<'_> {
         let (fraction, rest) = self.0.split_at(digits);
         let place = |at: usize| fraction.get(at).map_or(0, |digit| i64::from(digit - b'0'));
         self.0 = rest;
+        // The limit refuses texts of megabytes; no clock writes more than picoseconds.
         (1..=12).contains(&digits).then(|| place(0) * 100 + place(1) * 10 + place(2))
     }
 
-    /// Reads the offset, in minutes.
+    /// Reads the UTC offset, in minutes.
     fn offset(&mut self) -> Option<i64> {
         let Some((first, rest)) = self.0.split_first() else { return Some(0) };
         self.0 = rest;
@@ -98,7 +96,7 @@ impl Cursor<'_> {
     }
 }
 
-fn days_in(year: i64, month: i64) -> i64 {
+fn days_in_month(year: i64, month: i64) -> i64 {
     match month {
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
         2 => 28,
@@ -107,7 +105,7 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Counts in years that begin in March, so that the leap day is the last of a year.
+/// Counts days in years that start in March, so that the leap day is the last day of a year.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

@@ -1,6 +1,4 @@
-//! Parts of an item type: kinds, scalar types, containers, fields.
-//!
-//! It does not check data; see `check`.
+//! Compiled item types and their fields. Data is validated in `check`.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,7 +8,7 @@ use super::{
 };
 use crate::ids::TypeId;
 
-/// One field of `data`.
+/// Field of `data`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     pub name: Arc<str>,
@@ -20,10 +18,10 @@ pub struct Field {
     pub role: Option<Role>,
 }
 
-/// The field whose array of URLs is media in every item type, declared or not.
+/// Field with an array of image URLs, which all item types have implicitly.
 pub(crate) const IMAGES: &str = "images";
 
-/// The fields of one item type, shared with every [`super::Values`] that was checked against it.
+/// Fields of an item type, shared with the [`super::Values`] of all items that were checked against it.
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) fields: Vec<Field>,
@@ -31,7 +29,7 @@ pub(crate) struct Shape {
     pub(crate) by_role: [Option<usize>; Role::ALL.len()],
 }
 
-/// Up to this many fields a name is found faster by looking at each than by hashing.
+/// Maximum number of fields for a linear search, which is faster than hashing for so few.
 const FEW_FIELDS: usize = 8;
 
 impl Shape {
@@ -44,31 +42,32 @@ impl Shape {
     }
 }
 
-/// A compiled item type.
+/// Compiled item type.
 #[derive(Clone, Debug)]
 pub struct ItemType {
     pub key: TypeId,
     pub name: String,
     pub kind: Kind,
-    /// True if only the exact forms of the interface are taken, without coercion.
+    /// True if values must have the exact forms of the API, without coercion.
     pub strict: bool,
     /// Version that a platform may name as `typeVersion`.
     pub version: String,
     pub(crate) earlier_versions: Vec<String>,
-    /// The number of the version, if the service numbers them.
+    /// Number of the version, if the service numbers the versions.
     pub(crate) number: Option<u64>,
     pub(crate) shape: Arc<Shape>,
-    /// The organisation's item types: a related item must be of one of them.
+    /// Item types of the organisation, one of which a related item must have.
     pub(crate) types: Arc<[TypeId]>,
 }
 
 impl ItemType {
-    /// True if items may name this version: the current one, or an earlier one. A platform that still sends the earlier
-    /// fields goes on working when the type gets new ones.
-    pub fn takes_version(&self, named: &str) -> bool {
-        let is_earlier = |number: u64| named.parse().is_ok_and(|named: u64| (1..number).contains(&named));
-        named == self.version
-            || self.earlier_versions.iter().any(|earlier| earlier == named)
+    /// True if items may name this version. Earlier versions stay accepted, so that a platform can change its fields
+    /// after the type has changed.
+    pub fn takes_version(&self, version: &str) -> bool {
+        let is_earlier =
+            |number: u64| version.parse().is_ok_and(|version: u64| (1..number).contains(&version));
+        version == self.version
+            || self.earlier_versions.iter().any(|earlier| earlier == version)
             || self.number.is_some_and(is_earlier)
     }
 
@@ -77,7 +76,7 @@ impl ItemType {
         self.number.is_some()
     }
 
-    /// All fields, the implied `images` included.
+    /// Returns all fields, including the implicit `images`.
     pub fn fields(&self) -> &[Field] {
         &self.shape.fields
     }
@@ -86,7 +85,7 @@ impl ItemType {
         self.shape.slot(name).map(|slot| &self.shape.fields[slot])
     }
 
-    /// The field that has a role.
+    /// Returns the field with a role.
     pub fn role(&self, role: Role) -> Option<&Field> {
         self.shape.by_role[role as usize].map(|slot| &self.shape.fields[slot])
     }

@@ -1,27 +1,26 @@
-//! Geohashes: whether a text is one, in its canonical case.
-//!
-//! It does not compute with places.
+//! Validates geohashes and converts them to their canonical form.
 
-/// Twelve characters are 37 mm wide; longer ones say nothing more.
-const LONGEST: usize = 12;
+/// Maximum length of a canonical geohash. A cell of twelve characters is 37 mm wide, finer than any positioning.
+const MAX_CHARS: usize = 12;
 
 /// True if the text is a geohash in lower case.
 pub fn is_geohash(text: &str) -> bool {
-    (1..=LONGEST).contains(&text.len())
+    (1..=MAX_CHARS).contains(&text.len())
         && text.bytes().all(|byte| {
             byte.is_ascii_digit() || (byte.is_ascii_lowercase() && !matches!(byte, b'a' | b'i' | b'l' | b'o'))
         })
 }
 
-/// The geohash in lower case, without surrounding space, cut to the characters that say something.
+/// Returns the geohash in lower case, without surrounding space, cut to [`MAX_CHARS`].
 pub fn canonical(text: &str) -> Option<String> {
-    let lower = text.trim().to_ascii_lowercase();
-    if lower.len() <= LONGEST {
-        return is_geohash(&lower).then_some(lower);
+    let lowercase = text.trim().to_ascii_lowercase();
+    if lowercase.len() <= MAX_CHARS {
+        return is_geohash(&lowercase).then_some(lowercase);
     }
-    // What is cut off must be of the alphabet, too: a longer text that is no geohash is refused, not shortened.
-    let is_whole = lower.as_bytes().chunks(LONGEST).all(|part| str::from_utf8(part).is_ok_and(is_geohash));
-    is_whole.then(|| lower[..LONGEST].to_owned())
+    // The removed characters must be valid too: a longer text that is no geohash is refused, not shortened.
+    let is_valid =
+        lowercase.as_bytes().chunks(MAX_CHARS).all(|part| str::from_utf8(part).is_ok_and(is_geohash));
+    is_valid.then(|| lowercase[..MAX_CHARS].to_owned())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Role of an item on the platform.
+/// Kind of an item type: content, user or thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Kind {
@@ -21,7 +21,7 @@ impl Kind {
     }
 }
 
-/// The type of one value.
+/// Type of a single value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Scalar {
@@ -33,7 +33,7 @@ pub enum Scalar {
     Audio,
     Image,
     Video,
-    /// An image, audio or video: which of them is seen when it is fetched.
+    /// Image, audio or video; detected when the service fetches it.
     Media,
     Datetime,
     Geohash,
@@ -97,6 +97,6 @@ impl Scalar {
 #[serde(rename_all = "UPPERCASE")]
 pub enum Container {
     Array,
-    /// An object with any keys and values of the field's type.
+    /// Object with arbitrary keys, and values of the field's type.
     Map,
 }

@@ -1,6 +1,5 @@
-//! Item types, compiled: which fields an item's `data` may hold, and what the values mean to a rule.
-//!
-//! It does not read documents (see `documents::item_type`) and knows nothing of requests around the data.
+//! Compiled item types: fields of an item's `data`, their validation, and typed values for rules. Documents of item
+//! types are read in `documents::item_type`.
 
 mod check;
 mod coerce;

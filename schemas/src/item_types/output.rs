@@ -1,11 +1,10 @@
-//! Storage of valid values: as [`Value`]s, or not at all where only the errors are needed.
-//!
-//! It does not decide what fits.
+//! Result of coercion: a [`Value`], or `()` for callers that need only the errors.
 
 use std::borrow::Cow;
 
 use super::values::Value;
 
+/// Result type of coercion. With `()`, a check allocates no values.
 pub(super) trait Output: Clone + Sized {
     fn of(make: impl FnOnce() -> Value) -> Self;
     fn list(values: Vec<Self>) -> Self;
@@ -30,7 +29,7 @@ impl Output for Value {
     }
 }
 
-/// Keeps no values.
+/// Discards values.
 impl Output for () {
     fn of(_: impl FnOnce() -> Value) -> Self {}
 

@@ -1,6 +1,4 @@
-//! The roles a field can have, and which fields may have them.
-//!
-//! It does not say what the service does with a role.
+//! Roles of fields, and the fields that may have them.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +21,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Every role, in the order of their numbers.
+    /// All roles. The index of a role is its discriminant, which `Shape::by_role` relies on.
     pub const ALL: [Self; 10] = [
         Self::Creator,
         Self::Thread,
@@ -53,7 +51,7 @@ impl Role {
         }
     }
 
-    /// The type that a field with this role must have.
+    /// Returns the required type of a field with this role.
     pub fn scalar(self) -> Scalar {
         match self {
             Self::Creator | Self::Thread | Self::Parent => Scalar::RelatedItem,
@@ -66,7 +64,7 @@ impl Role {
         }
     }
 
-    /// True if item types of this kind have the role.
+    /// True if item types of this kind may have the role.
     pub fn suits(self, kind: Kind) -> bool {
         match self {
             Self::DisplayName | Self::CreatedAt | Self::IsDeleted | Self::IpAddress => true,
@@ -76,8 +74,9 @@ impl Role {
         }
     }
 
-    /// The roles without which a value in this one cannot be placed.
-    pub(super) fn needs(self) -> &'static [Self] {
+    /// Returns the roles that an item with a value in this role must also have: without a thread and a time, a reply
+    /// has no place in a conversation.
+    pub(super) fn required_roles(self) -> &'static [Self] {
         match self {
             Self::Parent => &[Self::Thread, Self::CreatedAt],
             Self::Thread => &[Self::CreatedAt],

@@ -1,6 +1,4 @@
-//! The values of a checked item, as rules and processors see them: typed and coerced.
-//!
-//! It does not hold fields that the type does not declare; those live on in the client's bytes.
+//! Typed values of a validated item, for rules and processors. Undeclared fields are only in the client's bytes.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -11,7 +9,7 @@ use super::{
 };
 use crate::ids::{ItemKey, Millis};
 
-/// A number as the client wrote it: whole ones of up to 128 bits are exact.
+/// Number as the client wrote it. Whole numbers of up to 128 bits are exact.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     Int(i128),
@@ -22,13 +20,13 @@ pub enum Number {
 impl Number {
     pub fn as_f64(self) -> f64 {
         match self {
-            #[allow(clippy::cast_precision_loss, reason = "whoever asks for a float wants the nearest one")]
+            #[allow(clippy::cast_precision_loss, reason = "a float is the nearest value by definition")]
             Self::Int(value) => value as f64,
             Self::Float(value) => value,
         }
     }
 
-    /// The number written as JSON writes it, if it is finite.
+    /// Parses a number in JSON notation. `None` if it is not finite.
     pub fn parse(text: &str) -> Option<Self> {
         if let Ok(value) = text.parse() {
             return Some(Self::Int(value));
@@ -37,7 +35,7 @@ impl Number {
     }
 }
 
-/// One coerced value.
+/// Coerced value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// STRING, ID, USER_ID, POLICY_ID, EMAIL_ADDRESS, IP_ADDRESS.
@@ -47,7 +45,7 @@ pub enum Value {
     DateTime(Millis),
     Geohash(String),
     Url(String),
-    /// The address of an image, audio or video.
+    /// Address of an image, audio or video.
     Media(String),
     Related(ItemKey),
     List(Vec<Value>),
@@ -56,7 +54,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The text of a text-like value.
+    /// Returns the text of a text-like value.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) | Self::Geohash(text) | Self::Url(text) | Self::Media(text) => Some(text),
@@ -64,7 +62,7 @@ impl Value {
         }
     }
 
-    /// One step into a container or a related item.
+    /// Returns a member of a container or a related item.
     fn step(&self, name: &str) -> Option<Cow<'_, Value>> {
         match self {
             Self::List(values) => values.get(name.parse::<usize>().ok()?).map(Cow::Borrowed),
@@ -81,7 +79,7 @@ impl Value {
     }
 
     fn path(&self, path: &str) -> Option<Cow<'_, Value>> {
-        // Keys of a map may hold dots themselves: the whole rest is tried before its first part.
+        // A map key can contain dots, so the whole remaining path is tried as a key before its first part.
         if let Some(value) = self.step(path) {
             return Some(value);
         }
@@ -93,7 +91,7 @@ impl Value {
     }
 }
 
-/// A media address of an item.
+/// Media address of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Media<'a> {
     /// Path such as `images.0`.
@@ -103,7 +101,7 @@ pub struct Media<'a> {
     pub scalar: Scalar,
 }
 
-/// The values of one item by field.
+/// Values of an item, by field.
 #[derive(Clone, Debug)]
 pub struct Values {
     pub(super) shape: Arc<Shape>,
@@ -111,7 +109,8 @@ pub struct Values {
 }
 
 impl Values {
-    /// The value at a path relative to `data`: a field, then a key, a position, or `id` and `typeId` of a related item.
+    /// Returns the value at a path relative to `data`: a field, then a map key, an array index, or `id` or `typeId` of
+    /// a related item.
     pub fn get(&self, path: &str) -> Option<Cow<'_, Value>> {
         if let Some(value) = self.field(path) {
             return Some(Cow::Borrowed(value));
@@ -120,25 +119,27 @@ impl Values {
         self.field(field)?.path(rest)
     }
 
-    /// Leaves out values of fields that another form of the type holds under the same name in another form: whoever reads
-    /// fields of that form expects its kinds.
+    /// Removes values of fields that have another type in `current_type`: rules are compiled for the field types of
+    /// that version.
     #[must_use]
-    pub fn as_read_by(mut self, today: &ItemType) -> Self {
+    pub fn as_read_by(mut self, current_type: &ItemType) -> Self {
         for (field, slot) in self.shape.fields.iter().zip(&mut self.slots) {
-            let other = today.field(&field.name);
-            if other.is_some_and(|it| (it.scalar, it.container) != (field.scalar, field.container)) {
+            let current_field = current_type.field(&field.name);
+            if current_field
+                .is_some_and(|current| (current.scalar, current.container) != (field.scalar, field.container))
+            {
                 *slot = None;
             }
         }
         self
     }
 
-    /// The value of one field.
+    /// Returns the value of a field.
     pub fn field(&self, name: &str) -> Option<&Value> {
         self.slots[self.shape.slot(name)?].as_ref()
     }
 
-    /// The fields that have a value, in the order of the type.
+    /// Iterates over the fields with a value, in the order of the type.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.shape
             .fields
@@ -147,12 +148,12 @@ impl Values {
             .filter_map(|(field, value)| value.as_ref().map(|value| (&*field.name, value)))
     }
 
-    /// The value of the field that has a role.
+    /// Returns the value of the field with a role.
     pub fn role(&self, role: Role) -> Option<&Value> {
         self.slots[self.shape.by_role[role as usize]?].as_ref()
     }
 
-    /// The item that the field with this role points to.
+    /// Returns the related item in the field with a role.
     pub fn related(&self, role: Role) -> Option<&ItemKey> {
         match self.role(role)? {
             Value::Related(item) => Some(item),
@@ -160,35 +161,35 @@ impl Values {
         }
     }
 
-    /// Returns the creator of the item. An item of kind USER is its own creator, which the caller knows.
+    /// Returns the creator of the item. Callers treat an item of kind USER as its own creator.
     pub fn creator(&self) -> Option<ItemKey> {
         self.related(Role::Creator).cloned()
     }
 
-    /// Every media address, in the order of the type's fields.
+    /// Returns all media addresses, in the order of the type's fields.
     pub fn media(&self) -> Vec<Media<'_>> {
-        fn collect<'a>(value: &'a Value, path: String, scalar: Scalar, found: &mut Vec<Media<'a>>) {
+        fn collect<'a>(value: &'a Value, path: String, scalar: Scalar, media: &mut Vec<Media<'a>>) {
             match value {
-                Value::Media(url) => found.push(Media { path, url, scalar }),
+                Value::Media(url) => media.push(Media { path, url, scalar }),
                 Value::List(values) => {
                     for (index, value) in values.iter().enumerate() {
-                        collect(value, format!("{path}.{index}"), scalar, found);
+                        collect(value, format!("{path}.{index}"), scalar, media);
                     }
                 }
                 Value::Map(entries) => {
                     for (key, value) in entries {
-                        collect(value, format!("{path}.{key}"), scalar, found);
+                        collect(value, format!("{path}.{key}"), scalar, media);
                     }
                 }
                 _ => {}
             }
         }
-        let mut found = Vec::new();
+        let mut media = Vec::new();
         for (field, value) in self.shape.fields.iter().zip(&self.slots) {
             if let (true, Some(value)) = (field.scalar.is_media(), value) {
-                collect(value, field.name.to_string(), field.scalar, &mut found);
+                collect(value, field.name.to_string(), field.scalar, &mut media);
             }
         }
-        found
+        media
     }
 }

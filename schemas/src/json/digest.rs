@@ -1,6 +1,5 @@
-//! A digest of a value that does not depend on the order of keys, white space or escapes.
-//!
-//! It takes numbers as they were written: `1` and `1.0` are two values.
+//! Digest of a JSON value, independent of key order, white space and escapes. Numbers are hashed as text: `1` and `1.0`
+//! differ.
 
 use sha2::{Digest, Sha256};
 
@@ -15,7 +14,7 @@ impl Node<'_> {
     }
 }
 
-/// Every part is preceded by its kind and its length, so that no two values feed the same bytes.
+/// Hashes one value. The kind and the length before each part keep different values from hashing the same bytes.
 fn feed(node: Node<'_>, hash: &mut Sha256) {
     let part = |hash: &mut Sha256, kind: u8, text: &[u8]| {
         hash.update([kind]);
@@ -38,6 +37,7 @@ fn feed(node: Node<'_>, hash: &mut Sha256) {
         }
         Kind::Object => {
             let mut entries: Vec<_> = node.entries().collect();
+            // Clients that repeat a request may serialize its keys in another order.
             entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
             count(hash, b'o', entries.len());
             for (key, value) in entries {

@@ -1,6 +1,5 @@
-//! Strict JSON as a flat index over the client's own bytes: one pass checks everything and records where each value lies.
-//!
-//! It does not convert values into numbers or maps; whoever reads a node decides what it should be.
+//! Strict JSON parser: one pass checks a text and records the range of each value. Readers of a [`Node`] convert it to
+//! a type.
 
 use bytes::{Buf as _, Bytes};
 
@@ -13,7 +12,7 @@ pub use node::{Kind, Node};
 pub use positions::in_order;
 pub use scan::{scan, scan_at, scan_to};
 
-/// Mark that some editors and programs put before UTF-8 text. It is no part of the JSON.
+/// Byte order mark that some editors put before UTF-8 text. RFC 8259 does not count it as JSON.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Removes a leading byte order mark.
@@ -27,22 +26,22 @@ pub fn skip_byte_order_mark(text: &mut Bytes) {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     start: u32,
-    /// One past its last byte; the top bit says that a string holds escapes.
+    /// Offset after the last byte. The top bit is set for a string with escapes.
     end: u32,
-    /// The entry after this value and everything in it.
+    /// Index of the first entry after this value and its members.
     next: u32,
 }
 
 const ESCAPED: u32 = 1 << 31;
 
-/// The values of a text in their order, containers before their members, keys before their values.
+/// Values of a text in text order: containers precede their members, keys precede their values.
 #[derive(Clone, Debug)]
 pub struct Tape(Vec<Entry>);
 
 impl Tape {
-    /// The root value; `text` must be the text that was scanned. It is looked through once more, so that no value of it
-    /// needs to be.
+    /// Returns the root value. `text` must be the scanned text. The UTF-8 check here covers the whole text once, so
+    /// reads of single values need none.
     pub fn root<'a>(&'a self, text: &'a [u8]) -> Node<'a> {
-        Node { text: std::str::from_utf8(text).unwrap_or_default(), tape: &self.0, at: 0 }
+        Node { text: std::str::from_utf8(text).unwrap_or_default(), tape: &self.0, index: 0 }
     }
 }

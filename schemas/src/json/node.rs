@@ -1,6 +1,4 @@
-//! Reads values off a scanned text without copying.
-//!
-//! It trusts the scan: a text that was not scanned never gets a node.
+//! Reads values of a scanned text without copying. Only a scan creates nodes, so the text is known to be valid JSON.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -36,23 +34,23 @@ impl Kind {
 pub struct Node<'a> {
     pub(super) text: &'a str,
     pub(super) tape: &'a [Entry],
-    pub(super) at: u32,
+    pub(super) index: u32,
 }
 
 impl<'a> Node<'a> {
     fn entry(&self) -> Entry {
-        self.tape[self.at as usize]
+        self.tape[self.index as usize]
     }
 
-    /// Names the value for [`Self::other`].
+    /// Returns the index of the value, for [`Self::other`].
     pub fn index(&self) -> u32 {
-        self.at
+        self.index
     }
 
-    /// The value of the same text with this index.
+    /// Returns the value of the same text with this index.
     #[must_use]
     pub fn other(&self, index: u32) -> Self {
-        Self { at: index, ..*self }
+        Self { index, ..*self }
     }
 
     /// Returns the value's range in the scanned text.
@@ -61,13 +59,13 @@ impl<'a> Node<'a> {
         entry.start as usize..(entry.end & !ESCAPED) as usize
     }
 
-    /// The bytes of the value, quotes included.
+    /// Returns the bytes of the value, quotes included.
     pub fn raw(&self) -> &'a [u8] {
-        self.written().as_bytes()
+        self.source_text().as_bytes()
     }
 
-    /// Returns the value as it was written.
-    fn written(&self) -> &'a str {
+    /// Returns the value as it stands in the text.
+    fn source_text(&self) -> &'a str {
         &self.text[self.range()]
     }
 
@@ -87,46 +85,47 @@ impl<'a> Node<'a> {
         self.kind() == Kind::Null
     }
 
-    /// The text of a string, borrowed unless it holds escapes.
+    /// Returns the text of a string, borrowed unless it has escapes. `None` for other kinds.
     pub fn str(&self) -> Option<Cow<'a, str>> {
         (self.kind() == Kind::String).then(|| self.unquoted())
     }
 
-    /// The digits of a number as the client wrote them.
+    /// Returns the digits of a number as the client wrote them. `None` for other kinds.
     pub fn number(&self) -> Option<&'a str> {
-        (self.kind() == Kind::Number).then(|| self.written())
+        (self.kind() == Kind::Number).then(|| self.source_text())
     }
 
-    /// The members of an array; none for any other value.
+    /// Returns the members of an array. Empty for other kinds.
     pub fn elements(&self) -> impl Iterator<Item = Node<'a>> + use<'a> {
         let node = *self;
+        // An end of 0 stops the iteration at once: a scalar has no members on the tape.
         let end = if self.kind() == Kind::Array { self.entry().next } else { 0 };
-        let mut at = self.at + 1;
+        let mut at = self.index + 1;
         std::iter::from_fn(move || {
             (at < end).then(|| {
-                let element = Node { at, ..node };
+                let element = Node { index: at, ..node };
                 at = element.entry().next;
                 element
             })
         })
     }
 
-    /// The keys and values of an object in their order; none for any other value.
+    /// Returns the keys and values of an object in text order. Empty for other kinds.
     pub fn entries(&self) -> impl Iterator<Item = (Cow<'a, str>, Node<'a>)> + use<'a> {
         let node = *self;
         let end = if self.kind() == Kind::Object { self.entry().next } else { 0 };
-        let mut at = self.at + 1;
+        let mut at = self.index + 1;
         std::iter::from_fn(move || {
             (at < end).then(|| {
-                let key = Node { at, ..node };
-                let value = Node { at: at + 1, ..node };
+                let key = Node { index: at, ..node };
+                let value = Node { index: at + 1, ..node };
                 at = value.entry().next;
                 (key.unquoted(), value)
             })
         })
     }
 
-    /// The value of one key of an object.
+    /// Returns the value of a key. `None` for other kinds than objects.
     pub fn get(&self, key: &str) -> Option<Node<'a>> {
         self.entries().find(|(name, _)| name == key).map(|(_, value)| value)
     }
@@ -152,7 +151,7 @@ fn unescape(text: &str) -> String {
             b'r' => '\r',
             b't' => '\t',
             b'u' => {
-                let (decoded, after) = code_point(rest);
+                let (decoded, after) = decode_code_point(rest);
                 rest = after;
                 decoded
             }
@@ -164,8 +163,8 @@ fn unescape(text: &str) -> String {
     out
 }
 
-/// Decodes `XXXX` or `XXXX\uYYYY`; a lone surrogate, which the scan reports, becomes the replacement character.
-fn code_point(text: &str) -> (char, &str) {
+/// Decodes `XXXX` or `XXXX\uYYYY`. The scan reports lone surrogates; here they become the replacement character.
+fn decode_code_point(text: &str) -> (char, &str) {
     let unit = |at: usize| text.get(at..at + 4).and_then(|hex| u32::from_str_radix(hex, 16).ok());
     let first = unit(0).unwrap_or(0xfffd);
     if (0xd800..0xdc00).contains(&first)

@@ -1,50 +1,50 @@
-//! Positions in a text that JSON Pointers lead to, sorted in the order of the text.
+//! Sorts validation errors by the text positions of their JSON Pointers.
 
 use std::collections::HashMap;
 
 use super::{Kind, Node};
 use crate::validation_error::ValidationErrors;
 
-/// Ordinals of the members on the path to a value, the outermost first: a container comes before its members.
+/// Ordinals of the members on the path to a value, outermost first. A container sorts before its members.
 type Path = Vec<usize>;
 
-/// Paths of pointers, cached because pointers of one request share most of theirs.
+/// Cache of pointer paths: the pointers of one request share most of their ancestors.
 struct Positions<'a> {
     root: Node<'a>,
-    cached: HashMap<String, (Path, Option<Node<'a>>)>,
+    positions: HashMap<String, (Path, Option<Node<'a>>)>,
 }
 
 impl<'a> Positions<'a> {
     fn new(root: Node<'a>) -> Self {
-        Self { root, cached: HashMap::new() }
+        Self { root, positions: HashMap::new() }
     }
 
-    /// Returns the path to a pointer. A missing member sorts behind all that exist beside it.
-    fn of(&mut self, pointer: &str) -> Path {
-        self.find(pointer).0
+    /// Returns the path of a pointer. A missing member sorts after its existing siblings.
+    fn path_to(&mut self, pointer: &str) -> Path {
+        self.locate(pointer).0
     }
 
-    fn find(&mut self, pointer: &str) -> (Path, Option<Node<'a>>) {
+    fn locate(&mut self, pointer: &str) -> (Path, Option<Node<'a>>) {
         let Some((parent, token)) = pointer.rsplit_once('/') else { return (Path::new(), Some(self.root)) };
-        if let Some(cached) = self.cached.get(pointer) {
+        if let Some(cached) = self.positions.get(pointer) {
             return cached.clone();
         }
-        let (mut path, parent) = self.find(parent);
-        let member = parent.and_then(|parent| member(parent, token));
+        let (mut path, parent) = self.locate(parent);
+        let member = parent.and_then(|parent| find_member(parent, token));
         path.push(member.map_or(usize::MAX, |(ordinal, _)| ordinal));
-        let found = (path, member.map(|(_, node)| node));
-        self.cached.insert(pointer.to_owned(), found.clone());
-        found
+        let position = (path, member.map(|(_, node)| node));
+        self.positions.insert(pointer.to_owned(), position.clone());
+        position
     }
 }
 
-/// Sorts errors by the positions that they point at, in the text with this root.
+/// Sorts errors by the positions of their pointers in the text with this root.
 pub fn in_order(errors: ValidationErrors, root: Node<'_>) -> ValidationErrors {
     let mut positions = Positions::new(root);
-    errors.sorted_by_key(|pointer| positions.of(pointer))
+    errors.sorted_by_key(|pointer| positions.path_to(pointer))
 }
 
-fn member<'a>(parent: Node<'a>, token: &str) -> Option<(usize, Node<'a>)> {
+fn find_member<'a>(parent: Node<'a>, token: &str) -> Option<(usize, Node<'a>)> {
     if parent.kind() == Kind::Array {
         let ordinal = token.parse().ok()?;
         return Some((ordinal, parent.elements().nth(ordinal)?));
@@ -83,7 +83,7 @@ mod tests {
         let mut found = sorted;
         found.reverse();
         let mut positions = Positions::new(tape.root(text));
-        found.sort_by_cached_key(|pointer| positions.of(pointer));
+        found.sort_by_cached_key(|pointer| positions.path_to(pointer));
         assert_eq!(found, sorted);
     }
 }

@@ -1,6 +1,5 @@
-//! The one pass over a text: syntax, UTF-8, duplicate keys, depth, lone surrogates.
-//!
-//! It does not stop at the first duplicate or lone surrogate; only broken syntax and depth end it.
+//! Scans a JSON text once for syntax, UTF-8, duplicate keys, depth and lone surrogates. Only broken syntax and
+//! excessive depth end the scan early.
 
 use super::{ESCAPED, Entry, Node, Tape};
 use crate::{
@@ -8,45 +7,46 @@ use crate::{
     validation_error::{Pointer, ValidationError, ValidationErrors, push_key},
 };
 
-/// Containers of a request may be nested this deep, the root included.
+/// Maximum nesting depth of a request's containers, the root included.
 const MAX_DEPTH: usize = 64;
 
-/// Up to this many keys of one object are compared pairwise, without a detour through a sort.
+/// Maximum number of keys that are compared pairwise: for so few, a sort is slower.
 const FEW_KEYS: usize = 12;
 
-/// Checks a whole text and records where its values lie.
+/// Checks a text and records the ranges of its values.
 pub fn scan(text: &[u8]) -> Result<Tape, Vec<ValidationError>> {
     scan_at(text, &Pointer::Root)
 }
 
-/// Scans like [`scan`], for a text at `base` of a request.
+/// Scans like [`scan`]. `base` is the pointer of the text in its request and prefixes the pointers of errors.
 pub fn scan_at(text: &[u8], base: &Pointer<'_>) -> Result<Tape, Vec<ValidationError>> {
     scan_to(text, base, MAX_DEPTH)
 }
 
-/// Scans like [`scan_at`], for a text whose containers may be nested `depth` deep.
+/// Scans like [`scan_at`], with a limit of `depth` nested containers.
 pub fn scan_to(text: &[u8], base: &Pointer<'_>, depth: usize) -> Result<Tape, Vec<ValidationError>> {
-    let (text, all) = valid(text);
+    let (text, validity) = check_utf8(text);
     let mut scanner = Scanner {
         text,
         bytes: text.as_bytes(),
         base,
-        depth,
-        at: if all.is_ok() { 0 } else { text.len() },
+        max_depth: depth,
+        // After a UTF-8 error the scan does not run; the end of the valid prefix is the position of the error.
+        at: if validity.is_ok() { 0 } else { text.len() },
         tape: Vec::with_capacity(text.len() / 12 + 8),
-        open: Vec::with_capacity(8),
+        open_containers: Vec::with_capacity(8),
         keys: Vec::with_capacity(32),
         faults: ValidationErrors::default(),
     };
-    if let Err(stop) = all.and_then(|()| scanner.run()) {
-        let fault = scanner.stopped(&stop);
+    if let Err(stop) = validity.and_then(|()| scanner.run()) {
+        let fault = scanner.describe_stop(&stop);
         scanner.faults.push(fault);
     }
     if scanner.faults.is_empty() { Ok(Tape(scanner.tape)) } else { Err(scanner.faults.into_vec()) }
 }
 
-/// The text as far as it can be read, and why that is not all of it.
-fn valid(text: &[u8]) -> (&str, Result<(), Stop>) {
+/// Returns the readable prefix of the text, with an error if the text is too large or not UTF-8.
+fn check_utf8(text: &[u8]) -> (&str, Result<(), Stop>) {
     if text.len() >= ESCAPED as usize {
         return ("", Err(Stop::Huge));
     }
@@ -58,17 +58,17 @@ fn valid(text: &[u8]) -> (&str, Result<(), Stop>) {
     }
 }
 
-/// A container whose end was not seen yet.
-struct Open {
+/// Container whose end is not scanned yet.
+struct OpenContainer {
     entry: u32,
-    object: bool,
-    /// Start of an object's keys in `Scanner::keys`.
-    keys: usize,
-    /// Index of the array member that is being read.
+    is_object: bool,
+    /// Index of the object's first key in `Scanner::keys`.
+    first_key: usize,
+    /// Index of the current array member.
     index: usize,
 }
 
-/// Why the text cannot be read further.
+/// Fault that ends a scan.
 enum Stop {
     Syntax(&'static str),
     Utf8,
@@ -78,14 +78,14 @@ enum Stop {
 
 struct Scanner<'a> {
     text: &'a str,
-    /// Its bytes.
+    /// Bytes of `text`.
     bytes: &'a [u8],
     base: &'a Pointer<'a>,
-    depth: usize,
+    max_depth: usize,
     at: usize,
     tape: Vec<Entry>,
-    open: Vec<Open>,
-    /// The tape entries of the keys of all open objects, the innermost object's last.
+    open_containers: Vec<OpenContainer>,
+    /// Tape indices of the keys of all open objects; those of the innermost object are last.
     keys: Vec<u32>,
     faults: ValidationErrors,
 }
@@ -93,46 +93,46 @@ struct Scanner<'a> {
 impl Scanner<'_> {
     fn run(&mut self) -> Result<(), Stop> {
         if self.peek().is_none() {
-            return Err(Stop::Syntax("a JSON value was expected, but there is nothing"));
+            return Err(Stop::Syntax("expected a JSON value, but the text is empty"));
         }
         'value: loop {
             match self.peek() {
                 Some(b'{') => {
-                    self.open(true)?;
+                    self.open_container(true)?;
                     if self.peek() != Some(b'}') {
-                        self.key("expected a key in quotes or `}`")?;
+                        self.read_key("expected a key in quotes or `}`")?;
                         continue 'value;
                     }
                 }
                 Some(b'[') => {
-                    self.open(false)?;
+                    self.open_container(false)?;
                     if self.peek() != Some(b']') {
                         continue 'value;
                     }
                 }
                 Some(b'"') => {
-                    self.string()?;
+                    self.read_string()?;
                 }
-                Some(b'-' | b'0'..=b'9') => self.number()?,
-                Some(b't') => self.word(b"true")?,
-                Some(b'f') => self.word(b"false")?,
-                Some(b'n') => self.word(b"null")?,
+                Some(b'-' | b'0'..=b'9') => self.read_number()?,
+                Some(b't') => self.read_word(b"true")?,
+                Some(b'f') => self.read_word(b"false")?,
+                Some(b'n') => self.read_word(b"null")?,
                 Some(_) => return Err(Stop::Syntax("expected a value")),
                 None => return Err(Stop::Syntax("expected a value, but the text ends")),
             }
-            // A value is complete, or a container has just been opened and is empty.
+            // Here a value is complete, or the container that was just opened is empty.
             loop {
                 let next = self.peek();
-                let Some(open) = self.open.last_mut() else {
+                let Some(open) = self.open_containers.last_mut() else {
                     return match next {
                         None => Ok(()),
-                        Some(_) => Err(Stop::Syntax("expected the end: there is more after the value")),
+                        Some(_) => Err(Stop::Syntax("expected the end of the text after the value")),
                     };
                 };
-                match (next, open.object) {
+                match (next, open.is_object) {
                     (Some(b','), true) => {
                         self.at += 1;
-                        self.key("expected a key in quotes after `,`")?;
+                        self.read_key("expected a key in quotes after `,`")?;
                         continue 'value;
                     }
                     (Some(b','), false) => {
@@ -140,7 +140,7 @@ impl Scanner<'_> {
                         open.index += 1;
                         continue 'value;
                     }
-                    (Some(b'}'), true) | (Some(b']'), false) => self.close(),
+                    (Some(b'}'), true) | (Some(b']'), false) => self.close_container(),
                     (_, true) => return Err(Stop::Syntax("expected `,` or `}`")),
                     (_, false) => return Err(Stop::Syntax("expected `,` or `]`")),
                 }
@@ -148,7 +148,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// The next byte that is no white space, not consumed.
+    /// Returns the next byte that is not white space, without consuming it.
     fn peek(&mut self) -> Option<u8> {
         loop {
             match self.bytes.get(self.at) {
@@ -158,29 +158,34 @@ impl Scanner<'_> {
         }
     }
 
-    #[allow(clippy::cast_possible_truncation, reason = "`valid` bounds the text below 2 GiB")]
-    fn push(&mut self, start: usize, end: usize, flags: u32) {
+    #[allow(clippy::cast_possible_truncation, reason = "`check_utf8` bounds the text below 2 GiB")]
+    fn push_entry(&mut self, start: usize, end: usize, flags: u32) {
         let next = self.tape.len() as u32 + 1;
         self.tape.push(Entry { start: start as u32, end: end as u32 | flags, next });
     }
 
-    #[allow(clippy::cast_possible_truncation, reason = "`valid` bounds the text below 2 GiB")]
-    fn open(&mut self, object: bool) -> Result<(), Stop> {
-        if self.open.len() == self.depth {
+    #[allow(clippy::cast_possible_truncation, reason = "`check_utf8` bounds the text below 2 GiB")]
+    fn open_container(&mut self, is_object: bool) -> Result<(), Stop> {
+        if self.open_containers.len() == self.max_depth {
             return Err(Stop::Deep);
         }
-        self.open.push(Open { entry: self.tape.len() as u32, object, keys: self.keys.len(), index: 0 });
-        self.push(self.at, self.at, 0);
+        self.open_containers.push(OpenContainer {
+            entry: self.tape.len() as u32,
+            is_object,
+            first_key: self.keys.len(),
+            index: 0,
+        });
+        self.push_entry(self.at, self.at, 0);
         self.at += 1;
         Ok(())
     }
 
-    #[allow(clippy::cast_possible_truncation, reason = "`valid` bounds the text below 2 GiB")]
-    fn close(&mut self) {
+    #[allow(clippy::cast_possible_truncation, reason = "`check_utf8` bounds the text below 2 GiB")]
+    fn close_container(&mut self) {
         self.at += 1;
-        let Some(open) = self.open.pop() else { return };
-        if open.object {
-            self.find_duplicates(open.keys);
+        let Some(open) = self.open_containers.pop() else { return };
+        if open.is_object {
+            self.report_duplicates(open.first_key);
         }
         let next = self.tape.len() as u32;
         let entry = &mut self.tape[open.entry as usize];
@@ -188,16 +193,16 @@ impl Scanner<'_> {
         entry.next = next;
     }
 
-    /// A key and its colon.
-    #[allow(clippy::cast_possible_truncation, reason = "`valid` bounds the text below 2 GiB")]
-    fn key(&mut self, expected: &'static str) -> Result<(), Stop> {
+    /// Reads a key and its colon.
+    #[allow(clippy::cast_possible_truncation, reason = "`check_utf8` bounds the text below 2 GiB")]
+    fn read_key(&mut self, expected: &'static str) -> Result<(), Stop> {
         if self.peek() != Some(b'"') {
             return Err(Stop::Syntax(expected));
         }
         let key = self.tape.len() as u32;
         self.keys.push(key);
-        // A key that is broken off is not on the tape yet, so no pointer may lead through it.
-        if let Err(stop) = self.string() {
+        // A truncated key is not on the tape yet, so the error's pointer must not include it.
+        if let Err(stop) = self.read_string() {
             self.keys.pop();
             return Err(stop);
         }
@@ -208,10 +213,10 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn string(&mut self) -> Result<(), Stop> {
+    fn read_string(&mut self) -> Result<(), Stop> {
         let start = self.at;
         let mut flags = 0;
-        let mut lone = false;
+        let mut has_lone_surrogate = false;
         self.at += 1;
         loop {
             self.skip_plain();
@@ -219,7 +224,7 @@ impl Scanner<'_> {
                 Some(b'"') => break,
                 Some(b'\\') => {
                     flags = ESCAPED;
-                    lone |= self.escape()?;
+                    has_lone_surrogate |= self.read_escape()?;
                 }
                 Some(byte) if *byte < 0x20 => {
                     return Err(Stop::Syntax("a control character in a string must be escaped"));
@@ -229,9 +234,9 @@ impl Scanner<'_> {
             }
         }
         self.at += 1;
-        self.push(start, self.at, flags);
-        if lone {
-            let pointer = self.pointer();
+        self.push_entry(start, self.at, flags);
+        if has_lone_surrogate {
+            let pointer = self.current_pointer();
             self.faults.push(ValidationError {
                 pointer,
                 ..ValidationError::invalid(
@@ -244,7 +249,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Passes eight bytes at a time while none of them ends a string, escapes, or is a control character.
+    /// Skips eight bytes at a time while none of them is a quote, a backslash or a control character.
     fn skip_plain(&mut self) {
         const ONES: u64 = 0x0101_0101_0101_0101;
         const TOPS: u64 = ONES << 7;
@@ -257,7 +262,7 @@ impl Scanner<'_> {
             let control = word.wrapping_sub(ONES * 0x20) & !word & TOPS;
             let special = equals(word, b'"') | equals(word, b'\\') | control;
             if special != 0 {
-                // Only the lowest hit is certain: a borrow may mark the byte after it.
+                // Only the lowest hit is exact: the borrow of the subtraction can mark the byte after it.
                 self.at += special.trailing_zeros() as usize / 8;
                 return;
             }
@@ -265,20 +270,20 @@ impl Scanner<'_> {
         }
     }
 
-    /// Reads an escape and returns true if it is a surrogate without its partner.
-    fn escape(&mut self) -> Result<bool, Stop> {
+    /// Reads an escape. Returns true if it is a surrogate without its partner.
+    fn read_escape(&mut self) -> Result<bool, Stop> {
         match self.bytes.get(self.at + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
                 self.at += 2;
                 Ok(false)
             }
             Some(b'u') => {
-                let unit = self.unit(self.at + 2)?;
+                let unit = self.read_code_unit(self.at + 2)?;
                 self.at += 6;
                 match unit {
                     0xd800..=0xdbff => {
                         if self.bytes.get(self.at..self.at + 2) == Some(b"\\u")
-                            && (0xdc00..=0xdfff).contains(&self.unit(self.at + 2)?)
+                            && (0xdc00..=0xdfff).contains(&self.read_code_unit(self.at + 2)?)
                         {
                             self.at += 6;
                             return Ok(false);
@@ -293,7 +298,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn unit(&self, at: usize) -> Result<u16, Stop> {
+    fn read_code_unit(&self, at: usize) -> Result<u16, Stop> {
         let digits = self.bytes.get(at..at + 4).ok_or(Stop::Syntax("the text ends inside an escape"))?;
         digits.iter().try_fold(0, |unit: u16, digit| {
             let value = char::from(*digit)
@@ -304,82 +309,83 @@ impl Scanner<'_> {
         })
     }
 
-    fn number(&mut self) -> Result<(), Stop> {
+    fn read_number(&mut self) -> Result<(), Stop> {
         let start = self.at;
-        let is = |at: usize, wanted: u8| self.bytes.get(at) == Some(&wanted);
-        let digits = |mut at: usize| {
+        let is_byte = |at: usize, expected: u8| self.bytes.get(at) == Some(&expected);
+        let skip_digits = |mut at: usize| {
             let from = at;
             while self.bytes.get(at).is_some_and(u8::is_ascii_digit) {
                 at += 1;
             }
             (at > from).then_some(at)
         };
-        let mut at = start + usize::from(is(start, b'-'));
-        let whole = at;
-        at = digits(at).ok_or(Stop::Syntax("a number needs a digit after `-`"))?;
-        if is(whole, b'0') && at > whole + 1 {
+        let mut at = start + usize::from(is_byte(start, b'-'));
+        let integer_start = at;
+        at = skip_digits(at).ok_or(Stop::Syntax("a number needs a digit after `-`"))?;
+        // JSON forbids leading zeros: some parsers would read them as octal.
+        if is_byte(integer_start, b'0') && at > integer_start + 1 {
             return Err(Stop::Syntax("a number may not begin with 0"));
         }
-        if is(at, b'.') {
-            at = digits(at + 1).ok_or(Stop::Syntax("a number needs a digit after `.`"))?;
+        if is_byte(at, b'.') {
+            at = skip_digits(at + 1).ok_or(Stop::Syntax("a number needs a digit after `.`"))?;
         }
-        if is(at, b'e') || is(at, b'E') {
+        if is_byte(at, b'e') || is_byte(at, b'E') {
             at += 1;
-            at += usize::from(is(at, b'+') || is(at, b'-'));
-            at = digits(at).ok_or(Stop::Syntax("a number needs a digit in its exponent"))?;
+            at += usize::from(is_byte(at, b'+') || is_byte(at, b'-'));
+            at = skip_digits(at).ok_or(Stop::Syntax("a number needs a digit in its exponent"))?;
         }
         self.at = at;
-        self.push(start, at, 0);
+        self.push_entry(start, at, 0);
         Ok(())
     }
 
-    fn word(&mut self, word: &[u8]) -> Result<(), Stop> {
+    fn read_word(&mut self, word: &[u8]) -> Result<(), Stop> {
         let start = self.at;
         if !self.bytes[start..].starts_with(word) {
             return Err(Stop::Syntax("expected a value"));
         }
         self.at += word.len();
-        self.push(start, self.at, 0);
+        self.push_entry(start, self.at, 0);
         Ok(())
     }
 
-    /// Reports the keys from there on that stand twice, and forgets them all.
-    fn find_duplicates(&mut self, from: usize) {
-        let mut again: Vec<u32> = Vec::new();
+    /// Reports repeated keys among those from index `from` on, and removes these keys from the stack.
+    fn report_duplicates(&mut self, from: usize) {
+        let mut duplicates: Vec<u32> = Vec::new();
         {
             let keys = &mut self.keys[from..];
             let (text, bytes, tape) = (self.text, self.bytes, &self.tape[..]);
-            let name = |at: u32| Node { text, tape, at }.unquoted();
+            let name = |at: u32| Node { text, tape, index: at }.unquoted();
             let plain = |entry: Entry| {
                 (entry.end & ESCAPED == 0).then(|| &bytes[entry.start as usize..entry.end as usize])
             };
-            let same = |a: u32, b: u32| match (plain(tape[a as usize]), plain(tape[b as usize])) {
+            let is_same = |a: u32, b: u32| match (plain(tape[a as usize]), plain(tape[b as usize])) {
                 (Some(a), Some(b)) => a == b,
                 _ => name(a) == name(b),
             };
             if keys.len() <= FEW_KEYS {
                 for (i, &key) in keys.iter().enumerate() {
-                    if keys[..i].iter().any(|&earlier| same(earlier, key)) {
-                        again.push(key);
+                    if keys[..i].iter().any(|&earlier| is_same(earlier, key)) {
+                        duplicates.push(key);
                     }
                 }
             } else {
-                // A sort stays fast whatever keys a client chooses; a hash table could be made to collide.
+                // A client cannot choose keys that slow a sort down; colliding keys would slow a hash table down.
                 keys.sort_unstable_by(|&a, &b| name(a).cmp(&name(b)).then(a.cmp(&b)));
-                again.extend(
+                duplicates.extend(
                     keys.windows(2).filter(|pair| name(pair[0]) == name(pair[1])).map(|pair| pair[1]),
                 );
-                again.sort_unstable();
+                duplicates.sort_unstable();
             }
         }
         self.keys.truncate(from);
-        if again.is_empty() {
+        if duplicates.is_empty() {
             return;
         }
-        // The object is closed and its keys are gone: the pointer leads to it, and the key is added.
-        let parent = self.pointer();
-        for key in again {
-            let name = Node { text: self.text, tape: &self.tape, at: key }.unquoted();
+        // The object is closed and its keys are removed, so the pointer ends at the object and the key is appended.
+        let parent = self.current_pointer();
+        for key in duplicates {
+            let name = Node { text: self.text, tape: &self.tape, index: key }.unquoted();
             let mut pointer = parent.clone().unwrap_or_default();
             push_key(&mut pointer, &name);
             self.faults.push(ValidationError {
@@ -394,14 +400,15 @@ impl Scanner<'_> {
     }
 
     /// Returns the pointer to the current position, through all open containers.
-    fn pointer(&self) -> Option<String> {
+    fn current_pointer(&self) -> Option<String> {
         let mut pointer = self.base.render().unwrap_or_default();
-        for (depth, open) in self.open.iter().enumerate() {
-            let fits = if open.object {
-                let end = self.open.get(depth + 1).map_or(self.keys.len(), |inner| inner.keys);
-                match self.keys[open.keys..end].last() {
+        for (depth, open) in self.open_containers.iter().enumerate() {
+            let is_complete = if open.is_object {
+                let end =
+                    self.open_containers.get(depth + 1).map_or(self.keys.len(), |inner| inner.first_key);
+                match self.keys[open.first_key..end].last() {
                     Some(&key) if (key as usize) < self.tape.len() => {
-                        let key = Node { text: self.text, tape: &self.tape, at: key };
+                        let key = Node { text: self.text, tape: &self.tape, index: key };
                         push_key(&mut pointer, &key.unquoted())
                     }
                     _ => false,
@@ -409,19 +416,19 @@ impl Scanner<'_> {
             } else {
                 push_key(&mut pointer, &open.index.to_string())
             };
-            if !fits {
+            if !is_complete {
                 break;
             }
         }
         (!pointer.is_empty()).then_some(pointer)
     }
 
-    fn stopped(&self, stop: &Stop) -> ValidationError {
-        let seen = &self.bytes[..self.at.min(self.bytes.len())];
-        let line = 1 + seen.iter().filter(|byte| **byte == b'\n').count();
-        let begin = seen.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        // Continuation bytes are no characters of their own.
-        let column = 1 + seen[begin..].iter().filter(|byte| **byte & 0xc0 != 0x80).count();
+    fn describe_stop(&self, stop: &Stop) -> ValidationError {
+        let scanned = &self.bytes[..self.at.min(self.bytes.len())];
+        let line = 1 + scanned.iter().filter(|byte| **byte == b'\n').count();
+        let line_start = scanned.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        // UTF-8 continuation bytes do not count as columns.
+        let column = 1 + scanned[line_start..].iter().filter(|byte| **byte & 0xc0 != 0x80).count();
         let (title, detail) = match stop {
             Stop::Syntax(expected) => {
                 ("Malformed JSON", format!("Line {line}, column {column}: {expected}."))
@@ -433,11 +440,14 @@ impl Scanner<'_> {
                 "JSON nested too deeply",
                 format!(
                     "Line {line}, column {column}: objects and arrays may be nested {} deep at most.",
-                    self.depth
+                    self.max_depth
                 ),
             ),
             Stop::Huge => ("Malformed JSON", "The text is longer than 2 GiB.".to_owned()),
         };
-        ValidationError { pointer: self.pointer(), ..ValidationError::invalid(&Pointer::Root, title, detail) }
+        ValidationError {
+            pointer: self.current_pointer(),
+            ..ValidationError::invalid(&Pointer::Root, title, detail)
+        }
     }
 }

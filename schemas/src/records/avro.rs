@@ -12,11 +12,11 @@ use crate::ids::{
 
 /// A datum that does not fit its schema. It names the place and never the content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("malformed record `{}`{}: {}", .0.record, self.at(), .0.error)]
-pub struct Malformed(Box<Place>);
+#[error("malformed record `{}`{}: {}", .0.record, self.describe_place(), .0.error)]
+pub struct Malformed(Box<ErrorPlace>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct ErrorPlace {
     record: Cow<'static, str>,
     /// Steps from the inside out: the path grows while the error passes outwards.
     path: Vec<Step>,
@@ -80,17 +80,17 @@ impl AvroError {
 impl Malformed {
     #[cold]
     pub(super) fn new(error: AvroError) -> Self {
-        Self(Box::new(Place { record: Cow::Borrowed("unnamed"), path: Vec::new(), error }))
+        Self(Box::new(ErrorPlace { record: Cow::Borrowed("unnamed"), path: Vec::new(), error }))
     }
 
     #[cold]
-    pub(super) fn within(mut self, field: impl Into<Cow<'static, str>>) -> Self {
+    pub(super) fn at_field(mut self, field: impl Into<Cow<'static, str>>) -> Self {
         self.0.path.push(Step::Field(field.into()));
         self
     }
 
     #[cold]
-    pub(super) fn within_entry(mut self, index: usize) -> Self {
+    pub(super) fn at_index(mut self, index: usize) -> Self {
         self.0.path.push(Step::Index(index));
         self
     }
@@ -114,7 +114,7 @@ impl Malformed {
         })
     }
 
-    fn at(&self) -> String {
+    fn describe_place(&self) -> String {
         if self.0.path.is_empty() { String::new() } else { format!(" at `{}`", self.path()) }
     }
 
@@ -129,21 +129,22 @@ impl Malformed {
 
 /// Takes values off the front of a datum. Whatever it reads, it never asks for more than is left.
 pub(crate) struct Reader<'a> {
-    whole: &'a Bytes,
-    rest: &'a [u8],
+    datum: &'a Bytes,
+    remaining: &'a [u8],
     /// The items of a record mostly share their type: they then share its text, too.
     last_type: Option<TypeId>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(datum: &'a Bytes) -> Self {
-        Self { whole: datum, rest: datum, last_type: None }
+        Self { datum, remaining: datum, last_type: None }
     }
 
     #[inline]
     pub(super) fn byte(&mut self) -> Result<u8, Malformed> {
-        let (&byte, rest) = self.rest.split_first().ok_or_else(|| Malformed::new(AvroError::Truncated))?;
-        self.rest = rest;
+        let (&byte, rest) =
+            self.remaining.split_first().ok_or_else(|| Malformed::new(AvroError::Truncated))?;
+        self.remaining = rest;
         Ok(byte)
     }
 
@@ -181,25 +182,25 @@ impl<'a> Reader<'a> {
 
     /// The index of one of `count` symbols or branches.
     #[inline]
-    pub(crate) fn index(&mut self, count: usize, otherwise: AvroError) -> Result<usize, Malformed> {
+    pub(crate) fn index(&mut self, count: usize, error: AvroError) -> Result<usize, Malformed> {
         match usize::try_from(self.long()?) {
             Ok(index) if index < count => Ok(index),
-            _ => Err(Malformed::new(otherwise)),
+            _ => Err(Malformed::new(error)),
         }
     }
 
     #[inline]
     pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) =
-            self.rest.split_at_checked(length).ok_or_else(|| Malformed::new(AvroError::Truncated))?;
-        self.rest = rest;
-        Ok(taken)
+        let (bytes, rest) =
+            self.remaining.split_at_checked(length).ok_or_else(|| Malformed::new(AvroError::Truncated))?;
+        self.remaining = rest;
+        Ok(bytes)
     }
 
     #[inline]
     pub(super) fn slice(&mut self) -> Result<&'a [u8], Malformed> {
         match usize::try_from(self.long()?) {
-            Ok(length) if length <= self.rest.len() => self.take(length),
+            Ok(length) if length <= self.remaining.len() => self.take(length),
             _ => Err(Malformed::new(AvroError::Length)),
         }
     }
@@ -212,7 +213,7 @@ impl<'a> Reader<'a> {
     /// entry takes `least` bytes or more.
     pub(super) fn entries(
         &mut self,
-        least: usize,
+        min_bytes: usize,
         mut entry: impl FnMut(&mut Self, usize) -> Result<(), Malformed>,
     ) -> Result<(), Malformed> {
         let mut index = 0;
@@ -224,33 +225,33 @@ impl<'a> Reader<'a> {
             if count == 0 {
                 return Ok(());
             }
-            if count > self.rest.len() / least.max(1) {
+            if count > self.remaining.len() / min_bytes.max(1) {
                 return Err(Malformed::new(AvroError::Block));
             }
-            let before = self.rest.len();
-            for left in (1..=count).rev() {
-                entry(self, left).map_err(|malformed| malformed.within_entry(index))?;
+            let before = self.remaining.len();
+            for entries_left in (1..=count).rev() {
+                entry(self, entries_left).map_err(|malformed| malformed.at_index(index))?;
                 index += 1;
             }
-            if size.is_some_and(|size| usize::try_from(size) != Ok(before - self.rest.len())) {
+            if size.is_some_and(|size| usize::try_from(size) != Ok(before - self.remaining.len())) {
                 return Err(Malformed::new(AvroError::Block));
             }
         }
     }
 
     pub(super) fn end(&self) -> Result<(), Malformed> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Malformed::new(AvroError::Trailing)) }
+        if self.remaining.is_empty() { Ok(()) } else { Err(Malformed::new(AvroError::Trailing)) }
     }
 }
 
-pub(crate) fn read_whole<F: Field>(datum: &Bytes) -> Result<F, Malformed> {
+pub(crate) fn decode_datum<F: Field>(datum: &Bytes) -> Result<F, Malformed> {
     let mut reader = Reader::new(datum);
     let value = F::read(&mut reader)?;
     reader.end().map(|()| value)
 }
 
 #[inline]
-pub(crate) fn put_long(out: &mut Vec<u8>, value: i64) {
+pub(crate) fn write_long(out: &mut Vec<u8>, value: i64) {
     let mut zigzag = zigzag(value);
     while zigzag >= 0x80 {
         out.push(zigzag.to_le_bytes()[0] | 0x80);
@@ -275,8 +276,8 @@ fn length(count: usize) -> i64 {
     i64::try_from(count).expect("nothing in memory is longer than isize::MAX")
 }
 
-fn put_slice(out: &mut Vec<u8>, slice: &[u8]) {
-    put_long(out, length(slice.len()));
+fn write_slice(out: &mut Vec<u8>, slice: &[u8]) {
+    write_long(out, length(slice.len()));
     out.extend_from_slice(slice);
 }
 
@@ -287,7 +288,7 @@ fn slice_size(slice: &[u8]) -> usize {
 /// A value that has an Avro form.
 pub(crate) trait Field: Sized {
     /// The fewest bytes that a value takes: bounds what the count of an array can promise.
-    const LEAST: usize;
+    const MIN_BYTES: usize;
 
     fn size(&self) -> usize;
     fn write(&self, out: &mut Vec<u8>);
@@ -297,19 +298,19 @@ pub(crate) trait Field: Sized {
     fn show(&self, f: &mut fmt::Formatter<'_>, hidden: bool) -> fmt::Result;
 }
 
-pub(crate) struct Shown<'a, F> {
+pub(crate) struct FieldDebug<'a, F> {
     pub(crate) field: &'a F,
     pub(crate) hidden: bool,
 }
 
-impl<F: Field> fmt::Debug for Shown<'_, F> {
+impl<F: Field> fmt::Debug for FieldDebug<'_, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.field.show(f, self.hidden)
     }
 }
 
 impl Field for bool {
-    const LEAST: usize = 1;
+    const MIN_BYTES: usize = 1;
 
     fn size(&self) -> usize {
         1
@@ -329,14 +330,14 @@ impl Field for bool {
 }
 
 impl Field for i64 {
-    const LEAST: usize = 1;
+    const MIN_BYTES: usize = 1;
 
     fn size(&self) -> usize {
         long_size(*self)
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        put_long(out, *self);
+        write_long(out, *self);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -349,14 +350,14 @@ impl Field for i64 {
 }
 
 impl Field for i32 {
-    const LEAST: usize = 1;
+    const MIN_BYTES: usize = 1;
 
     fn size(&self) -> usize {
         long_size(i64::from(*self))
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        put_long(out, i64::from(*self));
+        write_long(out, i64::from(*self));
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -369,14 +370,14 @@ impl Field for i32 {
 }
 
 impl Field for String {
-    const LEAST: usize = 1;
+    const MIN_BYTES: usize = 1;
 
     fn size(&self) -> usize {
         slice_size(self.as_bytes())
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        put_slice(out, self.as_bytes());
+        write_slice(out, self.as_bytes());
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -389,18 +390,18 @@ impl Field for String {
 }
 
 impl Field for Bytes {
-    const LEAST: usize = 1;
+    const MIN_BYTES: usize = 1;
 
     fn size(&self) -> usize {
         slice_size(self)
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        put_slice(out, self);
+        write_slice(out, self);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        from.slice().map(|slice| from.whole.slice_ref(slice))
+        from.slice().map(|slice| from.datum.slice_ref(slice))
     }
 
     fn show(&self, f: &mut fmt::Formatter<'_>, _hidden: bool) -> fmt::Result {
@@ -409,14 +410,14 @@ impl Field for Bytes {
 }
 
 impl<F: Field> Field for Option<F> {
-    const LEAST: usize = 1;
+    const MIN_BYTES: usize = 1;
 
     fn size(&self) -> usize {
         1 + self.as_ref().map_or(0, F::size)
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        put_long(out, i64::from(self.is_some()));
+        write_long(out, i64::from(self.is_some()));
         if let Some(value) = self {
             value.write(out);
         }
@@ -430,12 +431,12 @@ impl<F: Field> Field for Option<F> {
     }
 
     fn show(&self, f: &mut fmt::Formatter<'_>, hidden: bool) -> fmt::Result {
-        fmt::Debug::fmt(&self.as_ref().map(|field| Shown { field, hidden }), f)
+        fmt::Debug::fmt(&self.as_ref().map(|field| FieldDebug { field, hidden }), f)
     }
 }
 
 impl<F: Field> Field for Vec<F> {
-    const LEAST: usize = 1;
+    const MIN_BYTES: usize = 1;
 
     fn size(&self) -> usize {
         let end = 1;
@@ -447,20 +448,20 @@ impl<F: Field> Field for Vec<F> {
 
     fn write(&self, out: &mut Vec<u8>) {
         if !self.is_empty() {
-            put_long(out, length(self.len()));
+            write_long(out, length(self.len()));
             for entry in self {
                 entry.write(out);
             }
         }
-        put_long(out, 0);
+        write_long(out, 0);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let mut entries = Self::new();
-        from.entries(F::LEAST, |from, left| {
+        from.entries(F::MIN_BYTES, |from, entries_left| {
             if entries.len() == entries.capacity() {
                 // Never more room in advance than the rest of the datum takes itself.
-                entries.reserve(left.min(from.rest.len() / size_of::<F>()).max(1));
+                entries.reserve(entries_left.min(from.remaining.len() / size_of::<F>()).max(1));
             }
             entries.push(F::read(from)?);
             Ok(())
@@ -469,21 +470,21 @@ impl<F: Field> Field for Vec<F> {
     }
 
     fn show(&self, f: &mut fmt::Formatter<'_>, hidden: bool) -> fmt::Result {
-        f.debug_list().entries(self.iter().map(|field| Shown { field, hidden })).finish()
+        f.debug_list().entries(self.iter().map(|field| FieldDebug { field, hidden })).finish()
     }
 }
 
 macro_rules! text_fields {
     ($($Id:ty),* $(,)?) => {$(
         impl Field for $Id {
-            const LEAST: usize = 1;
+            const MIN_BYTES: usize = 1;
 
             fn size(&self) -> usize {
                 slice_size(self.as_str().as_bytes())
             }
 
             fn write(&self, out: &mut Vec<u8>) {
-                put_slice(out, self.as_str().as_bytes());
+                write_slice(out, self.as_str().as_bytes());
             }
 
             fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -500,14 +501,14 @@ macro_rules! text_fields {
 text_fields! { OrgId, ItemId, PolicyId, ActionId, EndpointId, AppealId }
 
 impl Field for TypeId {
-    const LEAST: usize = 1;
+    const MIN_BYTES: usize = 1;
 
     fn size(&self) -> usize {
         slice_size(self.as_str().as_bytes())
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        put_slice(out, self.as_str().as_bytes());
+        write_slice(out, self.as_str().as_bytes());
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -527,10 +528,10 @@ impl Field for TypeId {
 macro_rules! uuid_fields {
     ($($Id:ident),* $(,)?) => {$(
         impl Field for $Id {
-            const LEAST: usize = 16;
+            const MIN_BYTES: usize = 16;
 
             fn size(&self) -> usize {
-                Self::LEAST
+                Self::MIN_BYTES
             }
 
             fn write(&self, out: &mut Vec<u8>) {
@@ -538,7 +539,7 @@ macro_rules! uuid_fields {
             }
 
             fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-                let bytes = from.take(Self::LEAST)?;
+                let bytes = from.take(Self::MIN_BYTES)?;
                 Uuid::from_slice(bytes).map(Self).map_err(|_| Malformed::new(AvroError::Length))
             }
 
@@ -554,14 +555,14 @@ uuid_fields! { SubmissionId, EventId, CauseId, JobId, ReportId, DecisionId }
 macro_rules! long_fields {
     ($($Id:ident),* $(,)?) => {$(
         impl Field for $Id {
-            const LEAST: usize = 1;
+            const MIN_BYTES: usize = 1;
 
             fn size(&self) -> usize {
                 long_size(self.0)
             }
 
             fn write(&self, out: &mut Vec<u8>) {
-                put_long(out, self.0);
+                write_long(out, self.0);
             }
 
             fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -578,7 +579,7 @@ macro_rules! long_fields {
 long_fields! { Millis, ConfigVersion }
 
 impl Field for ItemKey {
-    const LEAST: usize = TypeId::LEAST + ItemId::LEAST;
+    const MIN_BYTES: usize = TypeId::MIN_BYTES + ItemId::MIN_BYTES;
 
     fn size(&self) -> usize {
         self.type_id.size() + self.id.size()
@@ -590,8 +591,8 @@ impl Field for ItemKey {
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let type_id = TypeId::read(from).map_err(|malformed| malformed.within("type_id"))?;
-        let id = ItemId::read(from).map_err(|malformed| malformed.within("id"))?;
+        let type_id = TypeId::read(from).map_err(|malformed| malformed.at_field("type_id"))?;
+        let id = ItemId::read(from).map_err(|malformed| malformed.at_field("id"))?;
         Ok(Self { type_id, id })
     }
 

@@ -17,7 +17,7 @@ macro_rules! record {
         }
 
         impl $crate::records::avro::Field for $Name {
-            const LEAST: usize = 0 $(+ <$ty as $crate::records::avro::Field>::LEAST)*;
+            const MIN_BYTES: usize = 0 $(+ <$ty as $crate::records::avro::Field>::MIN_BYTES)*;
 
             fn size(&self) -> usize {
                 0 $(+ $crate::records::avro::Field::size(&self.$field))*
@@ -33,7 +33,7 @@ macro_rules! record {
                 Ok(Self {$(
                     $field: match $crate::records::avro::Field::read(from) {
                         Ok(value) => value,
-                        Err(malformed) => return Err(malformed.within(stringify!($field))),
+                        Err(malformed) => return Err(malformed.at_field(stringify!($field))),
                     },
                 )*})
             }
@@ -57,7 +57,7 @@ macro_rules! record {
                 f.debug_struct(stringify!($Name))
                     $(.field(
                         stringify!($field),
-                        &$crate::records::avro::Shown { field: &self.$field, hidden: record!(@hidden $($hidden)?) },
+                        &$crate::records::avro::FieldDebug { field: &self.$field, hidden: record!(@hidden $($hidden)?) },
                     ))*
                     .finish()
             }
@@ -78,7 +78,7 @@ macro_rules! record {
             }
 
             fn decode(datum: &bytes::Bytes) -> Result<Self, $crate::records::avro::Malformed> {
-                $crate::records::avro::read_whole(datum).map_err(|malformed| malformed.of($name))
+                $crate::records::avro::decode_datum(datum).map_err(|malformed| malformed.of($name))
             }
         })?
     };
@@ -106,14 +106,14 @@ macro_rules! symbols {
         }
 
         impl $crate::records::avro::Field for $Name {
-            const LEAST: usize = 1;
+            const MIN_BYTES: usize = 1;
 
             fn size(&self) -> usize {
                 $crate::records::avro::long_size(*self as i64)
             }
 
             fn write(&self, out: &mut Vec<u8>) {
-                $crate::records::avro::put_long(out, *self as i64);
+                $crate::records::avro::write_long(out, *self as i64);
             }
 
             fn read(

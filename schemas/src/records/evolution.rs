@@ -20,13 +20,13 @@ const MAX_DEPTH: usize = 32;
 
 /// Rewrites a datum of the writer's schema as one of the reader's. For the cold path: it copies everything.
 pub fn resolve(writer: &Schema, reader: &Schema, datum: &[u8]) -> Result<Vec<u8>, Malformed> {
-    let resolved = || {
+    let resolve_datum = || {
         // apache-avro trusts lengths and counts, and takes a datum that ends early for one full of nulls.
-        fits(writer, datum)?;
+        check_datum(writer, datum)?;
         let value = read_value(writer, &mut &*datum, Some(reader)).map_err(unresolvable)?;
         write_value(reader, value).map_err(unresolvable)
     };
-    resolved().map_err(|malformed| match reader.name() {
+    resolve_datum().map_err(|malformed| match reader.name() {
         Some(name) => malformed.of(name.name().to_owned()),
         None => malformed,
     })
@@ -46,29 +46,29 @@ pub fn write_value(schema: &Schema, value: Value) -> AvroResult<Vec<u8>> {
 
 /// Its own words would show the value that it could not resolve.
 fn unresolvable(error: apache_avro::Error) -> Malformed {
-    let why = match error.into_details() {
+    let reason = match error.into_details() {
         Details::GetField(field) => format!("it lacks `{field}`, which has no default"),
         Details::GetEnumDefault { .. } => "it has a symbol that the reader does not know".into(),
         _ => "a type differs".into(),
     };
-    Malformed::new(AvroError::Unresolvable(why))
+    Malformed::new(AvroError::Unresolvable(reason))
 }
 
-fn fits(schema: &Schema, datum: &[u8]) -> Result<(), Malformed> {
+fn check_datum(schema: &Schema, datum: &[u8]) -> Result<(), Malformed> {
     let datum = Bytes::copy_from_slice(datum);
     let mut reader = Reader::new(&datum);
     let names = ResolvedSchema::try_from(schema).map_err(unresolvable)?;
-    Shape { names: names.get_names() }.pass(schema, None, &mut reader, 0)?;
+    DatumChecker { names: names.get_names() }.skip_value(schema, None, &mut reader, 0)?;
     reader.end()
 }
 
-struct Shape<'a> {
+struct DatumChecker<'a> {
     names: &'a NamesRef<'a>,
 }
 
-impl Shape<'_> {
+impl DatumChecker<'_> {
     /// Reads one value and keeps nothing of it.
-    fn pass(
+    fn skip_value(
         &self,
         schema: &Schema,
         space: NamespaceRef<'_>,
@@ -108,27 +108,27 @@ impl Shape<'_> {
             Schema::Enum(symbols) => from.index(symbols.symbols.len(), AvroError::Symbol).map(drop),
             Schema::Union(union) => {
                 let branch = from.index(union.variants().len(), AvroError::Branch)?;
-                self.pass(&union.variants()[branch], space, from, depth + 1)
+                self.skip_value(&union.variants()[branch], space, from, depth + 1)
             }
             Schema::Array(array) => {
-                from.entries(1, |from, _| self.pass(&array.items, space, from, depth + 1))
+                from.entries(1, |from, _| self.skip_value(&array.items, space, from, depth + 1))
             }
             Schema::Map(map) => from.entries(1, |from, _| {
                 from.text()?;
-                self.pass(&map.types, space, from, depth + 1)
+                self.skip_value(&map.types, space, from, depth + 1)
             }),
             Schema::Record(record) => {
                 let name = record.name.fully_qualified_name(space);
                 let space = name.namespace();
                 record.fields.iter().try_for_each(|field| {
-                    self.pass(&field.schema, space, from, depth + 1)
-                        .map_err(|malformed| malformed.within(field.name.clone()))
+                    self.skip_value(&field.schema, space, from, depth + 1)
+                        .map_err(|malformed| malformed.at_field(field.name.clone()))
                 })
             }
             Schema::Ref { name } => {
                 let name = name.fully_qualified_name(space);
                 match self.names.get(&*name) {
-                    Some(named) => self.pass(named, name.namespace(), from, depth + 1),
+                    Some(named_schema) => self.skip_value(named_schema, name.namespace(), from, depth + 1),
                     None => {
                         Err(Malformed::new(AvroError::Unresolvable("it names a type that it lacks".into())))
                     }
@@ -141,82 +141,98 @@ impl Shape<'_> {
 /// Checks that `new` may follow `old`, so that the reader of either understands the writer of the other: new fields
 /// have defaults, new symbols meet a default in `old`, nothing else differs. The error names what breaks the rule.
 pub fn compatible(old: &Schema, new: &Schema) -> Result<(), String> {
-    let names = |schema| ResolvedSchema::try_from(schema).map_err(|error| format!("not a schema: {error}"));
-    let (old_names, new_names) = (names(old)?, names(new)?);
-    let mut rule = Rule { old: old_names.get_names(), new: new_names.get_names(), seen: Vec::new() };
-    rule.follows((old, None), (new, None), "")
+    let resolve_names =
+        |schema| ResolvedSchema::try_from(schema).map_err(|error| format!("not a schema: {error}"));
+    let (old_names, new_names) = (resolve_names(old)?, resolve_names(new)?);
+    let mut comparison =
+        Comparison { old: old_names.get_names(), new: new_names.get_names(), compared: Vec::new() };
+    comparison.compare((old, None), (new, None), "")
 }
 
 /// A schema and the namespace that encloses it.
 type Located<'a> = (&'a Schema, NamespaceRef<'a>);
 
-struct Rule<'a> {
+struct Comparison<'a> {
     old: &'a NamesRef<'a>,
     new: &'a NamesRef<'a>,
     /// The named types that were already compared, or are just being: types may be recursive.
-    seen: Vec<(Name, Name)>,
+    compared: Vec<(Name, Name)>,
 }
 
-impl Rule<'_> {
-    fn follows(&mut self, old: Located<'_>, new: Located<'_>, path: &str) -> Result<(), String> {
+impl Comparison<'_> {
+    fn compare(&mut self, old: Located<'_>, new: Located<'_>, path: &str) -> Result<(), String> {
         let ((old, old_space), (new, new_space)) = (old, new);
         match (old, new) {
             (Schema::Ref { name }, _) => {
                 let name = name.fully_qualified_name(old_space);
-                let named = *self.old.get(&*name).ok_or_else(|| format!("{path}: no type {name}"))?;
-                self.follows((named, name.namespace()), (new, new_space), path)
+                let named_schema = *self.old.get(&*name).ok_or_else(|| format!("{path}: no type {name}"))?;
+                self.compare((named_schema, name.namespace()), (new, new_space), path)
             }
             (_, Schema::Ref { name }) => {
                 let name = name.fully_qualified_name(new_space);
-                let named = *self.new.get(&*name).ok_or_else(|| format!("{path}: no type {name}"))?;
-                self.follows((old, old_space), (named, name.namespace()), path)
+                let named_schema = *self.new.get(&*name).ok_or_else(|| format!("{path}: no type {name}"))?;
+                self.compare((old, old_space), (named_schema, name.namespace()), path)
             }
-            (Schema::Record(was), Schema::Record(is)) => {
-                let (was_name, is_name) =
-                    (was.name.fully_qualified_name(old_space), is.name.fully_qualified_name(new_space));
-                if self.seen_names(&was_name, &is_name, path)? {
+            (Schema::Record(old_record), Schema::Record(new_record)) => {
+                let (old_name, new_name) = (
+                    old_record.name.fully_qualified_name(old_space),
+                    new_record.name.fully_qualified_name(new_space),
+                );
+                if self.mark_compared(&old_name, &new_name, path)? {
                     return Ok(());
                 }
-                self.fields((&was.fields, was_name.namespace()), (&is.fields, is_name.namespace()), path)
+                self.compare_fields(
+                    (&old_record.fields, old_name.namespace()),
+                    (&new_record.fields, new_name.namespace()),
+                    path,
+                )
             }
-            (Schema::Enum(was), Schema::Enum(is)) => {
-                self.seen_names(
-                    &was.name.fully_qualified_name(old_space),
-                    &is.name.fully_qualified_name(new_space),
+            (Schema::Enum(old_enum), Schema::Enum(new_enum)) => {
+                self.mark_compared(
+                    &old_enum.name.fully_qualified_name(old_space),
+                    &new_enum.name.fully_qualified_name(new_space),
                     path,
                 )?;
-                if let Some(gone) = was.symbols.iter().find(|symbol| !is.symbols.contains(symbol)) {
-                    return Err(format!("{path}: the symbol `{gone}` is gone"));
+                if let Some(removed_symbol) =
+                    old_enum.symbols.iter().find(|symbol| !new_enum.symbols.contains(symbol))
+                {
+                    return Err(format!("{path}: the symbol `{removed_symbol}` is gone"));
                 }
-                match is.symbols.iter().find(|symbol| !was.symbols.contains(symbol)) {
-                    Some(added) if was.default.is_none() => Err(format!(
+                match new_enum.symbols.iter().find(|symbol| !old_enum.symbols.contains(symbol)) {
+                    Some(added) if old_enum.default.is_none() => Err(format!(
                         "{path}: `{added}` is added, but the older enum has no default to read it as"
                     )),
                     _ => Ok(()),
                 }
             }
-            (Schema::Fixed(was), Schema::Fixed(is)) => {
-                self.seen_names(
-                    &was.name.fully_qualified_name(old_space),
-                    &is.name.fully_qualified_name(new_space),
+            (Schema::Fixed(old_fixed), Schema::Fixed(new_fixed)) => {
+                self.mark_compared(
+                    &old_fixed.name.fully_qualified_name(old_space),
+                    &new_fixed.name.fully_qualified_name(new_space),
                     path,
                 )?;
-                if was.size == is.size { Ok(()) } else { Err(format!("{path}: the size differs")) }
+                if old_fixed.size == new_fixed.size {
+                    Ok(())
+                } else {
+                    Err(format!("{path}: the size differs"))
+                }
             }
-            (Schema::Array(was), Schema::Array(is)) => {
-                self.follows((&was.items, old_space), (&is.items, new_space), &format!("{path}[]"))
+            (Schema::Array(old_array), Schema::Array(new_array)) => self.compare(
+                (&old_array.items, old_space),
+                (&new_array.items, new_space),
+                &format!("{path}[]"),
+            ),
+            (Schema::Map(old_map), Schema::Map(new_map)) => {
+                self.compare((&old_map.types, old_space), (&new_map.types, new_space), &format!("{path}{{}}"))
             }
-            (Schema::Map(was), Schema::Map(is)) => {
-                self.follows((&was.types, old_space), (&is.types, new_space), &format!("{path}{{}}"))
-            }
-            (Schema::Union(was), Schema::Union(is)) => {
-                let (was, is) = (was.variants(), is.variants());
-                if was.len() != is.len() {
+            (Schema::Union(old_union), Schema::Union(new_union)) => {
+                let (old_branches, new_branches) = (old_union.variants(), new_union.variants());
+                if old_branches.len() != new_branches.len() {
                     return Err(format!("{path}: the branches of a union differ"));
                 }
-                was.iter()
-                    .zip(is)
-                    .try_for_each(|(was, is)| self.follows((was, old_space), (is, new_space), path))
+                old_branches.iter().zip(new_branches).try_for_each(|(old_branch, new_branch)| {
+                    self.compare((old_branch, old_space), (new_branch, new_space), path)
+                })
             }
             // All others are told apart by their kind, and a decimal by its parameters.
             _ if old == new => Ok(()),
@@ -224,33 +240,42 @@ impl Rule<'_> {
         }
     }
 
-    fn fields(
+    fn compare_fields(
         &mut self,
-        (was, old_space): (&[RecordField], NamespaceRef<'_>),
-        (is, new_space): (&[RecordField], NamespaceRef<'_>),
+        (old_fields, old_space): (&[RecordField], NamespaceRef<'_>),
+        (new_fields, new_space): (&[RecordField], NamespaceRef<'_>),
         path: &str,
     ) -> Result<(), String> {
-        for old in was {
-            let path = if path.is_empty() { old.name.clone() } else { format!("{path}.{}", old.name) };
-            let new = is.iter().find(|new| new.name == old.name).ok_or_else(|| format!("{path}: is gone"))?;
-            self.follows((&old.schema, old_space), (&new.schema, new_space), &path)?;
+        for old_field in old_fields {
+            let path =
+                if path.is_empty() { old_field.name.clone() } else { format!("{path}.{}", old_field.name) };
+            let new_field = new_fields
+                .iter()
+                .find(|new| new.name == old_field.name)
+                .ok_or_else(|| format!("{path}: is gone"))?;
+            self.compare((&old_field.schema, old_space), (&new_field.schema, new_space), &path)?;
         }
-        match is.iter().find(|new| new.default.is_none() && was.iter().all(|old| old.name != new.name)) {
-            Some(new) if path.is_empty() => Err(format!("{}: is new and has no default", new.name)),
-            Some(new) => Err(format!("{path}.{}: is new and has no default", new.name)),
+        match new_fields
+            .iter()
+            .find(|new| new.default.is_none() && old_fields.iter().all(|old| old.name != new.name))
+        {
+            Some(new_field) if path.is_empty() => {
+                Err(format!("{}: is new and has no default", new_field.name))
+            }
+            Some(new_field) => Err(format!("{path}.{}: is new and has no default", new_field.name)),
             None => Ok(()),
         }
     }
 
-    fn seen_names(&mut self, was: &Name, is: &Name, path: &str) -> Result<bool, String> {
-        if was != is {
-            return Err(format!("{path}: the type was called {was}, and is called {is}"));
+    fn mark_compared(&mut self, old_name: &Name, new_name: &Name, path: &str) -> Result<bool, String> {
+        if old_name != new_name {
+            return Err(format!("{path}: the type was called {old_name}, and is called {new_name}"));
         }
-        let pair = (was.clone(), is.clone());
-        let seen = self.seen.contains(&pair);
-        if !seen {
-            self.seen.push(pair);
+        let pair = (old_name.clone(), new_name.clone());
+        let is_compared = self.compared.contains(&pair);
+        if !is_compared {
+            self.compared.push(pair);
         }
-        Ok(seen)
+        Ok(is_compared)
     }
 }

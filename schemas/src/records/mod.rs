@@ -76,25 +76,25 @@ pub struct CheckedIn {
 
 /// Every schema that was ever released, by id.
 pub const SCHEMAS: &[CheckedIn] = &[
-    current::<Items>(),
-    older::<Report>(2, include_str!("../../avro/report.v2.avsc")),
-    older::<Appeal>(3, include_str!("../../avro/appeal.v3.avsc")),
-    older::<Decision>(4, include_str!("../../avro/decision.v4.avsc")),
-    current::<Strike>(),
-    current::<Callback>(),
-    older::<Evaluation>(7, include_str!("../../avro/evaluation.v7.avsc")),
-    current::<DeadLetter>(),
-    current::<Report>(),
-    current::<Appeal>(),
-    current::<Evaluation>(),
-    older::<Decision>(12, include_str!("../../avro/decision.v12.avsc")),
-    current::<Decision>(),
+    current_version::<Items>(),
+    earlier_version::<Report>(2, include_str!("../../avro/report.v2.avsc")),
+    earlier_version::<Appeal>(3, include_str!("../../avro/appeal.v3.avsc")),
+    earlier_version::<Decision>(4, include_str!("../../avro/decision.v4.avsc")),
+    current_version::<Strike>(),
+    current_version::<Callback>(),
+    earlier_version::<Evaluation>(7, include_str!("../../avro/evaluation.v7.avsc")),
+    current_version::<DeadLetter>(),
+    current_version::<Report>(),
+    current_version::<Appeal>(),
+    current_version::<Evaluation>(),
+    earlier_version::<Decision>(12, include_str!("../../avro/decision.v12.avsc")),
+    current_version::<Decision>(),
 ];
 
-const fn current<R: Record>() -> CheckedIn {
+const fn current_version<R: Record>() -> CheckedIn {
     CheckedIn { id: R::SCHEMA_ID, name: R::NAME, text: R::SCHEMA }
 }
 
-const fn older<R: Record>(id: u32, text: &'static str) -> CheckedIn {
+const fn earlier_version<R: Record>(id: u32, text: &'static str) -> CheckedIn {
     CheckedIn { id, name: R::NAME, text }
 }

@@ -1,6 +1,4 @@
-//! Answers to submitted items, reports, and look-ups of items.
-//!
-//! It does not hold the envelope of errors.
+//! Response bodies for submitted items, reports and item look-ups.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -10,13 +8,13 @@ use crate::{
     records::Variant,
 };
 
-/// 202: the items are in the log.
+/// Response 202: the items are stored in the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Submissions {
     pub submissions: Vec<Submission>,
 }
 
-/// One accepted item.
+/// Accepted item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Submission {
@@ -25,14 +23,14 @@ pub struct Submission {
     pub submission_id: SubmissionId,
 }
 
-/// 201: the report is in the log.
+/// Response 201: the report is stored in the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportCreated {
     pub report_id: ReportId,
 }
 
-/// State of an item as the API shows it.
+/// Item with its processing state, as returned by the API.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Item {
@@ -43,7 +41,7 @@ pub struct Item {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub type_version: Option<String>,
     pub type_schema_variant: TypeSchemaVariant,
-    /// The client's own bytes.
+    /// Bytes as sent by the client.
     pub data: Box<RawValue>,
     pub matched_rules: Vec<MatchedRule>,
     pub actions: Vec<TakenAction>,
@@ -55,13 +53,13 @@ pub struct Item {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemState {
-    /// Stored; its media is awaited.
+    /// Stored; the results of its media are pending.
     Accepted,
-    /// All rules have been evaluated.
+    /// All rules are evaluated.
     Evaluated,
 }
 
-/// `original` or `partial`, as requests write it.
+/// Completeness of an item, written as `original` or `partial` in requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TypeSchemaVariant {
@@ -89,7 +87,7 @@ pub struct TakenAction {
     pub id: ActionId,
 }
 
-/// One media address and what became of it.
+/// Media address with the result of its fetch and its matches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Media {
     pub url: String,
@@ -111,7 +109,7 @@ pub struct Media {
     pub matches: Vec<MediaMatch>,
 }
 
-/// A bank entry that media came close to.
+/// Match of media with a bank entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MediaMatch {
     pub bank: String,
@@ -122,7 +120,7 @@ pub struct MediaMatch {
     pub labels: Vec<String>,
 }
 
-/// A callback about the item.
+/// Delivery of a callback about the item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delivery {

@@ -1,6 +1,5 @@
-//! The request that appeals against a decision.
-//!
-//! It does not know whether the appeal was sent before, nor whether actions and policies exist.
+//! Request that appeals against a decision. Repeated appeals, actions and policies are checked in `tidegate-ingest` and
+//! `tidegate-moderation`.
 
 use std::borrow::Cow;
 
@@ -15,7 +14,7 @@ use crate::ids::{AppealId, ItemKey, Millis};
 use crate::json::{Kind, Node};
 use crate::validation_error::Pointer;
 
-/// An appeal as a platform sends it.
+/// Appeal, as sent by a platform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AppealRequest {
     pub appeal_id: AppealId,
@@ -32,20 +31,27 @@ pub struct AppealRequest {
 pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<AppealRequest>, Refused> {
     Request::read(body, limits, |reader, root| {
         let at = &Pointer::Root;
-        let most = limits.context_items;
-        let appeal_id = reader.required_id(root, "appealId", at);
-        let appealed_by = reader.required(root, "appealedBy", at);
-        let appealed_by = appealed_by.and_then(|node| reader.item_key(node, &at.key("appealedBy")));
-        let appealed_at = reader.instant(root, "appealedAt", at);
-        let item = reader.required(root, "actionedItem", at);
-        let item = item.and_then(|node| reader.item(node, &at.key("actionedItem")));
-        let actions = reader.required(root, "actionsTaken", at);
-        let actions_taken = reader.list(actions, "actionsTaken", most, at, Reader::mention);
-        let reason = reader.optional_text(root, "appealReason", at);
+        let max_entries = limits.context_items;
+        let appeal_id = reader.read_required_id(root, "appealId", at);
+        let appealed_by = reader.required_member(root, "appealedBy", at);
+        let appealed_by = appealed_by.and_then(|node| reader.read_item_key(node, &at.key("appealedBy")));
+        let appealed_at = reader.read_instant(root, "appealedAt", at);
+        let item = reader.required_member(root, "actionedItem", at);
+        let item = item.and_then(|node| reader.read_item(node, &at.key("actionedItem")));
+        let actions = reader.required_member(root, "actionsTaken", at);
+        let actions_taken = reader.read_list(actions, "actionsTaken", max_entries, at, Reader::read_mention);
+        let reason = reader.read_optional_text(root, "appealReason", at);
         let key = "violatingPolicies";
-        let violating_policies = reader.list(Reader::optional(root, key), key, most, at, Reader::policy);
+        let violating_policies =
+            reader.read_list(Reader::optional_member(root, key), key, max_entries, at, Reader::read_policy);
         let key = "additionalItems";
-        let additional = reader.list(Reader::optional(root, key), key, most, at, Reader::context_item);
+        let additional = reader.read_list(
+            Reader::optional_member(root, key),
+            key,
+            max_entries,
+            at,
+            Reader::read_context_item,
+        );
         Some(AppealRequest {
             appeal_id: AppealId::new(appeal_id?),
             appealed_by: appealed_by?,
@@ -60,32 +66,33 @@ pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<AppealRequest>, Re
 }
 
 impl Reader<'_> {
-    /// An id that stands by itself.
-    pub(super) fn mention(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Option<String> {
-        let most = self.limits.id_bytes;
+    /// Reads an array member that is an id.
+    pub(super) fn read_mention(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Option<String> {
+        let max_bytes = self.limits.id_bytes;
         match node.str() {
-            Some(text) if !text.is_empty() && text.len() <= most => Some(text.into_owned()),
+            Some(text) if !text.is_empty() && text.len() <= max_bytes => Some(text.into_owned()),
             Some(_) => {
-                self.refuse(at, format!("An id has 1 to {most} bytes."));
+                self.report_invalid(at, format!("An id has 1 to {max_bytes} bytes."));
                 None
             }
             None => {
-                self.refuse(at, format!("An id must be a string, not {}.", node.kind().name()));
+                self.report_invalid(at, format!("An id must be a string, not {}.", node.kind().name()));
                 None
             }
         }
     }
 
-    /// `{id}`, with whatever else the callback carried. An empty id counts as absent.
-    fn policy(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Option<String> {
+    /// Reads the id of a policy object; other members, which the platform copies from the callback, are ignored. An
+    /// empty id counts as absent.
+    fn read_policy(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Option<String> {
         if node.kind() == Kind::Object {
-            // A platform that knows no policy may send an empty id for it.
+            // A platform that has no policy for the decision may send an empty id.
             if node.get("id").and_then(|id| id.str()).is_some_and(|id| id.is_empty()) {
                 return None;
             }
-            return self.required_id(node, "id", at).map(Cow::into_owned);
+            return self.read_required_id(node, "id", at).map(Cow::into_owned);
         }
-        self.refuse(at, format!("A policy must be an object with `id`, not {}.", node.kind().name()));
+        self.report_invalid(at, format!("A policy must be an object with `id`, not {}.", node.kind().name()));
         None
     }
 }

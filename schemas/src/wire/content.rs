@@ -1,6 +1,4 @@
-//! The request of the legacy endpoint that submits one piece of content and may wait for its evaluation.
-//!
-//! It knows no item types: `contentType` may be the id or the name of one.
+//! Request of the legacy endpoint that submits one piece of content and optionally waits for its evaluation.
 
 use bytes::Bytes;
 
@@ -9,7 +7,7 @@ use crate::ids::ItemId;
 use crate::json::{Kind, Node};
 use crate::validation_error::{Pointer, ValidationError};
 
-/// A piece of content as a platform sends it.
+/// Piece of content, as sent by a platform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContentRequest {
     /// Id or name of an item type.
@@ -18,13 +16,13 @@ pub struct ContentRequest {
     pub user_id: Option<ItemId>,
     /// True if the sender waits for the evaluation.
     pub sync: bool,
-    /// The client's own bytes, a slice of the body.
+    /// Bytes as sent by the client, a slice of the body.
     pub content: Bytes,
     node: u32,
 }
 
 impl ContentRequest {
-    /// Its scanned `content`, in the request with this root.
+    /// Returns the scanned `content`. `root` must be the root of its request.
     pub fn content_in<'n>(&self, root: Node<'n>) -> Node<'n> {
         root.other(self.node)
     }
@@ -34,16 +32,17 @@ impl ContentRequest {
 pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<ContentRequest>, Refused> {
     Request::read(body, limits, |reader, root| {
         let at = &Pointer::Root;
-        let content_type = reader.required_id(root, "contentType", at);
-        let content_id = reader.required_id(root, "contentId", at);
-        let content = reader.object(root, "content", at).filter(|content| reader.fits(*content));
-        let user_id = Reader::optional(root, "userId").map(|id| reader.id(id, "userId", at));
-        let sync = match Reader::optional(root, "sync").map(|sync| sync.kind()) {
+        let content_type = reader.read_required_id(root, "contentType", at);
+        let content_id = reader.read_required_id(root, "contentId", at);
+        let content =
+            reader.read_object(root, "content", at).filter(|content| reader.check_content_size(*content));
+        let user_id = Reader::optional_member(root, "userId").map(|id| reader.read_id(id, "userId", at));
+        let sync = match Reader::optional_member(root, "sync").map(|sync| sync.kind()) {
             None => true,
             Some(Kind::Bool(sync)) => sync,
             Some(other) => {
                 let detail = format!("`sync` must be `true` or `false`, not {}.", other.name());
-                reader.refuse(&at.key("sync"), detail);
+                reader.report_invalid(&at.key("sync"), detail);
                 return None;
             }
         };
@@ -63,12 +62,12 @@ pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<ContentRequest>, R
 }
 
 impl Reader<'_> {
-    fn fits(&mut self, content: Node<'_>) -> bool {
-        let (bytes, most) = (content.range().len(), self.limits.data_bytes);
-        if bytes > most {
-            let detail = format!("`content` has {bytes} bytes; at most {most} are taken.");
+    fn check_content_size(&mut self, content: Node<'_>) -> bool {
+        let (bytes, max_bytes) = (content.range().len(), self.limits.data_bytes);
+        if bytes > max_bytes {
+            let detail = format!("`content` has {bytes} bytes; at most {max_bytes} are taken.");
             self.faults.push(ValidationError::too_large(&Pointer::Root.key("content"), detail));
         }
-        bytes <= most
+        bytes <= max_bytes
     }
 }

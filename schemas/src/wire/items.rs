@@ -1,6 +1,5 @@
-//! The request that submits items, and the item shape that reports and appeals share with it.
-//!
-//! It does not check `data` against an item type.
+//! Request that submits items, and the item object that reports and appeals share with it. `data` is validated in
+//! `item_types`.
 
 use std::borrow::Cow;
 
@@ -16,15 +15,15 @@ use crate::{
     records::Variant,
 };
 
-/// An item as it was submitted.
+/// Submitted item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubmittedItem {
     pub id: ItemId,
     pub type_id: TypeId,
     pub type_version: Option<String>,
-    /// `original` if the request does not say.
+    /// Completeness as stated in the request, or the default of the endpoint.
     pub variant: Variant,
-    /// The client's own bytes, a slice of the body.
+    /// Bytes as sent by the client, a slice of the body.
     pub data: Bytes,
     node: u32,
 }
@@ -34,12 +33,12 @@ impl SubmittedItem {
         ItemKey { type_id: self.type_id.clone(), id: self.id.clone() }
     }
 
-    /// Its scanned `data`, in the request with this root.
+    /// Returns the scanned `data`. `root` must be the root of its request.
     pub fn data_in<'n>(&self, root: Node<'n>) -> Node<'n> {
         root.other(self.node)
     }
 
-    /// Returns how complete the data must be.
+    /// Returns the required completeness of the data.
     pub fn mode(&self) -> Mode {
         match self.variant {
             Variant::Original => Mode::Strict,
@@ -48,26 +47,26 @@ impl SubmittedItem {
     }
 }
 
-/// An item that only gives context: what is wrong with it is noted, and it is kept.
+/// Item that gives context to a report or an appeal. It is kept even if it is invalid, with its errors in `fault`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContextItem {
-    /// Empty if the entry has none that can be used.
+    /// Empty if the entry has no valid id.
     pub id: ItemId,
-    /// Empty if the entry has none that can be used.
+    /// Empty if the entry has no valid type id.
     pub type_id: TypeId,
     pub type_version: Option<String>,
     pub variant: Variant,
-    /// The client's own bytes; `{}` if there are none.
+    /// Bytes as sent by the client; `{}` if `data` is absent.
     pub data: Bytes,
-    /// Why the entry has not the shape of an item.
+    /// Errors of the entry as an item, in one line.
     pub fault: Option<String>,
-    /// The members for which it has not, as they came: a JSON object. Of `data`, `data` itself holds them.
+    /// JSON object of the invalid members, as sent. An invalid `data` is in `data` itself.
     pub as_sent: Option<Bytes>,
     node: Option<u32>,
 }
 
 impl ContextItem {
-    /// Its scanned `data`, if it has any, in the request with this root.
+    /// Returns the scanned `data`, if present. `root` must be the root of its request.
     pub fn data_in<'n>(&self, root: Node<'n>) -> Option<Node<'n>> {
         self.node.map(|node| root.other(node))
     }
@@ -76,77 +75,77 @@ impl ContextItem {
 /// Reads `{"items": [...]}`.
 pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<Vec<SubmittedItem>>, Refused> {
     Request::read(body, limits, |reader, root| {
-        let items = reader.required(root, "items", &Pointer::Root)?;
-        Some(reader.list(Some(items), "items", limits.items, &Pointer::Root, Reader::item))
+        let items = reader.required_member(root, "items", &Pointer::Root)?;
+        Some(reader.read_list(Some(items), "items", limits.items, &Pointer::Root, Reader::read_item))
     })
 }
 
-/// Parts of an item that could be read.
-struct Draft<'n> {
+/// Valid members of an item that is being read.
+struct ItemDraft<'n> {
     id: Option<Cow<'n, str>>,
     type_id: Option<Cow<'n, str>>,
     type_version: Option<String>,
     variant: Option<Variant>,
     data: Option<Node<'n>>,
-    /// Its type stands in both forms.
-    ambiguous: bool,
-    /// Members beside `data` that cannot be read.
-    unfit: Vec<(&'static str, Node<'n>)>,
+    /// True if the type is given in both forms, flat and nested.
+    has_ambiguous_type: bool,
+    /// Invalid members other than `data`.
+    invalid_members: Vec<(&'static str, Node<'n>)>,
 }
 
 impl Reader<'_> {
-    /// An item that must be whole.
-    pub(super) fn item(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Option<SubmittedItem> {
-        self.item_or(node, at, Variant::Original)
+    /// Reads an item, which counts as complete unless it says otherwise.
+    pub(super) fn read_item(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Option<SubmittedItem> {
+        self.read_item_or(node, at, Variant::Original)
     }
 
-    /// An item that is as complete as `unsaid` unless it says so itself.
-    pub(super) fn item_or(
+    /// Reads an item. `default_variant` is its completeness unless it states its own.
+    pub(super) fn read_item_or(
         &mut self,
         node: Node<'_>,
         at: &Pointer<'_>,
-        unsaid: Variant,
+        default_variant: Variant,
     ) -> Option<SubmittedItem> {
-        let before = self.faults.count();
-        let draft = self.draft(node, at);
+        let earlier_faults = self.faults.count();
+        let draft = self.read_draft(node, at);
         if self.parts.is_some() {
-            self.part(node, &draft, at);
+            self.record_part(node, &draft, at);
         }
-        let fits = draft.data.is_none_or(|data| self.bounded(data, at));
+        let is_within_limit = draft.data.is_none_or(|data| self.check_data_size(data, at));
         let (id, type_id, data) = (draft.id?, draft.type_id?, draft.data?);
-        if !fits || self.faults.count() > before {
+        if !is_within_limit || self.faults.count() > earlier_faults {
             return None;
         }
         Some(SubmittedItem {
             id: ItemId::new(id),
             type_id: TypeId::new(type_id),
             type_version: draft.type_version,
-            variant: draft.variant.unwrap_or(unsaid),
+            variant: draft.variant.unwrap_or(default_variant),
             data: self.body.slice(data.range()),
             node: data.index(),
         })
     }
 
-    /// An item that may lack anything, as long as it is an object that is not too large.
-    pub(super) fn context_item(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Option<ContextItem> {
+    /// Reads a context item. Only a value that is no object or too large is an error of the request.
+    pub(super) fn read_context_item(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Option<ContextItem> {
         if node.kind() != Kind::Object {
-            self.refuse(at, format!("An object must stand here, not {}.", node.kind().name()));
+            self.report_invalid(at, format!("This must be an object, not {}.", node.kind().name()));
             return None;
         }
-        // Its faults are its own, none of the request's.
-        let outer = std::mem::take(&mut self.faults);
-        let draft = self.draft(node, at);
-        let own = std::mem::replace(&mut self.faults, outer);
+        // Errors of a context item are stored with it and must not refuse the request.
+        let request_faults = std::mem::take(&mut self.faults);
+        let draft = self.read_draft(node, at);
+        let item_faults = std::mem::replace(&mut self.faults, request_faults);
         let data = node.get("data");
-        let as_sent = as_sent(&draft.unfit);
-        if !data.is_none_or(|data| self.bounded(data, at)) {
+        let as_sent = as_sent(&draft.invalid_members);
+        if !data.is_none_or(|data| self.check_data_size(data, at)) {
             return None;
         }
         if let Some(bytes) = as_sent.as_ref().map(Bytes::len).filter(|bytes| *bytes > self.limits.data_bytes)
         {
-            let most = self.limits.data_bytes;
+            let max_bytes = self.limits.data_bytes;
             let detail =
-                format!("What does not fit beside `data` has {bytes} bytes; at most {most} are kept.");
+                format!("The invalid members other than `data` have {bytes} bytes; at most {max_bytes} are kept.");
             self.faults.push(ValidationError::too_large(at, detail));
             return None;
         }
@@ -156,55 +155,59 @@ impl Reader<'_> {
             type_version: draft.type_version,
             variant: draft.variant.unwrap_or(Variant::Partial),
             data: data.map_or(Bytes::from_static(b"{}"), |data| self.body.slice(data.range())),
-            fault: summary(own),
+            fault: summary(item_faults),
             as_sent,
             node: data.map(|data| data.index()),
         })
     }
 
-    /// Notes an item whose type can be read.
-    fn part(&mut self, node: Node<'_>, draft: &Draft<'_>, at: &Pointer<'_>) {
-        let Some(type_id) = draft.type_id.as_ref().filter(|_| !draft.ambiguous) else { return };
+    /// Records an item with a readable type in the list of parts, so that its data is validated although the request is
+    /// refused.
+    fn record_part(&mut self, node: Node<'_>, draft: &ItemDraft<'_>, at: &Pointer<'_>) {
+        // Of two stated types neither is known to be right.
+        let Some(type_id) = draft.type_id.as_ref().filter(|_| !draft.has_ambiguous_type) else { return };
         let nested = || node.get("typeId").is_none().then(|| node.get("type")).flatten();
-        let variant = Self::optional(node, "typeSchemaVariant").or_else(|| nested()?.get("schemaVariant"));
+        let variant =
+            Self::optional_member(node, "typeSchemaVariant").or_else(|| nested()?.get("schemaVariant"));
         let is_whole = match draft.variant {
             Some(variant) => variant == Variant::Original,
-            None => variant.is_none_or(|said| said.is_null()),
+            None => variant.is_none_or(|value| value.is_null()),
         };
-        let most = self.limits.data_bytes;
+        let max_bytes = self.limits.data_bytes;
         let part = Part {
             at: at.render().unwrap_or_default(),
             type_id: TypeId::new(type_id),
             type_version: draft.type_version.clone(),
             mode: if is_whole { Mode::Strict } else { Mode::Partial },
             node: node.index(),
-            data: draft.data.filter(|data| data.range().len() <= most).map(|data| data.index()),
+            data: draft.data.filter(|data| data.range().len() <= max_bytes).map(|data| data.index()),
         };
         self.parts.get_or_insert_default().push(part);
     }
 
-    fn bounded(&mut self, data: Node<'_>, at: &Pointer<'_>) -> bool {
-        let most = self.limits.data_bytes;
-        let fits = data.range().len() <= most;
-        if !fits {
-            let detail = format!("`data` has {} bytes; at most {most} are taken.", data.range().len());
+    fn check_data_size(&mut self, data: Node<'_>, at: &Pointer<'_>) -> bool {
+        let max_bytes = self.limits.data_bytes;
+        let is_within_limit = data.range().len() <= max_bytes;
+        if !is_within_limit {
+            let detail =
+                format!("`data` has {} bytes; at most {max_bytes} are taken.", data.range().len());
             self.faults.push(ValidationError::too_large(&at.key("data"), detail));
         }
-        fits
+        is_within_limit
     }
 
-    fn draft<'n>(&mut self, node: Node<'n>, at: &Pointer<'_>) -> Draft<'n> {
-        let mut draft = Draft {
+    fn read_draft<'n>(&mut self, node: Node<'n>, at: &Pointer<'_>) -> ItemDraft<'n> {
+        let mut draft = ItemDraft {
             id: None,
             type_id: None,
             type_version: None,
             variant: None,
             data: None,
-            ambiguous: false,
-            unfit: Vec::new(),
+            has_ambiguous_type: false,
+            invalid_members: Vec::new(),
         };
         if node.kind() != Kind::Object {
-            self.refuse(at, format!("An item must be an object, not {}.", node.kind().name()));
+            self.report_invalid(at, format!("An item must be an object, not {}.", node.kind().name()));
             return draft;
         }
         let (mut flat, mut nested, mut has_id) = (None, None, false);
@@ -213,23 +216,24 @@ impl Reader<'_> {
             let name = match &*key {
                 "id" => {
                     has_id = true;
-                    draft.id = self.id(value, "id", at);
+                    draft.id = self.read_id(value, "id", at);
                     "id"
                 }
                 "typeId" => {
                     flat = Some("typeId");
-                    draft.type_id = self.id(value, "typeId", at);
+                    draft.type_id = self.read_id(value, "typeId", at);
                     "typeId"
                 }
                 "typeVersion" => {
-                    // Clients that fill all members send null for an absent one, also beside `type`.
+                    // Some clients send all members and null for absent ones; such a null next to `type` is no second
+                    // form.
                     flat = flat.or((!value.is_null()).then_some("typeVersion"));
-                    draft.type_version = self.version(value, "typeVersion", at);
+                    draft.type_version = self.read_version(value, "typeVersion", at);
                     "typeVersion"
                 }
                 "typeSchemaVariant" => {
                     flat = flat.or((!value.is_null()).then_some("typeSchemaVariant"));
-                    draft.variant = self.variant(value, "typeSchemaVariant", at);
+                    draft.variant = self.read_variant(value, "typeSchemaVariant", at);
                     "typeSchemaVariant"
                 }
                 "type" => {
@@ -241,75 +245,79 @@ impl Reader<'_> {
                     continue;
                 }
                 "data" => {
-                    let found = value.kind().name();
-                    self.refuse(&at.key("data"), format!("`data` must be an object, not {found}."));
+                    let kind_name = value.kind().name();
+                    self.report_invalid(
+                        &at.key("data"),
+                        format!("`data` must be an object, not {kind_name}."),
+                    );
                     continue;
                 }
                 _ => continue,
             };
             if self.faults.count() > before {
-                draft.unfit.push((name, value));
+                draft.invalid_members.push((name, value));
             }
         }
         if !has_id {
-            self.refuse(&at.key("id"), "`id` is missing.");
+            self.report_invalid(&at.key("id"), "`id` is missing.");
         }
         match (flat, nested) {
-            // Platforms send a `type` of their own, such as `"post"`, beside `typeId`: it says nothing to us.
+            // A `type` next to `typeId` is a field of the platform itself, such as `"post"`.
             (Some("typeId"), _) => {}
             (Some(flat), Some(nested)) => {
-                draft.ambiguous = true;
-                draft.unfit.push(("type", nested));
-                let why = format!(
+                draft.has_ambiguous_type = true;
+                draft.invalid_members.push(("type", nested));
+                let message = format!(
                     "An item that has `type` names version and variant in it: this one has `type` and `{flat}`. Send \
                      `typeId` instead of `type`, or `{flat}` inside it."
                 );
-                self.refuse(at, why);
+                self.report_invalid(at, message);
             }
             (None, Some(nested)) => {
                 let before = self.faults.count();
-                self.nested(nested, at, &mut draft);
+                self.read_nested_type(nested, at, &mut draft);
                 if self.faults.count() > before {
-                    draft.unfit.push(("type", nested));
+                    draft.invalid_members.push(("type", nested));
                 }
             }
-            (_, None) => self.refuse(&at.key("typeId"), "`typeId` is missing."),
+            (_, None) => self.report_invalid(&at.key("typeId"), "`typeId` is missing."),
         }
         if draft.data.is_none() && node.get("data").is_none() {
-            self.refuse(&at.key("data"), "`data` is missing.");
+            self.report_invalid(&at.key("data"), "`data` is missing.");
         }
         draft
     }
 
-    /// `type: {id, version, schemaVariant}`
-    fn nested<'n>(&mut self, node: Node<'n>, at: &Pointer<'_>, draft: &mut Draft<'n>) {
+    /// Reads the nested form of the type: `type: {id, version, schemaVariant}`.
+    fn read_nested_type<'n>(&mut self, node: Node<'n>, at: &Pointer<'_>, draft: &mut ItemDraft<'n>) {
         let at = &at.key("type");
         if node.kind() != Kind::Object {
-            self.refuse(at, format!("`type` must be an object, not {}.", node.kind().name()));
+            self.report_invalid(at, format!("`type` must be an object, not {}.", node.kind().name()));
             return;
         }
-        draft.type_id = self.required_id(node, "id", at);
-        draft.type_version = node.get("version").and_then(|value| self.version(value, "version", at));
-        draft.variant = node.get("schemaVariant").and_then(|value| self.variant(value, "schemaVariant", at));
+        draft.type_id = self.read_required_id(node, "id", at);
+        draft.type_version = node.get("version").and_then(|value| self.read_version(value, "version", at));
+        draft.variant =
+            node.get("schemaVariant").and_then(|value| self.read_variant(value, "schemaVariant", at));
     }
 
-    fn version(&mut self, value: Node<'_>, key: &str, at: &Pointer<'_>) -> Option<String> {
-        if value.is_null() { None } else { self.id(value, key, at).map(Cow::into_owned) }
+    fn read_version(&mut self, value: Node<'_>, key: &str, at: &Pointer<'_>) -> Option<String> {
+        if value.is_null() { None } else { self.read_id(value, key, at).map(Cow::into_owned) }
     }
 
-    fn variant(&mut self, value: Node<'_>, key: &str, at: &Pointer<'_>) -> Option<Variant> {
+    fn read_variant(&mut self, value: Node<'_>, key: &str, at: &Pointer<'_>) -> Option<Variant> {
         if value.is_null() {
             return None;
         }
-        match &*self.text(value, key, at)? {
+        match &*self.read_text(value, key, at)? {
             "original" => Some(Variant::Original),
             "partial" => Some(Variant::Partial),
-            other => {
-                let near = hint(other, ["original", "partial"]);
-                let other = shown(other);
-                self.refuse(
+            name => {
+                let suggestion = hint(name, ["original", "partial"]);
+                let truncated = shown(name);
+                self.report_invalid(
                     &at.key(key),
-                    format!("`{key}` is `original` or `partial`, not `{other}`.{near}"),
+                    format!("`{key}` is `original` or `partial`, not `{truncated}`.{suggestion}"),
                 );
                 None
             }
@@ -317,7 +325,7 @@ impl Reader<'_> {
     }
 }
 
-/// The members as an object, each with the bytes that came.
+/// Renders members as a JSON object, each value with its original bytes.
 fn as_sent(members: &[(&'static str, Node<'_>)]) -> Option<Bytes> {
     let mut text = Vec::new();
     for (key, value) in members {
@@ -328,9 +336,9 @@ fn as_sent(members: &[(&'static str, Node<'_>)]) -> Option<Bytes> {
     (!text.is_empty()).then(|| [text, b"}".to_vec()].concat().into())
 }
 
-/// The first few of an item's faults in one line.
+/// Joins the first five errors of an item in one line.
 fn summary(faults: ValidationErrors) -> Option<String> {
-    let all = faults.into_vec();
-    let lines: Vec<String> = all.iter().take(5).map(|fault| fault.detail.clone()).collect();
-    (!lines.is_empty()).then(|| lines.join(" "))
+    let errors = faults.into_vec();
+    let details: Vec<String> = errors.iter().take(5).map(|fault| fault.detail.clone()).collect();
+    (!details.is_empty()).then(|| details.join(" "))
 }

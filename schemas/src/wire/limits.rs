@@ -1,10 +1,8 @@
-//! Limits of one request.
-//!
-//! It does not bound the body as a whole; the server does, before anything is parsed.
+//! Limits of a single request. The HTTP server limits the size of the body before it is parsed.
 
 use serde::{Deserialize, Serialize};
 
-/// Bounds of a request, set by the operator.
+/// Limits of a request, set by the operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -29,11 +27,11 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Names the first limit that no service could work with.
+    /// Returns an error for the first limit that is outside of its possible range.
     pub fn validate(&self) -> Result<(), String> {
-        // Three ids make a key, and the store takes no key above 64 KiB.
+        // A key consists of three ids, and the store refuses keys above 64 KiB.
         const LONGEST_ID: usize = 16 << 10;
-        // Beside one item's data, a record holds its envelope; the log takes ten MiB.
+        // The log refuses records above ten MiB, which include an envelope around the item's data.
         const LARGEST_DATA: usize = 8 << 20;
         let bounds = [
             ("items", self.items, 1 << 20),

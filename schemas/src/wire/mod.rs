@@ -1,6 +1,4 @@
-//! The shapes of requests and answers between a platform and the service.
-//!
-//! It checks the form of a request; whether `data` fits its item type is `item_types`' concern.
+//! Request and response bodies of the platform API. `data` is validated against its item type in `item_types`.
 
 pub mod actions;
 pub mod answers;

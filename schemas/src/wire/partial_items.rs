@@ -1,4 +1,4 @@
-//! The request that asks a platform for items, and the platform's answer.
+//! Request that asks a platform for items, and the platform's response.
 
 use bytes::Bytes;
 
@@ -11,14 +11,14 @@ pub fn request(items: &[ItemKey]) -> Bytes {
     Bytes::from(body.to_string())
 }
 
-/// Reads `{"items": [...]}`, each entry in the flat or the nested form. Other top-level members are ignored, and an entry
-/// that does not say how complete it is counts as partial.
+/// Reads `{"items": [...]}`, each entry in the flat or the nested form. Other top-level members are ignored. An entry
+/// without a stated completeness counts as partial.
 pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<Vec<SubmittedItem>>, Refused> {
     Request::read(body, limits, |reader, root| {
-        let items = reader.required(root, "items", &Pointer::Root)?;
+        let items = reader.required_member(root, "items", &Pointer::Root)?;
         let read = |reader: &mut Reader<'_>, node: crate::json::Node<'_>, at: &Pointer<'_>| {
-            reader.item_or(node, at, Variant::Partial)
+            reader.read_item_or(node, at, Variant::Partial)
         };
-        Some(reader.list(Some(items), "items", limits.items, &Pointer::Root, read))
+        Some(reader.read_list(Some(items), "items", limits.items, &Pointer::Root, read))
     })
 }

@@ -1,6 +1,4 @@
-//! The answer that lists an organisation's policies.
-//!
-//! It does not order them; the catalog does.
+//! Response that lists an organisation's policies.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +10,7 @@ pub struct Policies {
     pub policies: Vec<Policy>,
 }
 
-/// One policy. Its parent is null at the top of the tree.
+/// Policy in the response. The parent is null at the top of the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Policy {

@@ -1,6 +1,4 @@
-//! Reads typed members off scanned JSON and collects what is wrong with each.
-//!
-//! It does not know any request; `items`, `reports` and `appeals` do.
+//! Reads typed members of scanned JSON and collects their errors, for all requests of the platform API.
 
 use std::borrow::Cow;
 
@@ -16,7 +14,7 @@ use crate::{
 
 const TITLE: &str = "Request body failed schema validation.";
 
-/// A parsed request together with the scan of its body.
+/// Parsed request with the scan of its body.
 #[derive(Clone, Debug)]
 pub struct Request<T> {
     pub content: T,
@@ -25,7 +23,7 @@ pub struct Request<T> {
 }
 
 impl<T> Request<T> {
-    /// The whole body. It is looked through for this: ask once.
+    /// Returns the root of the body. Each call checks the whole body as UTF-8, so callers store the result.
     pub fn root(&self) -> Node<'_> {
         self.tape.root(&self.body)
     }
@@ -43,8 +41,9 @@ impl<T> Request<T> {
             let content = if root.kind() == Kind::Object {
                 content(&mut reader, root)
             } else {
-                let found = root.kind().name();
-                reader.refuse(&Pointer::Root, format!("The body must be an object, not {found}."));
+                let kind_name = root.kind().name();
+                reader
+                    .report_invalid(&Pointer::Root, format!("The body must be an object, not {kind_name}."));
                 None
             };
             (content, reader)
@@ -53,7 +52,7 @@ impl<T> Request<T> {
             (Some(content), reader) if reader.faults.is_empty() => {
                 Ok(Self { content, body: body.clone(), tape })
             }
-            // Only now: most requests have the right shape.
+            // The parts are collected in a second pass, because most requests are valid and do not need them.
             _ => {
                 let (_, Reader { faults, parts, .. }) = read(Some(Vec::new()));
                 let parts = Request { content: parts.unwrap_or_default(), body: body.clone(), tape };
@@ -63,131 +62,169 @@ impl<T> Request<T> {
     }
 }
 
-/// The state of reading one request.
+/// State of reading one request.
 pub(super) struct Reader<'a> {
     pub(super) body: &'a Bytes,
     pub(super) limits: &'a Limits,
     pub(super) faults: ValidationErrors,
-    /// The parts whose types can be read, if they are asked for.
+    /// Items with a readable type. `None` in the first pass.
     pub(super) parts: Option<Vec<Part>>,
 }
 
 impl Reader<'_> {
-    pub(super) fn refuse(&mut self, at: &Pointer<'_>, detail: impl Into<String>) {
+    pub(super) fn report_invalid(&mut self, at: &Pointer<'_>, detail: impl Into<String>) {
         self.faults.push(ValidationError::invalid(at, TITLE, detail));
     }
 
-    fn missing(&mut self, key: &str, at: &Pointer<'_>) {
-        self.refuse(&at.key(key), format!("`{key}` is missing."));
+    fn report_missing(&mut self, key: &str, at: &Pointer<'_>) {
+        self.report_invalid(&at.key(key), format!("`{key}` is missing."));
     }
 
-    fn wrong(&mut self, key: &str, expected: &str, found: Node<'_>, at: &Pointer<'_>) {
-        self.refuse(&at.key(key), format!("`{key}` must be {expected}, not {}.", found.kind().name()));
+    fn report_wrong_kind(&mut self, key: &str, expected: &str, value: Node<'_>, at: &Pointer<'_>) {
+        self.report_invalid(
+            &at.key(key),
+            format!("`{key}` must be {expected}, not {}.", value.kind().name()),
+        );
     }
 
-    /// A value that may be left out; null counts as left out.
-    pub(super) fn optional<'n>(node: Node<'n>, key: &str) -> Option<Node<'n>> {
+    /// Returns an optional member. A null counts as absent.
+    pub(super) fn optional_member<'n>(node: Node<'n>, key: &str) -> Option<Node<'n>> {
         node.get(key).filter(|value| !value.is_null())
     }
 
-    pub(super) fn required<'n>(&mut self, node: Node<'n>, key: &str, at: &Pointer<'_>) -> Option<Node<'n>> {
+    pub(super) fn required_member<'n>(
+        &mut self,
+        node: Node<'n>,
+        key: &str,
+        at: &Pointer<'_>,
+    ) -> Option<Node<'n>> {
         let value = node.get(key);
         if value.is_none() {
-            self.missing(key, at);
+            self.report_missing(key, at);
         }
         value
     }
 
-    /// The text of an already found member.
-    pub(super) fn text<'n>(&mut self, value: Node<'n>, key: &str, at: &Pointer<'_>) -> Option<Cow<'n, str>> {
+    /// Reads the text of a member.
+    pub(super) fn read_text<'n>(
+        &mut self,
+        value: Node<'n>,
+        key: &str,
+        at: &Pointer<'_>,
+    ) -> Option<Cow<'n, str>> {
         let text = value.str();
         if text.is_none() {
-            self.wrong(key, "a string", value, at);
+            self.report_wrong_kind(key, "a string", value, at);
         }
         text
     }
 
-    pub(super) fn optional_text(&mut self, node: Node<'_>, key: &str, at: &Pointer<'_>) -> Option<String> {
-        Self::optional(node, key).and_then(|value| self.text(value, key, at)).map(Cow::into_owned)
+    pub(super) fn read_optional_text(
+        &mut self,
+        node: Node<'_>,
+        key: &str,
+        at: &Pointer<'_>,
+    ) -> Option<String> {
+        Self::optional_member(node, key).and_then(|value| self.read_text(value, key, at)).map(Cow::into_owned)
     }
 
-    /// A text that can be a part of a key: not empty, not too long.
-    pub(super) fn id<'n>(&mut self, value: Node<'n>, key: &str, at: &Pointer<'_>) -> Option<Cow<'n, str>> {
-        let text = self.text(value, key, at)?;
+    /// Reads an id: a text that is not empty and within the length limit, so that it can be part of a key.
+    pub(super) fn read_id<'n>(
+        &mut self,
+        value: Node<'n>,
+        key: &str,
+        at: &Pointer<'_>,
+    ) -> Option<Cow<'n, str>> {
+        let text = self.read_text(value, key, at)?;
         if text.is_empty() {
-            self.refuse(&at.key(key), format!("`{key}` may not be empty."));
+            self.report_invalid(&at.key(key), format!("`{key}` may not be empty."));
             return None;
         }
         if text.len() > self.limits.id_bytes {
-            let most = self.limits.id_bytes;
-            self.refuse(&at.key(key), format!("`{key}` has {} bytes; at most {most} are taken.", text.len()));
+            let max_bytes = self.limits.id_bytes;
+            self.report_invalid(
+                &at.key(key),
+                format!("`{key}` has {} bytes; at most {max_bytes} are taken.", text.len()),
+            );
             return None;
         }
         Some(text)
     }
 
-    pub(super) fn required_id<'n>(
+    pub(super) fn read_required_id<'n>(
         &mut self,
         node: Node<'n>,
         key: &str,
         at: &Pointer<'_>,
     ) -> Option<Cow<'n, str>> {
-        let value = self.required(node, key, at)?;
-        self.id(value, key, at)
+        let value = self.required_member(node, key, at)?;
+        self.read_id(value, key, at)
     }
 
-    pub(super) fn instant(&mut self, node: Node<'_>, key: &str, at: &Pointer<'_>) -> Option<Millis> {
-        let value = self.required(node, key, at)?;
-        let text = self.text(value, key, at)?;
+    pub(super) fn read_instant(&mut self, node: Node<'_>, key: &str, at: &Pointer<'_>) -> Option<Millis> {
+        let value = self.required_member(node, key, at)?;
+        let text = self.read_text(value, key, at)?;
         let instant = datetime::parse(&text).or_else(|| datetime::midnight(&text));
         if instant.is_none() {
-            self.refuse(&at.key(key), format!("`{key}` must be an ISO 8601 date, with or without a time."));
+            self.report_invalid(
+                &at.key(key),
+                format!("`{key}` must be an ISO 8601 date, with or without a time."),
+            );
         }
         instant
     }
 
-    /// An object that must be there.
-    pub(super) fn object<'n>(&mut self, node: Node<'n>, key: &str, at: &Pointer<'_>) -> Option<Node<'n>> {
-        let value = self.required(node, key, at)?;
+    /// Reads a required object.
+    pub(super) fn read_object<'n>(
+        &mut self,
+        node: Node<'n>,
+        key: &str,
+        at: &Pointer<'_>,
+    ) -> Option<Node<'n>> {
+        let value = self.required_member(node, key, at)?;
         if value.kind() == Kind::Object {
             return Some(value);
         }
-        self.wrong(key, "an object", value, at);
+        self.report_wrong_kind(key, "an object", value, at);
         None
     }
 
-    /// `{id, typeId}`
-    pub(super) fn item_key(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Option<ItemKey> {
+    /// Reads `{id, typeId}`.
+    pub(super) fn read_item_key(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Option<ItemKey> {
         if node.kind() != Kind::Object {
-            self.refuse(
+            self.report_invalid(
                 at,
-                format!("An object with `id` and `typeId` must stand here, not {}.", node.kind().name()),
+                format!("This must be an object with `id` and `typeId`, not {}.", node.kind().name()),
             );
             return None;
         }
-        let id = self.required_id(node, "id", at);
-        let type_id = self.required_id(node, "typeId", at);
+        let id = self.read_required_id(node, "id", at);
+        let type_id = self.read_required_id(node, "typeId", at);
         Some(ItemKey { id: ItemId::new(id?), type_id: TypeId::new(type_id?) })
     }
 
-    /// The members of an array, each through `read`; an array that is left out is empty.
-    pub(super) fn list<T>(
+    /// Reads the members of an array with `read`. An absent array is empty.
+    pub(super) fn read_list<T>(
         &mut self,
         value: Option<Node<'_>>,
         key: &str,
-        most: usize,
+        max_entries: usize,
         at: &Pointer<'_>,
         mut read: impl FnMut(&mut Self, Node<'_>, &Pointer<'_>) -> Option<T>,
     ) -> Vec<T> {
         let Some(value) = value else { return Vec::new() };
         if value.kind() != Kind::Array {
-            self.wrong(key, "an array", value, at);
+            self.report_wrong_kind(key, "an array", value, at);
             return Vec::new();
         }
         let at = at.key(key);
         let count = value.elements().count();
-        if count > most {
-            self.refuse(&at, format!("`{key}` has {count} entries; at most {most} are taken."));
+        // Checked before the members are read, so that an oversized array costs no more than its scan.
+        if count > max_entries {
+            self.report_invalid(
+                &at,
+                format!("`{key}` has {count} entries; at most {max_entries} are taken."),
+            );
             return Vec::new();
         }
         let mut members = Vec::with_capacity(count);

@@ -1,16 +1,14 @@
-//! A request that is not taken: what is wrong with its shape, and the parts of it that can be looked at all the same.
-//!
-//! It knows no item type: whoever does adds what is wrong with the parts.
+//! Errors of a request that violates its schema, with the items that can still be validated against their types.
 
 use super::Request;
 use crate::json::{Node, in_order};
 use crate::validation_error::{ValidationError, ValidationErrors};
 use crate::{ids::TypeId, item_types::Mode};
 
-/// Why a request has no content.
+/// Reason why a request has no content.
 #[derive(Debug)]
 pub enum Refused {
-    /// It is no strict JSON, so nothing is read of it.
+    /// The body is not strict JSON, so no part of it can be read.
     Text(Vec<ValidationError>),
     Shape(Box<Misshapen>),
 }
@@ -25,20 +23,20 @@ impl Refused {
     }
 }
 
-/// JSON that has not the shape of its endpoint.
+/// Valid JSON that violates the schema of its endpoint.
 #[derive(Debug)]
 pub struct Misshapen {
     pub(super) faults: ValidationErrors,
     pub(super) parts: Request<Vec<Part>>,
 }
 
-/// An item whose type can be read, whatever else is wrong with it. `at` is its pointer.
+/// Item with a readable type in a refused request. `at` is its pointer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
     pub at: String,
     pub type_id: TypeId,
     pub type_version: Option<String>,
-    /// Partial if it does not say how complete it is in a way that can be read.
+    /// Partial if the stated completeness is invalid.
     pub mode: Mode,
     pub node: u32,
     pub data: Option<u32>,
@@ -49,15 +47,16 @@ impl Misshapen {
         &self.parts.content
     }
 
-    /// The whole body, in which the parts have their indices. It is looked through for this: ask once.
+    /// Returns the root of the body, which the indices of the parts refer to. Each call checks the whole body as UTF-8,
+    /// so callers store the result.
     pub fn root(&self) -> Node<'_> {
         self.parts.root()
     }
 
-    /// All faults, with those of the parts.
-    pub fn with(self, of_parts: ValidationErrors) -> Vec<ValidationError> {
+    /// Returns all errors, including those of the parts, in text order.
+    pub fn with(self, part_errors: ValidationErrors) -> Vec<ValidationError> {
         let mut faults = self.faults;
-        faults.append(of_parts);
+        faults.append(part_errors);
         in_order(faults, self.parts.root()).into_vec()
     }
 }

@@ -1,6 +1,4 @@
-//! The request that reports an item.
-//!
-//! It does not decide whether a policy that it names exists.
+//! Request that reports an item. The policy id is looked up in `tidegate-ingest`.
 
 use bytes::Bytes;
 
@@ -16,10 +14,10 @@ use crate::{
     nearest::shown,
 };
 
-/// The only kind of reporter that is known.
+/// Only accepted kind of reporter.
 pub const REPORTER_KIND: &str = "user";
 
-/// A report as a platform sends it.
+/// Report, as sent by a platform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReportRequest {
     pub reporter: ItemKey,
@@ -37,20 +35,29 @@ pub struct ReportRequest {
 pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<ReportRequest>, Refused> {
     Request::read(body, limits, |reader, root| {
         let at = &Pointer::Root;
-        let most = limits.context_items;
-        let reporter = reader.object(root, "reporter", at).and_then(|node| reader.reporter(node));
-        let reported_at = reader.instant(root, "reportedAt", at);
-        let item = reader.required(root, "reportedItem", at);
-        let item = item.and_then(|node| reader.item(node, &at.key("reportedItem")));
-        let (policy_id, reason, csam) = match Reader::optional(root, "reportedForReason") {
-            Some(node) => reader.reason(node),
+        let max_entries = limits.context_items;
+        let reporter = reader.read_object(root, "reporter", at).and_then(|node| reader.read_reporter(node));
+        let reported_at = reader.read_instant(root, "reportedAt", at);
+        let item = reader.required_member(root, "reportedItem", at);
+        let item = item.and_then(|node| reader.read_item(node, &at.key("reportedItem")));
+        let (policy_id, reason, csam) = match Reader::optional_member(root, "reportedForReason") {
+            Some(node) => reader.read_reason(node),
             None => (None, None, false),
         };
-        let mut context = |key| reader.list(Reader::optional(root, key), key, most, at, Reader::context_item);
+        let mut context = |key| {
+            reader.read_list(
+                Reader::optional_member(root, key),
+                key,
+                max_entries,
+                at,
+                Reader::read_context_item,
+            )
+        };
         let thread = context("reportedItemThread");
         let additional = context("additionalItems");
         let key = "reportedItemsInThread";
-        let reported_in_thread = reader.list(Reader::optional(root, key), key, most, at, Reader::item_key);
+        let reported_in_thread =
+            reader.read_list(Reader::optional_member(root, key), key, max_entries, at, Reader::read_item_key);
         Some(ReportRequest {
             reporter: reporter?,
             reported_at: reported_at?,
@@ -66,34 +73,39 @@ pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<ReportRequest>, Re
 }
 
 impl Reader<'_> {
-    fn reporter(&mut self, node: Node<'_>) -> Option<ItemKey> {
+    fn read_reporter(&mut self, node: Node<'_>) -> Option<ItemKey> {
         let at = &Pointer::Root.key("reporter");
-        if let Some(kind) = self.required(node, "kind", at).and_then(|kind| self.text(kind, "kind", at))
+        if let Some(kind) =
+            self.required_member(node, "kind", at).and_then(|kind| self.read_text(kind, "kind", at))
             && kind != REPORTER_KIND
         {
             let detail =
-                format!("Only a reporter of the kind `{REPORTER_KIND}` is known, not `{}`.", shown(&kind));
-            self.refuse(&at.key("kind"), detail);
+                format!("The kind of a reporter must be `{REPORTER_KIND}`, not `{}`.", shown(&kind));
+            self.report_invalid(&at.key("kind"), detail);
         }
-        self.item_key(node, at)
+        self.read_item_key(node, at)
     }
 
-    fn reason(&mut self, node: Node<'_>) -> (Option<String>, Option<String>, bool) {
+    fn read_reason(&mut self, node: Node<'_>) -> (Option<String>, Option<String>, bool) {
         let at = &Pointer::Root.key("reportedForReason");
         if node.kind() != Kind::Object {
-            self.refuse(at, format!("`reportedForReason` must be an object, not {}.", node.kind().name()));
+            self.report_invalid(
+                at,
+                format!("`reportedForReason` must be an object, not {}.", node.kind().name()),
+            );
             return (None, None, false);
         }
-        let policy_id =
-            Self::optional(node, "policyId").filter(|value| value.str().is_none_or(|id| !id.is_empty()));
-        let policy_id = policy_id.and_then(|value| self.id(value, "policyId", at));
-        let reason = self.optional_text(node, "reason", at);
-        let csam = match Self::optional(node, "csam").map(|value| value.kind()) {
+        let policy_id = Self::optional_member(node, "policyId")
+            .filter(|value| value.str().is_none_or(|id| !id.is_empty()));
+        let policy_id = policy_id.and_then(|value| self.read_id(value, "policyId", at));
+        let reason = self.read_optional_text(node, "reason", at);
+        let csam = match Self::optional_member(node, "csam").map(|value| value.kind()) {
             None => false,
             Some(Kind::Bool(csam)) => csam,
             Some(other) => {
-                // A guess either way would be wrong for somebody.
-                self.refuse(
+                // A wrong guess would hide child abuse or send a harmless item to the child-safety team, so the value
+                // is refused.
+                self.report_invalid(
                     &at.key("csam"),
                     format!("`csam` must be `true` or `false`, not {}.", other.name()),
                 );

@@ -40,7 +40,7 @@ proptest! {
     fn every_integer_is_as_long_as_its_size_says(value in any::<i64>(), shift in 0..64_u32) {
         let value = value >> shift;
         let mut out = Vec::new();
-        super::super::avro::put_long(&mut out, value);
+        super::super::avro::write_long(&mut out, value);
         prop_assert_eq!(out.len(), super::super::avro::long_size(value));
     }
 }

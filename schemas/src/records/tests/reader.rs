@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{
     super::{
         AvroError, Coordinates, Evaluation, ItemEntry, Items, Record, Source, Variant,
-        avro::{Field, Reader, put_long, read_whole},
+        avro::{Field, Reader, decode_datum, write_long},
     },
     decoded, encoded,
 };
@@ -34,12 +34,12 @@ fn items(data: &'static [u8]) -> Items {
 
 fn longs(values: &[i64]) -> Bytes {
     let mut out = Vec::new();
-    values.iter().for_each(|value| put_long(&mut out, *value));
+    values.iter().for_each(|value| write_long(&mut out, *value));
     Bytes::from(out)
 }
 
 fn error<F: Field + std::fmt::Debug>(datum: &Bytes) -> AvroError {
-    read_whole::<F>(datum).unwrap_err().error().clone()
+    decode_datum::<F>(datum).unwrap_err().error().clone()
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn the_count_of_an_array_is_bounded_by_what_is_left() {
 
 #[test]
 fn blocks_may_be_many_and_may_carry_their_size() {
-    assert_eq!(read_whole::<Vec<i64>>(&longs(&[1, 5, -2, 2, 6, 7, 1, 8, 0])), Ok(vec![5, 6, 7, 8]));
+    assert_eq!(decode_datum::<Vec<i64>>(&longs(&[1, 5, -2, 2, 6, 7, 1, 8, 0])), Ok(vec![5, 6, 7, 8]));
     assert_eq!(error::<Vec<i64>>(&longs(&[-2, 3, 6, 7, 0])), AvroError::Block);
     assert_eq!(error::<Vec<i64>>(&longs(&[-2, -1, 6, 7, 0])), AvroError::Block);
 }
@@ -118,12 +118,12 @@ fn blocks_may_be_many_and_may_carry_their_size() {
 fn an_integer_has_at_most_64_bits() {
     let mut nine_full = vec![0xff; 9];
     nine_full.push(1);
-    assert_eq!(read_whole::<i64>(&Bytes::from(nine_full.clone())), Ok(i64::MIN));
+    assert_eq!(decode_datum::<i64>(&Bytes::from(nine_full.clone())), Ok(i64::MIN));
     nine_full[9] = 2;
     assert_eq!(error::<i64>(&Bytes::from(nine_full)), AvroError::Varint);
     assert_eq!(error::<i64>(&Bytes::from(vec![0x80; 11])), AvroError::Varint);
     assert_eq!(error::<i32>(&longs(&[1 << 31])), AvroError::Range);
-    assert_eq!(read_whole::<i32>(&longs(&[i64::from(i32::MIN)])), Ok(i32::MIN));
+    assert_eq!(decode_datum::<i32>(&longs(&[i64::from(i32::MIN)])), Ok(i32::MIN));
 }
 
 #[test]
