@@ -88,8 +88,7 @@ fn read_entries(name: &str, text: &str, bank: &mut Bank, faults: &mut Vec<Docume
                 fault_count += 1;
                 if fault_count <= MAX_REPORTED_FAULTS {
                     let origin = Origin { file: name.to_owned(), line, index: None };
-                    let message =
-                        format!("The entry is invalid in a {} bank: {reason}.", bank.kind.name());
+                    let message = format!("The entry is invalid in a {} bank: {reason}.", bank.kind.name());
                     faults.push(DocumentFault::new(&origin, "", message));
                 }
             }

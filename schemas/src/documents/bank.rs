@@ -29,7 +29,7 @@ pub struct Bank {
     /// the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distance: Option<u32>,
-    /// Share of items whose media are compared with the bank, drawn by the item's id; all by default. For banks of
+    /// Share of items with media to compare with the bank, drawn by the item's id; all by default. For banks of
     /// hashes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<Percent>,
@@ -100,7 +100,8 @@ impl Bank {
             ("suppresses", !self.suppresses.is_empty()),
             ("quarantine", self.quarantine.is_some()),
         ];
-        let message = format!("Only a bank of hashes has this setting; the kind of this bank is {}.", self.kind.name());
+        let message =
+            format!("Only a bank of hashes has this setting; the kind of this bank is {}.", self.kind.name());
         let misplaced_settings = hash_settings.into_iter().filter(|(_, is_given)| *is_given);
         faults.extend(misplaced_settings.map(|(name, _)| (name.to_owned(), message.clone())));
     }

@@ -10,7 +10,7 @@ pub struct Origin {
     pub file: String,
     /// First line of the document, from 1; 0 if unknown.
     pub line: u32,
-    /// Index of the document in its file, from 0. `None` for a file without documents, or one whose documents cannot be
+    /// Index of the document in its file, from 0. `None` for a file without documents, or one with documents that cannot be
     /// counted.
     pub index: Option<usize>,
 }

@@ -207,7 +207,9 @@ impl Queue {
             QueueClass::Appeal => Some(
                 "A queue of appeals cannot close jobs automatically, because users wait for an answer. Remove the setting.",
             ),
-            QueueClass::ChildSafety => Some("A queue of child safety cannot close jobs automatically. Remove the setting."),
+            QueueClass::ChildSafety => {
+                Some("A queue of child safety cannot close jobs automatically. Remove the setting.")
+            }
         };
         let zero_error = (age.seconds() == 0)
             .then_some("The age must be at least one second. Remove the setting to keep jobs open.");
@@ -288,15 +290,15 @@ mod tests {
             ("queue: q\norder: {severity: 10}\n", "order.severity"),
             ("queue: q\norder: {max_wait: 0h}\n", "order.max_wait"),
             ("queue: q\naccess: {people: [ada, ada]}\n", "access.people[1]"),
-            ("queue: q\nauto_close_after: 0s\n", "auto_close_after: An age longer than nothing"),
-            ("queue: q\nauto_close_after: 366d\n", "auto_close_after: An age of at most 365d"),
+            ("queue: q\nauto_close_after: 0s\n", "auto_close_after: The age must be at least one second"),
+            ("queue: q\nauto_close_after: 366d\n", "auto_close_after: The age may be at most 365d"),
             ("queue: q\nauto_close_after: 4h\ntarget_age: 1d\n", "before the `target_age` of 1d is over"),
             (
                 "queue: q\nclass: child_safety\nauto_close_after: 30d\n",
-                "A queue of child safety closes no job",
+                "A queue of child safety cannot close jobs",
             ),
-            ("queue: child-safety\nauto_close_after: 30d\n", "A queue of child safety closes no job"),
-            ("queue: appeals\nauto_close_after: 30d\n", "Users wait for the answers"),
+            ("queue: child-safety\nauto_close_after: 30d\n", "A queue of child safety cannot close jobs"),
+            ("queue: appeals\nauto_close_after: 30d\n", "because users wait for an answer"),
         ] {
             let found = faults(text).join("\n");
             assert!(found.contains(expected), "{text}: {found}");

@@ -24,7 +24,7 @@ pub struct Parsed {
     substituted: Vec<(Origin, String)>,
     /// Keys of documents that could not be read.
     unread_keys: Vec<String>,
-    /// Kinds of unreadable documents whose keys are unknown.
+    /// Kinds of unreadable documents with unknown keys.
     torn_kinds: BTreeSet<DocumentKind>,
     /// True if a field of an item type may be defined in an unreadable document.
     may_lack_fields: bool,
@@ -277,10 +277,7 @@ fn describe_yaml_error(error: &serde_saphyr::Error) -> String {
         Error::NonFiniteFloat { .. } => "a number must be finite".to_owned(),
         Error::InvalidScalar { .. } => "the value does not match its tag: remove the tag".to_owned(),
         Error::InvalidUtf8Input => "the text is not valid UTF-8".to_owned(),
-        _ => {
-            "this is no YAML, here or just before: look at brackets, quotes, colons and how far lines stand in"
-                .to_owned()
-        }
+        _ => "invalid YAML, here or just before: check brackets, quotes, colons and indentation".to_owned(),
     }
 }
 
@@ -352,11 +349,11 @@ fn document_kind(tree: &Tree) -> Result<DocumentKind, String> {
             format!("the first key names the kind: put `{kind}` before `{}`", nearest::shown(first))
         }
         None => format!(
-            "`{}` is no kind of document.{}",
+            "`{}` is not a kind of document.{}",
             nearest::shown(first),
             match nearest::hint(first, names()) {
                 suggestion if suggestion.is_empty() =>
-                    format!(" There are {}.", names().collect::<Vec<_>>().join(", ")),
+                    format!(" Known kinds are {}.", names().collect::<Vec<_>>().join(", ")),
                 suggestion => suggestion,
             }
         ),

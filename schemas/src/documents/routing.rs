@@ -105,7 +105,8 @@ impl Routing {
                 }
             }
             if let Some(earlier) = self.entries[..index].iter().position(|earlier| earlier.covers(entry)) {
-                let message = format!("The entry is never reached: `entries[{earlier}]` matches all its jobs.");
+                let message =
+                    format!("The entry is never reached: `entries[{earlier}]` matches all its jobs.");
                 fault("", message);
             }
         }
@@ -132,7 +133,7 @@ mod tests {
         let a = "when: {field: a, op: eq, value: 1}";
         let b = "when: {field: b, op: eq, value: 1}";
         assert_eq!(faults(&list(&[a, b, "item_types: [post]"])), "");
-        assert!(faults(&list(&[a, b, a])).contains("`entries[0]` takes all its jobs"));
+        assert!(faults(&list(&[a, b, a])).contains("`entries[0]` matches all its jobs"));
         assert!(
             faults(&list(&["item_types: [post]", &format!("item_types: [post], {a}")]))
                 .contains("entries[1]")

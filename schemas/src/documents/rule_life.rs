@@ -119,7 +119,8 @@ impl RuleLimits {
 
     pub(super) fn check(&self, faults: &mut Vec<(String, String)>) {
         if self.actions_per_day == Some(0) {
-            let message = "The limit must be at least 1. For a rule without effects, set `status: background`.";
+            let message =
+                "The limit must be at least 1. For a rule without effects, set `status: background`.";
             faults.push(("limits.actions_per_day".into(), message.into()));
         }
         if self.alarm_per_hour == Some(0) {

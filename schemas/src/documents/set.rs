@@ -47,7 +47,11 @@ impl Set {
             if let Some(first) = set.insert(origin.clone(), document) {
                 let place =
                     if first.line > 0 { format!("{}:{}", first.file, first.line) } else { first.file };
-                faults.push(DocumentFault::new(&origin, kind, format!("`{key}` is already defined in {place}.")));
+                faults.push(DocumentFault::new(
+                    &origin,
+                    kind,
+                    format!("`{key}` is already defined in {place}."),
+                ));
             }
         }
         (set, faults)
@@ -160,7 +164,10 @@ impl Set {
         for (origin, bank) in self.banks.values() {
             self.check_bank(origin, bank, &mut faults);
             if let Some(file) = &bank.file {
-                let message = format!("The file `{}` does not exist. Its path is relative to the document.", shown(file));
+                let message = format!(
+                    "The file `{}` does not exist. Its path is relative to the document.",
+                    shown(file)
+                );
                 faults.push(DocumentFault::new(origin, "file", message));
             }
         }
@@ -201,7 +208,9 @@ impl Set {
                 || *other == bank.key
                 || !suppressed_bank.suppresses.is_empty()
             {
-                let message = format!("`{other}` cannot be suppressed: only another bank of hashes without `suppresses` can.");
+                let message = format!(
+                    "`{other}` cannot be suppressed: only another bank of hashes without `suppresses` can."
+                );
                 faults.push(DocumentFault::new(origin, path, message));
             }
         }

@@ -191,8 +191,7 @@ fn parse_number(digits: &str) -> Result<Number, String> {
 /// First power of two above which 64-bit floats cannot represent all whole numbers: 2^53.
 const MIN_ROUNDED: f64 = 9_007_199_254_740_992.0;
 
-const UNREADABLE: &str =
-    "a number of this size must be written in plain digits, or it would be rounded";
+const UNREADABLE: &str = "a number of this size must be written in plain digits, or it would be rounded";
 
 /// Removes surrounding quotes, if present.
 fn strip_quotes(text: &str) -> &str {

@@ -85,7 +85,10 @@ impl ItemType {
             .find(|name| self.shape.slot(name).is_none() && nearest(name, [field]).is_some());
         match similar_name {
             Some(name) => {
-                format!("The required field `{field}` is missing. Did you mean `{field}` instead of `{}`?", shown(&name))
+                format!(
+                    "The required field `{field}` is missing. Did you mean `{field}` instead of `{}`?",
+                    shown(&name)
+                )
             }
             None => format!("The required field `{field}` is missing."),
         }

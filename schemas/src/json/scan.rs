@@ -58,7 +58,7 @@ fn check_utf8(text: &[u8]) -> (&str, Result<(), Stop>) {
     }
 }
 
-/// Container whose end is not scanned yet.
+/// Container with an end that is not scanned yet.
 struct OpenContainer {
     entry: u32,
     is_object: bool,
@@ -393,7 +393,7 @@ impl Scanner<'_> {
                 ..ValidationError::invalid(
                     &Pointer::Root,
                     "Duplicate key",
-                    format!("The key `{}` stands more than once in one object.", shown(&name)),
+                    format!("The key `{}` occurs more than once in one object.", shown(&name)),
                 )
             });
         }

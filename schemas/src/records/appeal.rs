@@ -1,4 +1,4 @@
-//! Holds the record of topic `appeals`. What is done with one is decided by its readers.
+//! Record of topic `appeals`.
 
 use super::parts::{ContextItem, ItemEntry, Mention};
 use crate::ids::{AppealId, ConfigVersion, ItemKey, Millis, OrgId};
@@ -6,27 +6,27 @@ use crate::ids::{AppealId, ConfigVersion, ItemKey, Millis, OrgId};
 record! {
     /// A user's appeal against an action.
     pub struct Appeal: "appeal" = 10 {
-        /// The organisation, from the credential.
+        /// Organisation of the credential.
         pub org: OrgId,
-        /// The configuration that the sender worked with; a reader loads at least this one first.
+        /// Configuration version of the sender. Readers load at least this version.
         pub config_version: ConfigVersion,
-        /// The platform's id of the appeal.
+        /// Id of the appeal, assigned by the platform.
         pub appeal_id: AppealId,
-        /// Time at which the request arrived.
+        /// Arrival time of the request.
         pub received_at: Millis,
         /// The `x-request-id` of the request.
         pub request_id: String,
-        /// Time at which the user appealed, as the platform says.
+        /// Time of the appeal, as stated by the platform.
         pub appealed_at: Millis,
-        /// User who appealed.
+        /// Appealing user.
         pub appealed_by: ItemKey,
-        /// The item that was acted upon.
+        /// Item of the actions.
         pub item: ItemEntry,
-        /// The actions that the appeal is against.
+        /// Disputed actions.
         pub actions_taken: Vec<Mention>,
-        /// The policies that the platform gave as the reason.
+        /// Policies that the platform stated as the reason of the actions.
         pub violating_policies: Vec<Mention>,
-        /// The user's words.
+        /// Reason in the user's words.
         pub reason: Option<String> => length,
         /// Further items for context.
         pub additional: Vec<ContextItem>,

@@ -1,4 +1,5 @@
-//! Writes and reads Avro's binary form. It knows values and hostile lengths, but no schema.
+//! Avro binary encoding of values. Input is untrusted: counts and lengths are checked against the remaining bytes.
+//! Schemas are compared in `evolution`.
 
 use std::{borrow::Cow, fmt};
 
@@ -10,7 +11,7 @@ use crate::ids::{
     Millis, OrgId, PolicyId, ReportId, SubmissionId, TypeId,
 };
 
-/// A datum that does not fit its schema. It names the place and never the content.
+/// Error for a datum that does not match its schema. It states the place, never the content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed record `{}`{}: {}", .0.record, self.describe_place(), .0.error)]
 pub struct Malformed(Box<ErrorPlace>);
@@ -18,7 +19,7 @@ pub struct Malformed(Box<ErrorPlace>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ErrorPlace {
     record: Cow<'static, str>,
-    /// Steps from the inside out: the path grows while the error passes outwards.
+    /// Steps of the path, innermost first: each caller appends its step to the returned error.
     path: Vec<Step>,
     error: AvroError,
 }
@@ -29,12 +30,12 @@ enum Step {
     Index(usize),
 }
 
-/// Error of a datum.
+/// Kind of decoding error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AvroError {
     #[error("the datum ends early")]
     Truncated,
-    #[error("a length is negative or larger than what is left")]
+    #[error("a length is negative or larger than the remaining bytes")]
     Length,
     #[error("a block announces more entries than can follow, or another size than it has")]
     Block,
@@ -105,7 +106,7 @@ impl Malformed {
         &self.0.record
     }
 
-    /// Such as `items[3].data`; empty for the datum as a whole.
+    /// Returns a path such as `items[3].data`; empty for the whole datum.
     pub fn path(&self) -> String {
         self.0.path.iter().rev().fold(String::new(), |path, step| match step {
             Step::Index(index) => format!("{path}[{index}]"),
@@ -127,11 +128,11 @@ impl Malformed {
     }
 }
 
-/// Takes values off the front of a datum. Whatever it reads, it never asks for more than is left.
+/// Reads values from the front of a datum, without reading or allocating beyond the remaining bytes.
 pub(crate) struct Reader<'a> {
     datum: &'a Bytes,
     remaining: &'a [u8],
-    /// The items of a record mostly share their type: they then share its text, too.
+    /// Type of the previous item. Items of a record mostly share their type, so its text is allocated once.
     last_type: Option<TypeId>,
 }
 
@@ -157,6 +158,7 @@ impl<'a> Reader<'a> {
         }
         for shift in (7..64).step_by(7) {
             let byte = self.byte()?;
+            // The tenth byte holds only bit 63.
             if shift == 63 && byte > 1 {
                 break;
             }
@@ -180,7 +182,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The index of one of `count` symbols or branches.
+    /// Reads the index of one of `count` symbols or branches.
     #[inline]
     pub(crate) fn index(&mut self, count: usize, error: AvroError) -> Result<usize, Malformed> {
         match usize::try_from(self.long()?) {
@@ -209,8 +211,8 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.slice()?).map_err(|_| Malformed::new(AvroError::Utf8))
     }
 
-    /// Calls `entry` for each entry of an array, with how many the block still holds, this one included. An
-    /// entry takes `least` bytes or more.
+    /// Calls `entry` for each entry of an array, with the number of remaining entries in the block, including this one.
+    /// An entry has at least `min_bytes` bytes.
     pub(super) fn entries(
         &mut self,
         min_bytes: usize,
@@ -219,12 +221,13 @@ impl<'a> Reader<'a> {
         let mut index = 0;
         loop {
             let count = self.long()?;
-            // A negative count is followed by the size of the block, for readers that skip it.
+            // A negative count is followed by the size of the block, which lets readers skip the block.
             let size = if count < 0 { Some(self.long()?) } else { None };
             let count = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
             if count == 0 {
                 return Ok(());
             }
+            // Checked before the loop, so that a forged count of 2^63 ends at once.
             if count > self.remaining.len() / min_bytes.max(1) {
                 return Err(Malformed::new(AvroError::Block));
             }
@@ -233,6 +236,7 @@ impl<'a> Reader<'a> {
                 entry(self, entries_left).map_err(|malformed| malformed.at_index(index))?;
                 index += 1;
             }
+            // A wrong size would make readers that skip the block continue at another place.
             if size.is_some_and(|size| usize::try_from(size) != Ok(before - self.remaining.len())) {
                 return Err(Malformed::new(AvroError::Block));
             }
@@ -273,7 +277,7 @@ const fn unzigzag(zigzag: u64) -> i64 {
 }
 
 fn length(count: usize) -> i64 {
-    i64::try_from(count).expect("nothing in memory is longer than isize::MAX")
+    i64::try_from(count).expect("a length in memory is at most isize::MAX")
 }
 
 fn write_slice(out: &mut Vec<u8>, slice: &[u8]) {
@@ -285,16 +289,17 @@ fn slice_size(slice: &[u8]) -> usize {
     long_size(length(slice.len())) + slice.len()
 }
 
-/// A value that has an Avro form.
+/// Value with an Avro encoding.
 pub(crate) trait Field: Sized {
-    /// The fewest bytes that a value takes: bounds what the count of an array can promise.
+    /// Minimum encoded size in bytes. It bounds the possible number of entries in the remaining bytes of an array.
     const MIN_BYTES: usize;
 
     fn size(&self) -> usize;
     fn write(&self, out: &mut Vec<u8>);
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed>;
 
-    /// Writes the value for `Debug`: bytes as their length, text only unless it is hidden.
+    /// Formats the value for `Debug`: bytes as their length, and text as its length if `hidden`, because logs must not
+    /// contain payload.
     fn show(&self, f: &mut fmt::Formatter<'_>, hidden: bool) -> fmt::Result;
 }
 
@@ -460,7 +465,7 @@ impl<F: Field> Field for Vec<F> {
         let mut entries = Self::new();
         from.entries(F::MIN_BYTES, |from, entries_left| {
             if entries.len() == entries.capacity() {
-                // Never more room in advance than the rest of the datum takes itself.
+                // A forged count must not allocate more memory than the remaining datum occupies.
                 entries.reserve(entries_left.min(from.remaining.len() / size_of::<F>()).max(1));
             }
             entries.push(F::read(from)?);
@@ -514,6 +519,7 @@ impl Field for TypeId {
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let text = from.text()?;
         match &from.last_type {
+            // The clone shares the text of the previous item.
             Some(last) if last.as_str() == text => Ok(last.clone()),
             _ => Ok(from.last_type.insert(Self::new(text)).clone()),
         }
@@ -524,7 +530,7 @@ impl Field for TypeId {
     }
 }
 
-// `fixed` without the logical type: apache-avro reads a `uuid` of 16 bytes as if a length preceded it.
+// The schema type is `fixed` without the logical type `uuid`: apache-avro expects a length before a `uuid` of 16 bytes.
 macro_rules! uuid_fields {
     ($($Id:ident),* $(,)?) => {$(
         impl Field for $Id {

@@ -1,4 +1,4 @@
-//! Holds the record of topic `callbacks`. What is done with one is decided by its readers.
+//! Record of topic `callbacks`.
 
 use bytes::Bytes;
 
@@ -6,23 +6,23 @@ use super::parts::Command;
 use crate::ids::{EndpointId, EventId, ItemKey, Millis, OrgId};
 
 record! {
-    /// An event that the platform is to be told of, or a command about its delivery.
+    /// Event for the platform, or a command on its delivery.
     pub struct Callback: "callback" = 6 {
-        /// The organisation, from the credential.
+        /// Organisation of the credential.
         pub org: OrgId,
         /// Command on the delivery.
         pub command: Command,
-        /// The event: the same over every attempt and replay.
+        /// Id of the event. All attempts and replays have the same id.
         pub event_id: EventId,
-        /// The type of the event, such as `action.automatic`.
+        /// Type of the event, such as `action.automatic`.
         pub event_type: String,
-        /// Endpoint to send it to; absent where none is configured.
+        /// Endpoint of the event; absent if none is configured.
         pub endpoint: Option<EndpointId>,
         /// Subject of the event.
         pub subject: ItemKey,
-        /// Time at which it happened.
+        /// Time of the event.
         pub occurred_at: Millis,
-        /// The body, a JSON object without `sequence`; empty unless the command is `send`.
+        /// Body, a JSON object without `sequence`; empty unless the command is `send`.
         pub body: Bytes,
     }
 }

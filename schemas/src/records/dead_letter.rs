@@ -1,4 +1,4 @@
-//! Holds the record of topic `dead-letters`. What is done with one is decided by its readers.
+//! Record of topic `dead-letters`.
 
 use bytes::Bytes;
 
@@ -6,33 +6,33 @@ use super::parts::Header;
 use crate::ids::{Millis, OrgId, SubmissionId};
 
 record! {
-    /// A part of a record that cannot be processed, with its origin.
+    /// Part of a record that cannot be processed, with its origin.
     pub struct DeadLetter: "dead_letter" = 8 {
-        /// The organisation, where it is known.
+        /// Organisation, if known.
         pub org: Option<OrgId>,
-        /// The topic of the record, without prefix.
+        /// Topic of the record, without prefix.
         pub topic: String,
-        /// Its partition.
+        /// Partition of the record.
         pub partition: i32,
-        /// Its offset.
+        /// Offset of the record.
         pub offset: i64,
-        /// Time at which the log took it.
+        /// Append time of the record.
         pub written_at: Millis,
-        /// Its key.
+        /// Key of the record.
         pub key: Bytes,
-        /// A framed record that holds only the failing part.
+        /// Framed record with only the failing part.
         pub value: Bytes,
-        /// Its headers.
+        /// Headers of the record.
         pub headers: Vec<Header>,
-        /// The submission, if it was one.
+        /// Submission, if the part is an item.
         pub submission_id: Option<SubmissionId>,
-        /// Stage at which it failed.
+        /// Processing stage of the failure.
         pub stage: String,
-        /// Why: a stable tag.
+        /// Reason as a stable tag.
         pub reason: String,
-        /// Why, for a person; no content.
+        /// Reason for people, without content of the record.
         pub detail: String,
-        /// Time at which it failed.
+        /// Time of the failure.
         pub failed_at: Millis,
     }
 }

@@ -1,58 +1,58 @@
-//! Holds the record of topic `decisions`. What is done with one is decided by its readers.
+//! Record of topic `decisions`.
 
 use super::parts::{JobClass, Verdict};
 use crate::ids::{ActionId, AppealId, ConfigVersion, DecisionId, ItemKey, JobId, Millis, OrgId, PolicyId};
 
 record! {
-    /// A moderator's decision of a job, released after the time to undo it.
+    /// Moderator's decision of a job, released after the time to undo it.
     pub struct Decision: "decision" = 13 {
-        /// The organisation, from the credential.
+        /// Organisation of the credential.
         pub org: OrgId,
-        /// The configuration that the sender worked with; a reader loads at least this one first.
+        /// Configuration version of the sender. Readers load at least this version.
         pub config_version: ConfigVersion,
-        /// The decision.
+        /// Id of the decision.
         pub decision_id: DecisionId,
-        /// The job that it closes; all zeros if the platform took the actions itself.
+        /// Closed job; all zeros if the platform took the actions itself.
         pub job_id: JobId,
-        /// The kind of the job.
+        /// Class of the job.
         pub class: JobClass,
-        /// The subject of the job.
+        /// Subject of the job.
         pub item: ItemKey,
-        /// The appeal, if the job is one.
+        /// Appeal, if the job is an appeal.
         pub appeal_id: Option<AppealId>,
-        /// Time at which the moderator decided.
+        /// Time of the decision.
         pub decided_at: Millis,
-        /// The moderator.
+        /// Moderator.
         pub decided_by: String,
-        /// Verdict of the decision.
+        /// Verdict.
         pub verdict: Verdict,
-        /// The actions to take.
+        /// Actions to take.
         pub actions: Vec<ActionId>,
-        /// The policies that are violated.
+        /// Violated policies.
         pub policies: Vec<PolicyId>,
-        /// The moderator's words.
+        /// Reason in the moderator's words.
         pub reason: Option<String> => length,
-        /// Values of the actions' parameters: a JSON object of objects, by the action's id.
+        /// Arguments of the actions: a JSON object of objects, by action id.
         pub parameters: Option<String> => length,
-        /// Further items that the actions are about.
+        /// Further items of the actions.
         pub reported_items: Vec<ItemKey>,
-        /// Actions on items that belong to the job.
+        /// Actions on related items of the job.
         pub related: Vec<RelatedActions>,
     }
 }
 
 record! {
-    /// Actions of a decision on an item that belongs to its job.
+    /// Actions of a decision on a related item of its job.
     pub struct RelatedActions {
-        /// The item.
+        /// Related item.
         pub item: ItemKey,
-        /// The user who receives the strikes.
+        /// User for the strikes.
         pub user: Option<ItemKey>,
-        /// The actions to take.
+        /// Actions to take.
         pub actions: Vec<ActionId>,
-        /// The policies that are violated.
+        /// Violated policies.
         pub policies: Vec<PolicyId>,
-        /// Values of the actions' parameters: a JSON object of objects, by the action's id.
+        /// Arguments of the actions: a JSON object of objects, by action id.
         pub parameters: Option<String> => length,
     }
 }

@@ -1,9 +1,9 @@
-//! Declares records, their parts and their enums. How a single value is written stands in `avro`.
+//! Macros that declare records, their parts and their enums. Single values are encoded in `avro`.
 
-/// Declares a struct whose fields are written in the order of their declaration.
+/// Declares a struct. Its fields are encoded in the order of declaration.
 ///
-/// With `: "name" = id` after the name it is a record with the schema `avro/<name>.avsc`. A field marked
-/// `=> length` holds words of a person: `Debug` shows only how long they are.
+/// With `: "name" = id` after the name, the struct is a record with the schema `avro/<name>.avsc`. A field marked `=>
+/// length` contains text of a person, so `Debug` prints only its length.
 macro_rules! record {
     (@hidden) => { false };
     (@hidden length) => { true };
@@ -84,7 +84,8 @@ macro_rules! record {
     };
 }
 
-/// Declares an enum that is written as the index of its symbol. New symbols go to the end.
+/// Declares an enum that is encoded as the index of its symbol. New symbols are added at the end, because stored
+/// records contain the indices.
 macro_rules! symbols {
     ($(#[$meta:meta])* pub enum $Name:ident {
         $($(#[$about:meta])* $Symbol:ident = $symbol:literal,)*

@@ -1,25 +1,25 @@
-//! Holds the record of topic `evaluations`. What is done with one is decided by its readers.
+//! Record of topic `evaluations`.
 
 use crate::ids::{ConfigVersion, ItemKey, Millis, OrgId, SubmissionId};
 
 record! {
-    /// Result of the rules for a submission.
+    /// Results of the rules for a submission.
     pub struct Evaluation: "evaluation" = 11 {
-        /// The organisation, from the credential.
+        /// Organisation of the credential.
         pub org: OrgId,
-        /// The submission.
+        /// Evaluated submission.
         pub submission_id: SubmissionId,
-        /// The item.
+        /// Item of the submission.
         pub item: ItemKey,
-        /// Time at which it was evaluated.
+        /// Time of the evaluation.
         pub evaluated_at: Millis,
-        /// The configuration that the sender worked with; a reader loads at least this one first.
+        /// Configuration version of the sender. Readers load at least this version.
         pub config_version: ConfigVersion,
-        /// The rules that matched, with their explanation: JSON.
+        /// Matched rules with their explanations, as JSON.
         pub matched: String => length,
-        /// The rules that failed, with the reason: JSON.
+        /// Failed rules with the reasons, as JSON.
         pub errored: String => length,
-        /// Parts that were not searched, counted or listed because they exceeded an evaluation's bounds: JSON.
+        /// Parts that were not searched, counted or listed because they exceeded the limits of an evaluation, as JSON.
         pub left_out: Option<String>,
     }
 }

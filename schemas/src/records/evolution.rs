@@ -1,4 +1,5 @@
-//! Reads what another version of a schema wrote, and says what a new version may change. It holds no schema.
+//! Converts data between schema versions, and checks that a new schema version is compatible. Schemas are listed in
+//! `SCHEMAS`.
 
 use apache_avro::{
     AvroResult, Schema,
@@ -15,13 +16,15 @@ use bytes::Bytes;
 
 use super::avro::{AvroError, Malformed, Reader};
 
-/// Deeper than any record of ours, and far from the end of the stack: a writer's schema may be recursive.
+/// Maximum nesting depth. A writer's schema can be recursive, and deep data must not overflow the stack. Records of
+/// this crate are less deep.
 const MAX_DEPTH: usize = 32;
 
-/// Rewrites a datum of the writer's schema as one of the reader's. For the cold path: it copies everything.
+/// Converts a datum from the writer's schema to the reader's. Slow, because it copies all values: it is used only for
+/// records of another schema version.
 pub fn resolve(writer: &Schema, reader: &Schema, datum: &[u8]) -> Result<Vec<u8>, Malformed> {
     let resolve_datum = || {
-        // apache-avro trusts lengths and counts, and takes a datum that ends early for one full of nulls.
+        // apache-avro trusts lengths and counts, and reads a truncated datum as nulls.
         check_datum(writer, datum)?;
         let value = read_value(writer, &mut &*datum, Some(reader)).map_err(unresolvable)?;
         write_value(reader, value).map_err(unresolvable)
@@ -32,19 +35,19 @@ pub fn resolve(writer: &Schema, reader: &Schema, datum: &[u8]) -> Result<Vec<u8>
     })
 }
 
-/// Reads one value from the front of `datum`, as the reader's schema has it if one is given.
+/// Reads a value from the front of `datum`, and converts it to the reader's schema if given.
 pub fn read_value(writer: &Schema, datum: &mut &[u8], reader: Option<&Schema>) -> AvroResult<Value> {
     GenericDatumReader::builder(writer).maybe_reader_schema(reader).build()?.read_value(datum)
 }
 
-/// Returns the datum of a value.
+/// Encodes a value.
 pub fn write_value(schema: &Schema, value: Value) -> AvroResult<Vec<u8>> {
     let mut datum = Vec::new();
     GenericDatumWriter::builder(schema).build()?.write_value(&mut datum, value)?;
     Ok(datum)
 }
 
-/// Its own words would show the value that it could not resolve.
+/// Converts an error of apache-avro without its text, which can contain the value.
 fn unresolvable(error: apache_avro::Error) -> Malformed {
     let reason = match error.into_details() {
         Details::GetField(field) => format!("it lacks `{field}`, which has no default"),
@@ -67,7 +70,7 @@ struct DatumChecker<'a> {
 }
 
 impl DatumChecker<'_> {
-    /// Reads one value and keeps nothing of it.
+    /// Reads and discards one value, checking all lengths and counts.
     fn skip_value(
         &self,
         schema: &Schema,
@@ -138,8 +141,8 @@ impl DatumChecker<'_> {
     }
 }
 
-/// Checks that `new` may follow `old`, so that the reader of either understands the writer of the other: new fields
-/// have defaults, new symbols meet a default in `old`, nothing else differs. The error names what breaks the rule.
+/// Checks that readers of `old` and `new` can each read data of the other: new fields must have defaults, new symbols
+/// require a default in `old`, and no other difference is allowed. The error states the first violation.
 pub fn compatible(old: &Schema, new: &Schema) -> Result<(), String> {
     let resolve_names =
         |schema| ResolvedSchema::try_from(schema).map_err(|error| format!("not a schema: {error}"));
@@ -149,13 +152,13 @@ pub fn compatible(old: &Schema, new: &Schema) -> Result<(), String> {
     comparison.compare((old, None), (new, None), "")
 }
 
-/// A schema and the namespace that encloses it.
+/// Schema with its enclosing namespace.
 type Located<'a> = (&'a Schema, NamespaceRef<'a>);
 
 struct Comparison<'a> {
     old: &'a NamesRef<'a>,
     new: &'a NamesRef<'a>,
-    /// The named types that were already compared, or are just being: types may be recursive.
+    /// Named types whose comparison has started. Recursive types would otherwise be compared without end.
     compared: Vec<(Name, Name)>,
 }
 
@@ -196,7 +199,7 @@ impl Comparison<'_> {
                 if let Some(removed_symbol) =
                     old_enum.symbols.iter().find(|symbol| !new_enum.symbols.contains(symbol))
                 {
-                    return Err(format!("{path}: the symbol `{removed_symbol}` is gone"));
+                    return Err(format!("{path}: the symbol `{removed_symbol}` is removed"));
                 }
                 match new_enum.symbols.iter().find(|symbol| !old_enum.symbols.contains(symbol)) {
                     Some(added) if old_enum.default.is_none() => Err(format!(
@@ -234,7 +237,7 @@ impl Comparison<'_> {
                     self.compare((old_branch, old_space), (new_branch, new_space), path)
                 })
             }
-            // All others are told apart by their kind, and a decimal by its parameters.
+            // The remaining types differ only by kind, and decimals by their parameters, which `==` compares.
             _ if old == new => Ok(()),
             _ => Err(format!("{path}: the type differs")),
         }
@@ -252,7 +255,7 @@ impl Comparison<'_> {
             let new_field = new_fields
                 .iter()
                 .find(|new| new.name == old_field.name)
-                .ok_or_else(|| format!("{path}: is gone"))?;
+                .ok_or_else(|| format!("{path}: the field is removed"))?;
             self.compare((&old_field.schema, old_space), (&new_field.schema, new_space), &path)?;
         }
         match new_fields
@@ -260,9 +263,9 @@ impl Comparison<'_> {
             .find(|new| new.default.is_none() && old_fields.iter().all(|old| old.name != new.name))
         {
             Some(new_field) if path.is_empty() => {
-                Err(format!("{}: is new and has no default", new_field.name))
+                Err(format!("{}: the field is new and has no default", new_field.name))
             }
-            Some(new_field) => Err(format!("{path}.{}: is new and has no default", new_field.name)),
+            Some(new_field) => Err(format!("{path}.{}: the field is new and has no default", new_field.name)),
             None => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Holds the record of topic `items`. What is done with one is decided by its readers.
+//! Record of topic `items`.
 
 use super::parts::{ItemEntry, Source};
 use crate::ids::{ConfigVersion, Millis, OrgId, ReportId};
@@ -6,25 +6,25 @@ use crate::ids::{ConfigVersion, Millis, OrgId, ReportId};
 record! {
     /// Items of one request that share a partition.
     pub struct Items: "items" = 1 {
-        /// The organisation, from the credential.
+        /// Organisation of the credential.
         pub org: OrgId,
-        /// The configuration that the sender worked with; a reader loads at least this one first.
+        /// Configuration version of the sender. Readers load at least this version.
         pub config_version: ConfigVersion,
         /// Source of the items.
         pub source: Source,
-        /// Time at which the request arrived.
+        /// Arrival time of the request.
         pub received_at: Millis,
         /// The `x-request-id` of the request.
         pub request_id: String,
-        /// The report that brought the item, with source `report`.
+        /// Report of the item, with source `report`.
         pub report_id: Option<ReportId>,
-        /// The items, in the order of the request.
+        /// Items, in the order of the request.
         pub items: Vec<ItemEntry>,
     }
 }
 
 impl Items {
-    /// Other items of the same request.
+    /// Creates a record of the same request with other items.
     pub fn with(&self, items: Vec<ItemEntry>) -> Self {
         Self {
             org: self.org.clone(),

@@ -1,9 +1,9 @@
-//! Records of the topics, one type a topic, and their Avro form.
+//! Records of the topics, one type per topic, and their Avro encoding.
 //!
 //! Framing, schema registries and topics belong to `tidegate-stream`.
 //!
-//! An `.avsc` never changes once it is released. To evolve a record, keep its text as `<name>.v<n>.avsc`
-//! under its id, and give the new text the next free id; `compatible` says what a new text may change.
+//! A released `.avsc` never changes. To change a record, keep the old text as `<name>.v<n>.avsc` with its id, and give
+//! the new text the next free id. `compatible` checks the change.
 
 mod avro;
 #[macro_use]
@@ -41,32 +41,32 @@ pub use self::{
     strike::Strike,
 };
 
-/// A type that a topic carries.
+/// Record type of a topic.
 pub trait Record: Sized {
     const NAME: &str;
-    /// The text of its `.avsc`.
+    /// Text of the `.avsc`.
     const SCHEMA: &str;
-    /// The id of `SCHEMA` where no registry gives one.
+    /// Id of `SCHEMA` if no registry assigns one.
     const SCHEMA_ID: u32;
 
-    /// Number of bytes that `encode` appends.
+    /// Returns the number of bytes that `encode` appends.
     fn size(&self) -> usize;
 
-    /// Appends the bare datum: no framing.
+    /// Appends the datum without framing.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// The bare datum by itself.
+    /// Returns the datum without framing.
     fn to_datum(&self) -> Vec<u8> {
         let mut datum = Vec::with_capacity(self.size());
         self.encode(&mut datum);
         datum
     }
 
-    /// Reads a datum written with `SCHEMA`. Its `Bytes` are slices of `datum`, and so keep it in memory.
+    /// Decodes a datum written with `SCHEMA`. `Bytes` fields are slices of `datum` and keep it in memory.
     fn decode(datum: &Bytes) -> Result<Self, Malformed>;
 }
 
-/// A schema of this repository.
+/// Released schema of this repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckedIn {
     pub id: u32,
@@ -74,7 +74,7 @@ pub struct CheckedIn {
     pub text: &'static str,
 }
 
-/// Every schema that was ever released, by id.
+/// All released schemas, by id.
 pub const SCHEMAS: &[CheckedIn] = &[
     current_version::<Items>(),
     earlier_version::<Report>(2, include_str!("../../avro/report.v2.avsc")),

@@ -1,4 +1,4 @@
-//! Holds the shapes that several records share. It has no schema of its own: each `.avsc` spells them out.
+//! Structs and enums that several records share. Each `.avsc` repeats their definitions.
 
 use bytes::Bytes;
 
@@ -23,9 +23,9 @@ symbols! {
 symbols! {
     /// Completeness of an item: all required fields of its type, or some of them.
     pub enum Variant {
-        /// The whole item.
+        /// Complete item.
         Original = "original",
-        /// Some fields of it. A partial never replaces an original.
+        /// Some fields of the item. A partial item never replaces an original one.
         Partial = "partial",
     }
 }
@@ -35,17 +35,17 @@ symbols! {
     pub enum Verdict {
         /// No action is needed.
         Ignore = "ignore",
-        /// The actions are to be taken.
+        /// The actions are taken.
         Act = "act",
-        /// The appeal is right.
+        /// The appeal is granted.
         Accept = "accept",
-        /// The appeal is wrong.
+        /// The appeal is denied.
         Reject = "reject",
     }
 }
 
 symbols! {
-    /// The kind of job that was decided.
+    /// Class of a decided job.
     pub enum JobClass {
         /// A review of an item.
         Review = "review",
@@ -61,86 +61,86 @@ symbols! {
     pub enum Command {
         /// Deliver the event, once.
         Send = "send",
-        /// Deliver it again, whatever its state.
+        /// Deliver the event again, in any state.
         Resend = "resend",
         /// Make no further attempt.
         Cancel = "cancel",
-        /// Keep it, listed, until it is resent.
+        /// Keep the event in the list of held deliveries until it is resent.
         Hold = "hold",
     }
 }
 
 record! {
-    /// Coordinates of the first `items` record of a submission in the log: the order of an item's versions.
+    /// Position of a submission's first `items` record in the log. Versions of an item are ordered by it.
     #[derive(Copy, PartialOrd, Ord)]
     pub struct Coordinates {
-        /// Time at which the log took the record.
+        /// Append time of the record.
         pub append_ms: Millis,
-        /// The offset of the record in its partition.
+        /// Offset of the record in its partition.
         pub offset: i64,
-        /// The place of the item in the record.
+        /// Index of the item in the record.
         pub position: i32,
     }
 }
 
 record! {
-    /// One submission of one item.
+    /// Submission of an item.
     pub struct ItemEntry {
-        /// The submission: a later edit of the item is another one.
+        /// Id of the submission. A later edit of the item is another submission.
         pub submission_id: SubmissionId,
-        /// The item type.
+        /// Item type.
         pub type_id: TypeId,
-        /// The platform's id of the item.
+        /// Id of the item, assigned by the platform.
         pub id: ItemId,
-        /// The version of the item type, if the platform named one.
+        /// Version of the item type, if stated by the platform.
         pub type_version: Option<String>,
         /// Completeness of the item.
         pub variant: Variant,
-        /// The item's `data`, a JSON object: the bytes that the client sent.
+        /// `data` of the item, a JSON object, as sent by the client.
         pub data: Bytes,
-        /// Coordinates of the first record of this submission; absent in that record itself.
+        /// Position of the first record of this submission; absent in that record itself.
         pub origin: Option<Coordinates>,
-        /// Came with an idempotency key, so that a plan may exist already.
+        /// True if the request had an idempotency key, so that a stored plan can exist.
         pub keyed: bool,
     }
 }
 
 record! {
-    /// An item sent along for context. It is kept with its report or appeal, and not a submission.
+    /// Context item of a report or an appeal. It is stored with the report or appeal and is no submission.
     pub struct ContextItem {
-        /// The item type.
+        /// Item type.
         pub type_id: TypeId,
-        /// The platform's id of the item.
+        /// Id of the item, assigned by the platform.
         pub id: ItemId,
-        /// The version of the item type, if the platform named one.
+        /// Version of the item type, if stated by the platform.
         pub type_version: Option<String>,
         /// Completeness of the item.
         pub variant: Variant,
-        /// The item's `data`, a JSON object: the bytes that the client sent.
+        /// `data` of the item, a JSON object, as sent by the client.
         pub data: Bytes,
-        /// Why it does not fit its type. It is kept and marked.
+        /// Validation errors. An invalid context item is kept and marked.
         pub fault: Option<String>,
-        /// Members beside `data` that have not the form of an item's, as they came: a JSON object.
+        /// JSON object of the invalid members other than `data`, as sent.
         pub as_sent: Option<Bytes>,
     }
 }
 
 record! {
-    /// An id that the platform named. Unknown ones are kept and marked.
+    /// Id stated by the platform. Unknown ids are kept and marked.
     pub struct Mention {
-        /// The id as it was sent.
+        /// Id as sent.
         pub id: String,
-        /// True if the configuration had it.
+        /// True if the configuration contains the id.
         pub known: bool,
     }
 }
 
 record! {
-    /// A header of a record in the log.
+    /// Header of a record in the log.
     pub struct Header {
-        /// Its name.
+        /// Name of the header.
         pub name: String,
-        /// Its value.
+        /// Value of the header.
         pub value: Bytes,
     }
 }

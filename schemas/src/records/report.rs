@@ -1,38 +1,38 @@
-//! Holds the record of topic `reports`. What is done with one is decided by its readers.
+//! Record of topic `reports`.
 
 use super::parts::{ContextItem, ItemEntry, Mention};
 use crate::ids::{ConfigVersion, ItemKey, Millis, OrgId, ReportId};
 
 record! {
-    /// A user's report of an item.
+    /// User's report of an item.
     pub struct Report: "report" = 9 {
-        /// The organisation, from the credential.
+        /// Organisation of the credential.
         pub org: OrgId,
-        /// The configuration that the sender worked with; a reader loads at least this one first.
+        /// Configuration version of the sender. Readers load at least this version.
         pub config_version: ConfigVersion,
-        /// The report.
+        /// Id of the report.
         pub report_id: ReportId,
-        /// Came with an idempotency key.
+        /// True if the request had an idempotency key.
         pub keyed: bool,
-        /// Time at which the request arrived.
+        /// Arrival time of the request.
         pub received_at: Millis,
         /// The `x-request-id` of the request.
         pub request_id: String,
-        /// Time at which the user reported, as the platform says.
+        /// Time of the report, as stated by the platform.
         pub reported_at: Millis,
-        /// User who reported.
+        /// Reporting user.
         pub reporter: ItemKey,
-        /// The reported item.
+        /// Reported item.
         pub item: ItemEntry,
-        /// The policy that the user says is violated.
+        /// Policy that is violated according to the user.
         pub policy_id: Option<Mention>,
-        /// The user's words.
+        /// Reason in the user's words.
         pub reason: Option<String> => length,
-        /// Reported as child sexual abuse material.
+        /// True if the item is reported as child sexual abuse material.
         pub csam: bool,
-        /// The thread around the item, oldest first.
+        /// Thread around the item, oldest entry first.
         pub thread: Vec<ContextItem>,
-        /// The entries of the thread that the user marked.
+        /// Entries of the thread that the user marked.
         pub reported_in_thread: Vec<ItemKey>,
         /// Further items for context.
         pub additional: Vec<ContextItem>,

@@ -1,27 +1,27 @@
-//! Holds the record of topic `strikes`. What is done with one is decided by its readers.
+//! Record of topic `strikes`.
 
 use crate::ids::{ActionId, CauseId, ConfigVersion, ItemKey, Millis, OrgId};
 
 record! {
-    /// A strike against a user, or the reversal of one.
+    /// Strike against a user, or the reversal of a strike.
     pub struct Strike: "strike" = 5 {
-        /// The organisation, from the credential.
+        /// Organisation of the credential.
         pub org: OrgId,
-        /// The struck user.
+        /// User of the strike.
         pub user: ItemKey,
-        /// Cause of the strike: the same for every replay.
+        /// Cause of the strike; the same in all replays.
         pub cause: CauseId,
-        /// The append time of the causing record.
+        /// Append time of the record that caused the strike.
         pub at: Millis,
         /// Weight of the strike.
         pub points: i64,
-        /// The action that carries it.
+        /// Action with the strike.
         pub action: ActionId,
-        /// The item that it was given for.
+        /// Item of the action.
         pub item: ItemKey,
-        /// The cause of the strike that this one takes back.
+        /// Cause of the reversed strike; absent for a strike.
         pub reverses: Option<CauseId>,
-        /// The configuration that the sender worked with; a reader loads at least this one first.
+        /// Configuration version of the sender. Readers load at least this version.
         pub config_version: ConfigVersion,
     }
 }

@@ -144,8 +144,9 @@ impl Reader<'_> {
         if let Some(bytes) = as_sent.as_ref().map(Bytes::len).filter(|bytes| *bytes > self.limits.data_bytes)
         {
             let max_bytes = self.limits.data_bytes;
-            let detail =
-                format!("The invalid members other than `data` have {bytes} bytes; at most {max_bytes} are kept.");
+            let detail = format!(
+                "The invalid members other than `data` have {bytes} bytes; at most {max_bytes} are kept."
+            );
             self.faults.push(ValidationError::too_large(at, detail));
             return None;
         }
@@ -189,8 +190,7 @@ impl Reader<'_> {
         let max_bytes = self.limits.data_bytes;
         let is_within_limit = data.range().len() <= max_bytes;
         if !is_within_limit {
-            let detail =
-                format!("`data` has {} bytes; at most {max_bytes} are taken.", data.range().len());
+            let detail = format!("`data` has {} bytes; at most {max_bytes} are taken.", data.range().len());
             self.faults.push(ValidationError::too_large(&at.key("data"), detail));
         }
         is_within_limit

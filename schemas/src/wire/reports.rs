@@ -79,8 +79,7 @@ impl Reader<'_> {
             self.required_member(node, "kind", at).and_then(|kind| self.read_text(kind, "kind", at))
             && kind != REPORTER_KIND
         {
-            let detail =
-                format!("The kind of a reporter must be `{REPORTER_KIND}`, not `{}`.", shown(&kind));
+            let detail = format!("The kind of a reporter must be `{REPORTER_KIND}`, not `{}`.", shown(&kind));
             self.report_invalid(&at.key("kind"), detail);
         }
         self.read_item_key(node, at)

@@ -200,13 +200,13 @@ fn a_number_that_would_be_rounded_unseen_is_refused() {
     ] {
         let found = told(written);
         assert!(found.len() == 1 && found[0].starts_with("r.yaml:"), "{written}: {found:?}");
-        assert!(found[0].contains("must stand in plain digits"), "{written}: {found:?}");
+        assert!(found[0].contains("must be written in plain digits"), "{written}: {found:?}");
     }
     let found = told("!!float \"170141183460469231731687303715884105728\"");
-    assert!(found.len() == 1 && found[0].contains("does not fit 127 bits"), "{found:?}");
+    assert!(found.len() == 1 && found[0].contains("exceeds 127 bits"), "{found:?}");
     for written in ["!!int 18446744073709551617", "!!int \"seven\"", "!!float \"seven\""] {
         let found = told(written);
-        assert!(found.len() == 1 && found[0].contains("leave the tag away"), "{written}: {found:?}");
+        assert!(found.len() == 1 && found[0].contains("remove the tag"), "{written}: {found:?}");
     }
     for (written, read) in [("!!float \"\\x39.5\"", "9.5"), ("!!int \"7\"", "7")] {
         assert_eq!(rule_of("r.yaml", &format!("rule: r\nwhen:\n  n: {written}\n"))["n"].to_string(), read);
@@ -227,7 +227,7 @@ fn a_whole_number_of_too_many_bits_is_refused_where_it_stands() {
             let found = messages(&[(name, &text)]);
             let told = format!("{name}:5: ");
             assert!(found.len() == 1 && found[0].starts_with(&told), "{text}: {found:?}");
-            assert!(found[0].contains("does not fit 127 bits"), "{found:?}");
+            assert!(found[0].contains("exceeds 127 bits"), "{found:?}");
         }
     }
     let torn = parse_all(&[("r.yaml", format!("queue: q\n---\nrule: r\nwhen: {{n: {digits}}}\n"))]);
@@ -297,15 +297,15 @@ expires_at: tomorrow
         "c.yaml:8: document 2: fields[0].requird: unknown field. Did you mean `required`?",
         "c.yaml:10: document 2: fields[1].tpye: unknown field. Did you mean `type`?",
         "c.yaml:15: document 3: kind: `CONTEND` is not one of `CONTENT`, `USER`, `THREAD`. Did you mean `CONTENT`?",
-        "c.yaml:17: document 4: `rulle` is no kind of document. Did you mean `rule`?",
+        "c.yaml:17: document 4: `rulle` is not a kind of document. Did you mean `rule`?",
         "c.yaml:19: document 5: the first key names the kind: put `policy` before `name`",
-        "c.yaml:23: document 6: strikes: a string stands where u32 is expected",
+        "c.yaml:23: document 6: strikes: u32 is expected, not a string",
         "c.yaml:28: document 7: strikes: A threshold needs at least one strike.",
         "c.yaml:29: document 7: within: a period is a whole number and one of `d`, `h`, `m`, `s`, such as `90d`",
         "c.yaml:32: document 8: policy: A key begins with a letter or digit and has at most 64 letters, digits, `_`, `.` and `-`.",
         "c.yaml:36: document 9: parameters[0].options: SELECT and MULTISELECT need options, and only they have them.",
         "c.yaml:40: document 10: actions[0].parms: unknown field. Did you mean `params`?",
-        "c.yaml:41: document 10: expires_at: an ISO 8601 date with a time is needed, such as `2026-12-31T00:00:00Z`",
+        "c.yaml:41: document 10: expires_at: expected an ISO 8601 date with a time, such as `2026-12-31T00:00:00Z`",
     ];
     let mut found = messages(&[("c.yaml", yaml)]);
     found.sort();
@@ -360,11 +360,11 @@ fn broken_yaml_names_its_line_and_bombs_are_refused() {
     assert!(messages(&[("b.yaml", "queue: a\n---\nqueue: [")])[0].starts_with("b.yaml:3"));
     assert!(messages(&[("b.yaml", "queue: a\nqueue: b")])[0].contains("b.yaml:2"));
     for (text, told) in [
-        ("queue: [", "b.yaml:1: document 1: column 8: this is no YAML"),
-        ("queue: a\n name: b", "this is no YAML"),
-        ("queue: \"a", "this is no YAML"),
+        ("queue: [", "b.yaml:1: document 1: column 8: invalid YAML"),
+        ("queue: a\n name: b", "invalid YAML"),
+        ("queue: \"a", "invalid YAML"),
         ("queue: a\nqueue: b", "b.yaml:2: document 1: column 1: the key `queue` occurs twice"),
-        ("queue: *a", "b.yaml:1: document 1: column 8: there is no anchor"),
+        ("queue: *a", "b.yaml:1: document 1: column 8: the alias has no anchor"),
     ] {
         let found = messages(&[("b.yaml", text)]);
         assert!(found.len() == 1 && found[0].contains(told), "{text:?}: {found:?}");
@@ -533,9 +533,9 @@ queue: minors
 ";
     let expected = [
         "all.yaml:11: document 4: queue: There is no queue `spma`. Did you mean `spam`?",
-        "all.yaml:15: document 5: queue: Jobs of the class `review` do not go to `appeals`: its class is `appeal`. Name another queue.",
-        "all.yaml:26: document 8: queue: Jobs of the class `child_safety` do not go to `spam`: its class is `review`. Name another queue.",
-        "all.yaml:30: document 9: queue: Jobs of the class `review` do not go to `minors`: its class is `child_safety`. Name another queue.",
+        "all.yaml:15: document 5: queue: The queue `appeals` has the class `appeal`, but the jobs have the class `review`. Name another queue.",
+        "all.yaml:26: document 8: queue: The queue `spam` has the class `review`, but the jobs have the class `child_safety`. Name another queue.",
+        "all.yaml:30: document 9: queue: The queue `minors` has the class `child_safety`, but the jobs have the class `review`. Name another queue.",
     ];
     assert_eq!(validate(yaml), expected);
     let callback = "action: a\nkind: callback\nqueue: q";
@@ -561,7 +561,7 @@ fn one_key_stands_once_in_its_kind_over_all_files() {
     let files = [("a.yaml", "queue: q\n---\npolicy: q"), ("b.yaml", "queue: q")];
     let faults = Set::collect(parse(&files).unwrap()).unwrap_err();
     assert_eq!(faults.len(), 1);
-    assert_eq!(faults[0].to_string(), "b.yaml:1: document 1: queue: `q` stands in a.yaml:1 already.");
+    assert_eq!(faults[0].to_string(), "b.yaml:1: document 1: queue: `q` is already defined in a.yaml:1.");
 }
 
 #[test]

@@ -255,7 +255,10 @@ fn a_missing_required_field_is_named_with_the_name_that_was_sent_instead() {
     let faults = check(&post, r#"{"txet":"hello"}"#, Mode::Strict).unwrap_err();
     assert_eq!(faults.len(), 1);
     assert_eq!(faults[0].pointer.as_deref(), Some("/items/3/data/text"));
-    assert_eq!(faults[0].detail, "The required field `text` is missing. Did you mean it by `txet`?");
+    assert_eq!(
+        faults[0].detail,
+        "The required field `text` is missing. Did you mean `text` instead of `txet`?"
+    );
     assert_eq!(faults[0].title, "Invalid Data for Item");
     assert!(check(&post, r#"{"text":null}"#, Mode::Strict).is_err(), "null is absent");
 }

@@ -165,15 +165,15 @@ fn every_breaking_change_is_refused_with_its_place() {
     let push = |object: &mut Object| {
         object["fields"].as_array_mut().unwrap().push(json!({"name": "novel", "type": "string"}));
     };
-    assert_eq!(refused("Items", push), "novel: is new and has no default");
-    assert_eq!(refused("ItemEntry", push), "items[].novel: is new and has no default");
+    assert_eq!(refused("Items", push), "novel: the field is new and has no default");
+    assert_eq!(refused("ItemEntry", push), "items[].novel: the field is new and has no default");
     assert_eq!(
         refused("ItemEntry", |object| drop(object["fields"].as_array_mut().unwrap().remove(1))),
-        "items[].type_id: is gone"
+        "items[].type_id: the field is removed"
     );
     assert_eq!(
         refused("ItemEntry", |object| object["fields"][1]["name"] = json!("renamed")),
-        "items[].type_id: is gone"
+        "items[].type_id: the field is removed"
     );
     assert_eq!(
         refused("ItemEntry", |object| object["fields"][1]["type"] = json!("bytes")),
@@ -185,7 +185,7 @@ fn every_breaking_change_is_refused_with_its_place() {
     );
     assert_eq!(
         refused("Source", |object| drop(object["symbols"].as_array_mut().unwrap().pop())),
-        "source: the symbol `retroact` is gone"
+        "source: the symbol `retroact` is removed"
     );
     assert!(
         refused("Coordinates", |object| object["name"] = json!("Place"))
