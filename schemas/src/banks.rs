@@ -62,6 +62,7 @@ impl BankKind {
     /// Returns the canonical form of an entry, so that equal entries have one form. The error is the reason why the
     /// value is no entry. Regular expressions are compiled later, in `tidegate-rules`.
     pub fn canonical(self, value: &str) -> Result<String, &'static str> {
+        // Surrounding spaces are never part of an entry.
         let value = value.trim();
         if value.is_empty() {
             return Err("it is blank");
@@ -69,6 +70,7 @@ impl BankKind {
         if value.chars().any(|c| c.is_control() && c != '\t') {
             return Err("it has control characters");
         }
+        // Hash kinds check length and digits themselves.
         if let Some(kind) = self.hash() {
             return kind.canonical(value);
         }
@@ -213,6 +215,7 @@ fn canonical_domain(value: &str) -> Result<String, &'static str> {
         return Err("expected a domain, not a URL");
     }
     const FORM: &str = "it is not a domain such as example.com, which includes its subdomains";
+    // A trailing dot marks a fully qualified name of the same domain.
     let value = value.strip_suffix('.').unwrap_or(value);
     // The URL parser of browsers (WHATWG), so that the entry has the form of the domains in items.
     let url::Host::Domain(host) = url::Host::parse(value).map_err(|_| FORM)? else {
@@ -239,6 +242,7 @@ fn canonical_circle(value: &str) -> Result<String, &'static str> {
     if !(1.0..=20_100_000.0).contains(&metres) {
         return Err("the radius must be between 1 and 20,100,000 metres");
     }
+    // Formatting the parsed numbers gives `1.50` and `1.5` one form.
     Ok(format!("{latitude},{longitude},{metres}"))
 }
 
@@ -277,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_an_entry_is_refused_with_a_reason() {
+    fn invalid_entries_are_refused_with_a_reason() {
         for (kind, value) in [
             (BankKind::Text, " "),
             (BankKind::Text, "a\u{0}b"),
@@ -306,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_photodna_hash_has_one_form_however_it_is_written() {
+    fn photodna_hash_has_one_canonical_form() {
         let bytes: Vec<u8> = (0..144).collect();
         let digits: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
         let numbers: Vec<String> = bytes.iter().map(ToString::to_string).collect();

@@ -60,6 +60,8 @@ impl DiskSpace {
         // A row is stored in the journal and in a table until the journal is deleted.
         let write_bytes = 2 * bytes as u64;
         let needed_bytes = self.needed(unflushed, total);
+        // Compared before the write: a write that finds the disk full poisons the embedded database and ends the
+        // process.
         if free >= needed_bytes + write_bytes {
             return Ok(());
         }
@@ -80,7 +82,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_write_that_leaves_too_little_is_refused() {
+    fn write_that_leaves_too_little_space_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let disk = DiskSpace::of(folder.path());
         let space = disk.space().unwrap();
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_disk_keeps_a_sixteenth_at_most() {
+    fn margin_of_a_small_disk_is_a_sixteenth() {
         let disk = DiskSpace::of(Path::new("."));
         assert_eq!(disk.needed(5, 160), 15);
         assert_eq!(disk.needed(5, 1 << 40), 5 + MARGIN_BYTES);

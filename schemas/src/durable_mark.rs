@@ -182,6 +182,7 @@ impl Inner {
         if text.len() >= LARGE_MARK_BYTES {
             return Ok(());
         }
+        // Alternates between the copies, so the previous one is intact if this write is interrupted.
         let copy = self.writes % UNSYNCED_COPIES;
         let result = self.write_at(copy, &text);
         self.report_first_failure(result)
@@ -189,9 +190,11 @@ impl Inner {
 
     fn write_synced(&mut self) -> io::Result<()> {
         let text = self.encode();
+        // Synced copies have their own slots: an interrupted unsynced write cannot damage them.
         let copy = UNSYNCED_COPIES + self.syncs % SYNCED_COPIES;
         self.syncs += 1;
         let result = self.write_at(copy, &text).and_then(|()| match &self.file {
+            // The length is part of the data, so the metadata needs no sync.
             Some(file) => file.sync_data(),
             None => Ok(()),
         });
@@ -203,6 +206,7 @@ impl Inner {
 
     /// Returns the first of consecutive failures; the others would repeat it several times a second.
     fn report_first_failure(&mut self, result: io::Result<()>) -> io::Result<()> {
+        // A success resets the state, so that a later failure is reported again.
         let had_failed = std::mem::replace(&mut self.has_failed, result.is_err());
         if had_failed { Ok(()) } else { result }
     }
@@ -227,6 +231,7 @@ fn open_or_create(path: &Path) -> io::Result<File> {
     let is_new = !path.exists();
     let file = File::options().create(true).truncate(false).read(true).write(true).open(path)?;
     #[cfg(unix)]
+    // Only Unix can sync a folder.
     if is_new && let Some(folder) = path.parent() {
         File::open(folder)?.sync_all()?;
     }
@@ -273,6 +278,7 @@ fn read_newest_copy(path: &Path) -> io::Result<MarkFile> {
     let mut newest: Option<(u64, Durable)> = None;
     for copy in 0..UNSYNCED_COPIES + SYNCED_COPIES {
         let start = copy * COPY_STRIDE;
+        // The file ends with its last written copy.
         if start >= length {
             break;
         }
@@ -295,6 +301,7 @@ fn read_copy(file: &mut File) -> io::Result<Vec<u8>> {
         let before = text.len();
         file.by_ref().take(CHUNK_BYTES as u64).read_to_end(&mut text)?;
         // Only the first checksum counts: a shorter copy overwrites just the beginning of a longer one.
+        // The whole text is searched again, because the checksum line can span two chunks.
         let sum = text.windows(5).position(|bytes| bytes == b"\nsum ");
         if let Some(end) =
             sum.and_then(|at| Some(at + 1 + text[at + 1..].iter().position(|byte| *byte == b'\n')?))
@@ -330,6 +337,7 @@ fn decode(copy: &[u8]) -> Option<(u64, Durable)> {
                 let topic = words.next()?;
                 durable.set_end(topic, words.next()?.parse().ok()?, words.next()?.parse().ok()?);
             }
+            // Lines of later versions are ignored.
             _ => {}
         }
     }
@@ -347,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_whole_copy_counts() {
+    fn newest_intact_copy_is_read() {
         let data = tempfile::tempdir().unwrap();
         let mark = open(data.path());
         assert_eq!(mark.found(), None);
@@ -370,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_copy_leaves_the_one_before_it() {
+    fn damaged_copy_leaves_the_previous_one() {
         let data = tempfile::tempdir().unwrap();
         let mark = open(data.path());
         for n in 1..=4 {
@@ -394,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_behind_what_it_found() {
+    fn numbering_continues_after_the_existing_mark() {
         let data = tempfile::tempdir().unwrap();
         open(data.path()).log_synced(7, [("items", 0, 5)]).unwrap();
         let next = open(data.path());

@@ -20,6 +20,7 @@ pub fn parse_duration(text: &str, units: &[&str]) -> Result<Duration, DurationEr
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let millis = units.contains(&unit).then(|| UNITS.iter().find(|(name, _)| *name == unit)).flatten();
+    // A unit alone, such as `d`, is no duration.
     let (Some((_, millis)), true) = (millis, digits > 0) else { return Err(DurationError::Form) };
     // `number` has only digits, so a parse error means that the number is too large.
     let count: u64 = number.parse().map_err(|_| DurationError::TooLong)?;

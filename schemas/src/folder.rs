@@ -45,6 +45,7 @@ impl Folder {
     pub fn is_in_place(&self) -> io::Result<()> {
         match fs::metadata(&self.path) {
             Ok(metadata) if folder_number(&metadata) == self.number => Ok(()),
+            // A path can be reused, but device and inode identify the opened folder.
             Ok(_) => Err(io::Error::other("another folder has replaced it")),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 Err(error)

@@ -42,6 +42,7 @@ struct EscapingWriter<'a, 'b> {
 impl fmt::Write for EscapingWriter<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text;
+        // Text between unsafe characters is written in one piece.
         while let Some(at) = rest.find(|c| is_unsafe(c) && !self.allowed.contains(c)) {
             self.to.write_str(&rest[..at])?;
             let c = rest[at..].chars().next().unwrap_or_default();
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_end_a_line_or_steer_a_terminal_is_escaped_and_json_stays_json() {
+    fn control_characters_are_escaped_as_in_json() {
         let text = "ok\r\nERROR\u{1b}[31m\t\u{9b}é\u{202e}🦀\u{2028}";
         let escaped = "ok\\u000d\\nERROR\\u001b[31m\\u0009\\u009bé\\u202e🦀\\u2028";
         assert_eq!(OneLine(format_args!("{text}")).to_string(), escaped);

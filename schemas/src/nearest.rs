@@ -9,11 +9,13 @@ const MAX_LETTERS: usize = 64;
 /// Returns the name of `known` that is closest to `word`, if the difference is small enough for a typing error.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word_letters = normalize(word)?;
+    // One error, and a further one per four letters: short names would otherwise match any word.
     let max_steps = 1 + word_letters.chars().count() / 4;
     known
         .into_iter()
         .filter_map(|name| Some((osa_distance(&word_letters, &normalize(name)?), name)))
         .filter(|&(steps, _)| steps <= max_steps)
+        // Of equally similar names, the first in alphabetical order is suggested.
         .min()
         .map(|(_, name)| name)
 }
@@ -34,6 +36,7 @@ pub fn shown(name: &str) -> std::borrow::Cow<'_, str> {
 /// Removes case and separators, so that `createdat` and `created_at` equal `createdAt`. `None` for an empty or too long
 /// word.
 fn normalize(word: &str) -> Option<String> {
+    // The check of the byte length avoids a walk over a name of a megabyte.
     if word.is_empty() || word.len() > MAX_LETTERS * 4 {
         return None;
     }
@@ -47,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_recognised_and_another_word_is_not() {
+    fn typing_error_gets_a_suggestion_another_word_none() {
         let known = ["text", "title", "createdAt", "user"];
         assert_eq!(nearest("txet", known), Some("text"));
         assert_eq!(nearest("created_at", known), Some("createdAt"));
@@ -58,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_cut_before_it_is_shown() {
+    fn long_name_is_truncated() {
         assert_eq!(shown("text"), "text");
         assert!(shown(&"é".repeat(10_000)).chars().count() == MAX_LETTERS + 1);
     }

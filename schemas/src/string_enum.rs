@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_string_is_refused_and_not_shown() {
+    fn unknown_string_is_refused_and_not_repeated() {
         let error = "scarlet".parse::<Colour>().unwrap_err();
         assert_eq!(error.to_string(), "expected one of red, dark_green");
         assert!(serde_json::from_str::<Colour>("\"Red\"").is_err());

@@ -121,6 +121,7 @@ impl<'a> Pointer<'a> {
                 text.push_str(prefix);
                 true
             }
+            // After an ancestor was cut, its members are not appended: they would form another valid pointer.
             Self::Key(parent, key) => parent.write_to(text) && push_key(text, key),
             Self::Index(parent, index) => parent.write_to(text) && push_key(text, &index.to_string()),
         }
@@ -135,6 +136,7 @@ pub(crate) fn push_key(text: &mut String, key: &str) -> bool {
     text.push('/');
     for c in key.chars() {
         match c {
+            // Escapes of RFC 6901.
             '~' => text.push_str("~0"),
             '/' => text.push_str("~1"),
             c => text.push(c),
@@ -159,6 +161,7 @@ impl ValidationErrors {
     const MAX_STORED: usize = 1_000;
 
     pub fn push(&mut self, fault: ValidationError) {
+        // A body of megabytes can contain a million errors.
         if self.stored.len() < Self::MAX_STORED {
             self.stored.push(fault);
         } else {
@@ -167,12 +170,14 @@ impl ValidationErrors {
     }
 
     pub fn append(&mut self, other: Self) {
+        // The limit is not applied here: both lists are already limited.
         self.stored.extend(other.stored);
         self.dropped_count += other.dropped_count;
     }
 
     /// Sorts the stored errors by a key of their pointers.
     pub(crate) fn sorted_by_key<K: Ord>(mut self, mut key: impl FnMut(&str) -> K) -> Self {
+        // The key of a pointer is computed by a walk through the request, so it is cached.
         self.stored.sort_by_cached_key(|error| key(error.pointer.as_deref().unwrap_or_default()));
         self
     }
@@ -226,14 +231,14 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_key_does_not_blow_up_the_pointer() {
+    fn long_key_is_cut_from_the_pointer() {
         let key = "k".repeat(1 << 20);
         let items = Pointer::Root.key("items");
         assert_eq!(items.key(&key).index(1).render().as_deref(), Some("/items"));
     }
 
     #[test]
-    fn the_hundred_and_first_problem_is_counted_not_listed() {
+    fn errors_after_the_hundredth_are_counted() {
         let mut faults = ValidationErrors::default();
         faults.extend((0..137).map(|i| ValidationError::data(&Pointer::Root.index(i), "wrong")));
         assert_eq!(faults.count(), 137);

@@ -413,7 +413,10 @@ async fn old_job_closes_by_itself_and_is_in_the_audit() {
     let refused = config("queue: child-safety\nauto_close_after: 30d\n");
     let (status, answer) = demo.command("/config", &refused).await;
     assert!(status.is_client_error(), "{answer}");
-    assert!(answer.to_string().contains("A queue of child safety cannot close jobs automatically"), "{answer}");
+    assert!(
+        answer.to_string().contains("A queue of child safety cannot close jobs automatically"),
+        "{answer}"
+    );
 
     let documents = DOCUMENTS.replace("target_age: 4h", "auto_close_after: 1s");
     assert_eq!(demo.command("/config", &config(&documents)).await.0, 200);

@@ -172,6 +172,7 @@ impl Action {
             }
         }
         for parameter in &self.parameters {
+            // A default satisfies a required parameter.
             if parameter.required && parameter.default.is_none() && !arguments.contains_key(&parameter.name) {
                 faults.push(format!("The action `{}` needs the parameter `{}`.", self.key, parameter.name));
             }
@@ -180,6 +181,7 @@ impl Action {
     }
 
     pub(super) fn check(&self, faults: &mut Vec<(String, String)>) {
+        // A setting without effect is refused, because its author expects one.
         if self.kind != ActionKind::Callback && self.endpoint.is_some() {
             faults.push(("endpoint".into(), "Only an action of kind `callback` has an endpoint.".into()));
         }
@@ -194,10 +196,12 @@ impl Action {
             if !super::is_key(&parameter.name) {
                 fault("name", super::KEY_FORM.to_owned());
             }
+            // Arguments are stored by name.
             if !names.insert(&parameter.name) {
                 fault("name", format!("There is another parameter `{}`.", parameter.name));
             }
             let selects = matches!(parameter.kind, ParameterType::Select | ParameterType::Multiselect);
+            // Reports both errors: a choice without options, and options of another type.
             if selects == parameter.options.is_empty() {
                 fault("options", "SELECT and MULTISELECT need options, and only they have them.".into());
             }

@@ -37,6 +37,7 @@ pub(super) fn attached_file(origin: &Origin, document: &Document) -> Option<Resu
 
 fn resolve_path(document: &str, file: &str) -> Option<String> {
     let folder = document.rsplit_once('/').map_or("", |(folder, _)| folder);
+    // An absolute path leads out of the folder of the documents.
     if file.is_empty() || file.starts_with('/') {
         return None;
     }
@@ -71,6 +72,7 @@ pub(super) fn read_attached_files(
         };
         if let (Some(text), Document::Bank(bank)) = (attached.get(&name), document) {
             read_entries(&name, text, bank, faults);
+            // Stored documents contain the entries, because the file exists only on the author's machine.
             bank.file = None;
         }
     }
@@ -86,6 +88,7 @@ fn read_entries(name: &str, text: &str, bank: &mut Bank, faults: &mut Vec<Docume
             Ok(_) => bank.entries.push(entry.to_owned()),
             Err(reason) => {
                 fault_count += 1;
+                // A file in the wrong format can have a million invalid lines.
                 if fault_count <= MAX_REPORTED_FAULTS {
                     let origin = Origin { file: name.to_owned(), line, index: None };
                     let message = format!("The entry is invalid in a {} bank: {reason}.", bank.kind.name());
@@ -119,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_found_beside_its_document_and_read_into_it() {
+    fn entry_file_is_resolved_relative_to_its_document() {
         let files = [("sub/banks.yaml", BANK), ("sub/lists/words.txt", "\u{feff}one\r\n\ntwo\n")];
         assert_eq!(named_files(&files[..1]), ["sub/lists/words.txt"]);
         let bank = banks(&files).unwrap().remove(0);
@@ -127,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_its_file_stays_and_one_outside_is_refused() {
+    fn missing_file_name_stays_and_outside_path_is_refused() {
         let alone = banks(&[("banks.yaml", BANK)]).unwrap().remove(0);
         assert_eq!(alone.file.as_deref(), Some("lists/words.txt"));
         for file in ["../words.txt", "/etc/words.txt", "a/../../words.txt"] {
@@ -138,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_told_with_its_number() {
+    fn invalid_entry_is_reported_with_its_line() {
         let files = [
             ("b.yaml", "bank: b\nkind: domain\nfile: d.txt\n"),
             ("d.txt", "ok.example\nhttp://no.example/a\n"),

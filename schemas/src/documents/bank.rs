@@ -66,6 +66,7 @@ impl Bank {
     }
 
     pub(super) fn check(&self, faults: &mut Vec<(String, String)>) {
+        // Each invalid entry is reported with its place, before the rules are compiled.
         for (index, entry) in self.entries.iter().enumerate() {
             if let Err(reason) = self.kind.canonical(entry) {
                 let message = format!("The entry is invalid in a {} bank: {reason}.", self.kind.name());
@@ -80,6 +81,7 @@ impl Bank {
 
     fn check_hashes(&self, kind: HashKind, faults: &mut Vec<(String, String)>) {
         let max_distance = kind.most_distance();
+        // Above the maximum distance the index would miss matches.
         if self.distance.is_some_and(|distance| distance > max_distance) {
             let message =
                 format!("Hashes of kind {} may differ in at most {max_distance} bits.", kind.name());
@@ -94,6 +96,7 @@ impl Bank {
     }
 
     fn check_list(&self, faults: &mut Vec<(String, String)>) {
+        // Rules search lists in the text of an item, where these settings have no effect.
         let hash_settings = [
             ("distance", self.distance.is_some()),
             ("sample", self.sample.is_some()),

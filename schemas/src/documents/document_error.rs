@@ -10,8 +10,8 @@ pub struct Origin {
     pub file: String,
     /// First line of the document, from 1; 0 if unknown.
     pub line: u32,
-    /// Index of the document in its file, from 0. `None` for a file without documents, or one with documents that cannot be
-    /// counted.
+    /// Index of the document in its file, from 0. `None` for a file without documents, or one with documents that
+    /// cannot be counted.
     pub index: Option<usize>,
 }
 
@@ -54,6 +54,7 @@ impl fmt::Display for DocumentFault {
             return write!(f, "all documents: {}", self.message);
         }
         f.write_str(&self.origin.file)?;
+        // The format `file:line` is recognized by editors.
         match self.line.unwrap_or(self.origin.line) {
             0 => {}
             line => write!(f, ":{line}")?,

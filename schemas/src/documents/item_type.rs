@@ -65,7 +65,7 @@ impl item_types::ItemType {
                 role: field.role,
             })
             .collect();
-        // Coop accepts `images` on all items, so all types have the field.
+        // Every item type has the field `images`, with or without a declaration.
         if !fields.iter().any(|field| *field.name == *IMAGES) {
             fields.push(Field {
                 name: IMAGES.into(),
@@ -84,6 +84,7 @@ impl item_types::ItemType {
             strict: document.strict,
             version: document.version.clone().unwrap_or_else(|| version.to_owned()),
             earlier_versions: document.earlier_versions.clone(),
+            // Only numbered versions have predecessors that are accepted without being listed.
             number: if document.version.is_none() { version.parse().ok() } else { None },
             shape: Arc::new(Shape { fields, by_name, by_role }),
             types: types.clone(),
@@ -105,6 +106,7 @@ impl ItemType {
             if field.name.is_empty() || field.name.len() > 128 || field.name.chars().any(char::is_control) {
                 fault("name", "A field's name has 1 to 128 bytes and no control characters.".into());
             }
+            // Values are stored by name, so a repeated field would hide the first one.
             if !names.insert(&field.name) {
                 fault("name", format!("There is another field `{}`.", field.name));
             }
@@ -122,6 +124,7 @@ impl ItemType {
             if !role.suits(self.kind) {
                 fault("role", format!("Items of kind {} have no role `{}`.", self.kind.name(), role.name()));
             }
+            // Rules and effects read a role as one value of its type.
             if field.scalar != role.scalar() || field.container.is_some() {
                 let scalar = role.scalar().name();
                 fault("role", format!("The role `{}` needs a single {scalar}.", role.name()));

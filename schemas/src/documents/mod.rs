@@ -162,6 +162,7 @@ impl Document {
     /// Checks the document without its references. Returns path and message of each error.
     fn check(&self) -> Vec<(String, String)> {
         let mut faults = Vec::new();
+        // Keys are parts of paths, log keys and store keys.
         if !is_key(self.key()) {
             faults.push((self.kind().name().to_owned(), KEY_FORM.to_owned()));
         }

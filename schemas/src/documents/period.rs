@@ -39,6 +39,7 @@ impl FromStr for Period {
             DurationError::Form => FORM,
             DurationError::TooLong => TOO_LONG,
         })?;
+        // Exact, because the accepted units are whole seconds.
         let seconds = duration.as_secs();
         if seconds <= MAX_SECONDS { Ok(Self(seconds)) } else { Err(TOO_LONG) }
     }

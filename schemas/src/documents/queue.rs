@@ -191,7 +191,7 @@ impl Queue {
     }
 
     pub fn class(&self) -> QueueClass {
-        // A document cannot change the class of a built-in queue: waiting jobs have the old class.
+        // Built-in queues keep their class; `check` reports a document that states another one.
         built_in_class(self.key.as_str()).or(self.class).unwrap_or_default()
     }
 
@@ -213,11 +213,13 @@ impl Queue {
         };
         let zero_error = (age.seconds() == 0)
             .then_some("The age must be at least one second. Remove the setting to keep jobs open.");
+        // Index entries are the only way to find old jobs.
         let length_error = (age > MAX_AUTO_CLOSE_AGE).then(|| {
             format!(
                 "The age may be at most {MAX_AUTO_CLOSE_AGE}, because index entries of older jobs expire."
             )
         });
+        // Jobs must not be closed while reviewers are still within their target.
         let later_target = self.target_age.filter(|target| age < *target);
         let early_error = later_target
             .map(|target| format!("Jobs would be closed before the `target_age` of {target} is over."));
@@ -259,6 +261,7 @@ impl Queue {
             );
         }
         for (list, names) in [("people", &self.access.people), ("roles", &self.access.roles)] {
+            // A repeated name is most likely a typing error for another person.
             let mut unique_names = HashSet::new();
             for (index, name) in names.iter().enumerate() {
                 if name.trim().is_empty() || !unique_names.insert(name) {

@@ -71,6 +71,7 @@ impl Parsed {
         match (key, kind) {
             (Some(key), _) => self.unread_keys.push(key),
             (None, Some(kind)) => drop(self.torn_kinds.insert(kind)),
+            // Any reference may point to the unreadable document, so no name is reported as missing.
             (None, None) => self.torn_kinds.extend(DocumentKind::ALL),
         }
     }
@@ -91,6 +92,7 @@ pub fn parse_all(files: &[(impl AsRef<str>, impl AsRef<str>)]) -> Parsed {
     let named_texts = files.iter().map(|(name, text)| (name.as_ref(), text.as_ref()));
     let (document_files, other_files): (Vec<_>, Vec<_>) =
         named_texts.partition(|(name, _)| attached::is_document(name));
+    // Documents are read first, because banks decide which other files contain entries.
     for (name, text) in document_files {
         parsed.read_file(name, text);
     }
@@ -125,6 +127,7 @@ impl Parsed {
         }
         match parse_yaml(name, text) {
             Ok(trees) => self.read_trees(name, trees, 0),
+            // The error of the whole file is dropped: the parts report it with their own lines.
             Err(_) => self.read_torn_yaml(name, text),
         }
     }
@@ -180,6 +183,7 @@ fn split_yaml(text: &str) -> Vec<(u32, &str)> {
     let mut parts = Vec::new();
     let (mut start, mut first, mut at) = (0, 0, 0);
     for (line, content) in (0..).zip(text.split_inclusive('\n')) {
+        // `---` separates documents only if white space or the end of the line follows.
         let is_separator =
             content.strip_prefix("---").is_some_and(|rest| rest.trim_start() != rest || rest.is_empty());
         if is_separator && at > start {
@@ -224,7 +228,9 @@ fn parse_yaml_on_this_stack(name: &str, text: &str) -> Result<Vec<Tree>, Vec<Doc
             max_nodes: max_parts,
             max_events: 2 * max_parts,
         },
+        // Without it, `no` and `off` would be booleans, as in YAML 1.1.
         strict_booleans: true,
+        // A snippet would show values, which can be secret headers.
         with_snippet: false,
     };
     let fault = |line: Option<u32>, message: String| {
@@ -249,6 +255,7 @@ fn run_on_deep_stack<T: Send>(read: &(dyn Fn() -> T + Sync)) -> T {
         let reader = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, read);
         match reader.map(thread::ScopedJoinHandle::join) {
             Ok(Ok(read)) => read,
+            // A panic of the parser is a defect and must not look like an invalid document.
             Ok(Err(panic)) => panic::resume_unwind(panic),
             // Without a further thread the current stack is used, which suffices for most documents.
             Err(_) => read(),
@@ -370,6 +377,7 @@ fn read<T: DeserializeOwned>(
         Shape::Map(entries) => entries.first().map(|(kind, key)| (kind.clone(), key.shape.clone())),
         _ => None,
     };
+    // Recovery changes the tree, but errors need the lines of the original.
     let original = tree.clone();
     let Reading { document, misfits, substituted } = recovery::read(&mut tree);
     for (path, message) in misfits {
@@ -391,6 +399,7 @@ fn read<T: DeserializeOwned>(
     for (path, message) in document.check() {
         let line = tree.line_at(&parse_path(&path));
         let fault = DocumentFault { line, ..DocumentFault::new(origin, path, message) };
+        // Replaced values can cause further errors, which are not errors of the author.
         if !parsed.is_in_doubt(&fault) {
             parsed.faults.push(fault);
         }

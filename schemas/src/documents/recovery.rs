@@ -55,6 +55,7 @@ pub(super) fn read<T: DeserializeOwned>(tree: &mut Tree) -> Reading<T> {
         let Some((substituted, next_result)) = substitute(tree, &place, &misfit) else { break };
         *tree = substituted;
         result = next_result;
+        // A place can need several replacements, but is listed once.
         if !reading.substituted.contains(&place) {
             reading.substituted.push(place);
         }
@@ -89,6 +90,7 @@ fn substitute<T: DeserializeOwned>(
     let mut nth = 0;
     while let Some(shape) = candidates.get(nth).cloned() {
         nth += 1;
+        // Each candidate starts from the unchanged tree.
         let mut substituted = tree.clone();
         let is_applied = match shape {
             Some(shape) => substituted.set_value(at, shape),

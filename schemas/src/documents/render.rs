@@ -46,6 +46,7 @@ fn write_block(tree: &Tree, indent: usize, out: &mut String) {
                 }
                 write_text(key, out);
                 out.push(':');
+                // A container with members starts on the next line, a scalar on the line of its key.
                 match &value.shape {
                     Shape::Map(inner) if !inner.is_empty() => write_nested(value, indent + 2, out),
                     Shape::List(inner) if !inner.is_empty() => write_nested(value, indent + 2, out),
@@ -71,6 +72,7 @@ fn write_block(tree: &Tree, indent: usize, out: &mut String) {
                 Shape::Bool(value) => _ = write!(out, "{value}"),
                 Shape::Number(number) => _ = write!(out, "{number}"),
                 Shape::Text(value) => write_text(value, out),
+                // Only empty containers get here; the others are written as blocks above.
                 Shape::List(_) => out.push_str("[]"),
                 Shape::Map(_) => out.push_str("{}"),
             }

@@ -104,6 +104,7 @@ impl Routing {
                     fault(".name", format!("There is another entry `{name}`."));
                 }
             }
+            // An entry without effect is most likely in the wrong place of the list.
             if let Some(earlier) = self.entries[..index].iter().position(|earlier| earlier.covers(entry)) {
                 let message =
                     format!("The entry is never reached: `entries[{earlier}]` matches all its jobs.");

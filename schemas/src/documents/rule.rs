@@ -104,6 +104,7 @@ pub struct RuleAction {
 
 impl Serialize for RuleAction {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // The short form, as in documents written by hand.
         if self.params.is_empty() {
             return self.id.serialize(serializer);
         }
@@ -142,6 +143,7 @@ impl<'de> Deserialize<'de> for RuleAction {
             }
         }
 
+        // A visitor instead of an untagged enum, because the latter loses the path and the message of an error.
         deserializer.deserialize_any(RuleActionVisitor)
     }
 }

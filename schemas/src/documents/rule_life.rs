@@ -16,6 +16,7 @@ impl Percent {
     /// `None` if the percentage is not between 0 and 100, or has more than two decimals.
     pub fn new(percent: f64) -> Option<Self> {
         let hundredths = (percent * 100.0).round();
+        // Decimal fractions have no exact float, so a small difference is tolerated.
         let is_whole = (percent * 100.0 - hundredths).abs() < 1e-6;
         #[allow(
             clippy::cast_possible_truncation,
@@ -32,6 +33,7 @@ impl Percent {
 
 impl Serialize for Percent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // Whole percentages are written without `.0`.
         if self.0.is_multiple_of(100) {
             serializer.serialize_u16(self.0 / 100)
         } else {
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentage_has_two_decimals_and_is_between_none_and_all() {
+    fn percentage_is_between_0_and_100_with_two_decimals() {
         for (percent, hundredths) in [(0.0, 0), (0.01, 1), (2.0, 200), (33.33, 3_333), (100.0, 10_000)] {
             assert_eq!(Percent::new(percent).map(Percent::hundredths), Some(hundredths), "{percent}");
         }

@@ -65,6 +65,7 @@ impl Set {
             origin: Origin,
             document: T,
         ) -> Option<Origin> {
+            // The first document stays, so that references to it still resolve.
             if let Some((first, _)) = map.get(&key) {
                 return Some(first.clone());
             }
@@ -137,6 +138,7 @@ impl Set {
                 &mut faults,
             );
             if let Some((_, action)) = self.actions.get(&threshold.action) {
+                // A threshold passes no arguments, so its action must not require any.
                 let no_arguments = BTreeMap::new();
                 let messages = action.check_parameters(&no_arguments);
                 faults.extend(messages.into_iter().map(|why| DocumentFault::new(origin, "action", why)));
@@ -180,6 +182,7 @@ impl Set {
             .item_types
             .values()
             .flat_map(|(_, item_type)| item_type.fields.iter().map(|field| &*field.name))
+            // All item types have `images` without declaring it.
             .chain(["images"])
             .collect();
         for (origin, signal) in self.signals.values() {
@@ -219,6 +222,7 @@ impl Set {
     /// Returns the class of a queue, built-in or defined by a document.
     fn queue_class(&self, queue: &QueueId) -> Option<QueueClass> {
         let own_class = || self.queues.get(queue).map(|(_, queue)| queue.class());
+        // Built-in queues exist without a document.
         built_in_class(queue.as_str()).or_else(own_class)
     }
 
@@ -266,6 +270,7 @@ impl Set {
 
     fn check_routing(&self, faults: &mut Vec<DocumentFault>) {
         for (origin, routing) in self.routing.values() {
+            // An unknown list is already reported by the check of the document.
             let Some(list) = routing.list() else { continue };
             for (index, entry) in routing.entries.iter().enumerate() {
                 let path = format!("entries[{index}].queue");
@@ -326,6 +331,7 @@ impl Set {
                 path.push(next);
                 ancestor = parent(next);
             }
+            // A cycle is reported once, although the walk finds it from each of its policies.
             if ancestor == Some(key) && reported.insert(path.iter().min().copied()) {
                 path.push(key);
                 let message = format!("The policy is its own ancestor: {}.", path.join(" → "));

@@ -102,7 +102,7 @@ const DEFAULT_TIMEOUT: Period = Period::of_seconds(10);
 const DEFAULT_COST: u32 = 1;
 /// Maximum cache time: rows of responses expire after it.
 const MAX_CACHE: Period = Period::of_seconds(30 * 86_400);
-/// Maximum timeout. An item in `items-slow` does not wait longer for a score.
+/// Maximum timeout, which exceeds the time that an item in `items-slow` waits for a score.
 const MAX_TIMEOUT: Period = Period::of_seconds(60);
 
 fn default_request() -> Map<String, Value> {
@@ -172,6 +172,7 @@ impl Signal {
         if !self.request.values().any(|value| any_text(value, &|text| text.contains(INPUT))) {
             fault("request", "The request has no `${input}`, so the model would not see the item.");
         }
+        // A list cannot be inserted into the middle of a text.
         if self.batch.is_some() && self.request.values().any(|value| any_text(value, &is_mixed)) {
             fault(
                 "request",
@@ -181,9 +182,11 @@ impl Signal {
         if self.cache > MAX_CACHE {
             fault("cache", "Answers are kept for 30 days at most.");
         }
+        // A zero would fail each call at once.
         if self.timeout.seconds() == 0 || self.timeout > MAX_TIMEOUT {
             fault("timeout", "A call may take from one second to 60.");
         }
+        // A setting without effect is refused, because its author may expect that other fields are not sent.
         if self.input == SignalInput::Item && !self.fields.is_empty() {
             fault("fields", "The whole item is sent: remove the fields, or choose the input `text`.");
         }

@@ -20,6 +20,7 @@ pub struct Threshold {
 
 impl Threshold {
     pub(super) fn check(&self, faults: &mut Vec<(String, String)>) {
+        // Users without strikes would cross the threshold.
         if self.strikes == 0 {
             faults.push(("strikes".into(), "A threshold needs at least one strike.".into()));
         }

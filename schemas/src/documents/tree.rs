@@ -159,6 +159,7 @@ impl Tree {
         match (&mut self.shape, path) {
             (Shape::Map(entries), [Step::Key(key)]) => {
                 let before = entries.len();
+                // Keys are unique, so at most one entry is removed.
                 entries.retain(|(name, _)| name != key);
                 entries.len() < before
             }
@@ -175,6 +176,7 @@ impl Tree {
 
 /// Parses a number: whole numbers exactly, others as the nearest 64-bit float.
 fn parse_number(digits: &str) -> Result<Number, String> {
+    // Whole numbers are parsed first, because a float rounds numbers of more than 53 bits.
     if let Some(integer) = digits.parse().ok().and_then(Number::from_i128) {
         return Ok(integer);
     }
@@ -210,6 +212,7 @@ impl<'de> Deserialize<'de> for Tree {
         let spanned = serde_saphyr::Spanned::<Shape>::deserialize(deserializer)?;
         let line = u32::try_from(spanned.referenced.line()).ok().filter(|line| *line > 0);
         let digits = match &spanned.value {
+            // Only floats can have lost digits.
             Shape::Number(number) if number.as_i128().is_none() => byte_range(spanned.defined.span()),
             _ => None,
         };
@@ -327,6 +330,7 @@ impl de::Error for Misfit {
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
         let message = match hint(field, expected.iter().copied()) {
+            // Without a similar name, all known ones are listed.
             suggestion if suggestion.is_empty() => {
                 format!("unknown field; known fields are {}", quote_names(expected))
             }
@@ -388,6 +392,7 @@ impl<'de> Deserializer<'de> for &'de Tree {
             Shape::Number(number) => match (number.as_i64(), number.as_u64(), number.as_i128()) {
                 (Some(value), ..) => visitor.visit_i64(value),
                 (_, Some(value), _) => visitor.visit_u64(value),
+                // Serde has no arbitrary precision; larger numbers were refused when the tree was read.
                 (_, _, Some(value)) => visitor.visit_i128(value),
                 (None, None, None) => visitor.visit_f64(number.as_f64().unwrap_or_default()),
             },

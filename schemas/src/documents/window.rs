@@ -44,6 +44,7 @@ impl Window {
     }
 
     pub(super) fn check(&self, faults: &mut Vec<(String, String)>) {
+        // An empty period contains no item, so the count would always be zero.
         if self.over.seconds() == 0 {
             faults.push(("over".into(), "The period of a window must be at least one second.".into()));
         }

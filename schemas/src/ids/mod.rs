@@ -216,6 +216,7 @@ impl Millis {
     pub const LAST: Self = Self(253_402_207_200_000);
 
     pub fn plus(self, duration: std::time::Duration) -> Self {
+        // Saturates, because instants in rows and records are arbitrary 64-bit numbers.
         Self(self.0.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
     }
 
@@ -325,6 +326,7 @@ impl Kind {
 /// and `["a", "bc"]` differ.
 pub fn derive<T: From<Uuid>>(kind: Kind, cause: &[&[u8]]) -> T {
     let mut hash = Sha256::new();
+    // Stored ids depend on these names, so a name never changes.
     hash.update(kind.name().as_bytes());
     for part in cause {
         hash.update(length_prefix(part));
@@ -333,6 +335,7 @@ pub fn derive<T: From<Uuid>>(kind: Kind, cause: &[&[u8]]) -> T {
     let digest = hash.finalize();
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest[..16]);
+    // Version 8, the UUID version for custom hashes.
     T::from(uuid::Builder::from_custom_bytes(bytes).into_uuid())
 }
 
@@ -345,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_causes_give_equal_ids_and_kinds_never_meet() {
+    fn equal_causes_give_equal_ids_per_kind() {
         let submission = SubmissionId::random();
         let event = |action: &str| -> EventId {
             derive(Kind::ActionEvent, &[submission.as_bytes(), action.as_bytes()])
@@ -356,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn the_border_between_two_parts_is_part_of_the_cause() {
+    fn boundary_between_parts_changes_the_id() {
         assert_ne!(derive::<Uuid>(Kind::Job, &[b"ab", b"c"]), derive::<Uuid>(Kind::Job, &[b"a", b"bc"]));
         let org = OrgId::new("o");
         assert_ne!(ItemKey::new("ab", "c").log_key(&org), ItemKey::new("a", "bc").log_key(&org));

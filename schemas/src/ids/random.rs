@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_id_is_given_twice_on_one_thread_or_on_several() {
+    fn ids_are_unique_across_threads() {
         let threads: Vec<_> =
             (0..4).map(|_| std::thread::spawn(|| (0..1_000).map(|_| uuid()).collect::<Vec<_>>())).collect();
         let ids: Vec<Uuid> =
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_out_is_not_kept() {
+    fn used_bytes_are_overwritten() {
         let mut block = Block { bytes: [0; BLOCK_IDS * ID_BYTES], unused_ids: 0 };
         for _ in 0..BLOCK_IDS {
             block.take_id();

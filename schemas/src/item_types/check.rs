@@ -50,18 +50,20 @@ impl ItemType {
             faults.push(ValidationError::data(base, detail));
             return None;
         }
+        // The list can contain errors of other items, so only its growth counts.
         let earlier_faults = faults.count();
         let mut slots = vec![None; self.shape.fields.len()];
         let mut invalid_slots = Vec::new();
         let mut coercion = Coercion { strict: self.strict, types: &self.types, faults };
         for (name, node) in data.entries() {
-            // Undeclared fields are allowed: platforms send them before their type declares them.
+            // Undeclared fields stay in the client's bytes only.
             let Some(slot) = self.shape.slot(&name) else { continue };
             match coercion.coerce_field(&self.shape.fields[slot], node, &base.key(&name)) {
                 Ok(value) => slots[slot] = value,
                 Err(InvalidValue) => invalid_slots.push(slot),
             }
         }
+        // A partial item states only some fields, so required fields and roles are not checked.
         if mode == Mode::Strict {
             for (slot, field) in self.shape.fields.iter().enumerate() {
                 // An invalid value is already reported, so the field does not count as missing too.

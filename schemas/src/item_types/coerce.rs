@@ -1,5 +1,4 @@
-//! Converts a JSON value to a typed value. Types that are not strict accept further forms than those of the API, for
-//! compatibility with Coop.
+//! Converts a JSON value to a typed value. Types that are not strict accept further forms than those of the API.
 
 use std::{
     borrow::Cow,
@@ -65,11 +64,13 @@ impl Coercion<'_> {
         let mut has_invalid = false;
         let mut values = Vec::new();
         for (index, element) in node.elements().enumerate() {
+            // Null members are dropped, so the positions of later values shift.
             if self.is_absent(element) {
                 continue;
             }
             match self.coerce_scalar(scalar, element, &at.index(index)) {
                 Ok(value) => values.extend(value),
+                // The loop continues, so that all invalid members are reported.
                 Err(InvalidValue) => has_invalid = true,
             }
         }
@@ -100,6 +101,7 @@ impl Coercion<'_> {
     }
 
     fn is_absent(&self, node: Node<'_>) -> bool {
+        // A strict type reports null as an invalid value instead.
         !self.strict && node.is_null()
     }
 
@@ -123,6 +125,7 @@ impl Coercion<'_> {
             }
             Scalar::Id | Scalar::UserId | Scalar::PolicyId => match (node.str(), node.number()) {
                 (Some(text), _) => Ok(Some(K::text(&text))),
+                // Numeric ids are kept as written; a conversion to a number would change long ids.
                 (None, Some(number)) if !self.strict => Ok(Some(K::text(number))),
                 _ => self.reject_kind(at, "a string", node),
             },
@@ -221,10 +224,12 @@ impl Coercion<'_> {
         kind: fn(String) -> Value,
     ) -> CoercionResult<K> {
         let Some(text) = node.str() else { return self.reject_kind(at, "a URL", node) };
+        // An empty text counts as absent, as null does.
         if text.is_empty() && !self.strict {
             return Ok(None);
         }
         let is_web_url = url::Url::parse(&text).is_ok_and(|url| {
+            // Other schemes cannot be fetched.
             matches!(url.scheme(), "http" | "https") && url.host_str().is_some_and(|host| !host.is_empty())
         });
         if is_web_url {

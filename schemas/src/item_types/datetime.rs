@@ -18,6 +18,7 @@ pub fn parse(text: &str) -> Option<Millis> {
     let month = text.number(2)?;
     text.expect(b'-')?;
     let day = text.number(2)?;
+    // RFC 3339 allows a lower-case `t` and a space.
     text.expect(b'T').or_else(|| text.expect(b't')).or_else(|| text.expect(b' '))?;
     let hour = text.number(2)?;
     text.expect(b':')?;
@@ -26,6 +27,7 @@ pub fn parse(text: &str) -> Option<Millis> {
     if text.expect(b':').is_some() {
         second = text.number(2)?;
         if text.expect(b'.').or_else(|| text.expect(b',')).is_some() {
+            // ISO 8601 allows a comma as the decimal sign.
             milli = text.fraction()?;
         }
     }
@@ -35,6 +37,7 @@ pub fn parse(text: &str) -> Option<Millis> {
         && (1..=days_in_month(year, month)).contains(&day)
         && hour < 24
         && minute < 60
+        // Leap seconds are refused: milliseconds since 1970 cannot represent them.
         && second < 60;
     is_valid.then(|| {
         let minutes = (days_since_1970(year, month, day) * 24 + hour) * 60 + minute - offset;
@@ -75,7 +78,7 @@ impl Cursor<'_> {
         let (fraction, rest) = self.0.split_at(digits);
         let place = |at: usize| fraction.get(at).map_or(0, |digit| i64::from(digit - b'0'));
         self.0 = rest;
-        // The limit refuses texts of megabytes; no clock writes more than picoseconds.
+        // Up to twelve digits (picoseconds) are accepted; those after the third are cut off.
         (1..=12).contains(&digits).then(|| place(0) * 100 + place(1) * 10 + place(2))
     }
 
@@ -91,6 +94,7 @@ impl Cursor<'_> {
         };
         let hours = self.number(2)?;
         let colon = self.expect(b':').is_some();
+        // An offset can be `+02`, `+0200` or `+02:00`.
         let minutes = if !colon && self.0.is_empty() { 0 } else { self.number(2)? };
         (hours < 24 && minutes < 60).then_some(sign * (hours * 60 + minutes))
     }
@@ -132,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_part_is_needed_and_everything_about_it_optional_but_minutes() {
+    fn hours_and_minutes_are_required() {
         let same = parse("2024-05-06T07:08:00.000Z");
         assert!(same.is_some());
         for text in [
@@ -180,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_two_milliseconds_is_seen() {
+    fn digits_after_milliseconds_are_detected() {
         for (text, finer) in [
             ("2024-05-06T07:08:09.123Z", false),
             ("2024-05-06T07:08:09.123000Z", false),

@@ -34,6 +34,7 @@ const FEW_FIELDS: usize = 8;
 
 impl Shape {
     pub(super) fn slot(&self, name: &str) -> Option<usize> {
+        // Looked up for each member of each item.
         if self.fields.len() <= FEW_FIELDS {
             self.fields.iter().position(|field| *field.name == *name)
         } else {

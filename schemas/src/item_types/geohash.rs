@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_alphabet_has_no_a_i_l_o() {
+    fn geohash_alphabet_lacks_a_i_l_o() {
         assert!(is_geohash("0123456789bc") && is_geohash("defghjkmnpqr") && is_geohash("stuvwxyz"));
         for wrong in ["", "a", "9i", "l0", "o", "U4PRU", "u4pr uyd", "u4pruydqqvj8z", "ü"] {
             assert!(!is_geohash(wrong), "{wrong:?}");

@@ -88,6 +88,7 @@ impl Scalar {
 
     /// True if the value is the URL of media that the service fetches.
     pub fn is_media(self) -> bool {
+        // URL fields are links and are not fetched.
         matches!(self, Self::Audio | Self::Image | Self::Video | Self::Media)
     }
 }

@@ -11,6 +11,7 @@ pub(super) trait Output: Clone + Sized {
     fn map(entries: Vec<(Cow<'_, str>, Self)>) -> Self;
 
     fn text(text: &str) -> Self {
+        // The closure avoids the allocation if the output is `()`.
         Self::of(|| Value::Text(text.to_owned()))
     }
 }

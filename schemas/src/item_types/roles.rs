@@ -78,6 +78,7 @@ impl Role {
     /// has no place in a conversation.
     pub(super) fn required_roles(self) -> &'static [Self] {
         match self {
+            // A parent without a thread cannot be found among the items of its conversation.
             Self::Parent => &[Self::Thread, Self::CreatedAt],
             Self::Thread => &[Self::CreatedAt],
             _ => &[],
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_a_role_is_its_place_in_the_list() {
+    fn discriminant_of_a_role_is_its_index() {
         for (place, role) in Role::ALL.into_iter().enumerate() {
             assert_eq!(role as usize, place);
         }

@@ -28,6 +28,7 @@ impl Number {
 
     /// Parses a number in JSON notation. `None` if it is not finite.
     pub fn parse(text: &str) -> Option<Self> {
+        // Whole numbers are parsed first, because a float rounds ids of more than 53 bits.
         if let Ok(value) = text.parse() {
             return Some(Self::Int(value));
         }
@@ -86,6 +87,7 @@ impl Value {
         let (first, rest) = path.split_once('.')?;
         match self.step(first)? {
             Cow::Borrowed(value) => value.path(rest),
+            // The members of a related item are texts without members.
             Cow::Owned(_) => None,
         }
     }
@@ -186,6 +188,7 @@ impl Values {
         }
         let mut media = Vec::new();
         for (field, value) in self.shape.fields.iter().zip(&self.slots) {
+            // The field type decides: the address in a URL field is not fetched.
             if let (true, Some(value)) = (field.scalar.is_media(), value) {
                 collect(value, field.name.to_string(), field.scalar, &mut media);
             }

@@ -17,6 +17,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Removes a leading byte order mark.
 pub fn skip_byte_order_mark(text: &mut Bytes) {
+    // Removed from the bytes themselves, so that pointers and digests ignore it.
     if text.starts_with(BYTE_ORDER_MARK) {
         text.advance(BYTE_ORDER_MARK.len());
     }

@@ -70,6 +70,7 @@ impl<'a> Node<'a> {
     }
 
     pub fn kind(&self) -> Kind {
+        // The first byte determines the kind, so the tape does not store it.
         match self.text.as_bytes()[self.entry().start as usize] {
             b'{' => Kind::Object,
             b'[' => Kind::Array,
@@ -142,6 +143,7 @@ fn unescape(text: &str) -> String {
     let mut rest = text;
     while let Some(at) = rest.find('\\') {
         out.push_str(&rest[..at]);
+        // The scan has checked all escapes, so the defaults here are never used.
         let escape = rest.as_bytes().get(at + 1).copied().unwrap_or(b'\\');
         rest = rest.get(at + 2..).unwrap_or_default();
         let plain = match escape {
@@ -167,6 +169,7 @@ fn unescape(text: &str) -> String {
 fn decode_code_point(text: &str) -> (char, &str) {
     let unit = |at: usize| text.get(at..at + 4).and_then(|hex| u32::from_str_radix(hex, 16).ok());
     let first = unit(0).unwrap_or(0xfffd);
+    // Characters outside of the basic plane are escaped as two surrogates.
     if (0xd800..0xdc00).contains(&first)
         && text.get(4..6) == Some("\\u")
         && let Some(second) = unit(6).filter(|low| (0xdc00..0xe000).contains(low))

@@ -31,6 +31,7 @@ impl<'a> Positions<'a> {
         }
         let (mut path, parent) = self.locate(parent);
         let member = parent.and_then(|parent| find_member(parent, token));
+        // Errors of missing members follow those of existing ones.
         path.push(member.map_or(usize::MAX, |(ordinal, _)| ordinal));
         let position = (path, member.map(|(_, node)| node));
         self.positions.insert(pointer.to_owned(), position.clone());
@@ -49,6 +50,7 @@ fn find_member<'a>(parent: Node<'a>, token: &str) -> Option<(usize, Node<'a>)> {
         let ordinal = token.parse().ok()?;
         return Some((ordinal, parent.elements().nth(ordinal)?));
     }
+    // RFC 6901 requires this order: `~01` means `~1`.
     let key = token.replace("~1", "/").replace("~0", "~");
     parent
         .entries()
@@ -64,7 +66,7 @@ mod tests {
     use super::{super::scan, *};
 
     #[test]
-    fn pointers_sort_as_their_text_does_and_missing_members_come_last() {
+    fn pointers_sort_in_text_order_with_missing_members_last() {
         let text = br#"{"z":{"b":1,"a/~b":[0,{"x":1},2,3,4,5,6,7,8,9,10]},"a":1}"#;
         let tape = scan(text).unwrap();
         let sorted = [

@@ -33,6 +33,7 @@ pub fn scan_to(text: &[u8], base: &Pointer<'_>, depth: usize) -> Result<Tape, Ve
         max_depth: depth,
         // After a UTF-8 error the scan does not run; the end of the valid prefix is the position of the error.
         at: if validity.is_ok() { 0 } else { text.len() },
+        // Sized for one value per twelve bytes, so that the tape of a typical request rarely grows.
         tape: Vec::with_capacity(text.len() / 12 + 8),
         open_containers: Vec::with_capacity(8),
         keys: Vec::with_capacity(32),
@@ -47,6 +48,7 @@ pub fn scan_to(text: &[u8], base: &Pointer<'_>, depth: usize) -> Result<Tape, Ve
 
 /// Returns the readable prefix of the text, with an error if the text is too large or not UTF-8.
 fn check_utf8(text: &[u8]) -> (&str, Result<(), Stop>) {
+    // The top bit of an end offset is the flag for escapes.
     if text.len() >= ESCAPED as usize {
         return ("", Err(Stop::Huge));
     }
@@ -140,6 +142,8 @@ impl Scanner<'_> {
                         open.index += 1;
                         continue 'value;
                     }
+                    // The end of a container completes a value of its parent, so the loop continues without a new
+                    // value.
                     (Some(b'}'), true) | (Some(b']'), false) => self.close_container(),
                     (_, true) => return Err(Stop::Syntax("expected `,` or `}`")),
                     (_, false) => return Err(Stop::Syntax("expected `,` or `]`")),
@@ -160,12 +164,14 @@ impl Scanner<'_> {
 
     #[allow(clippy::cast_possible_truncation, reason = "`check_utf8` bounds the text below 2 GiB")]
     fn push_entry(&mut self, start: usize, end: usize, flags: u32) {
+        // For a container, `close_container` replaces end and next.
         let next = self.tape.len() as u32 + 1;
         self.tape.push(Entry { start: start as u32, end: end as u32 | flags, next });
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "`check_utf8` bounds the text below 2 GiB")]
     fn open_container(&mut self, is_object: bool) -> Result<(), Stop> {
+        // Nested containers of a hostile text would otherwise overflow the stack of recursive readers.
         if self.open_containers.len() == self.max_depth {
             return Err(Stop::Deep);
         }
@@ -226,6 +232,7 @@ impl Scanner<'_> {
                     flags = ESCAPED;
                     has_lone_surrogate |= self.read_escape()?;
                 }
+                // JSON requires escapes for control characters; a raw line end usually means a missing quote.
                 Some(byte) if *byte < 0x20 => {
                     return Err(Stop::Syntax("a control character in a string must be escaped"));
                 }
@@ -322,7 +329,7 @@ impl Scanner<'_> {
         let mut at = start + usize::from(is_byte(start, b'-'));
         let integer_start = at;
         at = skip_digits(at).ok_or(Stop::Syntax("a number needs a digit after `-`"))?;
-        // JSON forbids leading zeros: some parsers would read them as octal.
+        // JSON forbids leading zeros.
         if is_byte(integer_start, b'0') && at > integer_start + 1 {
             return Err(Stop::Syntax("a number may not begin with 0"));
         }
@@ -356,6 +363,7 @@ impl Scanner<'_> {
             let keys = &mut self.keys[from..];
             let (text, bytes, tape) = (self.text, self.bytes, &self.tape[..]);
             let name = |at: u32| Node { text, tape, index: at }.unquoted();
+            // Keys without escapes are compared as bytes, without decoding.
             let plain = |entry: Entry| {
                 (entry.end & ESCAPED == 0).then(|| &bytes[entry.start as usize..entry.end as usize])
             };
@@ -378,6 +386,7 @@ impl Scanner<'_> {
                 duplicates.sort_unstable();
             }
         }
+        // Removed before the pointers are built, which lead to the last key of each open object.
         self.keys.truncate(from);
         if duplicates.is_empty() {
             return;
@@ -407,6 +416,7 @@ impl Scanner<'_> {
                 let end =
                     self.open_containers.get(depth + 1).map_or(self.keys.len(), |inner| inner.first_key);
                 match self.keys[open.first_key..end].last() {
+                    // A key that is still being read has no tape entry.
                     Some(&key) if (key as usize) < self.tape.len() => {
                         let key = Node { text: self.text, tape: &self.tape, index: key };
                         push_key(&mut pointer, &key.unquoted())

@@ -81,6 +81,7 @@ impl AvroError {
 impl Malformed {
     #[cold]
     pub(super) fn new(error: AvroError) -> Self {
+        // Boxed, because the results of all readers would otherwise have the size of the error.
         Self(Box::new(ErrorPlace { record: Cow::Borrowed("unnamed"), path: Vec::new(), error }))
     }
 
@@ -153,6 +154,7 @@ impl<'a> Reader<'a> {
     pub(super) fn long(&mut self) -> Result<i64, Malformed> {
         let first = self.byte()?;
         let mut zigzag = u64::from(first & 0x7f);
+        // Most lengths and numbers have a single byte.
         if first < 0x80 {
             return Ok(unzigzag(zigzag));
         }
@@ -202,6 +204,7 @@ impl<'a> Reader<'a> {
     #[inline]
     pub(super) fn slice(&mut self) -> Result<&'a [u8], Malformed> {
         match usize::try_from(self.long()?) {
+            // The comparison precedes the slice, so a forged length allocates no memory.
             Ok(length) if length <= self.remaining.len() => self.take(length),
             _ => Err(Malformed::new(AvroError::Length)),
         }
@@ -244,6 +247,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn end(&self) -> Result<(), Malformed> {
+        // Further bytes mean that writer and reader use different schemas.
         if self.remaining.is_empty() { Ok(()) } else { Err(Malformed::new(AvroError::Trailing)) }
     }
 }
@@ -406,6 +410,7 @@ impl Field for Bytes {
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        // Shares the memory of the datum instead of copying `data`.
         from.slice().map(|slice| from.datum.slice_ref(slice))
     }
 
@@ -422,6 +427,7 @@ impl<F: Field> Field for Option<F> {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
+        // The union is `["null", T]` in all schemas, so the branch is 0 or 1.
         write_long(out, i64::from(self.is_some()));
         if let Some(value) = self {
             value.write(out);
@@ -444,6 +450,7 @@ impl<F: Field> Field for Vec<F> {
     const MIN_BYTES: usize = 1;
 
     fn size(&self) -> usize {
+        // An array ends with a block of zero entries, which is one byte.
         let end = 1;
         if self.is_empty() {
             return end;

@@ -73,6 +73,7 @@ macro_rules! record {
             }
 
             fn encode(&self, out: &mut Vec<u8>) {
+                // The exact size is known, so the buffer grows at most once.
                 out.reserve($crate::records::avro::Field::size(self));
                 $crate::records::avro::Field::write(self, out);
             }

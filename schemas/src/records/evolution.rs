@@ -29,6 +29,7 @@ pub fn resolve(writer: &Schema, reader: &Schema, datum: &[u8]) -> Result<Vec<u8>
         let value = read_value(writer, &mut &*datum, Some(reader)).map_err(unresolvable)?;
         write_value(reader, value).map_err(unresolvable)
     };
+    // The name of the record is added last, so that all errors have it.
     resolve_datum().map_err(|malformed| match reader.name() {
         Some(name) => malformed.of(name.name().to_owned()),
         None => malformed,
@@ -78,6 +79,7 @@ impl DatumChecker<'_> {
         from: &mut Reader<'_>,
         depth: usize,
     ) -> Result<(), Malformed> {
+        // Also bounds schemas that refer to themselves without reading bytes.
         if depth > MAX_DEPTH {
             return Err(Malformed::new(AvroError::Depth));
         }
@@ -109,6 +111,7 @@ impl DatumChecker<'_> {
             }
             Schema::String | Schema::Uuid(UuidSchema::String) => from.text().map(drop),
             Schema::Enum(symbols) => from.index(symbols.symbols.len(), AvroError::Symbol).map(drop),
+            // The index of the branch precedes the value.
             Schema::Union(union) => {
                 let branch = from.index(union.variants().len(), AvroError::Branch)?;
                 self.skip_value(&union.variants()[branch], space, from, depth + 1)
@@ -181,6 +184,7 @@ impl Comparison<'_> {
                     old_record.name.fully_qualified_name(old_space),
                     new_record.name.fully_qualified_name(new_space),
                 );
+                // A type that contains itself is compared once.
                 if self.mark_compared(&old_name, &new_name, path)? {
                     return Ok(());
                 }
@@ -202,6 +206,7 @@ impl Comparison<'_> {
                     return Err(format!("{path}: the symbol `{removed_symbol}` is removed"));
                 }
                 match new_enum.symbols.iter().find(|symbol| !old_enum.symbols.contains(symbol)) {
+                    // A reader with the old schema reads an unknown symbol as the default.
                     Some(added) if old_enum.default.is_none() => Err(format!(
                         "{path}: `{added}` is added, but the older enum has no default to read it as"
                     )),
@@ -233,6 +238,7 @@ impl Comparison<'_> {
                 if old_branches.len() != new_branches.len() {
                     return Err(format!("{path}: the branches of a union differ"));
                 }
+                // Stored data contains the index of a branch, so the order must not change.
                 old_branches.iter().zip(new_branches).try_for_each(|(old_branch, new_branch)| {
                     self.compare((old_branch, old_space), (new_branch, new_space), path)
                 })

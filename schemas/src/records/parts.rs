@@ -147,6 +147,7 @@ record! {
 
 impl ItemEntry {
     pub fn key(&self) -> ItemKey {
+        // Cheap: both ids are reference-counted.
         ItemKey { type_id: self.type_id.clone(), id: self.id.clone() }
     }
 }

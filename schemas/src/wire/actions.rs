@@ -45,6 +45,7 @@ const ACTION_MEMBERS: [&str; 8] =
 /// Reads a single action or `{"actions": [...]}`. A body in both forms is refused, because one form would be ignored.
 pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<ActionRequests>, Refused> {
     Request::read(body, limits, |reader, root| {
+        // `actions` decides the form, even with an invalid value.
         let Some(actions) = root.get("actions") else {
             let action = reader.read_action(root, &Pointer::Root)?;
             return Some(ActionRequests { actions: vec![action], is_batch: false });
@@ -99,6 +100,7 @@ impl Reader<'_> {
         let Some(value) = Self::optional_member(node, "parameters") else { return Map::new() };
         let at = &at.key("parameters");
         let (bytes, max_bytes) = (value.raw().len(), self.limits.data_bytes);
+        // Checked before parsing, which needs several times the memory of the text.
         if bytes > max_bytes {
             let detail = format!("`parameters` has {bytes} bytes; at most {max_bytes} are taken.");
             self.faults.push(ValidationError::too_large(at, detail));

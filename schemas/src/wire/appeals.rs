@@ -33,6 +33,7 @@ pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<AppealRequest>, Re
         let at = &Pointer::Root;
         let max_entries = limits.context_items;
         let appeal_id = reader.read_required_id(root, "appealId", at);
+        // All members are read before the first return, so that all errors are reported.
         let appealed_by = reader.required_member(root, "appealedBy", at);
         let appealed_by = appealed_by.and_then(|node| reader.read_item_key(node, &at.key("appealedBy")));
         let appealed_at = reader.read_instant(root, "appealedAt", at);

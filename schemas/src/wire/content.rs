@@ -38,6 +38,7 @@ pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<ContentRequest>, R
             reader.read_object(root, "content", at).filter(|content| reader.check_content_size(*content));
         let user_id = Reader::optional_member(root, "userId").map(|id| reader.read_id(id, "userId", at));
         let sync = match Reader::optional_member(root, "sync").map(|sync| sync.kind()) {
+            // The legacy endpoint waits for the evaluation by default.
             None => true,
             Some(Kind::Bool(sync)) => sync,
             Some(other) => {

@@ -108,6 +108,7 @@ impl Reader<'_> {
     ) -> Option<SubmittedItem> {
         let earlier_faults = self.faults.count();
         let draft = self.read_draft(node, at);
+        // Only the second pass collects parts.
         if self.parts.is_some() {
             self.record_part(node, &draft, at);
         }
@@ -136,6 +137,7 @@ impl Reader<'_> {
         let request_faults = std::mem::take(&mut self.faults);
         let draft = self.read_draft(node, at);
         let item_faults = std::mem::replace(&mut self.faults, request_faults);
+        // An invalid `data` is kept too; the draft has only an object.
         let data = node.get("data");
         let as_sent = as_sent(&draft.invalid_members);
         if !data.is_none_or(|data| self.check_data_size(data, at)) {
@@ -263,6 +265,7 @@ impl Reader<'_> {
         }
         match (flat, nested) {
             // A `type` next to `typeId` is a field of the platform itself, such as `"post"`.
+            // The flat form takes precedence.
             (Some("typeId"), _) => {}
             (Some(flat), Some(nested)) => {
                 draft.has_ambiguous_type = true;

@@ -40,6 +40,7 @@ impl Limits {
             ("note_chars", self.note_chars, 1 << 20),
             ("id_bytes", self.id_bytes, LONGEST_ID),
         ];
+        // A limit of 0 would refuse all requests.
         match bounds.into_iter().find(|(_, value, most)| *value == 0 || value > most) {
             Some((name, value, most)) => {
                 Err(format!("`{name}` is {value}, but must be between 1 and {most}"))

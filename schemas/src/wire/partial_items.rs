@@ -16,6 +16,7 @@ pub fn request(items: &[ItemKey]) -> Bytes {
 pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<Vec<SubmittedItem>>, Refused> {
     Request::read(body, limits, |reader, root| {
         let items = reader.required_member(root, "items", &Pointer::Root)?;
+        // A platform returns the fields that it still has, so the response is not required to be complete.
         let read = |reader: &mut Reader<'_>, node: crate::json::Node<'_>, at: &Pointer<'_>| {
             reader.read_item_or(node, at, Variant::Partial)
         };

@@ -49,6 +49,7 @@ impl<T> Request<T> {
             (content, reader)
         };
         match read(None) {
+            // Content with errors is refused: an invalid optional member must not be dropped silently.
             (Some(content), reader) if reader.faults.is_empty() => {
                 Ok(Self { content, body: body.clone(), tape })
             }

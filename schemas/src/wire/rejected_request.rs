@@ -57,6 +57,7 @@ impl Misshapen {
     pub fn with(self, part_errors: ValidationErrors) -> Vec<ValidationError> {
         let mut faults = self.faults;
         faults.append(part_errors);
+        // The list is cut after a hundred errors, so they are sorted first.
         in_order(faults, self.parts.root()).into_vec()
     }
 }

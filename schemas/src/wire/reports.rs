@@ -95,6 +95,7 @@ impl Reader<'_> {
             return (None, None, false);
         }
         let policy_id = Self::optional_member(node, "policyId")
+            // An empty id means that the user chose no policy.
             .filter(|value| value.str().is_none_or(|id| !id.is_empty()));
         let policy_id = policy_id.and_then(|value| self.read_id(value, "policyId", at));
         let reason = self.read_optional_text(node, "reason", at);

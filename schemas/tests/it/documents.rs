@@ -97,7 +97,7 @@ fn every_kind_is_read_with_all_its_fields() {
 }
 
 #[test]
-fn what_is_left_out_has_its_default() {
+fn absent_members_have_their_defaults() {
     let documents =
         parse(&[("r.yaml", "rule: r\nwhen: {}\n---\nqueue: q\n---\nendpoint: e\nurl: https://e.example")])
             .unwrap();
@@ -109,7 +109,7 @@ fn what_is_left_out_has_its_default() {
 }
 
 #[test]
-fn json_is_read_as_yaml_is_one_document_or_a_list() {
+fn json_file_is_a_document_or_a_list() {
     let rule = r#"{
       "rule": "r",
       "when": {"x": "\ud83d\ude00", "n": 1.50},
@@ -134,7 +134,7 @@ fn rule_of(name: &str, text: &str) -> Value {
 }
 
 #[test]
-fn whole_numbers_stay_what_they_are_however_they_are_written() {
+fn whole_numbers_stay_exact_in_every_notation() {
     let whole = [
         "9007199254740993",
         "9223372036854775808",
@@ -191,7 +191,7 @@ fn whole_numbers_stay_what_they_are_however_they_are_written() {
 }
 
 #[test]
-fn a_number_that_would_be_rounded_unseen_is_refused() {
+fn number_that_would_be_rounded_is_refused() {
     let told = |written: &str| messages(&[("r.yaml", &format!("rule: r\nwhen:\n  n: {written}\n"))]);
     for written in [
         r#"!!float "\x39007199254740993""#,
@@ -214,7 +214,7 @@ fn a_number_that_would_be_rounded_unseen_is_refused() {
 }
 
 #[test]
-fn a_whole_number_of_too_many_bits_is_refused_where_it_stands() {
+fn too_large_whole_number_is_refused_with_its_line() {
     let digits = "170141183460469231731687303715884105728";
     for digits in [digits.to_owned(), format!("-{digits}1"), "9".repeat(300)] {
         for (name, text) in [
@@ -248,7 +248,7 @@ fn a_whole_number_of_too_many_bits_is_refused_where_it_stands() {
 }
 
 #[test]
-fn every_fault_names_file_line_document_and_path() {
+fn every_error_has_file_line_document_and_path() {
     let yaml = "\
 queue: fine
 ---
@@ -315,7 +315,7 @@ expires_at: tomorrow
 }
 
 #[test]
-fn reading_goes_on_after_what_cannot_be_read() {
+fn reading_continues_after_an_invalid_value() {
     let torn = "queue: a\n---\n# no end\nbank: b\nentries: [\n---\nthreshold: t\nstrikes: many\nwithin: 30x\n\
         ---\nitem_type: i\nname: I\nkind: THING\nfields: [{name: 7, type: STRNG}, {type: STRING}]\n";
     let parsed = parse_all(&[("t.yaml", torn), ("q.yaml", "queue: q\n"), ("x.json", "{")]);
@@ -339,7 +339,7 @@ fn reading_goes_on_after_what_cannot_be_read() {
 }
 
 #[test]
-fn nothing_is_called_missing_that_may_only_be_unreadable() {
+fn possibly_unreadable_names_are_not_reported_as_missing() {
     let origin = Origin { file: "t.yaml".to_owned(), line: 1, index: Some(0) };
     let fault = |path: &str, missing: Option<&str>| {
         let missing = missing.map(|bank| Missing::Document(DocumentKind::Bank, bank.to_owned()));
@@ -356,7 +356,7 @@ fn nothing_is_called_missing_that_may_only_be_unreadable() {
 }
 
 #[test]
-fn broken_yaml_names_its_line_and_bombs_are_refused() {
+fn invalid_yaml_has_its_line_and_alias_bombs_are_refused() {
     assert!(messages(&[("b.yaml", "queue: a\n---\nqueue: [")])[0].starts_with("b.yaml:3"));
     assert!(messages(&[("b.yaml", "queue: a\nqueue: b")])[0].contains("b.yaml:2"));
     for (text, told) in [
@@ -382,7 +382,7 @@ fn broken_yaml_names_its_line_and_bombs_are_refused() {
 }
 
 #[test]
-fn rules_are_read_deeper_than_any_may_be_so_that_their_own_limit_is_told() {
+fn reader_depth_exceeds_the_depth_limit_of_rules() {
     let nested = |levels: usize| {
         let leaf = json!({"field": {"path": "author", "in": [{"typeId": "user", "id": "u"}]}});
         (0..levels).fold(leaf, |inner, _| json!({"all": [inner]}))
@@ -407,7 +407,7 @@ fn rules_are_read_deeper_than_any_may_be_so_that_their_own_limit_is_told() {
 }
 
 #[test]
-fn a_file_holds_as_many_documents_as_there_is_room_for() {
+fn number_of_documents_in_a_file_is_unlimited() {
     let queues: String = (0..3_000).map(|nth| format!("queue: q{nth}\nname: Q\n---\n")).collect();
     assert_eq!(parse(&[("q.yaml", &queues)]).unwrap().len(), 3_000);
 }
@@ -439,7 +439,7 @@ fields:
 }
 
 #[test]
-fn what_one_document_names_must_exist_in_another() {
+fn references_between_documents_must_resolve() {
     let yaml = "\
 policy: scam
 parent: scan
@@ -475,7 +475,7 @@ actions: [hid, {id: hide, params: {hours: 3}}]
 }
 
 #[test]
-fn parameters_are_checked_where_an_action_is_taken() {
+fn arguments_of_actions_are_checked() {
     let yaml = "\
 action: hide
 kind: callback
@@ -496,7 +496,7 @@ actions: [hide, {id: hide, params: {hours: many, why: ham}}, {id: hide, params: 
 }
 
 #[test]
-fn an_action_names_a_queue_that_takes_its_jobs() {
+fn queue_of_an_action_must_have_the_class_of_its_jobs() {
     let yaml = "\
 queue: spam
 ---
@@ -547,7 +547,7 @@ queue: minors
 }
 
 #[test]
-fn a_policy_is_never_its_own_ancestor() {
+fn cycles_of_policies_are_refused() {
     let yaml = "policy: a\nparent: c\n---\npolicy: b\nparent: a\n---\npolicy: c\nparent: b\n---\npolicy: d\nparent: a\n---\npolicy: e\nparent: e";
     let expected = [
         "all.yaml:1: document 1: parent: The policy is its own ancestor: a → c → b → a.",
@@ -557,7 +557,7 @@ fn a_policy_is_never_its_own_ancestor() {
 }
 
 #[test]
-fn one_key_stands_once_in_its_kind_over_all_files() {
+fn key_is_unique_in_its_kind_across_files() {
     let files = [("a.yaml", "queue: q\n---\npolicy: q"), ("b.yaml", "queue: q")];
     let faults = Set::collect(parse(&files).unwrap()).unwrap_err();
     assert_eq!(faults.len(), 1);
@@ -565,7 +565,7 @@ fn one_key_stands_once_in_its_kind_over_all_files() {
 }
 
 #[test]
-fn canonical_text_is_what_people_would_write() {
+fn canonical_yaml_has_block_style() {
     let documents = parse(&[("all.yaml", ALL)]).unwrap();
     assert_eq!(
         render(&documents[4].1, Format::Yaml),
@@ -600,7 +600,7 @@ tests:
 }
 
 #[test]
-fn a_set_gives_all_its_documents_back() {
+fn set_returns_all_its_documents() {
     let documents = parse(&[("all.yaml", ALL)]).unwrap();
     let again = Set::collect(documents.clone()).unwrap().documents();
     assert_eq!(again.len(), documents.len());

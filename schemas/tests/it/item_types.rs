@@ -190,7 +190,7 @@ fn coercions() -> Vec<Row> {
 }
 
 #[test]
-fn every_scalar_takes_its_exact_form_and_its_lenient_ones_unless_the_type_is_strict() {
+fn strict_types_accept_exact_forms_only() {
     let rows = coercions();
     assert!(Scalar::ALL.iter().all(|scalar| rows.iter().filter(|row| row.0 == *scalar).count() >= 3));
     for (scalar, json, lenient, exact) in rows {
@@ -210,7 +210,7 @@ fn every_scalar_takes_its_exact_form_and_its_lenient_ones_unless_the_type_is_str
 }
 
 #[test]
-fn arrays_drop_nulls_and_every_wrong_member_is_named() {
+fn arrays_drop_nulls_and_report_every_invalid_member() {
     let numbers = one_field(Scalar::Number, Some(Container::Array), false);
     let values = check(&numbers, r#"{"f":[1,null,"2",3.5]}"#, Mode::Strict).unwrap();
     let expected = [Number::Int(1), Number::Int(2), Number::Float(3.5)].map(Value::Number);
@@ -226,7 +226,7 @@ fn arrays_drop_nulls_and_every_wrong_member_is_named() {
 }
 
 #[test]
-fn maps_keep_the_clients_order_and_point_into_escaped_keys() {
+fn maps_keep_client_order_and_escape_keys_in_pointers() {
     let map = one_field(Scalar::String, Some(Container::Map), false);
     let values = check(&map, r#"{"f":{"z":"1","a.b":"2","n":null}}"#, Mode::Strict).unwrap();
     let entry = |key: &str, value: &str| (key.to_owned(), Value::Text(value.to_owned()));
@@ -250,7 +250,7 @@ fields:
 ";
 
 #[test]
-fn a_missing_required_field_is_named_with_the_name_that_was_sent_instead() {
+fn missing_field_error_suggests_a_similar_sent_name() {
     let post = compile(POST);
     let faults = check(&post, r#"{"txet":"hello"}"#, Mode::Strict).unwrap_err();
     assert_eq!(faults.len(), 1);
@@ -264,7 +264,7 @@ fn a_missing_required_field_is_named_with_the_name_that_was_sent_instead() {
 }
 
 #[test]
-fn partial_data_needs_no_field_but_what_is_there_must_fit() {
+fn partial_data_may_lack_fields_but_values_are_validated() {
     let post = compile(POST);
     assert!(check(&post, "{}", Mode::Partial).is_ok());
     assert!(check(&post, r#"{"parent":{"id":"p","typeId":"post"}}"#, Mode::Partial).is_ok());
@@ -272,7 +272,7 @@ fn partial_data_needs_no_field_but_what_is_there_must_fit() {
 }
 
 #[test]
-fn a_parent_needs_its_thread_and_a_time_and_a_thread_needs_a_time() {
+fn parent_requires_thread_and_time_thread_requires_time() {
     let post = compile(POST);
     let faults =
         check(&post, r#"{"text":"a","parent":{"id":"p","typeId":"post"}}"#, Mode::Strict).unwrap_err();
@@ -290,7 +290,7 @@ fn a_parent_needs_its_thread_and_a_time_and_a_thread_needs_a_time() {
 }
 
 #[test]
-fn images_are_media_whether_declared_or_not_and_unknown_fields_are_left_alone() {
+fn undeclared_images_are_media_other_fields_are_ignored() {
     let post = compile(POST);
     let data = r#"{"text":"a","cover":"https://a.example/v","sounds":{"en":"https://a.example/s"},
         "images":["https://a.example/1","https://a.example/2"],"extra":{"images":["nothing"]},"author":{"id":"u","typeId":"user"}}"#;
@@ -321,7 +321,7 @@ fn images_are_media_whether_declared_or_not_and_unknown_fields_are_left_alone() 
 }
 
 #[test]
-fn a_related_item_of_an_unknown_type_gets_a_proposal() {
+fn related_item_of_unknown_type_gets_a_suggestion() {
     let faults = check(&compile(POST), r#"{"text":"a","author":{"id":"u","typeId":"usr"}}"#, Mode::Strict)
         .unwrap_err();
     assert_eq!(faults[0].pointer.as_deref(), Some("/items/3/data/author/typeId"));
@@ -329,7 +329,7 @@ fn a_related_item_of_an_unknown_type_gets_a_proposal() {
 }
 
 #[test]
-fn all_problems_are_listed_and_none_repeats_a_value() {
+fn all_errors_are_listed_and_contain_no_values() {
     let post = compile(POST);
     let data = r#"{"text":["secret-1"],"author":"secret-2","createdAt":"secret-3","cover":"secret-4","sounds":{"en":"secret-5"}}"#;
     let faults = check(&post, data, Mode::Strict).unwrap_err();
@@ -342,14 +342,14 @@ fn all_problems_are_listed_and_none_repeats_a_value() {
 }
 
 #[test]
-fn data_that_is_no_object_or_no_json_is_a_fault_not_a_panic() {
+fn data_that_is_no_json_object_is_an_error() {
     for data in ["[]", "null", "\"x\"", "", "{", "{\"text\":\"\\ud800\"}"] {
         assert!(check(&compile(POST), data, Mode::Partial).is_err(), "{data}");
     }
 }
 
 #[test]
-fn earlier_versions_are_taken_and_later_ones_are_not() {
+fn earlier_versions_are_accepted_later_ones_refused() {
     let taken = |item_type: &ItemType, all: &[&'static str]| -> Vec<&'static str> {
         all.iter().copied().filter(|named| item_type.takes_version(named)).collect()
     };
@@ -360,7 +360,7 @@ fn earlier_versions_are_taken_and_later_ones_are_not() {
 }
 
 #[test]
-fn a_type_with_many_fields_finds_each_and_has_its_version() {
+fn every_field_of_a_large_type_is_found() {
     let mut yaml = String::from("item_type: wide\nkind: USER\nversion: v3\nname: Wide one\nfields:\n");
     for n in 0..40 {
         yaml += &format!("  - {{name: f{n}, type: NUMBER}}\n");

@@ -41,7 +41,7 @@ fn document_is_openapi_3_1() {
 }
 
 #[test]
-fn every_reference_leads_somewhere_and_every_part_is_used() {
+fn every_reference_resolves_and_every_component_is_used() {
     let document = document();
     let references: BTreeSet<&str> = found(&document, "$ref").into_iter().collect();
     for reference in &references {
@@ -66,7 +66,7 @@ fn every_schema_is_a_json_schema() {
 }
 
 #[test]
-fn examples_fit_their_schemas() {
+fn examples_match_their_schemas() {
     let document = document();
     let mut examples = 0;
     for (path, operations) in document["paths"].as_object().unwrap() {
@@ -104,7 +104,7 @@ fn blocks(page: &str) -> Vec<Value> {
 }
 
 #[test]
-fn examples_of_the_guides_fit_their_schemas() {
+fn examples_of_the_guides_match_their_schemas() {
     let guides = [
         (
             include_str!("../../../docs/guides/platform-api.md"),
@@ -122,7 +122,7 @@ fn examples_of_the_guides_fit_their_schemas() {
 }
 
 #[test]
-fn request_for_partial_items_fits_its_schema() {
+fn request_for_partial_items_matches_its_schema() {
     let body = partial_items::request(&[ItemKey::new("post", "p-1"), ItemKey::new("user", "u-1")]);
     contract().check("PartialItemsRequest", &serde_json::from_slice(&body).unwrap()).unwrap();
 }
@@ -191,7 +191,7 @@ fn refused() -> BTreeMap<&'static str, Vec<Value>> {
 }
 
 #[test]
-fn bodies_that_are_refused_are_refused_by_the_schemas() {
+fn refused_bodies_are_refused_by_the_schemas() {
     for (path, bodies) in refused() {
         let kind = Body::of(path).unwrap();
         for body in bodies {
@@ -202,7 +202,7 @@ fn bodies_that_are_refused_are_refused_by_the_schemas() {
 }
 
 #[test]
-fn bodies_with_other_members_and_nulls_are_taken_by_both() {
+fn bodies_with_unknown_members_and_nulls_are_accepted() {
     let action = json!({"actionId": "a", "itemId": "i", "itemTypeId": "t", "policyIds": null, "parameters": null,
         "note": null, "actorId": null, "reportedItems": null, "more": 1, "actions": null});
     let content =
@@ -220,7 +220,7 @@ fn bodies_with_other_members_and_nulls_are_taken_by_both() {
 }
 
 #[test]
-fn an_error_fits_its_schema() {
+fn error_matches_its_schema() {
     let error = json!({"status": 400, "type": [tag::INVALID_INPUT], "title": "t", "detail": "d", "pointer": "/items",
         "requestId": "r"});
     let mut problem = json!({"type": "about:blank", "title": "t", "status": 400, "detail": "d", "instance": "/docs",

@@ -247,7 +247,7 @@ fn fits(schema: &Value, root: &Value, value: &Value) -> bool {
 }
 
 #[test]
-fn the_published_schemas_and_the_structs_judge_alike() {
+fn published_schemas_and_structs_accept_the_same_documents() {
     let mut seen = BTreeMap::new();
     for (good, text) in TABLE {
         let value: Value = serde_json::from_str(text).unwrap();
@@ -267,7 +267,7 @@ fn the_published_schemas_and_the_structs_judge_alike() {
 }
 
 #[test]
-fn the_published_schemas_have_the_fields_of_the_structs_and_no_others() {
+fn published_schemas_have_exactly_the_fields_of_the_structs() {
     for (kind, full) in full_documents() {
         let schema: Value = serde_json::from_str(kind.schema()).unwrap();
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
@@ -546,7 +546,7 @@ proptest! {
 }
 
 #[test]
-fn every_kind_survives_rendering_in_both_notations() {
+fn every_kind_survives_rendering_in_both_formats() {
     for (_, document) in full_documents() {
         // They combine what real ones may not, so that every key is written.
         let document = match document {

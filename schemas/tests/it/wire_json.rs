@@ -36,7 +36,7 @@ fn tree(node: Node<'_>) -> Value {
 }
 
 #[test]
-fn syntax_faults_name_line_column_and_place() {
+fn syntax_errors_have_line_column_and_pointer() {
     let cases = [
         ("", "", "Line 1, column 1"),
         ("  \n ", "", "Line 2, column 2"),
@@ -71,7 +71,7 @@ fn syntax_faults_name_line_column_and_place() {
 }
 
 #[test]
-fn text_that_is_not_utf8_is_a_fault_with_its_place() {
+fn invalid_utf8_is_reported_with_its_position() {
     for (text, place) in [
         (&b"[\"a\xff\"]"[..], "column 4"),
         (b"\xc3(", "column 1"),
@@ -84,7 +84,7 @@ fn text_that_is_not_utf8_is_a_fault_with_its_place() {
 }
 
 #[test]
-fn every_duplicate_key_is_found_at_any_depth_however_it_is_written() {
+fn duplicate_keys_are_found_at_any_depth_and_notation() {
     let text = r#"{"a":1,"data":{"x":{"k":1,"\u006b":2,"k":3},"list":[{},{"k":1,"k":1}]},"a":2}"#;
     let found: Vec<_> = faults(text.as_bytes()).into_iter().map(|fault| fault.pointer.unwrap()).collect();
     assert_eq!(found, ["/data/x/k", "/data/x/k", "/data/list/1/k", "/a"]);
@@ -112,7 +112,7 @@ fn lone_surrogates_are_found_in_values_and_keys() {
 }
 
 #[test]
-fn sixty_four_levels_are_taken_and_sixty_five_are_not() {
+fn sixty_four_levels_are_accepted_sixty_five_refused() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     assert!(json::scan(nested(64).as_bytes()).is_ok());
     let found = faults(nested(65).as_bytes());
@@ -123,7 +123,7 @@ fn sixty_four_levels_are_taken_and_sixty_five_are_not() {
 }
 
 #[test]
-fn a_hundred_faults_are_listed_and_the_rest_counted() {
+fn hundred_errors_are_listed_and_others_counted() {
     let text = format!("[{}0]", "\"\\ud800\",".repeat(150));
     let found = faults(text.as_bytes());
     assert_eq!(found.len(), 101);
@@ -131,14 +131,14 @@ fn a_hundred_faults_are_listed_and_the_rest_counted() {
 }
 
 #[test]
-fn a_fault_inside_data_points_through_its_base() {
+fn pointer_of_an_error_in_data_starts_with_its_base() {
     let found = json::scan_at(br#"{"a":{"b":1,"b":2}}"#, &Pointer::Root.key("items").index(3).key("data"))
         .unwrap_err();
     assert_eq!(found[0].pointer.as_deref(), Some("/items/3/data/a/b"));
 }
 
 #[test]
-fn a_digest_ignores_order_space_and_escapes_and_nothing_else() {
+fn digest_ignores_only_key_order_space_and_escapes() {
     let digest = |text: &str| json::scan(text.as_bytes()).unwrap().root(text.as_bytes()).digest();
     let same = digest(r#"{"a":[1,"é"],"b":{"x":null,"y":true}}"#);
     assert_eq!(same, digest("{ \"b\" : {\"y\":true,\n\"\\u0078\":null}, \"a\":[1,\"\\u00e9\"] }"));
@@ -234,7 +234,7 @@ proptest! {
 }
 
 #[test]
-fn hostile_texts_cost_no_more_than_their_length() {
+fn scan_memory_is_bounded_by_text_length() {
     const SIZE: usize = 1 << 20;
     let fill = |head: &str, body: &str, tail: &str| {
         let mut text = String::with_capacity(SIZE + 64);

@@ -94,7 +94,7 @@ fn appeal() -> Value {
 }
 
 #[test]
-fn every_field_of_the_interface_is_found_again() {
+fn every_field_of_a_request_is_read() {
     let sent = body(&json!({"items": [item(0), item(1)], "more": {"is": "ignored"}}));
     let request = items::parse(&sent, &limits()).unwrap();
     assert_eq!(request.content.len(), 2);
@@ -134,7 +134,7 @@ fn every_field_of_the_interface_is_found_again() {
 }
 
 #[test]
-fn what_is_optional_may_be_left_out_or_null() {
+fn optional_members_may_be_absent_or_null() {
     let bare = json!({"id": "i", "typeId": "t", "data": {}});
     let request = items::parse(&body(&json!({"items": [bare]})), &limits()).unwrap();
     assert_eq!(request.content[0].variant, Variant::Original);
@@ -158,7 +158,7 @@ fn what_is_optional_may_be_left_out_or_null() {
 }
 
 #[test]
-fn the_nested_form_says_the_same_and_counts_without_type_id_only() {
+fn nested_type_equals_flat_type_and_yields_to_type_id() {
     let nested =
         json!({"id": "i", "type": {"id": "t", "version": "v", "schemaVariant": "partial"}, "data": {"a": 1}});
     let request = items::parse(&body(&json!({"items": [nested]})), &limits()).unwrap();
@@ -193,7 +193,7 @@ fn the_nested_form_says_the_same_and_counts_without_type_id_only() {
 }
 
 #[test]
-fn all_problems_of_a_batch_are_placed() {
+fn every_error_of_a_batch_has_a_pointer() {
     let long = "x".repeat(513);
     let wrong = json!({"items": [
         {"id": "i", "typeId": "t", "data": {}},
@@ -239,7 +239,7 @@ fn all_problems_of_a_batch_are_placed() {
 }
 
 #[test]
-fn limits_bound_items_data_and_ids() {
+fn limits_apply_to_items_data_and_ids() {
     let one = json!({"id": "i", "typeId": "t", "data": {"a": "xxxxxxxx"}});
     let batch = |count: usize| body(&json!({"items": vec![one.clone(); count]}));
     assert!(items::parse(&batch(1000), &limits()).is_ok());
@@ -269,7 +269,7 @@ fn limits_bound_items_data_and_ids() {
 type Spoiled = (&'static str, Value, &'static [&'static str]);
 
 #[test]
-fn each_wrong_field_of_a_report_is_placed() {
+fn each_wrong_field_of_a_report_has_a_pointer() {
     let cases: Vec<Spoiled> = vec![
         ("/reporter", json!("u"), &["/reporter"]),
         ("/reporter/kind", json!("rule"), &["/reporter/kind"]),
@@ -306,7 +306,7 @@ fn each_wrong_field_of_a_report_is_placed() {
 }
 
 #[test]
-fn each_wrong_field_of_an_appeal_is_placed() {
+fn each_wrong_field_of_an_appeal_has_a_pointer() {
     let cases: Vec<Spoiled> = vec![
         ("/appealId", json!(""), &["/appealId"]),
         ("/appealId", json!(5), &["/appealId"]),
@@ -333,7 +333,7 @@ fn each_wrong_field_of_an_appeal_is_placed() {
 }
 
 #[test]
-fn a_thread_entry_that_lacks_something_is_kept_and_marked() {
+fn incomplete_thread_entry_is_kept_and_marked() {
     let mut lax = report();
     lax["reportedItemThread"] = json!([{"id": "a"}, {}, {"id": 5, "typeId": "t", "data": {"k": 1}}, {"id": "b", "typeId": "t", "data": [1]}]);
     let request = reports::parse(&body(&lax), &limits()).unwrap();
@@ -361,7 +361,7 @@ fn a_thread_entry_that_lacks_something_is_kept_and_marked() {
 }
 
 #[test]
-fn faults_of_the_text_come_before_faults_of_the_shape() {
+fn syntax_errors_precede_schema_errors() {
     let found = items::parse(&Bytes::from_static(b"{\"items\":[{\"id\":1,\"id\":2}"), &limits())
         .unwrap_err()
         .into_vec();
@@ -371,7 +371,7 @@ fn faults_of_the_text_come_before_faults_of_the_shape() {
 }
 
 #[test]
-fn no_fault_repeats_what_stands_in_data() {
+fn errors_contain_no_values_of_data() {
     let wrong = r#"{"items":[{"id":"i","typeId":"t","data":"secret"},{"id":"i","typeId":"t","data":{"a":"secret","a":"secret","b":"\ud800secret"}}]}"#;
     let found = items::parse(&Bytes::from_static(wrong.as_bytes()), &limits()).unwrap_err().into_vec();
     assert!(!format!("{found:?}").contains("secret"), "{found:?}");
@@ -390,7 +390,7 @@ fn every_prefix_of_a_request_is_refused_without_a_panic() {
 }
 
 #[test]
-fn an_appeal_is_recognised_by_its_digest_however_it_is_written() {
+fn appeal_digest_is_independent_of_notation() {
     let first = appeals::parse(&body(&appeal()), &limits()).unwrap().root().digest();
     let pretty = Bytes::from(serde_json::to_vec_pretty(&appeal()).unwrap());
     assert_eq!(appeals::parse(&pretty, &limits()).unwrap().root().digest(), first);
@@ -400,7 +400,7 @@ fn an_appeal_is_recognised_by_its_digest_however_it_is_written() {
 }
 
 #[test]
-fn answers_have_the_names_of_the_interface() {
+fn responses_have_the_member_names_of_the_api() {
     let list = policies::Policies {
         policies: vec![policies::Policy { id: "p".into(), name: "P".into(), parent_id: None }],
     };
@@ -452,7 +452,7 @@ fn uuid(n: u128) -> uuid::Uuid {
 }
 
 #[test]
-fn a_scan_of_the_data_alone_agrees_with_the_scan_of_the_request() {
+fn scan_of_data_alone_agrees_with_scan_of_request() {
     let request = items::parse(&body(&json!({"items": [item(0)]})), &limits()).unwrap();
     let found = &request.content[0];
     let alone = scanned::scan(&found.data).unwrap();

@@ -47,7 +47,7 @@ proptest! {
 
 /// A round trip cannot see that two fields of one type are swapped, so names are compared.
 #[test]
-fn every_field_and_symbol_is_called_in_rust_as_in_the_schema() {
+fn fields_and_symbols_have_their_schema_names_in_rust() {
     let rust: &[(&str, &[&str])] = &[
         ("Items", Items::NAMES),
         ("Report", Report::NAMES),
@@ -95,7 +95,7 @@ fn text(json: &serde_json::Value) -> String {
 }
 
 #[test]
-fn every_type_and_field_says_what_it_is() {
+fn every_type_and_field_is_documented() {
     for schema in SCHEMAS {
         let mut json = serde_json::from_str(schema.text).unwrap();
         named_types(&mut json, &mut |object| {
@@ -121,7 +121,7 @@ fn every_type_and_field_says_what_it_is() {
 }
 
 #[test]
-fn an_id_means_one_schema_for_ever() {
+fn schema_ids_are_unique_and_the_newest_is_current() {
     let mut ids: Vec<u32> = SCHEMAS.iter().map(|schema| schema.id).collect();
     ids.sort_unstable();
     ids.dedup();

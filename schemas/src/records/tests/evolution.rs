@@ -78,7 +78,7 @@ proptest! {
 }
 
 #[test]
-fn a_symbol_that_the_reader_does_not_know_becomes_the_default() {
+fn unknown_symbol_becomes_the_default() {
     let callback = Callback { command: Command::Send, ..Callback::draw(&mut Entropy(&[])) };
     let (present, next) = (schema_of::<Callback>(), next::<Callback>());
     let upgraded = resolve(&present, &next, &encoded(&callback)).unwrap();
@@ -93,7 +93,7 @@ fn a_symbol_that_the_reader_does_not_know_becomes_the_default() {
 }
 
 #[test]
-fn a_verdict_never_turns_into_another_one() {
+fn unknown_verdict_is_an_error() {
     let next = edited::<Decision>(&mut |object| {
         if object["name"] == "Verdict" {
             object["symbols"].as_array_mut().unwrap().insert(0, json!("novel"));
@@ -113,7 +113,7 @@ fn a_verdict_never_turns_into_another_one() {
 }
 
 #[test]
-fn a_datum_that_does_not_fit_the_writers_schema_is_refused_with_its_place() {
+fn datum_that_violates_the_writer_schema_is_refused() {
     let (present, next) = (schema_of::<Items>(), next::<Items>());
     let items = Items::draw(&mut Entropy(&[3; 200]));
     let datum = resolve(&present, &next, &encoded(&items)).unwrap();
@@ -125,7 +125,7 @@ fn a_datum_that_does_not_fit_the_writers_schema_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_recursive_schema_of_a_stranger_does_not_exhaust_the_stack() {
+fn recursive_writer_schema_does_not_overflow_the_stack() {
     let text =
         r#"{"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}"#;
     let schema = parse(text);
@@ -135,7 +135,7 @@ fn a_recursive_schema_of_a_stranger_does_not_exhaust_the_stack() {
 }
 
 #[test]
-fn every_schema_may_follow_its_predecessors() {
+fn every_schema_is_compatible_with_its_predecessors() {
     for (at, older) in SCHEMAS.iter().enumerate() {
         for newer in SCHEMAS.iter().skip(at).filter(|newer| newer.name == older.name) {
             assert!(older.id <= newer.id, "{}: versions stand in the order of their ids", older.name);
@@ -161,7 +161,7 @@ fn refused(name: &str, edit: fn(&mut Object)) -> String {
 }
 
 #[test]
-fn every_breaking_change_is_refused_with_its_place() {
+fn breaking_changes_are_refused_with_their_path() {
     let push = |object: &mut Object| {
         object["fields"].as_array_mut().unwrap().push(json!({"name": "novel", "type": "string"}));
     };

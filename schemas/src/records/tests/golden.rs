@@ -258,7 +258,7 @@ fn the_present_reader_reads<R: Record>(older: &CheckedIn, writer: &Schema, datum
 }
 
 #[test]
-fn what_is_in_topics_stays_readable() {
+fn golden_records_stay_readable() {
     if std::env::var_os("TIDEGATE_BLESS").is_some() {
         for_each_record!(bless());
     }

@@ -43,7 +43,7 @@ fn error<F: Field + std::fmt::Debug>(datum: &Bytes) -> AvroError {
 }
 
 #[test]
-fn the_bytes_of_an_item_are_a_slice_of_the_datum() {
+fn item_data_is_a_slice_of_the_datum() {
     let datum = Bytes::from(encoded(&items(br#"{"text":"hi"}"#)));
     let data = Items::decode(&datum).unwrap().items[0].data.clone();
     let start = data.as_ptr() as usize - datum.as_ptr() as usize;
@@ -63,7 +63,7 @@ fn items_of_one_type_share_its_text() {
 }
 
 #[test]
-fn an_error_names_its_place_and_no_content() {
+fn error_has_its_path_and_no_content() {
     let mut datum = encoded(&items(br#"{"text":"secret"}"#));
     let keyed = datum.len() - 2;
     datum[keyed] = 7;
@@ -91,7 +91,7 @@ fn every_strict_prefix_of_a_datum_is_refused() {
 }
 
 #[test]
-fn a_length_is_never_larger_than_what_is_left() {
+fn length_beyond_the_datum_is_refused() {
     for length in [-1, 3, i64::MAX, i64::MIN] {
         let datum = [longs(&[length]).as_ref(), b"ab"].concat();
         assert_eq!(error::<String>(&Bytes::from(datum.clone())), AvroError::Length);
@@ -100,7 +100,7 @@ fn a_length_is_never_larger_than_what_is_left() {
 }
 
 #[test]
-fn the_count_of_an_array_is_bounded_by_what_is_left() {
+fn array_count_is_bounded_by_the_remaining_bytes() {
     assert_eq!(error::<Vec<i64>>(&longs(&[i64::MAX, 0])), AvroError::Block);
     assert_eq!(error::<Vec<i64>>(&longs(&[i64::MIN, 1, 0])), AvroError::Block);
     assert_eq!(error::<Vec<SubmissionId>>(&longs(&[2, 0, 0, 0, 0])), AvroError::Block);
@@ -108,7 +108,7 @@ fn the_count_of_an_array_is_bounded_by_what_is_left() {
 }
 
 #[test]
-fn blocks_may_be_many_and_may_carry_their_size() {
+fn arrays_may_have_several_blocks_with_sizes() {
     assert_eq!(decode_datum::<Vec<i64>>(&longs(&[1, 5, -2, 2, 6, 7, 1, 8, 0])), Ok(vec![5, 6, 7, 8]));
     assert_eq!(error::<Vec<i64>>(&longs(&[-2, 3, 6, 7, 0])), AvroError::Block);
     assert_eq!(error::<Vec<i64>>(&longs(&[-2, -1, 6, 7, 0])), AvroError::Block);
