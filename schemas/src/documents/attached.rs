@@ -53,8 +53,8 @@ fn resolve_path(document: &str, file: &str) -> Option<String> {
     Some(path.join("/"))
 }
 
-/// Replaces the file names of banks by the entries of the files. The name of a missing file stays, so that `Set`
-/// reports it.
+/// Replaces the file names of banks by the entries of the files. The name of a missing file stays, so that the check
+/// of references reports it.
 pub(super) fn read_attached_files(
     documents: &mut [(Origin, Document)],
     attached: &BTreeMap<String, &str>,

@@ -11,7 +11,7 @@ pub fn is_geohash(text: &str) -> bool {
         })
 }
 
-/// Returns the geohash in lower case, without surrounding space, cut to [`MAX_CHARS`].
+/// Returns the geohash in lower case, without surrounding space, cut to twelve characters.
 pub fn canonical(text: &str) -> Option<String> {
     let lowercase = text.trim().to_ascii_lowercase();
     if lowercase.len() <= MAX_CHARS {

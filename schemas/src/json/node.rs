@@ -42,7 +42,7 @@ impl<'a> Node<'a> {
         self.tape[self.index as usize]
     }
 
-    /// Returns the index of the value, for [`Self::other`].
+    /// Returns the index of the value in its text.
     pub fn index(&self) -> u32 {
         self.index
     }
