@@ -171,7 +171,7 @@ impl Health {
             self.set_fatal_error(reason.to_owned());
         }
         self.set_complaint("store", store_complaint);
-        self.set_complaint("log", reason_not_ready(parts.log.ready()));
+        self.set_complaint("log", reason_not_ready(parts.log.readiness()));
         self.set_complaint("processing", reason_not_ready(parts.processing.readiness()));
         let live_complaint = (!parts.live.is_ready()).then(|| "configurations may be out of date".to_owned());
         self.set_complaint("configurations", live_complaint);

@@ -332,7 +332,7 @@ fn deliver(
     health: &tidegate_processors::Health,
 ) -> anyhow::Result<Role> {
     let deps = tidegate_processors::callbacks::Deps {
-        log: moderation.log.reserved(),
+        log: moderation.log.for_effects(),
         store: moderation.store.clone(),
         live: Arc::clone(&moderation.live),
         secrets: secrets.clone(),

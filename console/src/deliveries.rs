@@ -8,7 +8,7 @@ use tidegate_schemas::{
     records::{Callback, Command},
 };
 use tidegate_store::{
-    At, Cursor, Row as _, Store,
+    Cursor, Row as _, RowRange, Store,
     tables::callbacks::deliveries::{Attempt, Delivery, DeliveryByDay},
 };
 use tidegate_stream::{Record, Topic};
@@ -47,7 +47,7 @@ pub(crate) async fn load_page(
         if batch_limit == 0 || deliveries.len() >= limit {
             return Ok((deliveries, Some(place)));
         }
-        let range = At::all().limit(batch_limit).after(place.after.clone());
+        let range = RowRange::all().limit(batch_limit).after(place.after.clone());
         let mut entries = store.scan::<DeliveryByDay>(&(org.clone(), place.day), range);
         let day_entries = entries.all().await?;
         // Entries that the filter drops count as well: a page of a rare state must not read the whole history.
@@ -56,7 +56,7 @@ pub(crate) async fn load_page(
         for (entry_index, delivery) in store.get_many::<Delivery>(&keys).await?.into_iter().enumerate() {
             // A delivery that was listed again has a newer entry, under which it appears.
             let is_current =
-                |delivery: &Delivery| delivery.listed() == day_entries[entry_index].at && wants(delivery);
+                |delivery: &Delivery| delivery.list_time() == day_entries[entry_index].at && wants(delivery);
             let Some(delivery) = delivery.filter(is_current) else { continue };
             if deliveries.len() >= limit {
                 let after = day_entries[..entry_index].last().map(Cursor::after).or(place.after);
@@ -81,7 +81,8 @@ async fn find_newest_day(
     newest: i64,
 ) -> Result<i64, tidegate_store::Error> {
     let ahead = (today + 1..=newest).map(|day| async move {
-        let day_entries = store.scan::<DeliveryByDay>(&(org.clone(), day), At::all().limit(1)).all().await?;
+        let day_entries =
+            store.scan::<DeliveryByDay>(&(org.clone(), day), RowRange::all().limit(1)).all().await?;
         Ok::<_, tidegate_store::Error>(if day_entries.is_empty() { today } else { day })
     });
     // The days ahead are read concurrently, because they are mostly empty.
@@ -96,7 +97,7 @@ pub(crate) async fn load_delivery(
 ) -> Result<Option<(Delivery, Vec<Attempt>)>, tidegate_store::Error> {
     let key = (org.clone(), event_id);
     let Some(delivery) = store.get::<Delivery>(&key).await? else { return Ok(None) };
-    let attempts = store.scan::<Attempt>(&key, At::all()).all().await?;
+    let attempts = store.scan::<Attempt>(&key, RowRange::all()).all().await?;
     Ok(Some((delivery, attempts)))
 }
 
@@ -116,7 +117,7 @@ pub(crate) async fn send_command(deps: &Deps, delivery: Delivery, command: Comma
     };
     let key = record.subject.log_key(&record.org);
     let partition = deps.log.partition(Topic::Callbacks, &key);
-    deps.log.append(&[(partition, Record::of(&key, &record))]).await?;
+    deps.log.append(&[(partition, Record::from_content(&key, &record))]).await?;
     Ok(())
 }
 
@@ -141,7 +142,7 @@ mod tests {
         let subject = tidegate_schemas::ids::ItemKey::new("post", "p1");
         let last = *listing_times.last().unwrap();
         // As the owner writes it last: rows of the past would have expired.
-        let at = WriteTime::of(Millis::now(), 0);
+        let at = WriteTime::from_append(Millis::now(), 0);
         let row = Delivery {
             org: org.clone(),
             event_id,
@@ -168,7 +169,7 @@ mod tests {
             listed_at: (last != created_at).then_some(last),
             written: at.0,
         };
-        store.put(at, &[row]).await.unwrap();
+        store.put_rows(at, &[row]).await.unwrap();
         let entries: Vec<_> = listing_times
             .iter()
             .map(|listed_at| DeliveryByDay {
@@ -179,7 +180,7 @@ mod tests {
                 subject: subject.clone(),
             })
             .collect();
-        store.put(at, &entries).await.unwrap();
+        store.put_rows(at, &entries).await.unwrap();
     }
 
     #[tokio::test]

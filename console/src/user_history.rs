@@ -1,7 +1,7 @@
 //! Reads the lists of a user (items, jobs, reports), newest first.
 
 use tidegate_schemas::ids::Millis;
-use tidegate_store::{At, Cursor, Fact, Store, tables::items::by_user::stretch};
+use tidegate_store::{Cursor, Fact, RowRange, Store, tables::items::by_user::stretch};
 
 use crate::day_place::DayPlace;
 
@@ -48,7 +48,7 @@ impl<V> HistoryPage<V> {
             if place.day < self.oldest {
                 return Ok(None);
             }
-            let range = At::all().limit(self.rows.min(BATCH_ROWS)).after(place.after.clone());
+            let range = RowRange::all().limit(self.rows.min(BATCH_ROWS)).after(place.after.clone());
             let mut pages = store.scan::<R>(&partition(place.day), range);
             let pointers = pages.all().await?;
             // All pointers read count, also those of entries that are withheld.

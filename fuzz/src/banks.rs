@@ -38,7 +38,7 @@ fn read(bytes: &[u8], format: Format) {
 fn canonical(kind: BankKind, value: &str) {
     let Ok(kept) = kind.canonical(value) else { return };
     assert_eq!(kind.canonical(&kept).as_deref(), Ok(&*kept), "{value:?}");
-    if let Some(kind) = kind.hash() {
+    if let Some(kind) = kind.hash_kind() {
         assert!(tidegate_media::banks::Hash::parse(kind, &kept).is_some(), "{value:?}");
     }
 }

@@ -55,7 +55,9 @@ pub(crate) async fn submit(
     let addressed_records: Vec<_> = keys
         .iter()
         .zip(&records)
-        .map(|(key, record)| (api.deps.log.partition(Topic::Decisions, key), Record::of(key, record)))
+        .map(|(key, record)| {
+            (api.deps.log.partition(Topic::Decisions, key), Record::from_content(key, record))
+        })
         .collect();
     api.deps.log.append(&addressed_records).await.map_err(|error| api.append_problem(&error))?;
     tidegate_stream::failpoint!("after_append");

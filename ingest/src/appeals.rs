@@ -39,7 +39,7 @@ pub(crate) async fn submit(api: Shared, admitted: AdmittedRequest) -> Result<Res
     // Appended even if this body claimed the id before, because the process may have died between claim and append.
     let key = appeal.item.key().log_key(&appeal.org);
     let partition = api.deps.log.partition(Topic::Appeals, &key);
-    let append_result = api.deps.log.append(&[(partition, Record::of(&key, &appeal))]).await;
+    let append_result = api.deps.log.append(&[(partition, Record::from_content(&key, &appeal))]).await;
     append_result.map_err(|error| api.append_problem(&error))?;
     tidegate_stream::failpoint!("after_append");
     let unknown_actions = appeal.actions_taken.iter().filter(|action| !action.known);

@@ -48,7 +48,7 @@ pub(crate) fn find_unknown_reference(
         let suggestion = hint(type_id.as_str(), type_ids);
         return Some(UnknownReference::Type(format!("There is no item type `{type_id}`.{suggestion}")));
     };
-    let unknown_version = version.filter(|version| !item_type.takes_version(version))?;
+    let unknown_version = version.filter(|version| !item_type.accepts_version(version))?;
     let current = &item_type.version;
     Some(UnknownReference::Version(format!(
         "`{type_id}` has no version `{unknown_version}`; its current version is `{current}`."

@@ -53,7 +53,7 @@ fn find_fault(config: &Compiled, root: Node<'_>, item: &ContextItem) -> Option<S
     let data = item.data_in(root)?;
     // `Partial`: context may lack required fields, because moderators only read it.
     let mut faults = ValidationErrors::default();
-    item_type.judge(data, Mode::Partial, &Pointer::Root, &mut faults);
+    item_type.check_scanned(data, Mode::Partial, &Pointer::Root, &mut faults);
     let lines: Vec<_> =
         faults.into_vec().into_iter().take(MAX_KEPT_FAULTS).map(|fault| fault.to_string()).collect();
     (!lines.is_empty()).then(|| lines.join(" "))

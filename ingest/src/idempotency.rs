@@ -6,7 +6,7 @@
 use axum::http::StatusCode;
 use bytes::Bytes;
 use tidegate_schemas::{json::Node, validation_error::tag};
-use tidegate_store::{Inserted, tables::items::idempotency::IdempotencyClaim};
+use tidegate_store::{InsertOutcome, tables::items::idempotency::IdempotencyClaim};
 use tidegate_web::Problem;
 
 use crate::{Api, admission::ReceivedRequest};
@@ -45,10 +45,10 @@ impl Api {
         let insertion =
             self.deps.store.insert_new(&claim).await.map_err(|error| self.store_problem(&error))?;
         match insertion {
-            Inserted::New => Ok(()),
+            InsertOutcome::New => Ok(()),
             // The same body: a retry. Its records have the same derived ids, so it is appended again without new effects.
-            Inserted::Existing(existing_claim) if existing_claim.digest == digest.as_slice() => Ok(()),
-            Inserted::Existing(_) => Err(key_conflict_problem()),
+            InsertOutcome::Existing(existing_claim) if existing_claim.digest == digest.as_slice() => Ok(()),
+            InsertOutcome::Existing(_) => Err(key_conflict_problem()),
         }
     }
 }

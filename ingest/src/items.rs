@@ -136,7 +136,7 @@ fn check_items(config: &Compiled, parsed_body: &Items) -> Result<(), Vec<Validat
     for (index, item) in parsed_body.content.iter().enumerate() {
         let pointer = items.index(index);
         if let Some(item_type) = config.item_type_at(&item.type_id, item.type_version.as_deref()) {
-            item_type.judge(item.data_in(root), item.mode(), &pointer.key("data"), &mut faults);
+            item_type.check_scanned(item.data_in(root), item.mode(), &pointer.key("data"), &mut faults);
         } else {
             // Looked up only for a fault: the search is linear, so it would be quadratic for a full batch.
             let node = root.get("items").and_then(|items| items.elements().nth(index));

@@ -30,7 +30,7 @@ pub(crate) async fn submit(
     let report = api.validate_report(&request).await?;
     let key = report.item.key().log_key(&report.org);
     let partition = api.deps.log.partition(Topic::Reports, &key);
-    let append_result = api.deps.log.append(&[(partition, Record::of(&key, &report))]).await;
+    let append_result = api.deps.log.append(&[(partition, Record::from_content(&key, &report))]).await;
     append_result.map_err(|error| api.append_problem(&error))?;
     tidegate_stream::failpoint!("after_append");
     Ok((StatusCode::CREATED, Json(ReportCreated { report_id: report.report_id })))
@@ -112,7 +112,7 @@ pub(crate) fn check_main_item(
     let pointer = &Pointer::Root.key(key);
     let type_reference = (&item.type_id, item.type_version.as_deref());
     if let Some(item_type) = config::check_item_type(config, type_reference, root.get(key), pointer, faults) {
-        item_type.judge(item.data_in(root), item.mode(), &pointer.key("data"), faults);
+        item_type.check_scanned(item.data_in(root), item.mode(), &pointer.key("data"), faults);
     }
 }
 

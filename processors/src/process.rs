@@ -60,7 +60,7 @@ pub async fn process(
         .map_err(|error| RoleError::Failure { role: Role("process"), detail: error.to_string() })?;
     // Effects of accepted records may use the reserved part of the disk, so they can be stored while requests are refused.
     let moderation_deps = moderation::Deps {
-        log: deps.log.reserved(),
+        log: deps.log.for_effects(),
         store: deps.store.clone(),
         live: Arc::clone(&deps.live),
         partial_items: Arc::clone(&deps.partial_items.endpoints),

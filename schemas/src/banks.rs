@@ -46,7 +46,7 @@ impl BankKind {
     }
 
     /// Returns the hash kind of a bank for media. `None` for lists, which rules search in the fields of an item.
-    pub const fn hash(self) -> Option<HashKind> {
+    pub const fn hash_kind(self) -> Option<HashKind> {
         match self {
             Self::Text | Self::Regex | Self::Geo | Self::Domain => None,
             Self::Pdq => Some(HashKind::Pdq),
@@ -71,7 +71,7 @@ impl BankKind {
             return Err("it has control characters");
         }
         // Hash kinds check length and digits themselves.
-        if let Some(kind) = self.hash() {
+        if let Some(kind) = self.hash_kind() {
             return kind.canonical(value);
         }
         match self {
@@ -114,17 +114,17 @@ impl HashKind {
 
     /// True if the service computes this hash from media. Exchanges supply the other hashes, which are compared as
     /// text.
-    pub const fn is_made(self) -> bool {
+    pub const fn is_computed(self) -> bool {
         !matches!(self, Self::Photodna | Self::Netclean)
     }
 
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     /// Returns the number of compared bytes: of the hash itself, or of its SHA-256 digest for a hash that is compared
     /// as text.
-    pub const fn bytes(self) -> usize {
+    pub const fn byte_length(self) -> usize {
         match self {
             Self::Pdq | Self::Sha256 | Self::Photodna | Self::Netclean => 32,
             Self::Gradient => 8,
@@ -136,7 +136,7 @@ impl HashKind {
     /// Returns the maximum distance of a match, in bits. The index splits a hash into pieces of sixteen bits and looks
     /// up each piece with at most one differing bit, so it finds all hashes up to this distance. Hashes of files must
     /// be equal.
-    pub const fn most_distance(self) -> u32 {
+    pub const fn max_distance(self) -> u32 {
         match self {
             Self::Pdq => 31,
             Self::Gradient => 7,
@@ -146,7 +146,7 @@ impl HashKind {
 
     /// Returns the default distance of a match, in bits: the threshold that PDQ recommends, and the bits of a gradient
     /// hash that re-encoding changes.
-    pub const fn usual_distance(self) -> u32 {
+    pub const fn default_distance(self) -> u32 {
         match self {
             Self::Pdq => 31,
             Self::Gradient => 4,
@@ -161,7 +161,7 @@ impl HashKind {
             Self::Netclean => return canonical_netclean(value),
             _ => {}
         }
-        if is_hex(value, self.bytes()) {
+        if is_hex(value, self.byte_length()) {
             return Ok(value.to_ascii_lowercase());
         }
         Err(match self {

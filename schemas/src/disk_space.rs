@@ -11,7 +11,7 @@ const MARGIN_BYTES: u64 = 32 << 20;
 
 /// Size of a disk and its free part, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
+pub struct DiskCapacity {
     pub free: u64,
     pub total: u64,
 }
@@ -31,35 +31,35 @@ impl DiskSpace {
 
     /// Asks the operating system, which takes about a microsecond. `None` if the system cannot tell.
     #[cfg(unix)]
-    pub fn space(&self) -> Option<Space> {
+    pub fn space(&self) -> Option<DiskCapacity> {
         let disk = rustix::fs::statvfs(&self.folder).ok()?;
         let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
-        Some(Space { free: bytes(disk.f_bavail), total: bytes(disk.f_blocks) })
+        Some(DiskCapacity { free: bytes(disk.f_bavail), total: bytes(disk.f_blocks) })
     }
 
     #[cfg(not(unix))]
-    pub fn space(&self) -> Option<Space> {
+    pub fn space(&self) -> Option<DiskCapacity> {
         None
     }
 
-    pub fn set_rewritten(&self, bytes: u64) {
+    pub fn set_compaction_bytes(&self, bytes: u64) {
         self.compaction_bytes.store(bytes, Ordering::Release);
     }
 
     /// Returns the free bytes that the database needs to flush its write buffers and to compact. With less free space,
     /// a flush can fail and the database accepts no further writes.
-    pub fn needed(&self, unflushed: u64, total: u64) -> u64 {
+    pub fn needed_bytes(&self, unflushed: u64, total: u64) -> u64 {
         // On a small disk the fixed margin would refuse all writes, so the margin is at most a sixteenth of the disk.
         unflushed + self.compaction_bytes.load(Ordering::Acquire) + MARGIN_BYTES.min(total / 16)
     }
 
     /// Checks that a write of `bytes` leaves enough free space. The error states the free and the needed space.
-    pub fn admits(&self, unflushed: u64, bytes: usize) -> Result<(), String> {
+    pub fn check_write(&self, unflushed: u64, bytes: usize) -> Result<(), String> {
         // Where free space cannot be measured, a refusal would stop the service on a healthy disk.
-        let Some(Space { free, total }) = self.space() else { return Ok(()) };
+        let Some(DiskCapacity { free, total }) = self.space() else { return Ok(()) };
         // A row is stored in the journal and in a table until the journal is deleted.
         let write_bytes = 2 * bytes as u64;
-        let needed_bytes = self.needed(unflushed, total);
+        let needed_bytes = self.needed_bytes(unflushed, total);
         // Compared before the write: a write that finds the disk full poisons the embedded database and ends the
         // process.
         if free >= needed_bytes + write_bytes {
@@ -87,16 +87,16 @@ mod tests {
         let disk = DiskSpace::of(folder.path());
         let space = disk.space().unwrap();
         assert!(space.free <= space.total && space.total > 0);
-        assert_eq!(disk.admits(0, 0), Ok(()), "this disk is full");
-        assert!(disk.admits(space.total, 0).unwrap_err().contains("MiB free"));
-        disk.set_rewritten(space.total);
-        assert!(disk.admits(0, 1).is_err());
+        assert_eq!(disk.check_write(0, 0), Ok(()), "this disk is full");
+        assert!(disk.check_write(space.total, 0).unwrap_err().contains("MiB free"));
+        disk.set_compaction_bytes(space.total);
+        assert!(disk.check_write(0, 1).is_err());
     }
 
     #[test]
     fn margin_of_a_small_disk_is_a_sixteenth() {
         let disk = DiskSpace::of(Path::new("."));
-        assert_eq!(disk.needed(5, 160), 15);
-        assert_eq!(disk.needed(5, 1 << 40), 5 + MARGIN_BYTES);
+        assert_eq!(disk.needed_bytes(5, 160), 15);
+        assert_eq!(disk.needed_bytes(5, 1 << 40), 5 + MARGIN_BYTES);
     }
 }

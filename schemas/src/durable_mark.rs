@@ -35,7 +35,7 @@ const LARGE_MARK_BYTES: usize = 64 << 10;
 
 /// Durable part of a database at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Durable {
+pub struct DurableState {
     /// Number of log syncs. The database stores the same number, for comparison.
     pub log_syncs: u64,
     /// Number of store syncs. The database stores the same number, for comparison.
@@ -44,7 +44,7 @@ pub struct Durable {
     pub ends: BTreeMap<String, BTreeMap<u32, i64>>,
 }
 
-impl Durable {
+impl DurableState {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -68,7 +68,7 @@ impl Durable {
 #[derive(Debug)]
 pub struct DurableMark {
     /// Content of the mark at the start; `None` if there was no mark.
-    last_durable: Option<Durable>,
+    last_durable: Option<DurableState>,
     /// True if the operator accepts that missing data is lost.
     accepts_loss: bool,
     inner: Mutex<Inner>,
@@ -81,7 +81,7 @@ struct Inner {
     path: PathBuf,
     /// Opened at the first write, so that a refused start leaves the file unchanged.
     file: Option<File>,
-    current: Durable,
+    current: DurableState,
     writes: u64,
     syncs: u64,
     synced_at: Instant,
@@ -119,12 +119,12 @@ impl DurableMark {
     }
 
     /// Stores a value that must be dropped after the last writer.
-    pub fn keep(&self, value: Box<dyn Any + Send>) {
+    pub fn keep_until_drop(&self, value: Box<dyn Any + Send>) {
         *self.keepalive.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
     }
 
     /// Returns the content of the mark at the start, as the previous process wrote it.
-    pub const fn found(&self) -> Option<&Durable> {
+    pub const fn last_durable(&self) -> Option<&DurableState> {
         self.last_durable.as_ref()
     }
 
@@ -134,7 +134,7 @@ impl DurableMark {
 
     /// Records a sync of the log and the new ends of its partitions. After a failed write of the mark, the next start
     /// detects less loss; the synced data stays durable, so callers report the error and continue.
-    pub fn log_synced<'a>(
+    pub fn record_log_sync<'a>(
         &self,
         syncs: u64,
         ends: impl IntoIterator<Item = (&'a str, u32, i64)>,
@@ -148,7 +148,7 @@ impl DurableMark {
     }
 
     /// Records a sync of the store.
-    pub fn store_synced(&self, syncs: u64) -> io::Result<()> {
+    pub fn record_store_sync(&self, syncs: u64) -> io::Result<()> {
         self.change(|current| current.store_syncs = syncs)
     }
 
@@ -158,7 +158,7 @@ impl DurableMark {
         if inner.is_dirty { inner.write_synced() } else { Ok(()) }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Durable)) -> io::Result<()> {
+    fn change(&self, change: impl FnOnce(&mut DurableState)) -> io::Result<()> {
         let mut inner = self.lock();
         change(&mut inner.current);
         inner.is_dirty = true;
@@ -240,7 +240,7 @@ fn open_or_create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn encode(number: u64, durable: &Durable) -> String {
+fn encode(number: u64, durable: &DurableState) -> String {
     let mut text =
         format!("{HEADER}\nnumber {number}\nlog {}\nstore {}\n", durable.log_syncs, durable.store_syncs);
     for (topic, ends) in &durable.ends {
@@ -260,7 +260,7 @@ fn checksum(bytes: &[u8]) -> String {
 enum MarkFile {
     Absent,
     Damaged,
-    Valid(u64, Durable),
+    Valid(u64, DurableState),
 }
 
 /// Returns the newest intact copy.
@@ -275,7 +275,7 @@ fn read_newest_copy(path: &Path) -> io::Result<MarkFile> {
         return Ok(MarkFile::Absent);
     }
     let mut file = File::open(path)?;
-    let mut newest: Option<(u64, Durable)> = None;
+    let mut newest: Option<(u64, DurableState)> = None;
     for copy in 0..UNSYNCED_COPIES + SYNCED_COPIES {
         let start = copy * COPY_STRIDE;
         // The file ends with its last written copy.
@@ -315,7 +315,7 @@ fn read_copy(file: &mut File) -> io::Result<Vec<u8>> {
     }
 }
 
-fn decode(copy: &[u8]) -> Option<(u64, Durable)> {
+fn decode(copy: &[u8]) -> Option<(u64, DurableState)> {
     let text = std::str::from_utf8(copy).ok()?;
     let at = text.rfind("sum ")?;
     let (body, sum) = text.split_at(at);
@@ -326,7 +326,7 @@ fn decode(copy: &[u8]) -> Option<(u64, Durable)> {
     if lines.next() != Some(HEADER) {
         return None;
     }
-    let (mut number, mut durable) = (0, Durable::default());
+    let (mut number, mut durable) = (0, DurableState::default());
     for line in lines {
         let mut words = line.split(' ');
         match words.next()? {
@@ -358,22 +358,23 @@ mod tests {
     fn newest_intact_copy_is_read() {
         let data = tempfile::tempdir().unwrap();
         let mark = open(data.path());
-        assert_eq!(mark.found(), None);
+        assert_eq!(mark.last_durable(), None);
         assert!(
             !DurableMark::path_in(data.path()).exists(),
             "nothing is written before something is durable"
         );
         for n in 1..=9 {
-            mark.log_synced(n, [("items", 3, i64::try_from(n).unwrap() * 10), ("appeals", 0, 1)]).unwrap();
+            mark.record_log_sync(n, [("items", 3, i64::try_from(n).unwrap() * 10), ("appeals", 0, 1)])
+                .unwrap();
             let found = open(data.path());
-            let found = found.found().unwrap();
+            let found = found.last_durable().unwrap();
             assert_eq!(
                 (found.log_syncs, found.ends["items"][&3], found.ends["appeals"][&0]),
                 (n, i64::try_from(n).unwrap() * 10, 1)
             );
         }
-        mark.store_synced(4).unwrap();
-        let found = open(data.path()).found().cloned().unwrap();
+        mark.record_store_sync(4).unwrap();
+        let found = open(data.path()).last_durable().cloned().unwrap();
         assert_eq!((found.log_syncs, found.store_syncs, found.offsets()), (9, 4, 91));
     }
 
@@ -382,7 +383,7 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let mark = open(data.path());
         for n in 1..=4 {
-            mark.log_synced(n, [("items", 0, 1_000_000)]).unwrap();
+            mark.record_log_sync(n, [("items", 0, 1_000_000)]).unwrap();
         }
         drop(mark);
         // Writes 2, 3 and 4 were not synced; number 4 lies in the first copy.
@@ -390,24 +391,24 @@ mod tests {
         let mut bytes = fs::read(&path).unwrap();
         bytes[40] ^= 1;
         fs::write(&path, &bytes).unwrap();
-        assert_eq!(open(data.path()).found().unwrap().log_syncs, 3);
+        assert_eq!(open(data.path()).last_durable().unwrap().log_syncs, 3);
         let second = usize::try_from(COPY_STRIDE).unwrap();
         bytes[second + 40] ^= 1;
         fs::write(&path, &bytes).unwrap();
-        assert_eq!(open(data.path()).found().unwrap().log_syncs, 1, "the synced one");
+        assert_eq!(open(data.path()).last_durable().unwrap().log_syncs, 1, "the synced one");
         bytes.fill(b'x');
         fs::write(&path, &bytes).unwrap();
         assert!(DurableMark::open(data.path(), false).is_err());
-        assert_eq!(DurableMark::open(data.path(), true).unwrap().found(), None);
+        assert_eq!(DurableMark::open(data.path(), true).unwrap().last_durable(), None);
     }
 
     #[test]
     fn numbering_continues_after_the_existing_mark() {
         let data = tempfile::tempdir().unwrap();
-        open(data.path()).log_synced(7, [("items", 0, 5)]).unwrap();
+        open(data.path()).record_log_sync(7, [("items", 0, 5)]).unwrap();
         let next = open(data.path());
-        next.store_synced(1).unwrap();
-        let found = open(data.path()).found().cloned().unwrap();
+        next.record_store_sync(1).unwrap();
+        let found = open(data.path()).last_durable().cloned().unwrap();
         assert_eq!((found.log_syncs, found.store_syncs, found.offsets()), (7, 1, 5));
     }
 }

@@ -19,8 +19,8 @@ pub mod string_enum;
 pub mod validation_error;
 pub mod wire;
 
-pub use disk_space::{DiskSpace, Space};
-pub use durable_mark::{Durable, DurableMark};
+pub use disk_space::{DiskCapacity, DiskSpace};
+pub use durable_mark::{DurableMark, DurableState};
 pub use folder::Folder;
 pub use hex::hex;
 pub use nearest::{hint, nearest};

@@ -26,7 +26,7 @@ pub fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String 
 }
 
 /// Shortens a name for a message: a client can send a name of a megabyte.
-pub fn shown(name: &str) -> std::borrow::Cow<'_, str> {
+pub fn truncate_name(name: &str) -> std::borrow::Cow<'_, str> {
     match name.char_indices().nth(MAX_LETTERS) {
         None => name.into(),
         Some((end, _)) => format!("{}…", &name[..end]).into(),
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn long_name_is_truncated() {
-        assert_eq!(shown("text"), "text");
-        assert!(shown(&"é".repeat(10_000)).chars().count() == MAX_LETTERS + 1);
+        assert_eq!(truncate_name("text"), "text");
+        assert!(truncate_name(&"é".repeat(10_000)).chars().count() == MAX_LETTERS + 1);
     }
 }

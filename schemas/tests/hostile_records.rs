@@ -14,7 +14,8 @@ use std::{
 use apache_avro::Schema;
 use bytes::Bytes;
 use tidegate_schemas::records::{
-    Appeal, Callback, DeadLetter, Decision, Evaluation, Items, Malformed, Record, Report, Strike, resolve,
+    Appeal, Callback, DeadLetter, Decision, Evaluation, Items, Record, RecordDecodeError, Report, Strike,
+    resolve,
 };
 
 thread_local! {
@@ -79,7 +80,7 @@ struct Target {
     name: &'static str,
     seed: Vec<u8>,
     schema: Schema,
-    decode: fn(&Bytes) -> Result<Vec<u8>, Malformed>,
+    decode: fn(&Bytes) -> Result<Vec<u8>, RecordDecodeError>,
 }
 
 fn target<R: Record>() -> Target {

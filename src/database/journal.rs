@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tidegate_schemas::Durable;
+use tidegate_schemas::DurableState;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Bytes at the end of each batch.
@@ -84,7 +84,7 @@ pub(super) fn list_journals(folder: &Path) -> io::Result<Journals> {
 /// Reads all journals without changing them, and looks for the expected rows.
 pub(super) fn scan(
     journals: &[(u64, PathBuf)],
-    durable: Option<&Durable>,
+    durable: Option<&DurableState>,
     expected_rows: BTreeSet<RowId>,
 ) -> io::Result<Scan> {
     let mut scan = Scan { missing_rows: expected_rows, ..Scan::default() };
@@ -167,7 +167,7 @@ impl Journal {
         &mut self,
         is_finished: bool,
         counters_before: &mut Counters,
-        durable: Option<&Durable>,
+        durable: Option<&DurableState>,
         scan: &mut Scan,
     ) -> io::Result<Option<UnreadableTail>> {
         let mut valid_end = 0;
@@ -336,7 +336,7 @@ impl Journal {
     }
 }
 
-fn durable_sync_count(writer: &str, durable: Option<&Durable>) -> u64 {
+fn durable_sync_count(writer: &str, durable: Option<&DurableState>) -> u64 {
     durable.map_or(0, |durable| {
         if writer == tidegate_stream::embedded::SYNCS_KEY { durable.log_syncs } else { durable.store_syncs }
     })

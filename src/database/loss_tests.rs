@@ -211,7 +211,7 @@ async fn data_of_an_older_version_gets_a_mark() {
     assert!(!DurableMark::path_in(data.path()).exists());
     close(open_all(data.path(), false).await.unwrap()).await;
     let mark = DurableMark::open(data.path(), false).unwrap();
-    assert_eq!(mark.found().unwrap().ends["items"][&0], 1);
+    assert_eq!(mark.last_durable().unwrap().ends["items"][&0], 1);
 }
 
 /// Bytes that cannot be compressed, so that a journal fills up.

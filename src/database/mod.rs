@@ -17,7 +17,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use fjall::Database;
-use tidegate_schemas::{DiskSpace, Durable, DurableMark};
+use tidegate_schemas::{DiskSpace, DurableMark, DurableState};
 
 pub(crate) use self::stop::OpenDatabase;
 
@@ -86,7 +86,9 @@ impl LockedDataFolder {
 
     fn check_database_exists(&self) -> anyhow::Result<()> {
         let folder = folder_in(&self.data);
-        let Some(durable) = self.mark.found().filter(|durable| !durable.is_empty()) else { return Ok(()) };
+        let Some(durable) = self.mark.last_durable().filter(|durable| !durable.is_empty()) else {
+            return Ok(());
+        };
         // A finished `db.new` only lacks its rename, which opening makes up for.
         if is_finished(&folder) || is_finished(&self.data.join(UNFINISHED)) {
             return Ok(());
@@ -147,7 +149,7 @@ impl LockedDataFolder {
         tracing::info!(folder = %folder.display(), took_ms = started_at.elapsed().as_millis(), "the database is open");
         let FolderCheck { accepted, versions, scan, .. } = check_result;
         let watch = unflushed::WatcherHandle::start(&database, &self.data, accepted, &versions, &scan)?;
-        self.mark.keep(Box::new(watch));
+        self.mark.keep_until_drop(Box::new(watch));
         // A failure is no reason against the start: the data itself is complete.
         if !database.keyspace_exists(HAS_MARKS)
             && let Err(error) = self.create_marks_table(&database)
@@ -162,9 +164,9 @@ impl LockedDataFolder {
 
     /// Creates the table that records that the data must have a mark.
     fn create_marks_table(&self, database: &Database) -> anyhow::Result<()> {
-        if self.mark.found().is_none() {
+        if self.mark.last_durable().is_none() {
             // A count of 0 promises no durable write. The first write of a mark is synced in any case.
-            let mark_result = self.mark.store_synced(0);
+            let mark_result = self.mark.record_store_sync(0);
             mark_result.with_context(|| format!("{} cannot be written", self.mark_file().display()))?;
         }
         database.keyspace(HAS_MARKS, fjall::KeyspaceCreateOptions::default)?;
@@ -178,7 +180,7 @@ impl LockedDataFolder {
     /// Describes a lost mark: without it, other losses cannot be detected.
     fn describe_lost_mark(&self, folder: &Path, names: &tables::Names) -> Option<String> {
         let has_marks = names.values().any(|name| name == HAS_MARKS);
-        (has_marks && self.mark.found().is_none()).then(|| {
+        (has_marks && self.mark.last_durable().is_none()).then(|| {
             format!(
                 "{} is missing or empty, so {} cannot be checked for lost writes",
                 self.mark_file().display(),
@@ -189,7 +191,7 @@ impl LockedDataFolder {
 
     /// Returns a warning if the data was written by a version without marks.
     fn warn_of_missing_mark(&self, folder: &Path, names: &tables::Names) -> Option<String> {
-        (self.mark.found().is_none() && has_rows(folder) && self.describe_lost_mark(folder, names).is_none()).then(|| {
+        (self.mark.last_durable().is_none() && has_rows(folder) && self.describe_lost_mark(folder, names).is_none()).then(|| {
             format!(
                 "{} is missing or empty, as before the first start of a version that keeps it: {} is opened without a check \
                  for lost writes",
@@ -225,7 +227,8 @@ impl LockedDataFolder {
             journals.iter().filter_map(|(_, path)| fs::metadata(path).ok()).map(|file| file.len()).sum();
         // Logged first, because large journals take a while to read.
         tracing::info!(folder = %folder.display(), journals = journals.len(), mib = bytes >> 20, "reading the journals");
-        let scan = journal::scan(&journals, self.mark.found(), expected_rows).with_context(describe_error)?;
+        let scan =
+            journal::scan(&journals, self.mark.last_durable(), expected_rows).with_context(describe_error)?;
         let mut accepted_losses = record.clone().unwrap_or_default();
         let mut losses: Vec<_> = self.describe_lost_mark(folder, &names).into_iter().collect();
         let missing_tables = tables::find_missing_tables(folder, &names);
@@ -234,7 +237,7 @@ impl LockedDataFolder {
         }));
         let missing_ids: Vec<u64> = missing_tables.into_iter().map(|(table, ..)| table).collect();
         losses.extend(describe_lost_journals(folder, &journals, &scan, &mut accepted_losses));
-        let has_marks = (self.mark.found().is_some(), record.is_some());
+        let has_marks = (self.mark.last_durable().is_some(), record.is_some());
         losses.extend(describe_lost_rows(folder, &names, &journals, &scan, has_marks));
         losses.extend(scan.tails.iter().filter_map(|tail| tail.damage.clone()));
         if !losses.is_empty() && !self.mark.accepts_loss() {
@@ -406,7 +409,7 @@ fn is_free(lock: &File) -> bool {
 }
 
 /// Describes all durable writes.
-fn describe_durable(durable: &Durable) -> String {
+fn describe_durable(durable: &DurableState) -> String {
     let partitions = durable.ends.iter().flat_map(|(topic, ends)| {
         ends.iter().map(move |(partition, end)| format!(", {topic}[{partition}] offsets 0 to {}", end - 1))
     });

@@ -16,7 +16,7 @@ use tidegate_schemas::{
     records::Source,
 };
 use tidegate_store::{
-    At, Store,
+    RowRange, Store,
     tables::items::{
         items::{EVALUATED, Item},
         strikes::{Strike, StrikeReversal},
@@ -202,8 +202,10 @@ pub(crate) async fn by_rows(store: &Store, sent: &Sent, seen: &mut Seen) -> Resu
     let org = OrgId::new(ORG);
     let reported = sent.reports.iter().map(|report| &report.item);
     for id in sent.items.keys().chain(reported) {
-        let rows =
-            store.scan::<Item>(&(org.clone(), "post".into(), id.as_str().into()), At::all()).all().await?;
+        let rows = store
+            .scan::<Item>(&(org.clone(), "post".into(), id.as_str().into()), RowRange::all())
+            .all()
+            .await?;
         let found = seen.items.entry(id.clone()).or_default();
         for row in rows {
             // A repeated request may leave a row more of its submission; the first one is the one that counts.
@@ -221,8 +223,8 @@ pub(crate) async fn by_rows(store: &Store, sent: &Sent, seen: &mut Seen) -> Resu
     let mut strikes = Vec::new();
     for user in users {
         let partition = (org.clone(), ItemKey::new("user", user.as_str()));
-        let reversals = store.scan::<StrikeReversal>(&partition, At::all()).all().await?;
-        for strike in store.scan::<Strike>(&partition, At::all()).all().await? {
+        let reversals = store.scan::<StrikeReversal>(&partition, RowRange::all()).all().await?;
+        for strike in store.scan::<Strike>(&partition, RowRange::all()).all().await? {
             let of_it = reversals.iter().filter(|reversal| reversal.reversed == strike.cause);
             strikes.push(SeenStrike {
                 user: user.clone(),
@@ -243,7 +245,7 @@ async fn fetched(store: &Store, seen: &Seen) -> Result<BTreeMap<Key, Vec<String>
     let mut fetched: BTreeMap<Key, Vec<String>> = BTreeMap::new();
     for key in asked {
         let partition = (OrgId::new(ORG), key.0.as_str().into(), key.1.as_str().into());
-        let rows = store.scan::<Item>(&partition, At::all()).all().await?;
+        let rows = store.scan::<Item>(&partition, RowRange::all()).all().await?;
         let of_platform = rows.into_iter().filter(|row| row.source == Source::PartialItems.as_str());
         for row in of_platform.filter(|row| row.state == EVALUATED) {
             fetched.entry(key.clone()).or_default().push(row.submission_id.to_string());

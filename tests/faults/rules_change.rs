@@ -12,7 +12,7 @@ use tidegate_catalog::{
     change::{Change, Changes},
 };
 use tidegate_schemas::ids::{ItemKey, OrgId};
-use tidegate_store::{At, tables::items::strikes::Strike};
+use tidegate_store::{RowRange, tables::items::strikes::Strike};
 use tidegate_test_support::{PATIENCE, eventually};
 
 use crate::{
@@ -82,7 +82,7 @@ async fn a_replay_under_other_rules_carries_the_first_plan_out() -> Result<()> {
             .collect();
         let events: Vec<_> = found.iter().map(|(_, action)| action.as_str()).collect();
         let author = (OrgId::new("default"), ItemKey::new("user", item.as_str()));
-        let strikes = store.scan::<Strike>(&author, At::all()).all().await?.len();
+        let strikes = store.scan::<Strike>(&author, RowRange::all()).all().await?.len();
         let jobs = jobs.iter().filter(|job| job["item"]["id"] == json!(item)).count();
         if (events.as_slice(), strikes, jobs) != (&[wanted.event][..], wanted.strikes, wanted.jobs) {
             wrong

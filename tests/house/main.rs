@@ -5,6 +5,7 @@
 mod architecture;
 mod cycles;
 mod layout;
+mod names;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -299,7 +299,7 @@ async fn look_from_the_end_of_the_day(place: &Place) {
             day,
             first_at: Millis((day + 1) * DAY_MS - 1),
         };
-        store.put(WriteTime::of(now, 0), &[row]).await.unwrap();
+        store.put_rows(WriteTime::from_append(now, 0), &[row]).await.unwrap();
     }
     store.close().await.unwrap();
 }

@@ -18,7 +18,7 @@ use tidegate_schemas::{
     item_types::datetime,
     records::JobClass,
 };
-use tidegate_store::{At, Cursor, Row as _, WriteTime, tables::catalog::audit::AuditEntry};
+use tidegate_store::{Cursor, Row as _, RowRange, WriteTime, tables::catalog::audit::AuditEntry};
 use tidegate_web::{Problem, Query, RequestId};
 
 use super::{
@@ -75,7 +75,9 @@ pub(crate) async fn record_request(State(api): State<Api>, request: Request, nex
     };
     // Written before the request runs: a crash in the middle leaves a row without a status instead of no trace.
     let (store, started_at) = (&api.deps.moderation.store, row.at);
-    if let Err(error) = store.put(WriteTime::of(started_at, 0), std::slice::from_ref(&row)).await {
+    if let Err(error) =
+        store.put_rows(WriteTime::from_append(started_at, 0), std::slice::from_ref(&row)).await
+    {
         return faults::store_problem(error).into_response();
     }
     let answer = next.run(request).await;
@@ -83,7 +85,9 @@ pub(crate) async fn record_request(State(api): State<Api>, request: Request, nex
     row.status = Some(answer.status().as_u16().into());
     row.detail = answer.extensions().get::<AuditDetail>().map(|detail| detail.0.to_string());
     // A failure here is only logged: the first row already shows that the request was made.
-    if let Err(error) = store.put(WriteTime::of(started_at, 1), std::slice::from_ref(&row)).await {
+    if let Err(error) =
+        store.put_rows(WriteTime::from_append(started_at, 1), std::slice::from_ref(&row)).await
+    {
         tracing::warn!(tag = error.tag(), org = %row.org, action = row.action, "the outcome of an audited request is not recorded");
     }
     tracing::info!(
@@ -133,7 +137,7 @@ fn new_entry(caller: &Caller, action: String, object: String) -> AuditEntry {
 }
 
 async fn insert_entry(api: &Api, row: AuditEntry) -> Result<(), Problem> {
-    let result = api.deps.moderation.store.put(WriteTime::of(row.at, 0), &[row]).await;
+    let result = api.deps.moderation.store.put_rows(WriteTime::from_append(row.at, 0), &[row]).await;
     result.map_err(faults::store_problem)
 }
 
@@ -252,7 +256,7 @@ async fn load_page(
         if batch_limit == 0 || matching_entries.len() >= limit {
             return Ok((matching_entries, Some(place)));
         }
-        let range = At::all().limit(batch_limit).after(place.after.clone());
+        let range = RowRange::all().limit(batch_limit).after(place.after.clone());
         let mut entries = store.scan::<AuditEntry>(&(caller.org.clone(), place.day), range);
         let rows = entries.all().await.map_err(faults::store_problem)?;
         // A day without entries costs one read; counting it bounds a query over a long empty period.

@@ -14,7 +14,7 @@ use tidegate_moderation::partial_items::{
 };
 use tidegate_schemas::ids::{ItemKey, JobId, Millis};
 use tidegate_store::{
-    At, Cursor, Row as _,
+    Cursor, Row as _, RowRange,
     tables::review::partial_requests::{PartialRequest, PartialState, PartialTrigger},
 };
 use tidegate_web::{Path, Problem, Query};
@@ -221,7 +221,7 @@ pub(crate) async fn load_page(
         if batch_limit == 0 {
             return Ok(ListResponse { items, next: Some(place.to_string()) });
         }
-        let range = At::all().limit(batch_limit).after(place.after.clone());
+        let range = RowRange::all().limit(batch_limit).after(place.after.clone());
         let mut rows = store.scan::<PartialRequest>(&(caller.org.clone(), place.day), range);
         let mut batch = rows.all().await.map_err(faults::store_problem)?;
         // All rows read count against the page's cost, also those that the filter drops.

@@ -9,7 +9,7 @@ use tidegate_moderation::{
     review::queues,
 };
 use tidegate_schemas::{
-    documents::{Access, Period, QueueClass, QueueOrder, Required},
+    documents::{Access, DecisionRequirements, Period, QueueClass, QueueOrder},
     ids::{ActionId, Millis, QueueId},
 };
 use tidegate_web::{Problem, Query};
@@ -33,7 +33,7 @@ pub(crate) struct QueueResponse {
     pub(crate) removed: bool,
     pub(crate) access: Access,
     pub(crate) hidden_actions: Vec<ActionId>,
-    pub(crate) require: Required,
+    pub(crate) require: DecisionRequirements,
     pub(crate) order: QueueOrder,
     /// Absent, like all counts and ages, if the caller may not see the jobs of the queue.
     #[serde(skip_serializing_if = "Option::is_none")]

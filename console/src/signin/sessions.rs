@@ -2,7 +2,7 @@
 
 use tidegate_catalog::{Caller as KeyHolder, KeyRejection, Scope};
 use tidegate_schemas::ids::Millis;
-use tidegate_store::{Replaced, tables::catalog::sessions::Session};
+use tidegate_store::{ReplaceOutcome, tables::catalog::sessions::Session};
 use tidegate_web::Problem;
 
 use super::cookies::SessionToken;
@@ -51,8 +51,8 @@ pub(super) async fn end_session(api: &Api, token: &SessionToken) -> Result<(), P
         let ended = Session { ended_at: Some(Millis::now()), ..row.clone() };
         match store.replace(&ended, row.version).await.map_err(faults::store_problem)? {
             // A replaced row is read again: the sign-out must not be lost to a concurrent change.
-            Replaced::Yes | Replaced::Gone => break,
-            Replaced::No(newer) => row = newer,
+            ReplaceOutcome::Done | ReplaceOutcome::Missing => break,
+            ReplaceOutcome::Conflict(newer) => row = newer,
         }
     }
     Ok(())

@@ -59,7 +59,7 @@ pub(crate) fn hash_kind(name: &str) -> Option<HashKind> {
         "hash_sha256" | "sha-256" => Some(HashKind::Sha256),
         "pdna" | "hash_pdna" | "hash_photodna" => Some(HashKind::Photodna),
         "hash_netclean" => Some(HashKind::Netclean),
-        other => HashKind::named(other),
+        other => HashKind::from_name(other),
     }
 }
 
@@ -100,7 +100,9 @@ pub(crate) fn complete_entry(mut entry: Map<String, Value>, bank: BankKind) -> R
     }
     match kind_name.as_ref().and_then(Value::as_str) {
         // Files of exchanges mix kinds, so entries of another kind are skipped and not refused.
-        Some(name) if hash_kind(name).is_none() || hash_kind(name) != bank.hash() => Ok(Change::OtherKind),
+        Some(name) if hash_kind(name).is_none() || hash_kind(name) != bank.hash_kind() => {
+            Ok(Change::OtherKind)
+        }
         _ => Ok(Change::Add(Value::Object(entry))),
     }
 }

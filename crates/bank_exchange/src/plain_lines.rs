@@ -73,7 +73,7 @@ fn skip_line(file: &mut impl BufRead) -> std::io::Result<()> {
 /// Reads one line. A text is taken as it is; a hash may also follow its kind or be one of a tool's columns.
 fn parse_word(line: &str, bank: BankKind) -> Result<Change, String> {
     let unchanged = || Ok(Change::Add(json!(line)));
-    let Some(kind) = bank.hash() else { return unchanged() };
+    let Some(kind) = bank.hash_kind() else { return unchanged() };
     let line = line.trim();
     if let Some((name, value)) = line.split_once(char::is_whitespace)
         && let Some(line_kind) = hash_kind(name)

@@ -355,7 +355,7 @@ fn build_bank(
 ) -> rules::Bank {
     let kind = document.kind;
     // Conditions name hash banks, but `media` compares their entries before the rules are evaluated.
-    if kind.hash().is_some() || matches!(stored_entries, Some(None)) {
+    if kind.hash_kind().is_some() || matches!(stored_entries, Some(None)) {
         return rules::Bank { key: key.clone(), kind, entries: [].into() };
     }
     let stored_entries = stored_entries.and_then(Option::as_ref);

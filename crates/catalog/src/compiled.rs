@@ -143,7 +143,7 @@ impl Compiled {
         let Some(requested_version) = version.filter(|name| *name != current.version) else {
             return Some(current);
         };
-        if !current.takes_version(requested_version) {
+        if !current.accepts_version(requested_version) {
             return None;
         }
         let earlier_versions = self.earlier_types.get(id).map(Vec::as_slice).unwrap_or_default();

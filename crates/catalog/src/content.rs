@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidegate_schemas::{
-    documents::{Document, DocumentFault, ItemType, QueueClass, Set, parse},
+    documents::{Document, DocumentFault, DocumentSet, ItemType, QueueClass, parse},
     ids::{ConfigVersion, QueueId, TypeId},
 };
 
@@ -15,7 +15,7 @@ const FORMAT: u32 = 1;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
-    pub(crate) set: Set,
+    pub(crate) set: DocumentSet,
     /// Policy keys in order of creation. A removed policy keeps its place, in case it is
     /// created again.
     pub(crate) policy_order: Vec<String>,
@@ -91,7 +91,7 @@ impl Content {
             // A line of the snapshot's JSON would not help the reader of a fault.
             origin.line = 0;
         }
-        let set = Set::collect(documents).map_err(|all| join_faults(&all))?;
+        let set = DocumentSet::collect(documents).map_err(|all| join_faults(&all))?;
         let ParsedSnapshot { policy_order, type_versions, earlier_types, removed_queues, .. } = parsed;
         Ok(Self { set, policy_order, type_versions, earlier_types, removed_queues })
     }
@@ -103,7 +103,7 @@ impl Content {
     /// Returns this content with other documents, and carries creation order and counts over. `created` are
     /// the policy keys in the order of the new documents; `max_versions` bounds the superseded versions of
     /// each item type.
-    pub(crate) fn with_successor(&self, set: Set, created: &[String], max_versions: usize) -> Self {
+    pub(crate) fn with_successor(&self, set: DocumentSet, created: &[String], max_versions: usize) -> Self {
         let mut policy_order = self.policy_order.clone();
         let listed_keys: BTreeSet<&String> = self.policy_order.iter().collect();
         policy_order.extend(created.iter().filter(|key| !listed_keys.contains(key)).cloned());
@@ -120,7 +120,7 @@ impl Content {
     }
 
     /// Returns the queues without a document once `set` is current.
-    fn removed_queues_after(&self, set: &Set) -> BTreeMap<QueueId, QueueClass> {
+    fn removed_queues_after(&self, set: &DocumentSet) -> BTreeMap<QueueId, QueueClass> {
         let previous_queues = self.set.queues.iter().map(|(key, (_, queue))| (key.clone(), queue.class()));
         let mut removed_queues: BTreeMap<_, _> =
             self.removed_queues.clone().into_iter().chain(previous_queues).collect();
@@ -130,7 +130,11 @@ impl Content {
 
     /// Returns the superseded item types once `set` is current. A removed type keeps its versions, as it may
     /// be created again.
-    fn earlier_types_after(&self, set: &Set, max_versions: usize) -> BTreeMap<TypeId, Vec<EarlierType>> {
+    fn earlier_types_after(
+        &self,
+        set: &DocumentSet,
+        max_versions: usize,
+    ) -> BTreeMap<TypeId, Vec<EarlierType>> {
         let mut earlier_types = self.earlier_types.clone();
         for (key, (_, old_type)) in &self.set.item_types {
             let new_type = set.item_types.get(key).map(|(_, document)| document);
@@ -169,8 +173,8 @@ mod tests {
 
     use super::*;
 
-    fn set(yaml: &str) -> Set {
-        Set::collect(parse(&[("type.yaml", yaml)]).unwrap()).unwrap()
+    fn set(yaml: &str) -> DocumentSet {
+        DocumentSet::collect(parse(&[("type.yaml", yaml)]).unwrap()).unwrap()
     }
 
     fn note(fields: &str) -> String {

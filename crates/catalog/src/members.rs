@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidegate_schemas::ids::{ConfigVersion, Millis, OrgId};
 use tidegate_store::{
-    At, Batch, Store, WriteTime,
+    Batch, RowRange, Store, WriteTime,
     tables::catalog::members::{ALL, Member as Row},
 };
 use tokio::time::Instant;
@@ -39,7 +39,7 @@ pub struct Member {
 
 /// Returns the loads of all other processes.
 pub(crate) async fn loads_of_others(store: &Store, own_id: Uuid) -> Result<LoadReport, Error> {
-    let rows = store.scan::<Row>(&Row::partition(ALL), At::all()).all().await?;
+    let rows = store.scan::<Row>(&Row::partition(ALL), RowRange::all()).all().await?;
     let other_rows = rows.into_iter().filter(|row| row.member_id != own_id);
     // A process of another release may write another format, or leave the column empty.
     let loads = other_rows.filter_map(|row| serde_json::from_str::<LoadReport>(row.load.as_deref()?).ok());
@@ -47,7 +47,7 @@ pub(crate) async fn loads_of_others(store: &Store, own_id: Uuid) -> Result<LoadR
 }
 
 pub async fn list(store: &Store) -> Result<Vec<Member>, Error> {
-    let rows = store.scan::<Row>(&Row::partition(ALL), At::all()).all().await?;
+    let rows = store.scan::<Row>(&Row::partition(ALL), RowRange::all()).all().await?;
     let member = |row: Row| Member {
         id: row.member_id,
         label: row.label,

@@ -5,7 +5,7 @@ use tidegate_schemas::{
     ids::{ConfigVersion, Millis, OrgId},
 };
 use tidegate_store::{
-    Replaced, Split, Store,
+    ReplaceOutcome, Split, Store,
     tables::catalog::{configs::ConfigHead, orgs::Org},
 };
 
@@ -71,7 +71,7 @@ pub async fn get(store: &Store, org: &OrgId) -> Result<Option<Org>, Error> {
 }
 
 pub async fn list(store: &Store) -> Result<Vec<Org>, Error> {
-    let mut orgs = store.scan_all::<Org>(&Split::whole()).all().await?;
+    let mut orgs = store.scan_all::<Org>(&Split::whole_table()).all().await?;
     orgs.sort_by(|left, right| (left.created_at, &left.org).cmp(&(right.created_at, &right.org)));
     Ok(orgs)
 }
@@ -84,9 +84,9 @@ pub async fn set_disabled(store: &Store, org: &OrgId, disabled_at: Option<Millis
     loop {
         let updated_row = Org { disabled_at, ..row.clone() };
         match store.replace(&updated_row, row.version).await? {
-            Replaced::Yes => return Ok(()),
-            Replaced::No(newer) => row = newer,
-            Replaced::Gone => return Err(no_such_org()),
+            ReplaceOutcome::Done => return Ok(()),
+            ReplaceOutcome::Conflict(newer) => row = newer,
+            ReplaceOutcome::Missing => return Err(no_such_org()),
         }
     }
 }

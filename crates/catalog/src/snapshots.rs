@@ -2,7 +2,7 @@
 
 use tidegate_schemas::ids::{ConfigVersion, Millis, OrgId};
 use tidegate_store::{
-    At, Batch, Inserted, Replaced, Split, Store, WriteTime,
+    Batch, InsertOutcome, ReplaceOutcome, RowRange, Split, Store, WriteTime,
     tables::catalog::configs::{CatalogEpoch, ConfigHead, ConfigSnapshot, EPOCH},
 };
 use uuid::Uuid;
@@ -18,7 +18,7 @@ pub(crate) async fn load_head(store: &Store, org: &OrgId) -> Result<Option<Confi
 }
 
 pub(crate) async fn load_heads(store: &Store) -> Result<Vec<ConfigHead>, Error> {
-    Ok(store.scan_all::<ConfigHead>(&Split::whole()).all().await?)
+    Ok(store.scan_all::<ConfigHead>(&Split::whole_table()).all().await?)
 }
 
 /// Writes a snapshot that no head refers to yet. A crash before the head is written leaves it behind, unused.
@@ -46,7 +46,7 @@ pub(crate) async fn write_snapshot(
         };
         let mut batch = Batch::new();
         // Durable, because a head must never refer to rows that a crash can lose.
-        batch.put_owned(WriteTime::after(None, now), row).durable();
+        batch.put_owned(WriteTime::after(None, now), row).require_sync();
         store.write(batch).await?;
     }
     Ok(snapshot_id)
@@ -54,7 +54,8 @@ pub(crate) async fn write_snapshot(
 
 pub(crate) async fn read_snapshot(store: &Store, head: &ConfigHead) -> Result<String, Error> {
     let partition = ConfigSnapshot::partition(head.org.clone(), head.config_version);
-    let rows = store.scan::<ConfigSnapshot>(&partition, At::under((head.snapshot_id,))).all().await?;
+    let rows =
+        store.scan::<ConfigSnapshot>(&partition, RowRange::with_prefix((head.snapshot_id,))).all().await?;
     let is_complete = rows.first().is_some_and(|row| usize::try_from(row.parts) == Ok(rows.len()));
     if !is_complete {
         return Err(Error::Unreadable {
@@ -88,17 +89,19 @@ pub(crate) async fn bump_epoch(store: &Store, now: Millis) -> Result<i64, Error>
     let mut row = CatalogEpoch { name: EPOCH.to_owned(), changed_at: now, version: 0 };
     let current_epoch = match read_epoch(store).await? {
         0 => match store.insert_new(&row).await? {
-            Inserted::New => return Ok(1),
+            InsertOutcome::New => return Ok(1),
             // Inserted after our read, and so after our head was written.
-            Inserted::Existing(newer) => return Ok(newer.version),
+            InsertOutcome::Existing(newer) => return Ok(newer.version),
         },
         epoch => epoch,
     };
     row.version = current_epoch;
     match store.replace(&row, current_epoch).await? {
-        Replaced::Yes => Ok(current_epoch + 1),
-        Replaced::No(newer) => Ok(newer.version),
-        Replaced::Gone => Err(tidegate_store::Error::Engine("the epoch row is missing".to_owned()).into()),
+        ReplaceOutcome::Done => Ok(current_epoch + 1),
+        ReplaceOutcome::Conflict(newer) => Ok(newer.version),
+        ReplaceOutcome::Missing => {
+            Err(tidegate_store::Error::Engine("the epoch row is missing".to_owned()).into())
+        }
     }
 }
 

@@ -300,7 +300,7 @@ async fn mark_replayed(
 ) -> Result<(), DeadLetterError> {
     let (now, org) = (Millis::now(), replay_org(letter));
     let row = Replay { org, letter: letter_id(page_record), replayed_at: now, replayed_by: by.to_owned() };
-    Ok(store.put(WriteTime::after(None, now), &[row]).await?)
+    Ok(store.put_rows(WriteTime::after(None, now), &[row]).await?)
 }
 
 /// Org of the replay row; empty for letters without an org.

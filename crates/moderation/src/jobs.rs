@@ -20,7 +20,7 @@ use tidegate_schemas::{
     string_enum,
 };
 use tidegate_store::{
-    At, Inserted, Replaced, Store, WriteTime,
+    InsertOutcome, ReplaceOutcome, RowRange, Store, WriteTime,
     tables::review::{
         jobs::{CauseKind, Job, JobCause, JobState, QueueDay, QueueEntry, SubjectJob, SubjectReporter},
         queue_counts::QueueChange,
@@ -185,8 +185,8 @@ async fn load_newest_generation(store: &Store, request: &JobRequest) -> Result<S
         version: 1,
     };
     Ok(match store.insert_new(&first).await? {
-        Inserted::New => first,
-        Inserted::Existing(pointer) => pointer,
+        InsertOutcome::New => first,
+        InsertOutcome::Existing(pointer) => pointer,
     })
 }
 
@@ -198,7 +198,7 @@ async fn includes_cause(store: &Store, request: &JobRequest, job_id: JobId) -> R
 /// True if the job has a cause. Its opener may have crashed between the job's row and the cause's row: a decision
 /// would then lack a subject, and the cause would later open another job.
 pub(crate) async fn has_cause(store: &Store, org: &OrgId, job_id: JobId) -> Result<bool, Error> {
-    let mut causes = store.scan::<JobCause>(&(org.clone(), job_id), At::all().limit(1));
+    let mut causes = store.scan::<JobCause>(&(org.clone(), job_id), RowRange::all().limit(1));
     Ok(!causes.all().await?.is_empty())
 }
 
@@ -238,20 +238,20 @@ async fn join_job(
     let mut job = match store.get::<Job>(&(request.org.clone(), pointer.job_id)).await? {
         Some(job) => job,
         None => match open_job(store, request, pointer.job_id, pointer.generation, signals, now).await? {
-            Inserted::New => return Ok(true),
-            Inserted::Existing(job) => job,
+            InsertOutcome::New => return Ok(true),
+            InsertOutcome::Existing(job) => job,
         },
     };
     // Each lost `replace` loads the current row: another cause may have raised it, or a decision closed it.
     while job.state == JobState::Open {
         let raised_job = raise_priority(store, request, &job, signals, now).await?;
         match store.replace(&raised_job, job.version).await? {
-            Replaced::Yes => {
+            ReplaceOutcome::Done => {
                 put_cause(store, request, pointer.job_id).await?;
                 return Ok(true);
             }
-            Replaced::No(current) => job = current,
-            Replaced::Gone => return Err(missing_row(pointer.job_id)),
+            ReplaceOutcome::Conflict(current) => job = current,
+            ReplaceOutcome::Missing => return Err(missing_row(pointer.job_id)),
         }
     }
     Ok(false)
@@ -278,8 +278,8 @@ async fn count_signals(
         at: request.cause.at,
     };
     // One row per reporter: a repeated report of the same user does not raise the priority.
-    store.put(WriteTime::of(now, 0), &[row]).await?;
-    let range = At::under((generation,)).limit(MOST_REPORTERS);
+    store.put_rows(WriteTime::from_append(now, 0), &[row]).await?;
+    let range = RowRange::with_prefix((generation,)).limit(MOST_REPORTERS);
     signals.reporters = store.scan::<SubjectReporter>(&subject_key, range).all().await?.len();
     Ok(signals)
 }
@@ -297,7 +297,8 @@ pub(crate) async fn count_reporters(
     reporter: &ItemKey,
 ) -> Result<usize, Error> {
     let subject_key = subject_key(org, JobClass::Review, item);
-    let rows = store.scan::<SubjectReporter>(&subject_key, At::all().limit(MOST_REPORTERS)).all().await?;
+    let rows =
+        store.scan::<SubjectReporter>(&subject_key, RowRange::all().limit(MOST_REPORTERS)).all().await?;
     let mut users: HashSet<ItemKey> =
         rows.into_iter().map(|row| ItemKey { type_id: row.reporter_type, id: row.reporter_id }).collect();
     users.insert(reporter.clone());
@@ -340,7 +341,7 @@ pub(crate) async fn put_entry(store: &Store, job: &Job, at: Millis, now: Millis)
         job_id: job.job_id,
         item: job.item.clone(),
     };
-    Ok(store.put(WriteTime::of(now, 0), &[entry]).await?)
+    Ok(store.put_rows(WriteTime::from_append(now, 0), &[entry]).await?)
 }
 
 async fn open_job(
@@ -350,7 +351,7 @@ async fn open_job(
     generation: i64,
     signals: PrioritySignals,
     now: Millis,
-) -> Result<Inserted<Job>, Error> {
+) -> Result<InsertOutcome<Job>, Error> {
     let priority = signals.priority(&request.placement.order_of(&request.queue));
     let created_at = choose_entry_time(store, &request.org, &request.queue, priority, now).await?;
     let job = Job {
@@ -386,7 +387,7 @@ async fn open_job(
     queue_counts::put_event(store, &job, QueueChange::Opened, created_at).await?;
     let inserted = store.insert_new(&job).await?;
     // A loser of the race joins the winner's row instead.
-    if matches!(inserted, Inserted::New) {
+    if matches!(inserted, InsertOutcome::New) {
         metrics::job_opened(request.class.as_str());
         put_cause(store, request, job_id).await?;
     }
@@ -410,7 +411,7 @@ pub(crate) async fn choose_entry_time(
             let first_at = Millis(day * DAY_MS);
             let new_day = QueueDay { org: org.clone(), queue: queue.clone(), priority, day, first_at };
             // The day's start as write time: the row must never overwrite a later scan start.
-            store.put(WriteTime::of(first_at, 0), &[new_day]).await?;
+            store.put_rows(WriteTime::from_append(first_at, 0), &[new_day]).await?;
             return Ok(at);
         };
         at = at.max(day_row.first_at);
@@ -436,7 +437,7 @@ async fn put_cause(store: &Store, request: &JobRequest, job_id: JobId) -> Result
         hits: cause.hits.clone(),
         threshold: cause.threshold.clone(),
     };
-    store.put(WriteTime::of(cause.at, 0), &[row]).await?;
+    store.put_rows(WriteTime::from_append(cause.at, 0), &[row]).await?;
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
-    documents::{MOST_PRIORITY, QueueOrder, Severity},
+    documents::{MAX_PRIORITY, QueueOrder, Severity},
     ids::{PolicyId, QueueId},
     records::JobClass,
 };
@@ -65,7 +65,7 @@ impl PrioritySignals {
             + i64::from(order.reporters) * i64::from(reporters)
             + i64::from(reach_weight) * i64::from(reach);
         // Bounded, because every priority is a partition of the queue index.
-        sum.clamp(0, MOST_PRIORITY)
+        sum.clamp(0, MAX_PRIORITY)
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(of(Severity::High, 1, None), 6);
         assert_eq!(of(Severity::None, 8, None), 3);
         assert_eq!(of(Severity::Low, 2, Some(1_000)), 6);
-        assert_eq!(of(Severity::Severe, 256, Some(u64::MAX)), MOST_PRIORITY);
+        assert_eq!(of(Severity::Severe, 256, Some(u64::MAX)), MAX_PRIORITY);
         let flat = QueueOrder { severity: 0, reporters: 0, reach: None, ..order };
         assert_eq!(
             PrioritySignals { severity: Severity::Severe, reporters: 99, reach: Some(9) }.priority(&flat),

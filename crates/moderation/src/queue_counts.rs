@@ -8,7 +8,7 @@ use std::{collections::HashSet, time::Duration};
 
 use tidegate_schemas::ids::{DAY_MS, JobId, Millis, OrgId, QueueId};
 use tidegate_store::{
-    At, Store, WriteTime,
+    RowRange, Store, WriteTime,
     tables::review::{
         jobs::{Job, JobState, QueueDay},
         queue_counts::{QueueChange, QueueClaim, QueueEvent, QueueHour},
@@ -61,7 +61,7 @@ pub(crate) async fn put_event(
         change,
         priority: job.priority,
     };
-    Ok(store.put(WriteTime::of(at, 0), &[event]).await?)
+    Ok(store.put_rows(WriteTime::from_append(at, 0), &[event]).await?)
 }
 
 /// Writes the event of an imminent claim.
@@ -73,7 +73,7 @@ pub(crate) async fn put_claim_event(store: &Store, job: &Job, now: Millis) -> Re
         job_id: job.job_id,
         at: now,
     };
-    Ok(store.put(WriteTime::of(now, 0), &[claim]).await?)
+    Ok(store.put_rows(WriteTime::from_append(now, 0), &[claim]).await?)
 }
 
 fn hour_of(at: Millis) -> i64 {
@@ -109,7 +109,7 @@ pub async fn load_counts(
             }
         }
     }
-    let range = At::since(this_hour - 24);
+    let range = RowRange::starting_at(this_hour - 24);
     for hour in store.scan::<QueueHour>(&(org.clone(), queue.clone()), range).all().await? {
         totals.last_day.add(QueueFlow { opened: hour.opened, closed: hour.closed });
     }
@@ -126,7 +126,7 @@ async fn roll_up(
     now: Millis,
 ) -> Result<Option<QueueHour>, Error> {
     let partition = (org.clone(), queue.clone());
-    let newest = store.scan::<QueueHour>(&partition, At::all().limit(1)).all().await?;
+    let newest = store.scan::<QueueHour>(&partition, RowRange::all().limit(1)).all().await?;
     let mut last_hour = newest.into_iter().next();
     let first = match &last_hour {
         Some(last) => last.hour + 1,
@@ -155,7 +155,9 @@ async fn roll_up(
             open,
         };
         // The end of the hour as write time, so that every process writes the same row.
-        store.put(WriteTime::of(Millis((hour + 1) * HOUR_MS), 0), std::slice::from_ref(&row)).await?;
+        store
+            .put_rows(WriteTime::from_append(Millis((hour + 1) * HOUR_MS), 0), std::slice::from_ref(&row))
+            .await?;
         last_hour = Some(row);
     }
     Ok(last_hour)
@@ -163,7 +165,7 @@ async fn roll_up(
 
 /// Returns the first day with jobs in the queue.
 async fn find_first_day(store: &Store, org: &OrgId, queue: &QueueId) -> Result<Option<i64>, Error> {
-    let days = store.scan::<QueueDay>(&(org.clone(), queue.clone()), At::all()).all().await?;
+    let days = store.scan::<QueueDay>(&(org.clone(), queue.clone()), RowRange::all()).all().await?;
     Ok(days.iter().map(|day| day.day).min())
 }
 
@@ -175,7 +177,7 @@ async fn load_confirmed_events(
     hour: i64,
 ) -> Result<Vec<(QueueChange, Millis)>, Error> {
     let mut confirmed = Vec::new();
-    let mut rows = store.scan::<QueueEvent>(&(org.clone(), queue.clone(), hour), At::all());
+    let mut rows = store.scan::<QueueEvent>(&(org.clone(), queue.clone(), hour), RowRange::all());
     while let Some(rows) = rows.next_page().await? {
         let keys: Vec<_> = rows.iter().map(|row| (org.clone(), row.job_id)).collect();
         for (row, job) in rows.iter().zip(store.get_many::<Job>(&keys).await?) {
@@ -211,7 +213,7 @@ pub async fn count_claimed(
 ) -> Result<usize, Error> {
     let mut job_ids: HashSet<JobId> = HashSet::new();
     for hour in hour_of(now.minus(lease))..=hour_of(now) {
-        let mut rows = store.scan::<QueueClaim>(&(org.clone(), queue.clone(), hour), At::all());
+        let mut rows = store.scan::<QueueClaim>(&(org.clone(), queue.clone(), hour), RowRange::all());
         while let Some(rows) = rows.next_page().await? {
             let keys: Vec<_> = rows.iter().map(|row| (org.clone(), row.job_id)).collect();
             let jobs = store.get_many::<Job>(&keys).await?.into_iter().flatten();

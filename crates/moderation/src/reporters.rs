@@ -6,7 +6,7 @@ use tidegate_schemas::{
     records::{self, Verdict},
 };
 use tidegate_store::{
-    At, Store, WriteTime,
+    RowRange, Store, WriteTime,
     tables::review::{
         jobs::{Job, SubjectReporter},
         reports::ReporterFinding,
@@ -31,7 +31,7 @@ pub(crate) async fn record_outcome(store: &Store, decision: &records::Decision) 
         return Ok(());
     };
     let subject = jobs::subject_key(&job.org, job.class, &job.item);
-    let mut reporters = store.scan::<SubjectReporter>(&subject, At::under((job.generation,)));
+    let mut reporters = store.scan::<SubjectReporter>(&subject, RowRange::with_prefix((job.generation,)));
     while let Some(reporters) = reporters.next_page().await? {
         let rows: Vec<_> = reporters
             .into_iter()
@@ -44,7 +44,7 @@ pub(crate) async fn record_outcome(store: &Store, decision: &records::Decision) 
                 upheld: is_upheld,
             })
             .collect();
-        store.put(WriteTime::of(decision.decided_at, 0), &rows).await?;
+        store.put_rows(WriteTime::from_append(decision.decided_at, 0), &rows).await?;
     }
     Ok(())
 }
@@ -68,7 +68,8 @@ pub async fn load_outcome(
     clearance: Clearance,
 ) -> Result<ReporterRecord, Error> {
     let partition = (org.clone(), reporter.type_id.clone(), reporter.id.clone());
-    let mut rows = store.scan::<ReporterFinding>(&partition, At::all().limit(MAX_DECISIONS)).all().await?;
+    let mut rows =
+        store.scan::<ReporterFinding>(&partition, RowRange::all().limit(MAX_DECISIONS)).all().await?;
     let decisions: Vec<_> = rows.iter().map(|row| (row.at, row.decision_id)).collect();
     let withheld = clearance.withheld_decisions(store, org, &decisions).await?;
     rows.retain(|row| !withheld.contains(&row.decision_id));

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::HashMap};
 
 use tidegate_schemas::ids::{CauseId, ItemKey, Millis, OrgId};
 use tidegate_store::{
-    At, Store,
+    RowRange, Store,
     tables::items::strikes::{Strike, StrikeReversal},
 };
 
@@ -43,8 +43,8 @@ struct StrikeRows {
 impl StrikeRows {
     async fn read(store: &Store, org: &OrgId, user: &ItemKey, since: Millis) -> Result<Self, Error> {
         let partition = (org.clone(), user.clone());
-        let strikes = store.scan::<Strike>(&partition, At::since(since)).all().await?;
-        let reversals = store.scan::<StrikeReversal>(&partition, At::all()).all().await?;
+        let strikes = store.scan::<Strike>(&partition, RowRange::starting_at(since)).all().await?;
+        let reversals = store.scan::<StrikeReversal>(&partition, RowRange::all()).all().await?;
         Ok(Self { strikes, reversals })
     }
 

@@ -53,7 +53,7 @@ pub async fn accept(deps: &Deps, strike: &records::Strike, seq: i64) -> Result<(
 /// Stores the row unless the cause has one. Returns the `seq` of the stored row.
 async fn store_strike(store: &Store, strike: &records::Strike, seq: i64) -> Result<i64, Error> {
     let (org, user) = (strike.org.clone(), strike.user.clone());
-    let at = WriteTime::of(strike.at, 0);
+    let at = WriteTime::from_append(strike.at, 0);
     if let Some(reversed) = strike.reverses {
         let key = (org.clone(), user.clone(), strike.cause);
         if let Some(row) = store.get::<StrikeReversal>(&key).await? {
@@ -68,7 +68,7 @@ async fn store_strike(store: &Store, strike: &records::Strike, seq: i64) -> Resu
             points: strike.points,
             seq,
         };
-        store.put(at, &[row]).await?;
+        store.put_rows(at, &[row]).await?;
         return Ok(seq);
     }
     let key = (org.clone(), user.clone(), strike.at, strike.cause);
@@ -86,7 +86,7 @@ async fn store_strike(store: &Store, strike: &records::Strike, seq: i64) -> Resu
         item: strike.item.clone(),
         seq,
     };
-    store.put(at, &[row]).await?;
+    store.put_rows(at, &[row]).await?;
     Ok(seq)
 }
 

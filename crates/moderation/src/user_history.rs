@@ -8,7 +8,7 @@ use tidegate_schemas::{
     records,
 };
 use tidegate_store::{
-    At, Row as _, Store, WriteTime,
+    Row as _, RowRange, Store, WriteTime,
     tables::{
         items::by_user::{CaseKind, CaseOfUser, ItemOfUser, stretch},
         review::reports::Report,
@@ -27,7 +27,7 @@ pub(crate) async fn put_job(
     item: &ItemKey,
 ) -> Result<(), Error> {
     let row = case_row(org, user, CaseKind::Job, created_at, job_id.0, item);
-    Ok(store.put(WriteTime::of(created_at, 0), &[row]).await?)
+    Ok(store.put_rows(WriteTime::from_append(created_at, 0), &[row]).await?)
 }
 
 /// Builds the rows of a report: one under the reporter, one under the reported user. A replay builds the same rows.
@@ -69,12 +69,12 @@ pub(crate) async fn has_entries(
     let lifetime = ItemOfUser::TABLE.ttl.unwrap_or_default();
     let has_entries_in = |stretch: i64| async move {
         let items = ItemOfUser::partition(org.clone(), user.clone(), stretch);
-        if !store.scan::<ItemOfUser>(&items, At::all().limit(1)).all().await?.is_empty() {
+        if !store.scan::<ItemOfUser>(&items, RowRange::all().limit(1)).all().await?.is_empty() {
             return Ok(true);
         }
         for kind in CaseKind::ALL {
             let cases = CaseOfUser::partition(org.clone(), user.clone(), kind.as_str().to_owned(), stretch);
-            if !store.scan::<CaseOfUser>(&cases, At::all().limit(1)).all().await?.is_empty() {
+            if !store.scan::<CaseOfUser>(&cases, RowRange::all().limit(1)).all().await?.is_empty() {
                 return Ok(true);
             }
         }

@@ -11,7 +11,7 @@ use tidegate_schemas::{
     records::JobClass,
 };
 use tidegate_store::{
-    At, Store,
+    RowRange, Store,
     tables::{
         items::{
             by_user::{CaseOfUser, ItemOfUser},
@@ -157,12 +157,12 @@ async fn load_newest_strikes(
     clearance: Clearance,
 ) -> Result<Vec<StrikeView>, Error> {
     let partition = (org.clone(), user.clone());
-    let strikes = store.scan::<Strike>(&partition, At::all().limit(MAX_STRIKES)).all().await?;
+    let strikes = store.scan::<Strike>(&partition, RowRange::all().limit(MAX_STRIKES)).all().await?;
     if strikes.is_empty() {
         return Ok(Vec::new());
     }
     // All of them, because reversals are keyed by their own cause instead of the strike's.
-    let reversals = store.scan::<StrikeReversal>(&partition, At::all()).all().await?;
+    let reversals = store.scan::<StrikeReversal>(&partition, RowRange::all()).all().await?;
     let reversed: HashSet<CauseId> = reversals.into_iter().map(|row| row.reversed).collect();
     let struck_items: Vec<_> = strikes.iter().map(|strike| strike.item.clone()).collect();
     let withheld = clearance.withheld_items(store, org, &struck_items).await?;
@@ -209,7 +209,7 @@ async fn load_jobs(
 
 async fn load_actions(store: &Store, org: &OrgId, user: &ItemKey) -> Result<Vec<ActionView>, Error> {
     let partition = (org.clone(), user.type_id.clone(), user.id.clone());
-    let mut rows = store.scan::<ActionByItem>(&partition, At::all().limit(MAX_ACTIONS)).all().await?;
+    let mut rows = store.scan::<ActionByItem>(&partition, RowRange::all().limit(MAX_ACTIONS)).all().await?;
     // The table is not ordered by time.
     rows.sort_by_key(|row| std::cmp::Reverse(row.at));
     let to_view = |row: ActionByItem| ActionView {

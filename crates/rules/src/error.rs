@@ -1,6 +1,6 @@
 //! Errors and warnings about rule documents, with the document and the path inside it.
 
-use tidegate_schemas::documents::Missing;
+use tidegate_schemas::documents::MissingReference;
 
 /// Reason for which a rule document is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,7 +15,7 @@ pub struct RuleError {
     tag: &'static str,
     pub detail: String,
     /// Missing document or field, if that is the error.
-    pub missing: Option<Missing>,
+    pub missing: Option<MissingReference>,
 }
 
 impl RuleError {
@@ -29,7 +29,7 @@ impl RuleError {
         Self { kind, rule: rule.to_owned(), pointer: pointer.to_owned(), tag, detail, missing: None }
     }
 
-    pub(crate) fn with_missing(self, missing: Missing) -> Self {
+    pub(crate) fn with_missing(self, missing: MissingReference) -> Self {
         Self { missing: Some(missing), ..self }
     }
 

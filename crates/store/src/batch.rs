@@ -41,7 +41,7 @@ impl<'a> Batch<'a> {
         Self::default()
     }
 
-    pub fn put<R: Fact>(&mut self, at: WriteTime, row: &'a R) -> &mut Self {
+    pub fn put_row<R: Fact>(&mut self, at: WriteTime, row: &'a R) -> &mut Self {
         self.changes.push(Change::Borrowed { at, row });
         self
     }
@@ -63,7 +63,7 @@ impl<'a> Batch<'a> {
 
     /// Begins a new step. CQL writes a batch in pieces and sends later changes only after all earlier ones are stored;
     /// the embedded engine writes the whole batch at once.
-    pub fn then(&mut self) -> &mut Self {
+    pub fn begin_step(&mut self) -> &mut Self {
         self.step_starts.push(self.changes.len());
         self
     }
@@ -77,14 +77,14 @@ impl<'a> Batch<'a> {
     }
 
     /// Requires a sync to disk before the answer. CQL servers decide this themselves.
-    pub fn durable(&mut self) -> &mut Self {
+    pub fn require_sync(&mut self) -> &mut Self {
         self.durable = true;
         self
     }
 
     /// Promises that no row, and no deletion, has ever been written at a key of this batch. The embedded engine then skips
     /// the look-up of an older row, which costs as much as the write.
-    pub fn of_new_rows(&mut self) -> &mut Self {
+    pub fn assume_new_rows(&mut self) -> &mut Self {
         self.new_rows = true;
         self
     }
@@ -145,12 +145,12 @@ mod tests {
         assert_eq!(sizes(|_| {}), [0_usize; 0]);
         assert_eq!(sizes(|batch| add(batch)), [1]);
         let two = |batch: &mut Batch<'_>| {
-            batch.then();
+            batch.begin_step();
             add(batch);
             add(batch);
-            batch.then().then();
+            batch.begin_step().begin_step();
             add(batch);
-            batch.then();
+            batch.begin_step();
         };
         assert_eq!(sizes(two), [2, 1], "a step without changes is none");
     }

@@ -3,7 +3,7 @@
 /// Stored row that this version cannot read. The error names the column, never the value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("column {column} of table {table}: {reason}")]
-pub struct Corrupt {
+pub struct CorruptCell {
     pub table: &'static str,
     pub column: &'static str,
     pub reason: &'static str,
@@ -21,7 +21,7 @@ pub enum Error {
     #[error("the store is closed")]
     Closed,
     #[error(transparent)]
-    Corrupt(Corrupt),
+    Corrupt(CorruptCell),
     #[error("table {table}: {detail}")]
     Schema { table: String, detail: String },
     #[error(
@@ -49,7 +49,7 @@ pub enum Error {
         "the store lacks durable data: the last {missing} of {durable} synced writes. Restore the data folder or a \
          backup, or start with --accept-loss to continue without them"
     )]
-    Missing { missing: u64, durable: u64 },
+    LostWrites { missing: u64, durable: u64 },
     /// The engine failed permanently; waiting does not help.
     #[error("the store failed: {0}")]
     Engine(String),
@@ -59,10 +59,10 @@ pub enum Error {
         "the store's database cannot be used by this process any more, and another one can: a write had failed. If it \
          fails again, its files are damaged or the disk failed (docs/guides/data.md)"
     )]
-    Lost,
+    DatabasePoisoned,
     /// The data folder was removed while the process ran: new rows would be lost.
     #[error("the data folder was taken away: {0}")]
-    TakenAway(String),
+    FolderRemoved(String),
 }
 
 impl Error {
@@ -84,9 +84,9 @@ impl Error {
             Self::BadCursor => "store_bad_cursor",
             Self::Settings(_) => "store_settings",
             Self::Engine(_) => "store_engine",
-            Self::Missing { .. } => "store_missing",
-            Self::Lost => "store_lost",
-            Self::TakenAway(_) => "store_taken_away",
+            Self::LostWrites { .. } => "store_missing",
+            Self::DatabasePoisoned => "store_lost",
+            Self::FolderRemoved(_) => "store_taken_away",
         }
     }
 
@@ -97,7 +97,7 @@ impl Error {
 
     /// True if this process can never use the store again.
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::Lost | Self::TakenAway(_))
+        matches!(self, Self::DatabasePoisoned | Self::FolderRemoved(_))
     }
 
     /// True if the store is unavailable for a while: callers keep the work and retry without limit. Other errors are permanent.
@@ -106,8 +106,8 @@ impl Error {
     }
 }
 
-impl From<Corrupt> for Error {
-    fn from(corrupt: Corrupt) -> Self {
+impl From<CorruptCell> for Error {
+    fn from(corrupt: CorruptCell) -> Self {
         Self::Corrupt(corrupt)
     }
 }

@@ -25,12 +25,12 @@ pub use self::table::take;
 pub use self::{
     batch::Batch,
     cell::{Cell, Column, KeyColumn, Kind, Mismatch},
-    error::{Corrupt, Error},
+    error::{CorruptCell, Error},
     migration::{Difference, Migration},
     pages::Pages,
-    range::{At, Cells, Cursor, PrefixOf, ProperPrefixOf},
+    range::{Cells, Cursor, PrefixOf, ProperPrefixOf, RowRange},
     split::Split,
     store::Store,
-    table::{ColumnDef, Fact, Inserted, Mode, Order, Replaced, Row, Table, Version, Versioned},
+    table::{ColumnDef, Fact, InsertOutcome, Mode, Order, ReplaceOutcome, Row, Table, Version, Versioned},
     time::{Clock, WriteTime, system_clock},
 };

@@ -67,16 +67,16 @@ impl PrefixOf<()> for () {}
 /// A range of one partition's rows, forward in the table's order.
 ///
 /// ```ignore
-/// At::all()
-/// At::under((day,))                    // rows with this prefix of the clustering key
-/// At::range((day,), from..to)          // rows with the prefix and the next column in the range
-/// At::since(instant)                   // first clustering column not below
-/// At::all().limit(50).after(cursor)    // the page after
+/// RowRange::all()
+/// RowRange::with_prefix((day,))                    // rows with this prefix of the clustering key
+/// RowRange::range((day,), from..to)          // rows with the prefix and the next column in the range
+/// RowRange::starting_at(instant)                   // first clustering column not below
+/// RowRange::all().limit(50).after(cursor)    // the page after
 /// ```
 ///
-/// Bounds compare values in every order of the column: `since` on a `[Desc]` column returns the newest rows first.
+/// Bounds compare values in every order of the column: `starting_at` on a `[Desc]` column returns the newest rows first.
 #[derive(Clone, Debug)]
-pub struct At<C> {
+pub struct RowRange<C> {
     pub(crate) span: Span,
     pub(crate) limit: Option<usize>,
     pub(crate) page: Option<usize>,
@@ -93,7 +93,7 @@ pub(crate) struct Span {
     pub(crate) after: Option<Cursor>,
 }
 
-impl<C> At<C> {
+impl<C> RowRange<C> {
     pub fn all() -> Self {
         Self {
             span: Span { prefix: Vec::new(), low: Bound::Unbounded, high: Bound::Unbounded, after: None },
@@ -104,7 +104,7 @@ impl<C> At<C> {
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "a tuple made for this call")]
-    pub fn under<P: PrefixOf<C>>(prefix: P) -> Self {
+    pub fn with_prefix<P: PrefixOf<C>>(prefix: P) -> Self {
         let mut at = Self::all();
         at.span.prefix = owned_cells(&prefix);
         at
@@ -112,20 +112,20 @@ impl<C> At<C> {
 
     pub fn range<P: ProperPrefixOf<C>>(prefix: P, next: impl RangeBounds<P::NextColumn>) -> Self {
         let bound = |bound: Bound<&P::NextColumn>| bound.map(|value| value.cell().into_owned());
-        let mut at = Self::under(prefix);
+        let mut at = Self::with_prefix(prefix);
         at.span.low = bound(next.start_bound());
         at.span.high = bound(next.end_bound());
         at
     }
 
-    pub fn since<T>(first: T) -> Self
+    pub fn starting_at<T>(first: T) -> Self
     where
         (): ProperPrefixOf<C, NextColumn = T>,
     {
         Self::range((), first..)
     }
 
-    pub fn until<T>(end: T) -> Self
+    pub fn ending_before<T>(end: T) -> Self
     where
         (): ProperPrefixOf<C, NextColumn = T>,
     {

@@ -21,7 +21,7 @@ pub(crate) enum Extent {
 
 impl Split {
     /// The whole table in one part, on any engine.
-    pub fn whole() -> Self {
+    pub fn whole_table() -> Self {
         Self(Extent::Whole)
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tidegate_schemas::{DiskSpace, DurableMark};
 
 use crate::{
-    At, Batch, Difference, Error, Fact, Inserted, Migration, Pages, Replaced, Row, Split, Version, Versioned,
-    WriteTime, cql, embedded, pages::Source,
+    Batch, Difference, Error, Fact, InsertOutcome, Migration, Pages, ReplaceOutcome, Row, RowRange, Split,
+    Version, Versioned, WriteTime, cql, embedded, pages::Source,
 };
 
 /// Store of rows. Cloning it is cheap: all clones are one store.
@@ -43,7 +43,7 @@ impl Store {
 
     /// Puts whole rows. Of two puts of one row the later write time wins, in any order of arrival. A row that is expired
     /// already (write time plus the table's `ttl`) is not written.
-    pub async fn put<R: Fact>(&self, at: WriteTime, rows: &[R]) -> Result<(), Error> {
+    pub async fn put_rows<R: Fact>(&self, at: WriteTime, rows: &[R]) -> Result<(), Error> {
         let mut batch = Batch::new();
         batch.put_all(at, rows);
         self.write(batch).await
@@ -83,8 +83,8 @@ impl Store {
     }
 
     /// Scans a range of one partition's rows, in the table's order.
-    pub fn scan<R: Row>(&self, partition: &R::Partition, range: At<R::Cluster>) -> Pages<R> {
-        let At { span, limit, page, .. } = range;
+    pub fn scan<R: Row>(&self, partition: &R::Partition, range: RowRange<R::Cluster>) -> Pages<R> {
+        let RowRange { span, limit, page, .. } = range;
         match self {
             Self::Cql(engine) => Pages::new(
                 engine.scan::<R>(partition, &span).map(Source::Cql),
@@ -122,7 +122,7 @@ impl Store {
     }
 
     /// Writes a row at version 1 if it does not exist. Durable on return.
-    pub async fn insert_new<R: Versioned>(&self, row: &R) -> Result<Inserted<R>, Error> {
+    pub async fn insert_new<R: Versioned>(&self, row: &R) -> Result<InsertOutcome<R>, Error> {
         match self {
             Self::Cql(engine) => Box::pin(engine.insert_new(row)).await,
             Self::Embedded(engine) => engine.insert_new(row).await,
@@ -130,7 +130,7 @@ impl Store {
     }
 
     /// Writes a whole row at version `was + 1` if it is at version `was`. Durable on return.
-    pub async fn replace<R: Versioned>(&self, row: &R, was: Version) -> Result<Replaced<R>, Error> {
+    pub async fn replace<R: Versioned>(&self, row: &R, was: Version) -> Result<ReplaceOutcome<R>, Error> {
         match self {
             Self::Cql(engine) => Box::pin(engine.replace(row, was)).await,
             Self::Embedded(engine) => engine.replace(row, was).await,
@@ -178,7 +178,7 @@ mod tests {
         let (org, job) = (OrgId::new("o"), ApiKeyId::random().0);
         let key = (org, job.into());
         let (one, many) = (key.clone(), vec![key]);
-        spawnable(|store| async move { store.put::<Item>(WriteTime(0), &[]).await });
+        spawnable(|store| async move { store.put_rows::<Item>(WriteTime(0), &[]).await });
         spawnable(|store| async move { store.get::<Job>(&one).await });
         spawnable(|store| async move { store.get_many::<Job>(&many).await });
         spawnable(|store| async move { store.write(Batch::new()).await });

@@ -4,7 +4,7 @@
 
 use std::{fmt::Debug, time::Duration};
 
-use crate::{Cell, Column, Corrupt, Kind, range::Cells};
+use crate::{Cell, Column, CorruptCell, Kind, range::Cells};
 
 /// Way in which the rows of a table are written. Facts and versioned rows never share a table: a row put with a client's
 /// write time could hide a later conditional write, which has the server's write time.
@@ -85,7 +85,7 @@ pub trait Row: Clone + Debug + Send + Sync + 'static {
 
     /// All cells, in the order of `TABLE.columns`.
     fn cells<'a>(&'a self, out: &mut Vec<Cell<'a>>);
-    fn from_cells<'a>(cells: impl IntoIterator<Item = Cell<'a>>) -> Result<Self, Corrupt>;
+    fn from_cells<'a>(cells: impl IntoIterator<Item = Cell<'a>>) -> Result<Self, CorruptCell>;
     fn to_key(&self) -> Self::Key;
     fn to_partition(&self) -> Self::Partition;
     fn to_cluster(&self) -> Self::Cluster;
@@ -106,30 +106,30 @@ pub trait Versioned: Row {
 
 /// Result of [`crate::Store::insert_new`].
 #[derive(Clone, Debug, PartialEq)]
-pub enum Inserted<R> {
+pub enum InsertOutcome<R> {
     New,
     Existing(R),
 }
 
 /// Result of [`crate::Store::replace`].
 #[derive(Clone, Debug, PartialEq)]
-pub enum Replaced<R> {
-    Yes,
+pub enum ReplaceOutcome<R> {
+    Done,
     /// The row is at another version. Holds the stored row.
-    No(R),
+    Conflict(R),
     /// The row does not exist, or no longer exists.
-    Gone,
+    Missing,
 }
 
-impl<R> Inserted<R> {
+impl<R> InsertOutcome<R> {
     pub fn is_new(&self) -> bool {
         matches!(self, Self::New)
     }
 }
 
-impl<R> Replaced<R> {
+impl<R> ReplaceOutcome<R> {
     pub fn is_done(&self) -> bool {
-        matches!(self, Self::Yes)
+        matches!(self, Self::Done)
     }
 }
 
@@ -139,9 +139,9 @@ pub fn take<'a, C: Column>(
     cells: &mut impl Iterator<Item = Cell<'a>>,
     table: &'static Table,
     column: &'static str,
-) -> Result<C, Corrupt> {
+) -> Result<C, CorruptCell> {
     let cell = cells.next().unwrap_or(Cell::Null);
-    C::from_cell(cell).map_err(|mismatch| Corrupt { table: table.name, column, reason: mismatch.0 })
+    C::from_cell(cell).map_err(|mismatch| CorruptCell { table: table.name, column, reason: mismatch.0 })
 }
 
 /// Declares a table and its row.
@@ -229,7 +229,7 @@ macro_rules! table {
 
             fn from_cells<'a>(
                 cells: impl IntoIterator<Item = $crate::Cell<'a>>,
-            ) -> ::std::result::Result<Self, $crate::Corrupt> {
+            ) -> ::std::result::Result<Self, $crate::CorruptCell> {
                 let mut cells = cells.into_iter();
                 $(let $p = $crate::take(&mut cells, Self::TABLE, stringify!($p))?;)+
                 $($(let $c = $crate::take(&mut cells, Self::TABLE, stringify!($c))?;)*)?

@@ -10,7 +10,7 @@ pub struct WriteTime(pub i64);
 
 impl WriteTime {
     /// Returns the write time for a stage in the processing of a record with this append time. Later stages win.
-    pub fn of(append: Millis, stage: u16) -> Self {
+    pub fn from_append(append: Millis, stage: u16) -> Self {
         // Append times are whole milliseconds, so stages up to 999 stay before the next record.
         Self(append.0.saturating_mul(1_000).saturating_add(i64::from(stage.min(999))))
     }

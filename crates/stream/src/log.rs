@@ -80,7 +80,7 @@ impl Log {
     /// Returns a handle for effects of accepted records. At the disk limit its appends may use the share that is closed to
     /// requests: refusing them would prevent the consumers from freeing space.
     #[must_use]
-    pub fn reserved(&self) -> Self {
+    pub fn for_effects(&self) -> Self {
         match self {
             Self::Embedded(log) => Self::Embedded(log.reserved()),
             // Disk space is managed by the brokers.
@@ -145,7 +145,7 @@ impl Log {
     }
 
     /// Returns the cached readiness.
-    pub fn ready(&self) -> Readiness {
+    pub fn readiness(&self) -> Readiness {
         match self {
             Self::Embedded(log) => log.ready(),
             Self::Kafka(log) => log.ready(),

@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use bytes::Bytes;
 use tidegate_schemas::{
     ids::Millis,
-    records::{self, Malformed},
+    records::{self, RecordDecodeError},
 };
 
 use crate::topics::{Partition, Position};
@@ -24,7 +24,7 @@ impl<'a> Record<'a> {
     }
 
     /// Makes a record with the datum of `content` as its value.
-    pub fn of<R: records::Record>(key: &'a [u8], content: &R) -> Self {
+    pub fn from_content<R: records::Record>(key: &'a [u8], content: &R) -> Self {
         let mut datum = Vec::new();
         content.encode(&mut datum);
         Self::new(key, datum)
@@ -111,7 +111,7 @@ pub struct PageRecord {
 
 impl PageRecord {
     /// Decodes the value. `Bytes` of the result are slices of it.
-    pub fn decode<R: records::Record>(&self) -> Result<R, Malformed> {
+    pub fn decode<R: records::Record>(&self) -> Result<R, RecordDecodeError> {
         R::decode(&self.value)
     }
 }

@@ -35,7 +35,7 @@ async fn store(service: &Service, id: &str, submission: SubmissionId, at: i64, e
         followed_by: None,
     };
     let stage = if evaluated { Stage::Evaluated } else { Stage::Accepted };
-    service.deps.store.put(write_time(Millis(at), stage), &[row]).await.unwrap();
+    service.deps.store.put_rows(write_time(Millis(at), stage), &[row]).await.unwrap();
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use tidegate_egress::{
 };
 use tidegate_schemas::ids::{EndpointId, Millis};
 use tidegate_store::{
-    At,
+    RowRange,
     tables::callbacks::deliveries::{Attempt, AttemptTrigger, Delivery, DeliveryState},
 };
 use tidegate_stream::failpoint;
@@ -107,7 +107,7 @@ impl Dispatcher {
 
     /// Reads attempts that are stored but missing from the delivery's row, as after a crash between the two writes.
     async fn read_unapplied_attempts(&self, row: &Delivery) -> Result<Vec<UnsavedAttempt>, TaskError> {
-        let unapplied_numbers = At::range((), row.attempts + 1..);
+        let unapplied_numbers = RowRange::range((), row.attempts + 1..);
         let attempt_rows =
             self.store.scan::<Attempt>(&(row.org.clone(), row.event_id), unapplied_numbers).all().await?;
         // The attempt's row does not name its endpoint. It was this one, unless the configuration has changed since.

@@ -60,7 +60,7 @@ pub(crate) fn new_delivery(
         gone: progress.gone_answers,
         applied: offset,
         listed_at: (written_at < earliest_write).then_some(earliest_write),
-        written: WriteTime::of(written_at.max(earliest_write), 0).0,
+        written: WriteTime::from_append(written_at.max(earliest_write), 0).0,
     }
 }
 
@@ -131,7 +131,7 @@ pub(crate) async fn put_due(
     due_at: Millis,
     now: Millis,
 ) -> Result<(), TaskError> {
-    Ok(store.put(WriteTime::after(None, now), &[due_row(row, due_at)]).await?)
+    Ok(store.put_rows(WriteTime::after(None, now), &[due_row(row, due_at)]).await?)
 }
 
 /// Attempt number in the due row of a delivery that was released before its attempt started.
@@ -149,7 +149,7 @@ pub(crate) fn is_released(row: &Due) -> bool {
 }
 
 pub(crate) async fn put_released(store: &Store, rows: &[Due], now: Millis) -> Result<(), TaskError> {
-    Ok(store.put(WriteTime::after(None, now), rows).await?)
+    Ok(store.put_rows(WriteTime::after(None, now), rows).await?)
 }
 
 /// Marks a released delivery as started. A later owner of the shard then waits for the lease of the attempt.
@@ -161,7 +161,7 @@ pub(crate) async fn mark_started(
 ) -> Result<(), TaskError> {
     // The write must win over the released row even if the clock of that row's writer is ahead of ours.
     let write_time = WriteTime::after(Some(WriteTime::after(None, released_row.due_at)), now);
-    Ok(store.put(write_time, &[Due { attempt, ..released_row.clone() }]).await?)
+    Ok(store.put_rows(write_time, &[Due { attempt, ..released_row.clone() }]).await?)
 }
 
 /// Writes a new delivery, with its due row if it needs an attempt.
@@ -178,20 +178,20 @@ pub(crate) async fn insert(
     }
     batch.put_owned(WriteTime(row.written), list_row(row));
     store.write(batch).await?;
-    Ok(store.put(WriteTime(row.written), std::slice::from_ref(row)).await?)
+    Ok(store.put_rows(WriteTime(row.written), std::slice::from_ref(row)).await?)
 }
 
 /// Sets the time under which the delivery is listed. A delivery that changes long after it was listed, as by a late resend,
 /// would outlive its list row, so it gets a new one.
 fn with_list_time(row: &Delivery) -> Delivery {
     let changed_at = WriteTime(row.written).millis();
-    let is_late = changed_at > row.listed().plus(RELIST_AFTER);
+    let is_late = changed_at > row.list_time().plus(RELIST_AFTER);
     Delivery { listed_at: if is_late { Some(changed_at) } else { row.listed_at }, ..row.clone() }
 }
 
 /// Builds the row for the list of the delivery's day.
 fn list_row(row: &Delivery) -> DeliveryByDay {
-    let listed_at = row.listed();
+    let listed_at = row.list_time();
     DeliveryByDay {
         org: row.org.clone(),
         day: listed_at.day(),
@@ -215,15 +215,15 @@ pub(crate) async fn save(
     }
     // Before the delivery: `read_unapplied_attempts` finds the attempt if a crash prevents the second write.
     if let Some(attempt) = attempt {
-        batch.put(WriteTime::after(None, attempt.at), attempt);
+        batch.put_row(WriteTime::after(None, attempt.at), attempt);
     }
     // The list row changes only with `listed_at`, so an ordinary attempt writes none.
     let row = &with_list_time(row);
-    if row.listed() == WriteTime(row.written).millis() {
+    if row.list_time() == WriteTime(row.written).millis() {
         batch.put_owned(WriteTime(row.written), list_row(row));
     }
     store.write(batch).await?;
-    Ok(store.put(WriteTime(row.written), std::slice::from_ref(row)).await?)
+    Ok(store.put_rows(WriteTime(row.written), std::slice::from_ref(row)).await?)
 }
 
 #[cfg(test)]
@@ -263,7 +263,7 @@ mod tests {
             let progress = progress(&row).after_resend(now);
             row = with_list_time(&with_progress(&row, &progress, now));
             let row_ends = WriteTime(row.written).millis().plus(ttl(Delivery::TABLE));
-            let list_row_ends = row.listed().plus(ttl(DeliveryByDay::TABLE));
+            let list_row_ends = row.list_time().plus(ttl(DeliveryByDay::TABLE));
             assert!(
                 row_ends < list_row_ends,
                 "after {pause} hours: {row_ends:?} is not before {list_row_ends:?}"
@@ -277,7 +277,11 @@ mod tests {
         let write_time = |written_at: Millis| {
             let row = new_delivery(record(), Bytes::new(), (0, 1), written_at, now);
             assert_eq!(row.created_at, written_at);
-            assert_eq!(row.listed(), WriteTime(row.written).millis(), "it is listed for as long as it lives");
+            assert_eq!(
+                row.list_time(),
+                WriteTime(row.written).millis(),
+                "it is listed for as long as it lives"
+            );
             WriteTime(row.written).millis()
         };
         assert_eq!(write_time(Millis(60 * DAY_MS)), Millis(99 * DAY_MS));

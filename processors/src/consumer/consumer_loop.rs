@@ -130,7 +130,7 @@ impl<H: Handler> ConsumerLoop<H> {
         // Queued and running parts hold tickets. Dropped here, they are uncommitted and the next owner processes them.
         self.running_tasks.shutdown().await;
         drop(self.queues);
-        let drain_result = self.inbox.drained().await;
+        let drain_result = self.inbox.wait_until_drained().await;
         match self.failure {
             Some(failure) => Err(failure),
             None if is_forced => Ok(DrainResult::Forced),

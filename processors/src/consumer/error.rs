@@ -140,13 +140,13 @@ fn store_disposition(error: &store::Error) -> Disposition {
         // With a broken disk, a missing table or a revoked permission every write fails until an operator repairs it, so
         // the content is not at fault. Meanwhile readiness reports the error.
         | store::Error::Engine(_)
-        | store::Error::Lost
-        | store::Error::TakenAway(_)
+        | store::Error::DatabasePoisoned
+        | store::Error::FolderRemoved(_)
         | store::Error::Schema { .. }
         | store::Error::NewerFormat { .. }
         | store::Error::UnknownTable(_)
         | store::Error::Settings(_)
         | store::Error::BadCursor
-        | store::Error::Missing { .. } => Disposition::AwaitRecovery,
+        | store::Error::LostWrites { .. } => Disposition::AwaitRecovery,
     }
 }

@@ -180,7 +180,7 @@ impl<H: Handler> RetryLoop<H> {
             // During an outage the newest configuration cannot be read, so a missing one proves no defect.
             is_catalog_current: self.live.is_ready() && self.parts_in_outage.load(Ordering::Relaxed) == 0,
             running_orgs: self.live.count_running_orgs(),
-            stalled_for: self.stall_timer.lock().stalled_for(self.backpressure.paused_for()),
+            stalled_for: self.stall_timer.lock().stalled_for(self.backpressure.pause_duration()),
         };
         let (action, is_new, is_newly_diverted) = {
             let mut missing_configs = self.missing_configs.lock();

@@ -14,7 +14,7 @@ use std::{
 
 use parking_lot::Mutex;
 use tidegate_schemas::ids::{OrgId, SubmissionId};
-use tidegate_store::tables::items::windows::Added;
+use tidegate_store::tables::items::windows::StoredWindowEntry;
 use tokio_util::sync::CancellationToken;
 
 /// Largest number of remembered items per org. An item that waits for media while more items start may count some of the
@@ -114,7 +114,7 @@ impl WindowGuard {
     }
 
     /// Removes the rows of items that this process counts later.
-    pub(crate) fn drop_later_rows(&self, rows: &mut Vec<Added>) {
+    pub(crate) fn drop_later_rows(&self, rows: &mut Vec<StoredWindowEntry>) {
         let orgs = self.order.0.lock();
         let Some(order) = orgs.get(&self.org) else { return };
         rows.retain(|row| {
@@ -174,8 +174,8 @@ mod tests {
 
     use super::*;
 
-    fn row(submission_id: SubmissionId) -> Added {
-        Added {
+    fn row(submission_id: SubmissionId) -> StoredWindowEntry {
+        StoredWindowEntry {
             org: OrgId::new("o"),
             window: "w".into(),
             key: "k".to_owned(),

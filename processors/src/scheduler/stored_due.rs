@@ -5,7 +5,7 @@
 use std::ops::RangeInclusive;
 
 use tidegate_schemas::ids::Millis;
-use tidegate_store::{At, Fact, Split, Store, WriteTime};
+use tidegate_store::{Fact, RowRange, Split, Store, WriteTime};
 
 use super::{
     due_index::{DueRow, FollowUp},
@@ -19,7 +19,7 @@ pub(crate) trait StoredDueRow: DueRow + Fact<Partition = (i64, i64)> {
 
     fn shard(&self) -> i64;
     /// Returns the range of a minute's rows that are due in the given time range.
-    fn due_in(due_range: RangeInclusive<Millis>) -> At<Self::Cluster>;
+    fn due_in(due_range: RangeInclusive<Millis>) -> RowRange<Self::Cluster>;
 }
 
 /// Row with the oldest unfinished minute of a shard.
@@ -58,8 +58,8 @@ macro_rules! stored_due_row {
 
             fn due_in(
                 due: std::ops::RangeInclusive<Millis>,
-            ) -> tidegate_store::At<<Self as tidegate_store::Row>::Cluster> {
-                tidegate_store::At::range((), due)
+            ) -> tidegate_store::RowRange<<Self as tidegate_store::Row>::Cluster> {
+                tidegate_store::RowRange::range((), due)
             }
         }
 
@@ -116,7 +116,7 @@ impl<T: StoredDueTable> DueTable for T {
         minute: i64,
         due_range: Option<RangeInclusive<Millis>>,
     ) -> Result<Vec<T::Row>, TaskError> {
-        let range = due_range.map_or_else(At::all, T::Row::due_in);
+        let range = due_range.map_or_else(RowRange::all, T::Row::due_in);
         Ok(self.store().scan::<T::Row>(&(i64::from(shard), minute), range).all().await?)
     }
 
@@ -129,7 +129,7 @@ impl<T: StoredDueTable> DueTable for T {
         let shard = i64::from(shard);
         // A full scan, needed once per shard: later starts read the saved cursor.
         let mut oldest_minute = None;
-        let mut rows = self.store().scan_all::<T::Row>(&Split::whole());
+        let mut rows = self.store().scan_all::<T::Row>(&Split::whole_table());
         while let Some(rows) = rows.next_page().await? {
             let shard_minutes = rows.iter().filter(|row| row.shard() == shard).map(DueRow::minute);
             oldest_minute = shard_minutes.chain(oldest_minute).min();
@@ -142,7 +142,7 @@ impl<T: StoredDueTable> DueTable for T {
         // With a plain timestamp, the write would lose against the stored cursor after the clock was set back.
         let last_write = load_cursor(self, shard).await?.and_then(|cursor| cursor.write_time());
         let write_time = WriteTime::after(last_write, Millis::now());
-        Ok(self.store().put(write_time, &[Cursor::<T>::new(shard, minute, write_time)]).await?)
+        Ok(self.store().put_rows(write_time, &[Cursor::<T>::new(shard, minute, write_time)]).await?)
     }
 
     async fn abandoned_rows(&self, shard: u32, now: Millis) -> Result<Vec<T::Row>, TaskError> {

@@ -73,14 +73,14 @@ impl Bank {
                 faults.push((format!("entries[{index}]"), message));
             }
         }
-        match self.kind.hash() {
+        match self.kind.hash_kind() {
             Some(kind) => self.check_hashes(kind, faults),
             None => self.check_list(faults),
         }
     }
 
     fn check_hashes(&self, kind: HashKind, faults: &mut Vec<(String, String)>) {
-        let max_distance = kind.most_distance();
+        let max_distance = kind.max_distance();
         // Above the maximum distance the index would miss matches.
         if self.distance.is_some_and(|distance| distance > max_distance) {
             let message =

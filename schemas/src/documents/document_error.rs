@@ -25,12 +25,12 @@ pub struct DocumentFault {
     pub path: String,
     pub message: String,
     /// Missing name, if that is the error. Callers that could not read all files cannot rely on it.
-    pub missing: Option<Missing>,
+    pub missing: Option<MissingReference>,
 }
 
 /// Name that a document refers to and that is not defined.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingReference {
     Document(DocumentKind, String),
     /// Field of an item type.
     Field,

@@ -59,7 +59,7 @@ impl Event {
 }
 
 impl Endpoint {
-    pub fn takes(&self, event: Event) -> bool {
+    pub fn accepts_event(&self, event: Event) -> bool {
         self.events.is_empty() || self.events.contains(&event)
     }
 }

@@ -27,18 +27,20 @@ use serde::Serialize;
 pub use action::{Action, ActionKind, ActionStrikes, Parameter, ParameterType};
 pub use attached::named_files;
 pub use bank::{Bank, Quarantine};
-pub use document_error::{DocumentFault, Missing, Origin};
+pub use document_error::{DocumentFault, MissingReference, Origin};
 pub use endpoint::{Endpoint, Event};
 pub use item_type::{FieldDocument, ItemType};
 pub use period::Period;
 pub use policy::{Policy, Severity};
-pub use queue::{Access, MOST_PRIORITY, Queue, QueueClass, QueueOrder, Reach, Required, built_in_class};
-pub use read::{Parsed, parse, parse_all};
+pub use queue::{
+    Access, DecisionRequirements, MAX_PRIORITY, Queue, QueueClass, QueueOrder, Reach, built_in_class,
+};
+pub use read::{ParsedDocuments, parse, parse_all};
 pub use render::{Format, render};
 pub use routing::{Routing, RoutingEntry, RoutingList};
-pub use rule::{Expectation, On, Rule, RuleAction, Status, Test};
+pub use rule::{Expectation, Rule, RuleAction, Status, SubmissionOrigin, Test};
 pub use rule_life::{OnError, Percent, Rollout, RolloutBy, RuleLimits};
-pub use set::Set;
+pub use set::DocumentSet;
 pub use signal::{INPUT, Signal, SignalBatch, SignalInput, SignalOutput};
 pub use threshold::Threshold;
 pub use window::Window;

@@ -8,7 +8,7 @@ use super::{is_false, period::Period};
 use crate::ids::{ActionId, QueueId};
 
 /// Highest priority of a job. There are few priorities, because each has its own index.
-pub const MOST_PRIORITY: i64 = 9;
+pub const MAX_PRIORITY: i64 = 9;
 
 /// Maximum age for closing jobs automatically. Jobs are found by index entries of their queue, which expire after 400
 /// days.
@@ -36,8 +36,8 @@ pub struct Queue {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hidden_actions: Vec<ActionId>,
     /// Required parts of a decision on its jobs.
-    #[serde(default, skip_serializing_if = "Required::is_empty")]
-    pub require: Required,
+    #[serde(default, skip_serializing_if = "DecisionRequirements::is_empty")]
+    pub require: DecisionRequirements,
     /// Target for the age of a job at its decision; see [`Queue::target_age`] for the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_age: Option<Period>,
@@ -94,7 +94,7 @@ impl Access {
 /// Required parts of a decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Required {
+pub struct DecisionRequirements {
     /// A reason, for all verdicts.
     #[serde(default, skip_serializing_if = "is_false")]
     pub reason: bool,
@@ -103,7 +103,7 @@ pub struct Required {
     pub policy: bool,
 }
 
-impl Required {
+impl DecisionRequirements {
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -179,7 +179,7 @@ impl Queue {
             class: None,
             access: Access::default(),
             hidden_actions: Vec::new(),
-            require: Required::default(),
+            require: DecisionRequirements::default(),
             target_age: None,
             auto_close_after: None,
             order: QueueOrder::default(),
@@ -254,10 +254,10 @@ impl Queue {
             ("age", self.order.age),
             ("reach.weight", self.order.reach.as_ref().map_or(0, |reach| reach.weight)),
         ];
-        for (name, weight) in weights.into_iter().filter(|(_, weight)| i64::from(*weight) > MOST_PRIORITY) {
+        for (name, weight) in weights.into_iter().filter(|(_, weight)| i64::from(*weight) > MAX_PRIORITY) {
             fault(
                 &format!("order.{name}"),
-                format!("A weight is between 0 and {MOST_PRIORITY}, not {weight}."),
+                format!("A weight is between 0 and {MAX_PRIORITY}, not {weight}."),
             );
         }
         for (list, names) in [("people", &self.access.people), ("roles", &self.access.roles)] {

@@ -9,7 +9,7 @@ use std::{
 use serde::de::DeserializeOwned;
 
 use super::{
-    Document, DocumentFault, DocumentKind, Missing, Origin, attached,
+    Document, DocumentFault, DocumentKind, MissingReference, Origin, attached,
     recovery::{self, Reading},
     tree::{Shape, Step, Tree, render_path},
 };
@@ -17,7 +17,7 @@ use crate::{json, nearest, validation_error::Pointer};
 
 /// Readable documents of a set of files, with the errors of the others.
 #[derive(Debug, Default)]
-pub struct Parsed {
+pub struct ParsedDocuments {
     pub documents: Vec<(Origin, Document)>,
     pub faults: Vec<DocumentFault>,
     /// Places of invalid values that were replaced or removed to read the rest of the document.
@@ -30,7 +30,7 @@ pub struct Parsed {
     may_lack_fields: bool,
 }
 
-impl Parsed {
+impl ParsedDocuments {
     /// True if the error may be a consequence of an unreadable document or value.
     pub fn is_in_doubt(&self, fault: &DocumentFault) -> bool {
         let is_substituted = self.substituted.iter().any(|(origin, path)| {
@@ -40,16 +40,16 @@ impl Parsed {
         });
         is_substituted
             || match &fault.missing {
-                Some(Missing::Document(kind, key)) => {
+                Some(MissingReference::Document(kind, key)) => {
                     self.torn_kinds.contains(kind) || self.unread_keys.contains(key)
                 }
-                Some(Missing::Field) => self.may_lack_fields,
+                Some(MissingReference::Field) => self.may_lack_fields,
                 None => false,
             }
     }
 
     /// Adds the error of a file that could not be read.
-    pub fn lacks(&mut self, fault: DocumentFault) {
+    pub fn add_unreadable_file(&mut self, fault: DocumentFault) {
         // The entry file of a bank affects that bank only. Any other file may contain any documents.
         let names_file = |(origin, document): &&(Origin, Document)| {
             let file = attached::attached_file(origin, document);
@@ -87,8 +87,8 @@ pub fn parse(
 }
 
 /// Parses like [`parse`], and also returns the readable documents if there are errors, so that they can be checked too.
-pub fn parse_all(files: &[(impl AsRef<str>, impl AsRef<str>)]) -> Parsed {
-    let mut parsed = Parsed::default();
+pub fn parse_all(files: &[(impl AsRef<str>, impl AsRef<str>)]) -> ParsedDocuments {
+    let mut parsed = ParsedDocuments::default();
     let named_texts = files.iter().map(|(name, text)| (name.as_ref(), text.as_ref()));
     let (document_files, other_files): (Vec<_>, Vec<_>) =
         named_texts.partition(|(name, _)| attached::is_document(name));
@@ -113,7 +113,7 @@ pub fn parse_all(files: &[(impl AsRef<str>, impl AsRef<str>)]) -> Parsed {
     parsed
 }
 
-impl Parsed {
+impl ParsedDocuments {
     fn read_file(&mut self, name: &str, text: &str) {
         if name.to_ascii_lowercase().ends_with(".json") {
             match parse_json(name, text) {
@@ -268,7 +268,7 @@ fn describe_yaml_error(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error;
     match error {
         Error::DuplicateMappingKey { key: Some(key), .. } => {
-            format!("the key `{}` occurs twice", nearest::shown(key))
+            format!("the key `{}` occurs twice", nearest::truncate_name(key))
         }
         Error::DuplicateMappingKey { .. } => "a key occurs twice".to_owned(),
         Error::UnknownAnchor { .. } => "the alias has no anchor before it".to_owned(),
@@ -308,7 +308,7 @@ fn parse_json(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFault>> {
     })
 }
 
-fn read_document(origin: &Origin, tree: Tree, parsed: &mut Parsed) {
+fn read_document(origin: &Origin, tree: Tree, parsed: &mut ParsedDocuments) {
     let kind = match document_kind(&tree) {
         Ok(kind) => kind,
         Err(message) => {
@@ -353,11 +353,11 @@ fn document_kind(tree: &Tree) -> Result<DocumentKind, String> {
     // A common mistake: the kind is present, but is not the first key.
     Err(match entries.iter().find(|(key, _)| names().any(|name| name == key)) {
         Some((kind, _)) => {
-            format!("the first key names the kind: put `{kind}` before `{}`", nearest::shown(first))
+            format!("the first key names the kind: put `{kind}` before `{}`", nearest::truncate_name(first))
         }
         None => format!(
             "`{}` is not a kind of document.{}",
-            nearest::shown(first),
+            nearest::truncate_name(first),
             match nearest::hint(first, names()) {
                 suggestion if suggestion.is_empty() =>
                     format!(" Known kinds are {}.", names().collect::<Vec<_>>().join(", ")),
@@ -371,7 +371,7 @@ fn read<T: DeserializeOwned>(
     origin: &Origin,
     (kind, mut tree): (DocumentKind, Tree),
     wrap: impl Fn(T) -> Document,
-    parsed: &mut Parsed,
+    parsed: &mut ParsedDocuments,
 ) {
     let first_entry = match &tree.shape {
         Shape::Map(entries) => entries.first().map(|(kind, key)| (kind.clone(), key.shape.clone())),

@@ -24,7 +24,7 @@ pub struct Rule {
     pub status: Status,
     /// Origins of evaluated submissions; submitted items by default.
     #[serde(default = "items", skip_serializing_if = "is_items")]
-    pub on: Vec<On>,
+    pub on: Vec<SubmissionOrigin>,
     /// Item types of the rule; all by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub item_types: Vec<TypeId>,
@@ -75,7 +75,7 @@ impl Status {
 /// Origin of an evaluated submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum On {
+pub enum SubmissionOrigin {
     /// Submitted by the platform.
     Item,
     /// Reported by a user.
@@ -87,12 +87,12 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-fn items() -> Vec<On> {
-    vec![On::Item]
+fn items() -> Vec<SubmissionOrigin> {
+    vec![SubmissionOrigin::Item]
 }
 
-fn is_items(on: &[On]) -> bool {
-    on == [On::Item]
+fn is_items(on: &[SubmissionOrigin]) -> bool {
+    on == [SubmissionOrigin::Item]
 }
 
 /// Action of a match: `limit_reach`, or `{id: limit_reach, params: {hours: 24}}`.

@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Action, ActionStrikes, Bank, Document, DocumentFault, DocumentKind as Kind, Endpoint, FieldDocument,
-    ItemType, Missing, Origin, Policy, Queue, QueueClass, Routing, Rule, Signal, Threshold, Window,
+    ItemType, MissingReference, Origin, Policy, Queue, QueueClass, Routing, Rule, Signal, Threshold, Window,
     built_in_class,
 };
 use crate::{
     ids::{ActionId, BankId, EndpointId, QueueId, RuleId, SignalId, TypeId, WindowId},
     item_types::Scalar,
-    nearest::{hint, shown},
+    nearest::{hint, truncate_name},
 };
 
 /// Documents of an organisation, by kind and key, with their origins.
 #[derive(Clone, Debug, Default)]
-pub struct Set {
+pub struct DocumentSet {
     pub item_types: BTreeMap<TypeId, (Origin, ItemType)>,
     pub policies: BTreeMap<String, (Origin, Policy)>,
     pub actions: BTreeMap<ActionId, (Origin, Action)>,
@@ -30,7 +30,7 @@ pub struct Set {
     pub signals: BTreeMap<SignalId, (Origin, Signal)>,
 }
 
-impl Set {
+impl DocumentSet {
     /// Builds the set. The second of two documents with the same kind and key is an error.
     pub fn collect(documents: Vec<(Origin, Document)>) -> Result<Self, Vec<DocumentFault>> {
         let (set, faults) = Self::gather(documents);
@@ -168,7 +168,7 @@ impl Set {
             if let Some(file) = &bank.file {
                 let message = format!(
                     "The file `{}` does not exist. Its path is relative to the document.",
-                    shown(file)
+                    truncate_name(file)
                 );
                 faults.push(DocumentFault::new(origin, "file", message));
             }
@@ -189,8 +189,8 @@ impl Set {
             for (index, field) in signal.fields.iter().enumerate() {
                 if !names.contains(field.as_str()) {
                     let suggestion = hint(field, names.iter().copied());
-                    let message = format!("No item type has a field `{}`.{suggestion}", shown(field));
-                    let missing_name = Some(Missing::Field);
+                    let message = format!("No item type has a field `{}`.{suggestion}", truncate_name(field));
+                    let missing_name = Some(MissingReference::Field);
                     let fault = DocumentFault::new(origin, format!("fields[{index}]"), message);
                     faults.push(DocumentFault { missing: missing_name, ..fault });
                 }
@@ -207,7 +207,7 @@ impl Set {
                 continue;
             }
             let (_, suppressed_bank) = &self.banks[other];
-            if suppressed_bank.kind.hash().is_none()
+            if suppressed_bank.kind.hash_kind().is_none()
                 || *other == bank.key
                 || !suppressed_bank.suppresses.is_empty()
             {
@@ -260,8 +260,8 @@ impl Set {
             if !fields().filter(is_number).any(|it| it.name == reach.field) {
                 let suggestion = hint(&reach.field, fields().filter(is_number).map(|it| it.name.as_str()));
                 let message =
-                    format!("No item type has a NUMBER field `{}`.{suggestion}", shown(&reach.field));
-                let missing_name = Some(Missing::Field);
+                    format!("No item type has a NUMBER field `{}`.{suggestion}", truncate_name(&reach.field));
+                let missing_name = Some(MissingReference::Field);
                 let fault = DocumentFault::new(origin, "order.reach.field", message);
                 faults.push(DocumentFault { missing: missing_name, ..fault });
             }
@@ -355,7 +355,7 @@ fn check_exists<K: Ord + std::borrow::Borrow<str> + AsRef<str>, T>(
     }
     let suggestion = hint(key, map.keys().map(AsRef::as_ref));
     let message = format!("There is no {} `{key}`.{suggestion}", kind.name().replace('_', " "));
-    let missing_name = Some(Missing::Document(kind, key.to_owned()));
+    let missing_name = Some(MissingReference::Document(kind, key.to_owned()));
     faults.push(DocumentFault { missing: missing_name, ..DocumentFault::new(origin, path, message) });
     false
 }

@@ -180,7 +180,7 @@ fn parse_number(digits: &str) -> Result<Number, String> {
     if let Some(integer) = digits.parse().ok().and_then(Number::from_i128) {
         return Ok(integer);
     }
-    let truncated = crate::nearest::shown(digits);
+    let truncated = crate::nearest::truncate_name(digits);
     if is_whole(digits) {
         return Err(format!(
             "the whole number {truncated} exceeds 127 bits; a number with a point is rounded to 64 bits"
@@ -342,7 +342,7 @@ impl de::Error for Misfit {
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
         let suggestion = hint(variant, expected.iter().copied());
-        let truncated = crate::nearest::shown(variant);
+        let truncated = crate::nearest::truncate_name(variant);
         let custom: Self = de::Error::custom(match suggestion.is_empty() {
             true => format!("`{truncated}` is not one of {}", quote_names(expected)),
             false => format!("`{truncated}` is not one of {}.{suggestion}", quote_names(expected)),

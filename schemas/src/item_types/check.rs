@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     json::{self, Kind, Node},
-    nearest::{nearest, shown},
+    nearest::{nearest, truncate_name},
     validation_error::{Pointer, ValidationError, ValidationErrors},
 };
 
@@ -33,7 +33,13 @@ impl ItemType {
     }
 
     /// Checks like [`ItemType::check`] without returning values, for data that is already scanned with its request.
-    pub fn judge(&self, data: Node<'_>, mode: Mode, base: &Pointer<'_>, faults: &mut ValidationErrors) {
+    pub fn check_scanned(
+        &self,
+        data: Node<'_>,
+        mode: Mode,
+        base: &Pointer<'_>,
+        faults: &mut ValidationErrors,
+    ) {
         self.read_slots::<()>(data, mode, base, faults);
     }
 
@@ -89,7 +95,7 @@ impl ItemType {
             Some(name) => {
                 format!(
                     "The required field `{field}` is missing. Did you mean `{field}` instead of `{}`?",
-                    shown(&name)
+                    truncate_name(&name)
                 )
             }
             None => format!("The required field `{field}` is missing."),

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     ids::{ItemKey, TypeId},
     json::{Kind, Node},
-    nearest::{hint, shown},
+    nearest::{hint, truncate_name},
     validation_error::{Pointer, ValidationError, ValidationErrors},
 };
 
@@ -250,7 +250,10 @@ impl Coercion<'_> {
             let suggestion = hint(&type_id, self.types.iter().map(TypeId::as_str));
             return self.reject(
                 &at.key("typeId"),
-                format!("`{}` is not an item type of this organisation.{suggestion}", shown(&type_id)),
+                format!(
+                    "`{}` is not an item type of this organisation.{suggestion}",
+                    truncate_name(&type_id)
+                ),
             );
         };
         Ok(Some(K::of(|| Value::Related(ItemKey::new(item_type.clone(), &*id)))))

@@ -64,7 +64,7 @@ pub struct ItemType {
 impl ItemType {
     /// True if items may name this version. Earlier versions stay accepted, so that a platform can change its fields
     /// after the type has changed.
-    pub fn takes_version(&self, version: &str) -> bool {
+    pub fn accepts_version(&self, version: &str) -> bool {
         let is_earlier =
             |number: u64| version.parse().is_ok_and(|version: u64| (1..number).contains(&version));
         version == self.version

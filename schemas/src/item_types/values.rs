@@ -124,7 +124,7 @@ impl Values {
     /// Removes values of fields that have another type in `current_type`: rules are compiled for the field types of
     /// that version.
     #[must_use]
-    pub fn as_read_by(mut self, current_type: &ItemType) -> Self {
+    pub fn without_changed_fields(mut self, current_type: &ItemType) -> Self {
         for (field, slot) in self.shape.fields.iter().zip(&mut self.slots) {
             let current_field = current_type.field(&field.name);
             if current_field

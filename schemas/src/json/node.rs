@@ -49,7 +49,7 @@ impl<'a> Node<'a> {
 
     /// Returns the value of the same text with this index.
     #[must_use]
-    pub fn other(&self, index: u32) -> Self {
+    pub fn node_at(&self, index: u32) -> Self {
         Self { index, ..*self }
     }
 

@@ -3,7 +3,7 @@
 
 use super::{ESCAPED, Entry, Node, Tape};
 use crate::{
-    nearest::shown,
+    nearest::truncate_name,
     validation_error::{Pointer, ValidationError, ValidationErrors, push_key},
 };
 
@@ -402,7 +402,7 @@ impl Scanner<'_> {
                 ..ValidationError::invalid(
                     &Pointer::Root,
                     "Duplicate key",
-                    format!("The key `{}` occurs more than once in one object.", shown(&name)),
+                    format!("The key `{}` occurs more than once in one object.", truncate_name(&name)),
                 )
             });
         }

@@ -14,7 +14,7 @@ use crate::ids::{
 /// Error for a datum that does not match its schema. It states the place, never the content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed record `{}`{}: {}", .0.record, self.describe_place(), .0.error)]
-pub struct Malformed(Box<ErrorPlace>);
+pub struct RecordDecodeError(Box<ErrorPlace>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ErrorPlace {
@@ -78,7 +78,7 @@ impl AvroError {
     }
 }
 
-impl Malformed {
+impl RecordDecodeError {
     #[cold]
     pub(super) fn new(error: AvroError) -> Self {
         // Boxed, because the results of all readers would otherwise have the size of the error.
@@ -143,15 +143,15 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    pub(super) fn byte(&mut self) -> Result<u8, Malformed> {
+    pub(super) fn byte(&mut self) -> Result<u8, RecordDecodeError> {
         let (&byte, rest) =
-            self.remaining.split_first().ok_or_else(|| Malformed::new(AvroError::Truncated))?;
+            self.remaining.split_first().ok_or_else(|| RecordDecodeError::new(AvroError::Truncated))?;
         self.remaining = rest;
         Ok(byte)
     }
 
     #[inline]
-    pub(super) fn long(&mut self) -> Result<i64, Malformed> {
+    pub(super) fn long(&mut self) -> Result<i64, RecordDecodeError> {
         let first = self.byte()?;
         let mut zigzag = u64::from(first & 0x7f);
         // Most lengths and numbers have a single byte.
@@ -169,49 +169,51 @@ impl<'a> Reader<'a> {
                 return Ok(unzigzag(zigzag));
             }
         }
-        Err(Malformed::new(AvroError::Varint))
+        Err(RecordDecodeError::new(AvroError::Varint))
     }
 
-    pub(super) fn int(&mut self) -> Result<i32, Malformed> {
-        i32::try_from(self.long()?).map_err(|_| Malformed::new(AvroError::Range))
+    pub(super) fn int(&mut self) -> Result<i32, RecordDecodeError> {
+        i32::try_from(self.long()?).map_err(|_| RecordDecodeError::new(AvroError::Range))
     }
 
-    pub(super) fn boolean(&mut self) -> Result<bool, Malformed> {
+    pub(super) fn boolean(&mut self) -> Result<bool, RecordDecodeError> {
         match self.byte()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Malformed::new(AvroError::Boolean)),
+            _ => Err(RecordDecodeError::new(AvroError::Boolean)),
         }
     }
 
     /// Reads the index of one of `count` symbols or branches.
     #[inline]
-    pub(crate) fn index(&mut self, count: usize, error: AvroError) -> Result<usize, Malformed> {
+    pub(crate) fn index(&mut self, count: usize, error: AvroError) -> Result<usize, RecordDecodeError> {
         match usize::try_from(self.long()?) {
             Ok(index) if index < count => Ok(index),
-            _ => Err(Malformed::new(error)),
+            _ => Err(RecordDecodeError::new(error)),
         }
     }
 
     #[inline]
-    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
-        let (bytes, rest) =
-            self.remaining.split_at_checked(length).ok_or_else(|| Malformed::new(AvroError::Truncated))?;
+    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], RecordDecodeError> {
+        let (bytes, rest) = self
+            .remaining
+            .split_at_checked(length)
+            .ok_or_else(|| RecordDecodeError::new(AvroError::Truncated))?;
         self.remaining = rest;
         Ok(bytes)
     }
 
     #[inline]
-    pub(super) fn slice(&mut self) -> Result<&'a [u8], Malformed> {
+    pub(super) fn slice(&mut self) -> Result<&'a [u8], RecordDecodeError> {
         match usize::try_from(self.long()?) {
             // The comparison precedes the slice, so a forged length allocates no memory.
             Ok(length) if length <= self.remaining.len() => self.take(length),
-            _ => Err(Malformed::new(AvroError::Length)),
+            _ => Err(RecordDecodeError::new(AvroError::Length)),
         }
     }
 
-    pub(super) fn text(&mut self) -> Result<&'a str, Malformed> {
-        std::str::from_utf8(self.slice()?).map_err(|_| Malformed::new(AvroError::Utf8))
+    pub(super) fn text(&mut self) -> Result<&'a str, RecordDecodeError> {
+        std::str::from_utf8(self.slice()?).map_err(|_| RecordDecodeError::new(AvroError::Utf8))
     }
 
     /// Calls `entry` for each entry of an array, with the number of remaining entries in the block, including this one.
@@ -219,8 +221,8 @@ impl<'a> Reader<'a> {
     pub(super) fn entries(
         &mut self,
         min_bytes: usize,
-        mut entry: impl FnMut(&mut Self, usize) -> Result<(), Malformed>,
-    ) -> Result<(), Malformed> {
+        mut entry: impl FnMut(&mut Self, usize) -> Result<(), RecordDecodeError>,
+    ) -> Result<(), RecordDecodeError> {
         let mut index = 0;
         loop {
             let count = self.long()?;
@@ -232,7 +234,7 @@ impl<'a> Reader<'a> {
             }
             // Checked before the loop, so that a forged count of 2^63 ends at once.
             if count > self.remaining.len() / min_bytes.max(1) {
-                return Err(Malformed::new(AvroError::Block));
+                return Err(RecordDecodeError::new(AvroError::Block));
             }
             let before = self.remaining.len();
             for entries_left in (1..=count).rev() {
@@ -241,18 +243,18 @@ impl<'a> Reader<'a> {
             }
             // A wrong size would make readers that skip the block continue at another place.
             if size.is_some_and(|size| usize::try_from(size) != Ok(before - self.remaining.len())) {
-                return Err(Malformed::new(AvroError::Block));
+                return Err(RecordDecodeError::new(AvroError::Block));
             }
         }
     }
 
-    pub(super) fn end(&self) -> Result<(), Malformed> {
+    pub(super) fn end(&self) -> Result<(), RecordDecodeError> {
         // Further bytes mean that writer and reader use different schemas.
-        if self.remaining.is_empty() { Ok(()) } else { Err(Malformed::new(AvroError::Trailing)) }
+        if self.remaining.is_empty() { Ok(()) } else { Err(RecordDecodeError::new(AvroError::Trailing)) }
     }
 }
 
-pub(crate) fn decode_datum<F: Field>(datum: &Bytes) -> Result<F, Malformed> {
+pub(crate) fn decode_datum<F: Field>(datum: &Bytes) -> Result<F, RecordDecodeError> {
     let mut reader = Reader::new(datum);
     let value = F::read(&mut reader)?;
     reader.end().map(|()| value)
@@ -300,7 +302,7 @@ pub(crate) trait Field: Sized {
 
     fn size(&self) -> usize;
     fn write(&self, out: &mut Vec<u8>);
-    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed>;
+    fn read(from: &mut Reader<'_>) -> Result<Self, RecordDecodeError>;
 
     /// Formats the value for `Debug`: bytes as their length, and text as its length if `hidden`, because logs must not
     /// contain payload.
@@ -329,7 +331,7 @@ impl Field for bool {
         out.push(u8::from(*self));
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn read(from: &mut Reader<'_>) -> Result<Self, RecordDecodeError> {
         from.boolean()
     }
 
@@ -349,7 +351,7 @@ impl Field for i64 {
         write_long(out, *self);
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn read(from: &mut Reader<'_>) -> Result<Self, RecordDecodeError> {
         from.long()
     }
 
@@ -369,7 +371,7 @@ impl Field for i32 {
         write_long(out, i64::from(*self));
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn read(from: &mut Reader<'_>) -> Result<Self, RecordDecodeError> {
         from.int()
     }
 
@@ -389,7 +391,7 @@ impl Field for String {
         write_slice(out, self.as_bytes());
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn read(from: &mut Reader<'_>) -> Result<Self, RecordDecodeError> {
         from.text().map(Self::from)
     }
 
@@ -409,7 +411,7 @@ impl Field for Bytes {
         write_slice(out, self);
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn read(from: &mut Reader<'_>) -> Result<Self, RecordDecodeError> {
         // Shares the memory of the datum instead of copying `data`.
         from.slice().map(|slice| from.datum.slice_ref(slice))
     }
@@ -434,7 +436,7 @@ impl<F: Field> Field for Option<F> {
         }
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn read(from: &mut Reader<'_>) -> Result<Self, RecordDecodeError> {
         match from.index(2, AvroError::Branch)? {
             0 => Ok(None),
             _ => F::read(from).map(Some),
@@ -468,7 +470,7 @@ impl<F: Field> Field for Vec<F> {
         write_long(out, 0);
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn read(from: &mut Reader<'_>) -> Result<Self, RecordDecodeError> {
         let mut entries = Self::new();
         from.entries(F::MIN_BYTES, |from, entries_left| {
             if entries.len() == entries.capacity() {
@@ -499,7 +501,7 @@ macro_rules! text_fields {
                 write_slice(out, self.as_str().as_bytes());
             }
 
-            fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+            fn read(from: &mut Reader<'_>) -> Result<Self, RecordDecodeError> {
                 from.text().map(Self::new)
             }
 
@@ -523,7 +525,7 @@ impl Field for TypeId {
         write_slice(out, self.as_str().as_bytes());
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn read(from: &mut Reader<'_>) -> Result<Self, RecordDecodeError> {
         let text = from.text()?;
         match &from.last_type {
             // The clone shares the text of the previous item.
@@ -551,9 +553,9 @@ macro_rules! uuid_fields {
                 out.extend_from_slice(self.as_bytes());
             }
 
-            fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+            fn read(from: &mut Reader<'_>) -> Result<Self, RecordDecodeError> {
                 let bytes = from.take(Self::MIN_BYTES)?;
-                Uuid::from_slice(bytes).map(Self).map_err(|_| Malformed::new(AvroError::Length))
+                Uuid::from_slice(bytes).map(Self).map_err(|_| RecordDecodeError::new(AvroError::Length))
             }
 
             fn show(&self, f: &mut fmt::Formatter<'_>, _hidden: bool) -> fmt::Result {
@@ -578,7 +580,7 @@ macro_rules! long_fields {
                 write_long(out, self.0);
             }
 
-            fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+            fn read(from: &mut Reader<'_>) -> Result<Self, RecordDecodeError> {
                 from.long().map(Self)
             }
 
@@ -603,7 +605,7 @@ impl Field for ItemKey {
         self.id.write(out);
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn read(from: &mut Reader<'_>) -> Result<Self, RecordDecodeError> {
         let type_id = TypeId::read(from).map_err(|malformed| malformed.at_field("type_id"))?;
         let id = ItemId::read(from).map_err(|malformed| malformed.at_field("id"))?;
         Ok(Self { type_id, id })

@@ -29,7 +29,7 @@ macro_rules! record {
 
             fn read(
                 from: &mut $crate::records::avro::Reader<'_>,
-            ) -> Result<Self, $crate::records::avro::Malformed> {
+            ) -> Result<Self, $crate::records::avro::RecordDecodeError> {
                 Ok(Self {$(
                     $field: match $crate::records::avro::Field::read(from) {
                         Ok(value) => value,
@@ -78,7 +78,7 @@ macro_rules! record {
                 $crate::records::avro::Field::write(self, out);
             }
 
-            fn decode(datum: &bytes::Bytes) -> Result<Self, $crate::records::avro::Malformed> {
+            fn decode(datum: &bytes::Bytes) -> Result<Self, $crate::records::avro::RecordDecodeError> {
                 $crate::records::avro::decode_datum(datum).map_err(|malformed| malformed.of($name))
             }
         })?
@@ -120,7 +120,7 @@ macro_rules! symbols {
 
             fn read(
                 from: &mut $crate::records::avro::Reader<'_>,
-            ) -> Result<Self, $crate::records::avro::Malformed> {
+            ) -> Result<Self, $crate::records::avro::RecordDecodeError> {
                 from.index(Self::ALL.len(), $crate::records::avro::AvroError::Symbol).map(|index| Self::ALL[index])
             }
 

@@ -14,7 +14,7 @@ use apache_avro::{
 };
 use bytes::Bytes;
 
-use super::avro::{AvroError, Malformed, Reader};
+use super::avro::{AvroError, Reader, RecordDecodeError};
 
 /// Maximum nesting depth. A writer's schema can be recursive, and deep data must not overflow the stack. Records of
 /// this crate are less deep.
@@ -22,7 +22,7 @@ const MAX_DEPTH: usize = 32;
 
 /// Converts a datum from the writer's schema to the reader's. Slow, because it copies all values: it is used only for
 /// records of another schema version.
-pub fn resolve(writer: &Schema, reader: &Schema, datum: &[u8]) -> Result<Vec<u8>, Malformed> {
+pub fn resolve(writer: &Schema, reader: &Schema, datum: &[u8]) -> Result<Vec<u8>, RecordDecodeError> {
     let resolve_datum = || {
         // apache-avro trusts lengths and counts, and reads a truncated datum as nulls.
         check_datum(writer, datum)?;
@@ -49,16 +49,16 @@ pub fn write_value(schema: &Schema, value: Value) -> AvroResult<Vec<u8>> {
 }
 
 /// Converts an error of apache-avro without its text, which can contain the value.
-fn unresolvable(error: apache_avro::Error) -> Malformed {
+fn unresolvable(error: apache_avro::Error) -> RecordDecodeError {
     let reason = match error.into_details() {
         Details::GetField(field) => format!("it lacks `{field}`, which has no default"),
         Details::GetEnumDefault { .. } => "it has a symbol that the reader does not know".into(),
         _ => "a type differs".into(),
     };
-    Malformed::new(AvroError::Unresolvable(reason))
+    RecordDecodeError::new(AvroError::Unresolvable(reason))
 }
 
-fn check_datum(schema: &Schema, datum: &[u8]) -> Result<(), Malformed> {
+fn check_datum(schema: &Schema, datum: &[u8]) -> Result<(), RecordDecodeError> {
     let datum = Bytes::copy_from_slice(datum);
     let mut reader = Reader::new(&datum);
     let names = ResolvedSchema::try_from(schema).map_err(unresolvable)?;
@@ -78,10 +78,10 @@ impl DatumChecker<'_> {
         space: NamespaceRef<'_>,
         from: &mut Reader<'_>,
         depth: usize,
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), RecordDecodeError> {
         // Also bounds schemas that refer to themselves without reading bytes.
         if depth > MAX_DEPTH {
-            return Err(Malformed::new(AvroError::Depth));
+            return Err(RecordDecodeError::new(AvroError::Depth));
         }
         match schema {
             Schema::Null => Ok(()),
@@ -135,9 +135,9 @@ impl DatumChecker<'_> {
                 let name = name.fully_qualified_name(space);
                 match self.names.get(&*name) {
                     Some(named_schema) => self.skip_value(named_schema, name.namespace(), from, depth + 1),
-                    None => {
-                        Err(Malformed::new(AvroError::Unresolvable("it names a type that it lacks".into())))
-                    }
+                    None => Err(RecordDecodeError::new(AvroError::Unresolvable(
+                        "it names a type that it lacks".into(),
+                    ))),
                 }
             }
         }

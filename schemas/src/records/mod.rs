@@ -27,7 +27,7 @@ use bytes::Bytes;
 
 pub use self::{
     appeal::Appeal,
-    avro::{AvroError, Malformed},
+    avro::{AvroError, RecordDecodeError},
     callback::Callback,
     dead_letter::DeadLetter,
     decision::{Decision, RelatedActions},
@@ -63,19 +63,19 @@ pub trait Record: Sized {
     }
 
     /// Decodes a datum written with `SCHEMA`. `Bytes` fields are slices of `datum` and keep it in memory.
-    fn decode(datum: &Bytes) -> Result<Self, Malformed>;
+    fn decode(datum: &Bytes) -> Result<Self, RecordDecodeError>;
 }
 
 /// Released schema of this repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CheckedIn {
+pub struct ReleasedSchema {
     pub id: u32,
     pub name: &'static str,
     pub text: &'static str,
 }
 
 /// All released schemas, by id.
-pub const SCHEMAS: &[CheckedIn] = &[
+pub const SCHEMAS: &[ReleasedSchema] = &[
     current_version::<Items>(),
     earlier_version::<Report>(2, include_str!("../../avro/report.v2.avsc")),
     earlier_version::<Appeal>(3, include_str!("../../avro/appeal.v3.avsc")),
@@ -91,10 +91,10 @@ pub const SCHEMAS: &[CheckedIn] = &[
     current_version::<Decision>(),
 ];
 
-const fn current_version<R: Record>() -> CheckedIn {
-    CheckedIn { id: R::SCHEMA_ID, name: R::NAME, text: R::SCHEMA }
+const fn current_version<R: Record>() -> ReleasedSchema {
+    ReleasedSchema { id: R::SCHEMA_ID, name: R::NAME, text: R::SCHEMA }
 }
 
-const fn earlier_version<R: Record>(id: u32, text: &'static str) -> CheckedIn {
-    CheckedIn { id, name: R::NAME, text }
+const fn earlier_version<R: Record>(id: u32, text: &'static str) -> ReleasedSchema {
+    ReleasedSchema { id, name: R::NAME, text }
 }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::{Limits, Refused, Request, read::Reader};
+use super::{Limits, Request, RequestRejection, read::Reader};
 use crate::ids::{ActionId, ItemId, ItemKey, TypeId};
 use crate::json::{Kind, Node};
 use crate::validation_error::{Pointer, ValidationError};
@@ -26,7 +26,7 @@ pub struct ActionRequest {
 impl ActionRequest {
     /// Returns the scanned object of the action. `root` must be the root of its request.
     pub fn node_in<'n>(&self, root: Node<'n>) -> Node<'n> {
-        root.other(self.node)
+        root.node_at(self.node)
     }
 }
 
@@ -43,7 +43,7 @@ const ACTION_MEMBERS: [&str; 8] =
     ["actionId", "itemId", "itemTypeId", "policyIds", "parameters", "note", "actorId", "reportedItems"];
 
 /// Reads a single action or `{"actions": [...]}`. A body in both forms is refused, because one form would be ignored.
-pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<ActionRequests>, Refused> {
+pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<ActionRequests>, RequestRejection> {
     Request::read(body, limits, |reader, root| {
         // `actions` decides the form, even with an invalid value.
         let Some(actions) = root.get("actions") else {

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::{
-    Limits, Refused, Request,
+    Limits, Request, RequestRejection,
     items::{ContextItem, SubmittedItem},
     read::Reader,
 };
@@ -28,7 +28,7 @@ pub struct AppealRequest {
 }
 
 /// Reads an appeal.
-pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<AppealRequest>, Refused> {
+pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<AppealRequest>, RequestRejection> {
     Request::read(body, limits, |reader, root| {
         let at = &Pointer::Root;
         let max_entries = limits.context_items;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Limits, Refused, Request, read::Reader};
+use super::{Limits, Request, RequestRejection, read::Reader};
 use crate::ids::ItemId;
 use crate::json::{Kind, Node};
 use crate::validation_error::{Pointer, ValidationError};
@@ -24,12 +24,12 @@ pub struct ContentRequest {
 impl ContentRequest {
     /// Returns the scanned `content`. `root` must be the root of its request.
     pub fn content_in<'n>(&self, root: Node<'n>) -> Node<'n> {
-        root.other(self.node)
+        root.node_at(self.node)
     }
 }
 
 /// Reads `{contentType, contentId, content, userId?, sync?}`.
-pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<ContentRequest>, Refused> {
+pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<ContentRequest>, RequestRejection> {
     Request::read(body, limits, |reader, root| {
         let at = &Pointer::Root;
         let content_type = reader.read_required_id(root, "contentType", at);

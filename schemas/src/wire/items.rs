@@ -5,13 +5,13 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::{Limits, Part, Refused, Request, read::Reader};
+use super::{Limits, Part, Request, RequestRejection, read::Reader};
 use crate::json::{Kind, Node};
 use crate::validation_error::{Pointer, ValidationError, ValidationErrors};
 use crate::{
     ids::{ItemId, ItemKey, TypeId},
     item_types::Mode,
-    nearest::{hint, shown},
+    nearest::{hint, truncate_name},
     records::Variant,
 };
 
@@ -35,7 +35,7 @@ impl SubmittedItem {
 
     /// Returns the scanned `data`. `root` must be the root of its request.
     pub fn data_in<'n>(&self, root: Node<'n>) -> Node<'n> {
-        root.other(self.node)
+        root.node_at(self.node)
     }
 
     /// Returns the required completeness of the data.
@@ -68,12 +68,12 @@ pub struct ContextItem {
 impl ContextItem {
     /// Returns the scanned `data`, if present. `root` must be the root of its request.
     pub fn data_in<'n>(&self, root: Node<'n>) -> Option<Node<'n>> {
-        self.node.map(|node| root.other(node))
+        self.node.map(|node| root.node_at(node))
     }
 }
 
 /// Reads `{"items": [...]}`.
-pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<Vec<SubmittedItem>>, Refused> {
+pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<Vec<SubmittedItem>>, RequestRejection> {
     Request::read(body, limits, |reader, root| {
         let items = reader.required_member(root, "items", &Pointer::Root)?;
         Some(reader.read_list(Some(items), "items", limits.items, &Pointer::Root, Reader::read_item))
@@ -317,7 +317,7 @@ impl Reader<'_> {
             "partial" => Some(Variant::Partial),
             name => {
                 let suggestion = hint(name, ["original", "partial"]);
-                let truncated = shown(name);
+                let truncated = truncate_name(name);
                 self.report_invalid(
                     &at.key(key),
                     format!("`{key}` is `original` or `partial`, not `{truncated}`.{suggestion}"),

@@ -14,4 +14,4 @@ pub mod reports;
 
 pub use limits::Limits;
 pub use read::Request;
-pub use rejected_request::{Misshapen, Part, Refused};
+pub use rejected_request::{InvalidRequest, Part, RequestRejection};

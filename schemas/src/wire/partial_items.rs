@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Limits, Refused, Request, items::SubmittedItem, read::Reader};
+use super::{Limits, Request, RequestRejection, items::SubmittedItem, read::Reader};
 use crate::{ids::ItemKey, records::Variant, validation_error::Pointer};
 
 /// Renders `{"items": [{"typeId", "id"}, ...]}`.
@@ -13,7 +13,7 @@ pub fn request(items: &[ItemKey]) -> Bytes {
 
 /// Reads `{"items": [...]}`, each entry in the flat or the nested form. Other top-level members are ignored. An entry
 /// without a stated completeness counts as partial.
-pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<Vec<SubmittedItem>>, Refused> {
+pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<Vec<SubmittedItem>>, RequestRejection> {
     Request::read(body, limits, |reader, root| {
         let items = reader.required_member(root, "items", &Pointer::Root)?;
         // A platform returns the fields that it still has, so the response is not required to be complete.

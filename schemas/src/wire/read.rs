@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::{Limits, Misshapen, Part, Refused};
+use super::{InvalidRequest, Limits, Part, RequestRejection};
 use crate::json::{self, Kind, Node, Tape};
 use crate::validation_error::{Pointer, ValidationError, ValidationErrors};
 use crate::{
@@ -33,8 +33,8 @@ impl<T> Request<T> {
         body: &Bytes,
         limits: &Limits,
         content: impl Fn(&mut Reader<'_>, Node<'_>) -> Option<T>,
-    ) -> Result<Self, Refused> {
-        let tape = json::scan(body).map_err(Refused::Text)?;
+    ) -> Result<Self, RequestRejection> {
+        let tape = json::scan(body).map_err(RequestRejection::Text)?;
         let root = tape.root(body);
         let read = |parts| {
             let mut reader = Reader { body, limits, faults: ValidationErrors::default(), parts };
@@ -57,7 +57,7 @@ impl<T> Request<T> {
             _ => {
                 let (_, Reader { faults, parts, .. }) = read(Some(Vec::new()));
                 let parts = Request { content: parts.unwrap_or_default(), body: body.clone(), tape };
-                Err(Refused::Shape(Box::new(Misshapen { faults, parts })))
+                Err(RequestRejection::Shape(Box::new(InvalidRequest { faults, parts })))
             }
         }
     }

@@ -7,25 +7,25 @@ use crate::{ids::TypeId, item_types::Mode};
 
 /// Reason why a request has no content.
 #[derive(Debug)]
-pub enum Refused {
+pub enum RequestRejection {
     /// The body is not strict JSON, so no part of it can be read.
     Text(Vec<ValidationError>),
-    Shape(Box<Misshapen>),
+    Shape(Box<InvalidRequest>),
 }
 
-impl Refused {
+impl RequestRejection {
     /// Returns the errors of the text or its shape.
     pub fn into_vec(self) -> Vec<ValidationError> {
         match self {
             Self::Text(faults) => faults,
-            Self::Shape(misshapen) => misshapen.with(ValidationErrors::default()),
+            Self::Shape(misshapen) => misshapen.with_part_errors(ValidationErrors::default()),
         }
     }
 }
 
 /// Valid JSON that violates the schema of its endpoint.
 #[derive(Debug)]
-pub struct Misshapen {
+pub struct InvalidRequest {
     pub(super) faults: ValidationErrors,
     pub(super) parts: Request<Vec<Part>>,
 }
@@ -42,7 +42,7 @@ pub struct Part {
     pub data: Option<u32>,
 }
 
-impl Misshapen {
+impl InvalidRequest {
     pub fn parts(&self) -> &[Part] {
         &self.parts.content
     }
@@ -54,7 +54,7 @@ impl Misshapen {
     }
 
     /// Returns all errors, including those of the parts, in text order.
-    pub fn with(self, part_errors: ValidationErrors) -> Vec<ValidationError> {
+    pub fn with_part_errors(self, part_errors: ValidationErrors) -> Vec<ValidationError> {
         let mut faults = self.faults;
         faults.append(part_errors);
         // The list is cut after a hundred errors, so they are sorted first.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{
-    Limits, Refused, Request,
+    Limits, Request, RequestRejection,
     items::{ContextItem, SubmittedItem},
     read::Reader,
 };
@@ -11,7 +11,7 @@ use crate::json::{Kind, Node};
 use crate::validation_error::Pointer;
 use crate::{
     ids::{ItemKey, Millis},
-    nearest::shown,
+    nearest::truncate_name,
 };
 
 /// Only accepted kind of reporter.
@@ -32,7 +32,7 @@ pub struct ReportRequest {
 }
 
 /// Reads a report.
-pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<ReportRequest>, Refused> {
+pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<ReportRequest>, RequestRejection> {
     Request::read(body, limits, |reader, root| {
         let at = &Pointer::Root;
         let max_entries = limits.context_items;
@@ -79,7 +79,8 @@ impl Reader<'_> {
             self.required_member(node, "kind", at).and_then(|kind| self.read_text(kind, "kind", at))
             && kind != REPORTER_KIND
         {
-            let detail = format!("The kind of a reporter must be `{REPORTER_KIND}`, not `{}`.", shown(&kind));
+            let detail =
+                format!("The kind of a reporter must be `{REPORTER_KIND}`, not `{}`.", truncate_name(&kind));
             self.report_invalid(&at.key("kind"), detail);
         }
         self.read_item_key(node, at)

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 use tidegate_schemas::wire::{
-    Limits, Refused, Request, actions, appeals, content, items, partial_items, reports,
+    Limits, Request, RequestRejection, actions, appeals, content, items, partial_items, reports,
 };
 use tidegate_test_support::openapi::contract;
 
@@ -42,7 +42,7 @@ impl Body {
         }
     }
 
-    fn read(self, body: &Bytes) -> Option<Refused> {
+    fn read(self, body: &Bytes) -> Option<RequestRejection> {
         let limits = Limits::default();
         match self {
             Self::Items => items::parse(body, &limits).err(),
@@ -69,22 +69,22 @@ pub(crate) fn check(kind: Body, body: &Value) {
 pub(crate) fn hold_parsed<T>(
     kind: Body,
     body: &Bytes,
-    read: Result<Request<T>, Refused>,
-) -> Result<Request<T>, Refused> {
+    read: Result<Request<T>, RequestRejection>,
+) -> Result<Request<T>, RequestRejection> {
     if let Ok(value) = serde_json::from_slice::<Value>(body) {
         hold(kind, &value, read.as_ref().err().and_then(|_| kind.read(body)));
     }
     read
 }
 
-fn hold(kind: Body, body: &Value, refused: Option<Refused>) {
+fn hold(kind: Body, body: &Value, refused: Option<RequestRejection>) {
     let judged = contract().check(kind.schema(), body);
     match refused {
         None => {
             judged
                 .unwrap_or_else(|error| panic!("{kind:?} is taken, but not by its schema: {error}\n{body}"));
         }
-        Some(Refused::Text(_)) => {}
+        Some(RequestRejection::Text(_)) => {}
         Some(refused) => {
             let faults = refused.into_vec();
             let beyond = |detail: &str| detail.contains("at most");

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use tidegate_schemas::{
     documents::{
-        Document, DocumentFault, DocumentKind, Event, Expectation, Format, Missing, On, Origin, Set, Status,
-        parse, parse_all, render,
+        Document, DocumentFault, DocumentKind, DocumentSet, Event, Expectation, Format, MissingReference,
+        Origin, Status, SubmissionOrigin, parse, parse_all, render,
     },
     ids::Millis,
     item_types::{Container, Role},
@@ -67,7 +67,8 @@ fn messages(files: &[(&str, &str)]) -> Vec<String> {
 }
 
 fn validate(yaml: &str) -> Vec<String> {
-    let set = Set::collect(parse(&[("all.yaml", yaml)]).unwrap_or_else(|faults| panic!("{faults:?}")));
+    let set =
+        DocumentSet::collect(parse(&[("all.yaml", yaml)]).unwrap_or_else(|faults| panic!("{faults:?}")));
     let faults = set.and_then(|set| set.validate()).err().unwrap_or_default();
     faults.iter().map(ToString::to_string).collect()
 }
@@ -80,7 +81,7 @@ fn every_kind_is_read_with_all_its_fields() {
     assert_eq!(lines[..3], [1, 11, 14]);
     let Document::Rule(rule) = &documents[4].1 else { panic!() };
     assert_eq!(rule.status, Status::Live);
-    assert_eq!(rule.on, [On::Item, On::Report]);
+    assert_eq!(rule.on, [SubmissionOrigin::Item, SubmissionOrigin::Report]);
     assert_eq!(rule.when, json!({"text": {"in": ["text"], "any_of": ["scamcoin"]}}));
     assert_eq!(rule.actions[0].params["hours"], json!(24));
     assert_eq!(rule.actions[1].id.as_str(), "enqueue");
@@ -91,7 +92,9 @@ fn every_kind_is_read_with_all_its_fields() {
     assert_eq!(post.fields[2].container, Some(Container::Array));
     assert!(post.strict && post.version.as_deref() == Some("v2"));
     let Document::Endpoint(endpoint) = &documents[6].1 else { panic!() };
-    assert!(endpoint.takes(Event::ModeratorDecision) && !endpoint.takes(Event::AppealDecision));
+    assert!(
+        endpoint.accepts_event(Event::ModeratorDecision) && !endpoint.accepts_event(Event::AppealDecision)
+    );
     assert!(!format!("{endpoint:?}").contains("TOKEN"), "header values stay out of logs");
     assert_eq!(validate(ALL), [""; 0]);
 }
@@ -102,10 +105,10 @@ fn absent_members_have_their_defaults() {
         parse(&[("r.yaml", "rule: r\nwhen: {}\n---\nqueue: q\n---\nendpoint: e\nurl: https://e.example")])
             .unwrap();
     let Document::Rule(rule) = &documents[0].1 else { panic!() };
-    assert_eq!((rule.status, &rule.on[..]), (Status::Draft, &[On::Item][..]));
+    assert_eq!((rule.status, &rule.on[..]), (Status::Draft, &[SubmissionOrigin::Item][..]));
     assert_eq!(rule.display_name(), "r");
     let Document::Endpoint(endpoint) = &documents[2].1 else { panic!() };
-    assert!(Event::ALL.iter().all(|event| endpoint.takes(*event)));
+    assert!(Event::ALL.iter().all(|event| endpoint.accepts_event(*event)));
 }
 
 #[test]
@@ -342,7 +345,7 @@ fn reading_continues_after_an_invalid_value() {
 fn possibly_unreadable_names_are_not_reported_as_missing() {
     let origin = Origin { file: "t.yaml".to_owned(), line: 1, index: Some(0) };
     let fault = |path: &str, missing: Option<&str>| {
-        let missing = missing.map(|bank| Missing::Document(DocumentKind::Bank, bank.to_owned()));
+        let missing = missing.map(|bank| MissingReference::Document(DocumentKind::Bank, bank.to_owned()));
         DocumentFault { missing, ..DocumentFault::new(&origin, path, "It is wrong.") }
     };
     let torn =
@@ -559,7 +562,7 @@ fn cycles_of_policies_are_refused() {
 #[test]
 fn key_is_unique_in_its_kind_across_files() {
     let files = [("a.yaml", "queue: q\n---\npolicy: q"), ("b.yaml", "queue: q")];
-    let faults = Set::collect(parse(&files).unwrap()).unwrap_err();
+    let faults = DocumentSet::collect(parse(&files).unwrap()).unwrap_err();
     assert_eq!(faults.len(), 1);
     assert_eq!(faults[0].to_string(), "b.yaml:1: document 1: queue: `q` is already defined in a.yaml:1.");
 }
@@ -602,7 +605,7 @@ tests:
 #[test]
 fn set_returns_all_its_documents() {
     let documents = parse(&[("all.yaml", ALL)]).unwrap();
-    let again = Set::collect(documents.clone()).unwrap().documents();
+    let again = DocumentSet::collect(documents.clone()).unwrap().documents();
     assert_eq!(again.len(), documents.len());
     assert!(documents.iter().all(|document| again.contains(document)));
     let stored = serde_json::to_string(&again.iter().map(|(_, it)| it).collect::<Vec<_>>()).unwrap();

@@ -38,7 +38,7 @@ fn check(item_type: &ItemType, data: &str, mode: Mode) -> Result<Values, Vec<Val
     let checked = item_type.check(data.as_bytes(), mode, &base);
     if let Ok(tape) = json::scan(data.as_bytes()) {
         let mut faults = ValidationErrors::default();
-        item_type.judge(tape.root(data.as_bytes()), mode, &base, &mut faults);
+        item_type.check_scanned(tape.root(data.as_bytes()), mode, &base, &mut faults);
         assert_eq!(checked.as_ref().err(), faults.or(Some(())).err().as_ref());
     }
     checked
@@ -351,7 +351,7 @@ fn data_that_is_no_json_object_is_an_error() {
 #[test]
 fn earlier_versions_are_accepted_later_ones_refused() {
     let taken = |item_type: &ItemType, all: &[&'static str]| -> Vec<&'static str> {
-        all.iter().copied().filter(|named| item_type.takes_version(named)).collect()
+        all.iter().copied().filter(|named| item_type.accepts_version(named)).collect()
     };
     assert_eq!(taken(&compile(POST), &["0", "1", "6", "7", "8", "-1", "", "v7"]), ["1", "6", "7"]);
     let named =

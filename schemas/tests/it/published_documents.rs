@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use tidegate_schemas::{
     banks::BankKind,
     documents::{
-        Access, Action, ActionKind, ActionStrikes, Bank, Document, DocumentKind, Endpoint, Event,
-        Expectation, FieldDocument, Format, ItemType, On, OnError, Parameter, ParameterType, Percent, Period,
-        Policy, Quarantine, Queue, QueueClass, QueueOrder, Reach, Required, Rollout, RolloutBy, Routing,
-        RoutingEntry, Rule, RuleAction, RuleLimits, Severity, Signal, SignalBatch, SignalInput, SignalOutput,
-        Status, Test, Threshold, Window, parse, render,
+        Access, Action, ActionKind, ActionStrikes, Bank, DecisionRequirements, Document, DocumentKind,
+        Endpoint, Event, Expectation, FieldDocument, Format, ItemType, OnError, Parameter, ParameterType,
+        Percent, Period, Policy, Quarantine, Queue, QueueClass, QueueOrder, Reach, Rollout, RolloutBy,
+        Routing, RoutingEntry, Rule, RuleAction, RuleLimits, Severity, Signal, SignalBatch, SignalInput,
+        SignalOutput, Status, SubmissionOrigin, Test, Threshold, Window, parse, render,
     },
     ids::Millis,
     item_types::{Container, Kind, Role, Scalar},
@@ -334,7 +334,7 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
             key: "r".into(),
             name: Some("R".into()),
             status: Status::Live,
-            on: vec![On::Report],
+            on: vec![SubmissionOrigin::Report],
             item_types: vec!["t".into()],
             when: json!({}),
             policies: vec!["p".into()],
@@ -385,7 +385,7 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
             class: Some(QueueClass::Review),
             access: Access { people: vec!["ada".into()], roles: vec!["lead".into()] },
             hidden_actions: vec!["a".into()],
-            require: Required { reason: true, policy: true },
+            require: DecisionRequirements { reason: true, policy: true },
             target_age: Some(Period::of_seconds(3_600)),
             auto_close_after: Some(Period::of_seconds(86_400)),
             order: QueueOrder {
@@ -499,7 +499,7 @@ prop_compose! {
     ) -> Document {
         Document::Rule(Rule {
             key: key.into(), name, status: if report { Status::Live } else { Status::Draft },
-            on: if report { vec![On::Report] } else { vec![On::Item] }, item_types: vec!["t".into()], when, policies,
+            on: if report { vec![SubmissionOrigin::Report] } else { vec![SubmissionOrigin::Item] }, item_types: vec!["t".into()], when, policies,
             actions: vec![RuleAction { id: "a".into(), params }], expires_at: at.map(Millis),
             rollout: None, limits: RuleLimits::default(),
             review_sample: Percent::new(f64::from(share) / 100.0), on_error: OnError::default(),

@@ -16,11 +16,11 @@ macro_rules! held_to_its_schema {
     ($($module:ident: $content:ty = $kind:ident),+) => {$(
         mod $module {
             pub(super) use tidegate_schemas::wire::$module::*;
-            use tidegate_schemas::wire::{Limits, Refused, Request};
+            use tidegate_schemas::wire::{Limits, RequestRejection, Request};
 
             use crate::agreement::{Body, hold_parsed};
 
-            pub(super) fn parse(body: &bytes::Bytes, limits: &Limits) -> Result<Request<$content>, Refused> {
+            pub(super) fn parse(body: &bytes::Bytes, limits: &Limits) -> Result<Request<$content>, RequestRejection> {
                 hold_parsed(Body::$kind, body, tidegate_schemas::wire::$module::parse(body, limits))
             }
         }

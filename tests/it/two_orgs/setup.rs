@@ -111,7 +111,7 @@ pub(crate) async fn append_dead_letter(place: &Place, value: Bytes, detail: &str
         failed_at: Millis::now(),
     };
     let at = log.partition(Topic::DeadLetters, b"k");
-    log.append(&[(at, Record::of(b"k", &letter))]).await.unwrap();
+    log.append(&[(at, Record::from_content(b"k", &letter))]).await.unwrap();
     log.close(tokio::time::Instant::now() + PATIENCE).await;
 }
 

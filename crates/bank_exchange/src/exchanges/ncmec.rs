@@ -206,7 +206,7 @@ impl Record {
         }
         let labels: Vec<String> = take("classification").into_iter().collect();
         let fingerprints = self.fingerprints.iter().map(|(name, value)| {
-            if hash_kind(name) != kind.hash() {
+            if hash_kind(name) != kind.hash_kind() {
                 return Change::OtherKind;
             }
             add(value, &source, Some(id.clone()), &labels)

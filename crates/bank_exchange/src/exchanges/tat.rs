@@ -9,7 +9,7 @@ use crate::entry::{Change, hash_kind};
 /// Returns the change that a record requests.
 pub(crate) fn change(record: &Map<String, Value>, kind: BankKind) -> Result<Change, String> {
     let value = required_text(record, "hash_digest")?;
-    if hash_kind(required_text(record, "algorithm")?) != kind.hash() {
+    if hash_kind(required_text(record, "algorithm")?) != kind.hash_kind() {
         return Ok(Change::OtherKind);
     }
     let reference = name(record, "id")?;

@@ -15,7 +15,7 @@ pub(crate) fn change(record: &Map<String, Value>, kind: BankKind) -> Result<Chan
         None => (required_text(record, "indicator")?, None),
     };
     let type_name = type_name.map_or_else(|| required_text(record, "type"), Ok)?;
-    if hash_kind(type_name) != kind.hash() {
+    if hash_kind(type_name) != kind.hash_kind() {
         return Ok(Change::OtherKind);
     }
     let reference = name(record, "id")?;

@@ -116,7 +116,7 @@ impl EntryInput {
             id: entry_id(bank, kind, &self.value),
             input: self,
             distance,
-            is_hash: kind.hash().is_some(),
+            is_hash: kind.hash_kind().is_some(),
         })
     }
 }
@@ -155,7 +155,7 @@ impl ValidEntry {
 
 /// Checks the fields that only hash banks have.
 fn check_hash_fields(kind: BankKind, input: &EntryInput) -> Result<Option<u8>, String> {
-    let Some(hash) = kind.hash() else {
+    let Some(hash) = kind.hash_kind() else {
         let has_hash_fields = input.distance.is_some() || input.reference.is_some() || input.note.is_some();
         return if has_hash_fields {
             Err("only hashes have a distance, a reference and a note".to_owned())
@@ -163,7 +163,7 @@ fn check_hash_fields(kind: BankKind, input: &EntryInput) -> Result<Option<u8>, S
             Ok(None)
         };
     };
-    let max_distance = hash.most_distance();
+    let max_distance = hash.max_distance();
     if input.distance.is_some_and(|distance| distance > max_distance) {
         return Err(format!("hashes of kind {} may differ in at most {max_distance} bits", hash.name()));
     }

@@ -15,7 +15,7 @@ use tidegate_schemas::{
     ids::{BankId, Millis, OrgId},
 };
 use tidegate_store::{
-    At, Store,
+    RowRange, Store,
     tables::catalog::banks::{BankHash, BankHead},
 };
 use uuid::Uuid;
@@ -52,7 +52,7 @@ type BankDocuments = BTreeMap<BankId, documents::Bank>;
 /// Collects the documents of the hash banks of a configuration.
 pub(crate) fn collect_documents(content: &Content) -> BankDocuments {
     let banks = content.set.banks.values().map(|(_, document)| document);
-    let hash_documents = banks.filter(|document| document.kind.hash().is_some());
+    let hash_documents = banks.filter(|document| document.kind.hash_kind().is_some());
     hash_documents.map(|document| (document.key.clone(), document.clone())).collect()
 }
 
@@ -123,7 +123,7 @@ impl LiveHashBanks {
         }
         self.publisher.configure(banks);
         for (bank, head) in heads {
-            let Some(kind) = state.documents.get(&bank).and_then(|it| it.kind.hash()) else { continue };
+            let Some(kind) = state.documents.get(&bank).and_then(|it| it.kind.hash_kind()) else { continue };
             let loaded_revision = state.heads.get(&bank).map(|head| head.revision);
             if loaded_revision != Some(head.revision)
                 && !self.apply_feed(store, kind, loaded_revision, &head).await?
@@ -169,7 +169,7 @@ impl LiveHashBanks {
         if head.revision > 0 {
             for bucket in 0..BUCKET_COUNT {
                 let partition = BankHash::partition(head.org.clone(), head.bank.clone(), bucket);
-                let mut pages = store.scan::<BankHash>(&partition, At::all());
+                let mut pages = store.scan::<BankHash>(&partition, RowRange::all());
                 while let Some(rows) = pages.next_page().await? {
                     for row in rows {
                         if let (Some(hash), Some(entry)) =
@@ -306,7 +306,7 @@ const RATE_HISTORY_PERIODS: i64 = 16;
 pub(crate) fn banks_from_documents(documents: &BankDocuments) -> Vec<Bank> {
     documents
         .values()
-        .filter_map(|document| Some(bank_from_document(document, document.kind.hash()?)))
+        .filter_map(|document| Some(bank_from_document(document, document.kind.hash_kind()?)))
         .collect()
 }
 
@@ -316,7 +316,7 @@ fn bank_from_document(document: &documents::Bank, kind: HashKind) -> Bank {
         id: document.key.clone(),
         kind,
         enabled: true,
-        distance: document.distance.unwrap_or(kind.usual_distance()),
+        distance: document.distance.unwrap_or(kind.default_distance()),
         sample: document.sample.unwrap_or(full_sample),
         suppresses: document.suppresses.clone(),
         watched: document.quarantine.is_some(),

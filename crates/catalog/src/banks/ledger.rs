@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tidegate_schemas::ids::{BankId, Millis, OrgId};
 use tidegate_store::{
-    At, Batch, Inserted, Replaced, Split, Store, WriteTime,
+    Batch, InsertOutcome, ReplaceOutcome, RowRange, Split, Store, WriteTime,
     tables::catalog::banks::{BankChange, BankEntry, BankHash, BankHead, BankRevision},
 };
 use uuid::Uuid;
@@ -62,7 +62,7 @@ pub(crate) async fn load_heads_of(
 
 /// Loads the heads of all banks that ever had a change.
 pub(crate) async fn load_heads(store: &Store) -> Result<Vec<BankHead>, Error> {
-    Ok(store.scan_all::<BankHead>(&Split::whole()).all().await?)
+    Ok(store.scan_all::<BankHead>(&Split::whole_table()).all().await?)
 }
 
 /// Commits operations as the next revision and settles it. `enabled` switches the whole bank. Returns `None`
@@ -98,9 +98,9 @@ pub(crate) async fn commit_change(
         write_change(store, &next, operations, now).await?;
         // The first change creates the head.
         let won = if head.version == 0 {
-            matches!(store.insert_new(&next).await?, Inserted::New)
+            matches!(store.insert_new(&next).await?, InsertOutcome::New)
         } else {
-            matches!(store.replace(&next, head.version).await?, Replaced::Yes)
+            matches!(store.replace(&next, head.version).await?, ReplaceOutcome::Done)
         };
         if won {
             settle(store, &BankHead { version: head.version + 1, ..next.clone() }).await?;
@@ -131,7 +131,7 @@ async fn write_change(
         };
         let mut batch = Batch::new();
         // Durable, because a head must never refer to rows that a crash can lose.
-        batch.put_owned(WriteTime::after(None, now), row).durable();
+        batch.put_owned(WriteTime::after(None, now), row).require_sync();
         store.write(batch).await?;
     }
     Ok(())
@@ -163,7 +163,7 @@ pub(crate) async fn settle(store: &Store, head: &BankHead) -> Result<(), Error> 
     // The feed row precedes the settled mark: a reader that sees the mark must find the revision in the feed.
     let feed_row = BankRevision { org: org.clone(), bank: bank.clone(), revision, change_id: head.change_id };
     let mut batch = Batch::new();
-    batch.put_owned(WriteTime::after(None, head.changed_at), feed_row).durable();
+    batch.put_owned(WriteTime::after(None, head.changed_at), feed_row).require_sync();
     store.write(batch).await?;
     // A conflict means that another process settled the same revision.
     store.replace(&BankHead { settled: revision, ..head.clone() }, head.version).await?;
@@ -218,7 +218,7 @@ pub(super) async fn read_changes(
     head: &BankHead,
 ) -> Result<Option<Vec<(i64, Uuid)>>, Error> {
     let partition = BankRevision::partition(head.org.clone(), head.bank.clone());
-    let range = At::range((), after + 1..=head.settled);
+    let range = RowRange::range((), after + 1..=head.settled);
     let mut changes: Vec<_> = store
         .scan::<BankRevision>(&partition, range)
         .all()
@@ -239,7 +239,7 @@ pub(super) async fn read_changes(
 async fn load_bank(store: &Store, head: &BankHead) -> Result<LoadedBank, Error> {
     let partition = BankEntry::partition(head.org.clone(), head.bank.clone());
     let mut rows = LoadedBankBuilder::default();
-    let mut pages = store.scan::<BankEntry>(&partition, At::all());
+    let mut pages = store.scan::<BankEntry>(&partition, RowRange::all());
     while let Some(page) = pages.next_page().await? {
         page.into_iter().for_each(|row| rows.add(entry_from_row(row)));
     }
@@ -260,7 +260,7 @@ pub(super) async fn read_operations(
 ) -> Result<Vec<Operation>, Error> {
     let unreadable = |reason: String| Error::Bank { org: org.clone(), bank: bank.clone(), revision, reason };
     let partition = BankChange::partition(org.clone(), bank.clone(), revision);
-    let rows = store.scan::<BankChange>(&partition, At::under((change_id,))).all().await?;
+    let rows = store.scan::<BankChange>(&partition, RowRange::with_prefix((change_id,))).all().await?;
     if !rows.first().is_some_and(|row| usize::try_from(row.parts) == Ok(rows.len())) {
         return Err(unreadable(format!("{} of its parts exist", rows.len())));
     }

@@ -26,7 +26,7 @@ pub(crate) async fn load_current(
     loaded_banks: &LoadedBanks,
 ) -> Result<LoadedBanks, Error> {
     let mut current_banks = LoadedBanks::new();
-    let lists = content.set.banks.iter().filter(|(_, (_, document))| document.kind.hash().is_none());
+    let lists = content.set.banks.iter().filter(|(_, (_, document))| document.kind.hash_kind().is_none());
     for (bank, _) in lists {
         current_banks
             .insert(bank.clone(), ledger::load_current_bank(store, org, bank, loaded_banks.get(bank)).await?);

@@ -263,8 +263,8 @@ impl Banks {
             }
             updated_entries
                 .retain(|id, entry| stored_entries.get(id).is_none_or(|old| !old.has_same_content(entry)));
-            let depends_on_revision =
-                kind.hash().is_some() || updated_entries.keys().any(|id| stored_entries.contains_key(id));
+            let depends_on_revision = kind.hash_kind().is_some()
+                || updated_entries.keys().any(|id| stored_entries.contains_key(id));
             let operations: Vec<_> =
                 updated_entries.into_values().map(|entry| Operation::for_put(kind, entry)).collect();
             if operations.is_empty() {
@@ -491,7 +491,7 @@ impl Banks {
         ids: impl Iterator<Item = Uuid>,
     ) -> Result<HashMap<Uuid, Entry>, BankError> {
         let ids: BTreeSet<Uuid> = ids.collect();
-        if kind.hash().is_some() {
+        if kind.hash_kind().is_some() {
             let key = |id: Uuid| BankHash::key(org.clone(), bank.clone(), ledger::hash_bucket(id), id);
             let keys: Vec<_> = ids.into_iter().map(key).collect();
             let rows = self.store.get_many::<BankHash>(&keys).await?;
@@ -519,7 +519,7 @@ impl Banks {
         let adds_entries =
             operations.iter().any(|it| matches!(it, Operation::Put(_))) || enabled == Some(true);
         // Hash banks are not part of the rule plan, so their changes cannot break compilation.
-        let is_list = content.set.banks.get(bank).is_some_and(|(_, it)| it.kind.hash().is_none());
+        let is_list = content.set.banks.get(bank).is_some_and(|(_, it)| it.kind.hash_kind().is_none());
         // The permit is held until the commit: two changes of one process are never compiled against the same
         // entries.
         let trial = if adds_entries && is_list {

@@ -23,11 +23,11 @@ pub(crate) enum Operation {
 
 impl Operation {
     pub(crate) fn for_put(kind: BankKind, entry: Entry) -> Self {
-        if kind.hash().is_some() { Self::PutHash(entry) } else { Self::Put(entry) }
+        if kind.hash_kind().is_some() { Self::PutHash(entry) } else { Self::Put(entry) }
     }
 
     pub(crate) fn for_remove(kind: BankKind, entry: Entry) -> Self {
         let Entry { id, value, .. } = entry;
-        if kind.hash().is_some() { Self::RemoveHash { id, value } } else { Self::Remove(id) }
+        if kind.hash_kind().is_some() { Self::RemoveHash { id, value } } else { Self::Remove(id) }
     }
 }

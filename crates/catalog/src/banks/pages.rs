@@ -7,7 +7,7 @@ use tidegate_schemas::{
     ids::{BankId, OrgId},
 };
 use tidegate_store::{
-    At, Cursor, Store,
+    Cursor, RowRange, Store,
     tables::catalog::banks::{BankEntry, BankHash},
 };
 
@@ -53,9 +53,9 @@ pub(super) async fn read_page(
 ) -> Result<(Vec<Entry>, Option<PageCursor>), Error> {
     let PageCursor { mut bucket, mut after } = from.unwrap_or(PageCursor { bucket: 0, after: None });
     // A list bank is one partition, so one scan with a limit is a page.
-    if kind.hash().is_none() {
+    if kind.hash_kind().is_none() {
         let partition = BankEntry::partition(org.clone(), bank.clone());
-        let range = At::all().limit(limit).page_size(limit).after(after);
+        let range = RowRange::all().limit(limit).page_size(limit).after(after);
         let mut pages = store.scan::<BankEntry>(&partition, range);
         let rows = pages.all().await?;
         let next = pages.cursor().map(|cursor| PageCursor { bucket: 0, after: Some(cursor) });
@@ -69,7 +69,7 @@ pub(super) async fn read_page(
             return Ok((entries, Some(PageCursor { bucket, after })));
         }
         let partition = BankHash::partition(org.clone(), bank.clone(), bucket);
-        let range = At::all().limit(remaining_limit).page_size(remaining_limit).after(after.take());
+        let range = RowRange::all().limit(remaining_limit).page_size(remaining_limit).after(after.take());
         let mut pages = store.scan::<BankHash>(&partition, range);
         entries.extend(pages.all().await?.into_iter().map(ledger::entry_from_hash_row));
         after = pages.cursor();

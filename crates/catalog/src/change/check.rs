@@ -7,11 +7,11 @@ use serde_json::Value;
 use tidegate_egress::{headers::check_headers, target::Target};
 use tidegate_schemas::{
     documents::{
-        ActionKind, DocumentFault, DocumentKind, Endpoint, Event, Missing, Origin, Parsed, Rule, Set, Signal,
-        Status, parse, parse_all,
+        ActionKind, DocumentFault, DocumentKind, DocumentSet, Endpoint, Event, MissingReference, Origin,
+        ParsedDocuments, Rule, Signal, Status, parse, parse_all,
     },
     ids::{ConfigVersion, Millis, OrgId, SignalId},
-    nearest::{hint, shown},
+    nearest::{hint, truncate_name},
 };
 
 use super::{File, NextContent, inline};
@@ -40,7 +40,7 @@ pub fn lint_files(
     max_per_kind: usize,
 ) -> Result<Warnings, Vec<DocumentFault>> {
     let mut parsed = parse_all(files);
-    unreadable_files.iter().cloned().for_each(|fault| parsed.lacks(fault));
+    unreadable_files.iter().cloned().for_each(|fault| parsed.add_unreadable_file(fault));
     let next_content = super::build_next_content(&Content::default(), &parsed, true, settings);
     let (_, warnings) = check_content(
         &OrgId::new("lint"),
@@ -61,8 +61,11 @@ pub fn compile_offline(
 ) -> Result<(Compiled, Vec<DocumentFault>), Vec<DocumentFault>> {
     let documents = parse(files)?;
     let created = super::created_policy_keys(&documents);
-    let content =
-        Content::default().with_successor(Set::collect(documents)?, &created, settings.item_type_versions);
+    let content = Content::default().with_successor(
+        DocumentSet::collect(documents)?,
+        &created,
+        settings.item_type_versions,
+    );
     content.set.validate()?;
     let faults = find_pattern_faults(&content, &settings.rules);
     if !faults.is_empty() {
@@ -87,7 +90,7 @@ pub(super) fn check_content(
     org: &OrgId,
     version: ConfigVersion,
     NextContent { content, duplicates }: &NextContent,
-    parsed: &Parsed,
+    parsed: &ParsedDocuments,
     settings: &Settings,
     entries: &BankEntries,
     now: Millis,
@@ -190,7 +193,7 @@ fn check_all_headers(
 }
 
 /// Checks that conditions on models name existing signals, and labels or texts that these have.
-fn check_scores(set: &Set, faults: &mut Vec<DocumentFault>) {
+fn check_scores(set: &DocumentSet, faults: &mut Vec<DocumentFault>) {
     let rule_conditions =
         set.rules.values().map(|(origin, rule)| (origin, "when".to_owned(), &rule.when, false));
     let routing_conditions = set.routing.values().flat_map(|(origin, routing)| {
@@ -206,8 +209,9 @@ fn check_scores(set: &Set, faults: &mut Vec<DocumentFault>) {
             let Some(model) = score.get("model").and_then(Value::as_str) else { continue };
             let Some((_, signal)) = set.signals.get(model) else {
                 let suggestion = hint(model, set.signals.keys().map(SignalId::as_str));
-                let message = format!("There is no signal `{}`.{suggestion}", shown(model));
-                let missing_document = Some(Missing::Document(DocumentKind::Signal, model.to_owned()));
+                let message = format!("There is no signal `{}`.{suggestion}", truncate_name(model));
+                let missing_document =
+                    Some(MissingReference::Document(DocumentKind::Signal, model.to_owned()));
                 let fault = DocumentFault::new(origin, format!("{path}.model"), message);
                 faults.push(DocumentFault { missing: missing_document, ..fault });
                 continue;
@@ -236,8 +240,10 @@ fn check_scores(set: &Set, faults: &mut Vec<DocumentFault>) {
                 Some(label) => {
                     if let Some(labels) = signal.known_labels().filter(|labels| !labels.contains(label)) {
                         let suggestion = hint(label, labels);
-                        let message =
-                            format!("The signal `{model}` has no label `{}`.{suggestion}", shown(label));
+                        let message = format!(
+                            "The signal `{model}` has no label `{}`.{suggestion}",
+                            truncate_name(label)
+                        );
                         faults.push(DocumentFault::new(origin, format!("{path}.label"), message));
                     }
                 }
@@ -269,8 +275,8 @@ fn collect_model_conditions<'a>(
 
 /// Warns about callback actions without a receiving endpoint. Their callbacks are held until an endpoint
 /// receives them.
-fn warn_undelivered_callbacks(set: &Set) -> Vec<DocumentFault> {
-    let has_receiver = set.endpoints.values().any(|(_, it)| it.takes(Event::AutomaticAction));
+fn warn_undelivered_callbacks(set: &DocumentSet) -> Vec<DocumentFault> {
+    let has_receiver = set.endpoints.values().any(|(_, it)| it.accepts_event(Event::AutomaticAction));
     let undelivered_actions = set
         .actions
         .values()
@@ -281,7 +287,7 @@ fn warn_undelivered_callbacks(set: &Set) -> Vec<DocumentFault> {
 
 /// Warns about actions of kind `enqueue_child_safety` if no endpoint receives child-safety material: all
 /// callbacks about their items would be held.
-fn warn_missing_child_safety_endpoint(set: &Set) -> Vec<DocumentFault> {
+fn warn_missing_child_safety_endpoint(set: &DocumentSet) -> Vec<DocumentFault> {
     if set.endpoints.is_empty() || set.endpoints.values().any(|(_, endpoint)| endpoint.child_safety) {
         return Vec::new();
     }
@@ -292,7 +298,7 @@ fn warn_missing_child_safety_endpoint(set: &Set) -> Vec<DocumentFault> {
 }
 
 /// Warns about rules that are no longer evaluated.
-fn warn_expired_rules(set: &Set, now: Millis) -> Vec<DocumentFault> {
+fn warn_expired_rules(set: &DocumentSet, now: Millis) -> Vec<DocumentFault> {
     let is_expired =
         |rule: &Rule| rule.status != Status::Archived && rule.expires_at.is_some_and(|end| end <= now);
     let message = "The rule has expired, so it is not evaluated: archive it, or set another `expires_at`.";

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_schemas::{
-    documents::{DocumentFault, Origin, Set},
+    documents::{DocumentFault, DocumentSet, Origin},
     ids::OrgId,
 };
 
@@ -18,8 +18,8 @@ use crate::secrets::{HeaderOwner, Secrets, is_sealed};
 pub(super) fn seal_all_headers(
     secrets: &Secrets,
     org: &OrgId,
-    current: &Set,
-    next: &mut Set,
+    current: &DocumentSet,
+    next: &mut DocumentSet,
 ) -> Result<(), ApplyError> {
     let mut sealing = Sealing { secrets, org, faults: Vec::new() };
     for (key, (origin, endpoint)) in &mut next.endpoints {

@@ -7,7 +7,7 @@ use tidegate_schemas::{
     hint,
     ids::{ItemKey, Millis, TypeId},
     item_types::{self, Mode, Values},
-    nearest::shown,
+    nearest::truncate_name,
     validation_error::Pointer,
 };
 
@@ -48,7 +48,7 @@ fn parse_example(compiled: &Compiled, type_id: &TypeId, data: &Json) -> Result<T
     let names = data.as_object().into_iter().flat_map(|data| data.keys());
     let unknown_field = |name: &String| {
         let suggestion = hint(name, item_type.fields().iter().map(|field| &*field.name));
-        format!("unknown field `{}` in item type `{type_id}`.{suggestion}", shown(name))
+        format!("unknown field `{}` in item type `{type_id}`.{suggestion}", truncate_name(name))
     };
     let unknown_fields: Vec<_> =
         names.filter(|name| item_type.field(name).is_none()).take(3).map(unknown_field).collect();

@@ -12,10 +12,12 @@ mod wait;
 use std::{collections::BTreeSet, sync::Arc};
 
 use tidegate_schemas::{
-    documents::{self, Document, DocumentFault, DocumentKind, Origin, Parsed, Set, parse_all},
+    documents::{
+        self, Document, DocumentFault, DocumentKind, DocumentSet, Origin, ParsedDocuments, parse_all,
+    },
     ids::{BankId, ConfigVersion, EndpointId, Millis, OrgId, QueueId},
 };
-use tidegate_store::{Clock, Replaced, Store, system_clock, tables::catalog::configs::ConfigHead};
+use tidegate_store::{Clock, ReplaceOutcome, Store, system_clock, tables::catalog::configs::ConfigHead};
 
 pub use self::{
     check::{Warnings, compile_offline, lint_files},
@@ -224,13 +226,13 @@ impl Changes {
         let next_head =
             ConfigHead { config_version: version, snapshot_id, changed_at, author, ..head.clone() };
         match self.store.replace(&next_head, head.version).await? {
-            Replaced::Yes => {}
+            ReplaceOutcome::Done => {}
             // Another change was committed since the check.
-            Replaced::No(current_head) => {
+            ReplaceOutcome::Conflict(current_head) => {
                 let current_version = current_head.config_version;
                 return Err(ApplyError::HeadMoved { expected: head.config_version, found: current_version });
             }
-            Replaced::Gone => return Err(Error::NoSuchOrg(org.clone()).into()),
+            ReplaceOutcome::Missing => return Err(Error::NoSuchOrg(org.clone()).into()),
         }
         // The change is committed. Without the bump, processes notice it at their next full read.
         if let Err(error) = snapshots::bump_epoch(&self.store, changed_at).await {
@@ -318,7 +320,7 @@ impl Changes {
 }
 
 /// Finds banks that change their kind. Their stored entries would remain and match no item.
-fn find_kind_changes(old_set: &Set, new_set: &Set) -> Vec<DocumentFault> {
+fn find_kind_changes(old_set: &DocumentSet, new_set: &DocumentSet) -> Vec<DocumentFault> {
     let fault = |(key, (origin, bank)): (&BankId, &(Origin, documents::Bank))| {
         let (_, old) = old_set.banks.get(key)?;
         let name = old.kind.name();
@@ -336,10 +338,15 @@ struct NextContent {
 }
 
 /// Builds the next content. Without `prune`, documents that are not in the files stay.
-fn build_next_content(current: &Content, parsed: &Parsed, prune: bool, settings: &Settings) -> NextContent {
+fn build_next_content(
+    current: &Content,
+    parsed: &ParsedDocuments,
+    prune: bool,
+    settings: &Settings,
+) -> NextContent {
     let documents = &parsed.documents;
     let created = created_policy_keys(documents);
-    let (mut set, duplicates) = Set::gather(documents.clone());
+    let (mut set, duplicates) = DocumentSet::gather(documents.clone());
     if !prune {
         let document_names: BTreeSet<_> =
             documents.iter().map(|(_, document)| (document.kind(), document.key())).collect();
@@ -347,7 +354,7 @@ fn build_next_content(current: &Content, parsed: &Parsed, prune: bool, settings:
         let unchanged_documents = unchanged_documents
             .filter(|(_, document)| !document_names.contains(&(document.kind(), document.key())));
         // Duplicates among the new documents were already reported by the first call.
-        (set, _) = Set::gather(unchanged_documents.chain(documents.iter().cloned()).collect());
+        (set, _) = DocumentSet::gather(unchanged_documents.chain(documents.iter().cloned()).collect());
     }
     NextContent { content: current.with_successor(set, &created, settings.item_type_versions), duplicates }
 }

@@ -16,7 +16,7 @@ use tidegate_schemas::{
     names,
 };
 use tidegate_store::{
-    At, Batch, Clock, Replaced, Store, WriteTime, system_clock,
+    Batch, Clock, ReplaceOutcome, RowRange, Store, WriteTime, system_clock,
     tables::catalog::{
         keys::{ApiKey, KeyOfOrg, KeyUse},
         orgs::Org,
@@ -303,7 +303,7 @@ impl Keys {
             return Ok(None);
         }
         // The list is written first: a working key that is not listed could not be found to be revoked.
-        self.0.store.put(WriteTime::after(None, created_at), &[list_row]).await?;
+        self.0.store.put_rows(WriteTime::after(None, created_at), &[list_row]).await?;
         if !self.0.store.insert_new(&row).await?.is_new() {
             return Ok(None);
         }
@@ -315,8 +315,9 @@ impl Keys {
     /// Lists the keys of an organisation, the newest first, including expired and revoked ones.
     pub async fn list(&self, org: &OrgId) -> Result<Vec<KeyInfo>, KeyError> {
         let list_rows =
-            self.0.store.scan::<KeyOfOrg>(&KeyOfOrg::partition(org.clone()), At::all()).all().await?;
-        let uses = self.0.store.scan::<KeyUse>(&KeyUse::partition(org.clone()), At::all()).all().await?;
+            self.0.store.scan::<KeyOfOrg>(&KeyOfOrg::partition(org.clone()), RowRange::all()).all().await?;
+        let uses =
+            self.0.store.scan::<KeyUse>(&KeyUse::partition(org.clone()), RowRange::all()).all().await?;
         let uses: HashMap<_, _> = uses.into_iter().map(|row| (row.key_id, row.last_used_at)).collect();
         let keys: Vec<_> = list_rows.iter().map(|row| ApiKey::key(row.key_id)).collect();
         let rows = self.0.store.get_many::<ApiKey>(&keys).await?;
@@ -416,12 +417,12 @@ impl Keys {
                 ..row.clone()
             };
             match self.0.store.replace(&rotated_row, row.version).await? {
-                Replaced::Yes => {
+                ReplaceOutcome::Done => {
                     self.0.cache.forget(&id);
                     return Ok(rotated_row);
                 }
-                Replaced::No(newer) => row = newer,
-                Replaced::Gone => return Err(KeyError::NoSuchKey),
+                ReplaceOutcome::Conflict(newer) => row = newer,
+                ReplaceOutcome::Missing => return Err(KeyError::NoSuchKey),
             }
         }
     }
@@ -462,12 +463,12 @@ impl Keys {
             let mut updated_row = row.clone();
             update(&mut updated_row);
             match self.0.store.replace(&updated_row, row.version).await? {
-                Replaced::Yes => {
+                ReplaceOutcome::Done => {
                     self.0.cache.forget(&id);
                     return Ok(updated_row);
                 }
-                Replaced::No(newer) => row = newer,
-                Replaced::Gone => return Err(KeyError::NoSuchKey),
+                ReplaceOutcome::Conflict(newer) => row = newer,
+                ReplaceOutcome::Missing => return Err(KeyError::NoSuchKey),
             }
         }
     }

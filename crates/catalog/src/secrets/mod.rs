@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tidegate_egress::Secret;
 use tidegate_schemas::ids::{EndpointId, OrgId};
 use tidegate_store::{
-    Clock, Inserted, Replaced, Split, Store, system_clock,
+    Clock, InsertOutcome, ReplaceOutcome, Split, Store, system_clock,
     tables::catalog::secrets::{CURRENT, EndpointSecret, MasterKeyName},
 };
 
@@ -106,19 +106,22 @@ impl Secrets {
         let mut stored_row = store.get::<MasterKeyName>(&MasterKeyName::key(CURRENT)).await?;
         if stored_row.is_none() {
             // Data of an older release has no such row, but each secret names its key.
-            let secrets = store.scan_all::<EndpointSecret>(&Split::whole()).all().await?;
+            let secrets = store.scan_all::<EndpointSecret>(&Split::whole_table()).all().await?;
             let sealed_under = secrets.into_iter().map(|row| row.master_key).find(|key| key != at_hand);
             if let Some(sealed_under) = sealed_under.filter(|sealed_under| lost != Some(sealed_under)) {
                 return Err(SecretError::OtherKey { sealed_under, at_hand: at_hand.to_owned() });
             }
             stored_row = match store.insert_new(&row(0)).await? {
-                Inserted::New => return Ok(()),
-                Inserted::Existing(existing_row) => Some(existing_row),
+                InsertOutcome::New => return Ok(()),
+                InsertOutcome::Existing(existing_row) => Some(existing_row),
             };
         }
         let Some(stored_row) = stored_row.filter(|row| row.master_key != at_hand) else { return Ok(()) };
         if lost == Some(&stored_row.master_key)
-            && matches!(store.replace(&row(stored_row.version), stored_row.version).await?, Replaced::Yes)
+            && matches!(
+                store.replace(&row(stored_row.version), stored_row.version).await?,
+                ReplaceOutcome::Done
+            )
         {
             tracing::warn!(lost, at_hand, "another master key takes the place of one that is lost");
             return Ok(());
@@ -161,7 +164,7 @@ impl Secrets {
             version: 0,
         };
         // Of concurrent calls, exactly one inserts its secret.
-        let was_created = matches!(self.0.store.insert_new(&row).await?, Inserted::New);
+        let was_created = matches!(self.0.store.insert_new(&row).await?, InsertOutcome::New);
         self.0.cache.forget(&(org.clone(), endpoint.clone()));
         Ok(was_created)
     }

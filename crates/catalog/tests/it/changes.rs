@@ -13,7 +13,7 @@ use tidegate_schemas::{
     ids::{ActionId, ConfigVersion, EndpointId, ItemKey, Millis, OrgId, TypeId},
 };
 use tidegate_store::{
-    At,
+    RowRange,
     tables::catalog::configs::{ConfigHead, ConfigSnapshot},
 };
 use tokio::{
@@ -168,7 +168,7 @@ async fn header_values_are_sealed_for_their_own_header() {
     );
     let head = world.store.get::<ConfigHead>(&ConfigHead::key(world.org.clone())).await.unwrap().unwrap();
     let partition = ConfigSnapshot::partition(world.org.clone(), head.config_version);
-    let rows = world.store.scan::<ConfigSnapshot>(&partition, At::all()).all().await.unwrap();
+    let rows = world.store.scan::<ConfigSnapshot>(&partition, RowRange::all()).all().await.unwrap();
     assert!(!rows.is_empty() && rows.iter().all(|row| !row.documents.contains("t0ken")));
 
     let running = world.live().await;

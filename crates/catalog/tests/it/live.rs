@@ -168,7 +168,7 @@ async fn replace_head(world: &World, text: &str) -> ConfigVersion {
         author: "newer".to_owned(),
         created_at: Millis(5),
     };
-    world.store.put(WriteTime(5), &[row]).await.unwrap();
+    world.store.put_rows(WriteTime(5), &[row]).await.unwrap();
     let next = ConfigHead { config_version: version, snapshot_id, ..head.clone() };
     assert!(world.store.replace(&next, head.version).await.unwrap().is_done());
     version

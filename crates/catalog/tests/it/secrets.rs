@@ -3,7 +3,7 @@ use std::path::Path;
 use bytes::Bytes;
 use tidegate_catalog::{MasterKey, Secrets, secrets::SecretError};
 use tidegate_schemas::ids::EndpointId;
-use tidegate_store::{Replaced, tables::catalog::secrets::EndpointSecret};
+use tidegate_store::{ReplaceOutcome, tables::catalog::secrets::EndpointSecret};
 
 use crate::support::{POST, World, change, open};
 
@@ -65,14 +65,14 @@ async fn a_secret_that_was_tampered_with_or_copied_is_refused() {
     let other = world.store.get::<EndpointSecret>(&key("other")).await.unwrap().unwrap();
 
     let copied = EndpointSecret { sealed: other.sealed, ..row.clone() };
-    assert_eq!(world.store.replace(&copied, row.version).await.unwrap(), Replaced::Yes);
+    assert_eq!(world.store.replace(&copied, row.version).await.unwrap(), ReplaceOutcome::Done);
     let refused = world.secrets().for_endpoint(&world.org, &platform()).await.unwrap_err();
     assert_eq!((refused.tag(), refused.is_outage()), ("secret_tampered", false));
 
     let mut changed = row.sealed.to_vec();
     changed[30] ^= 1;
     let changed = EndpointSecret { sealed: Bytes::from(changed), ..row.clone() };
-    assert_eq!(world.store.replace(&changed, row.version + 1).await.unwrap(), Replaced::Yes);
+    assert_eq!(world.store.replace(&changed, row.version + 1).await.unwrap(), ReplaceOutcome::Done);
     let refused = world.secrets().reveal(&world.org, &platform()).await.unwrap_err();
     assert_eq!(refused.tag(), "secret_tampered");
 }

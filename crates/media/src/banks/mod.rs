@@ -87,17 +87,18 @@ impl Hash {
     /// Returns `None` unless there are as many bytes as the kind has.
     pub fn new(kind: HashKind, bytes: &[u8]) -> Option<Self> {
         let mut all = [0; 32];
-        all[..kind.bytes()].copy_from_slice((bytes.len() == kind.bytes()).then_some(bytes)?);
+        all[..kind.byte_length()]
+            .copy_from_slice((bytes.len() == kind.byte_length()).then_some(bytes)?);
         Some(Self { kind, bytes: all })
     }
 
     /// Reads hexadecimal digits, or the form of a kind that is not computed here.
     pub fn parse(kind: HashKind, text: &str) -> Option<Self> {
-        if !kind.is_made() {
+        if !kind.is_computed() {
             return Self::new(kind, &Sha256::digest(kind.canonical(text).ok()?));
         }
         let mut bytes = [0; 32];
-        hex::decode_into(text, &mut bytes[..kind.bytes()])?;
+        hex::decode_into(text, &mut bytes[..kind.byte_length()])?;
         Some(Self { kind, bytes })
     }
 
@@ -106,7 +107,7 @@ impl Hash {
     }
 
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.kind.bytes()]
+        &self.bytes[..self.kind.byte_length()]
     }
 
     pub fn hex(&self) -> String {
@@ -122,7 +123,8 @@ impl Hash {
 /// Returns the id of an entry: the same on every installation for the same value in a bank of the same name.
 pub fn entry_id(bank: &BankId, kind: BankKind, value: &str) -> Uuid {
     // A look-up has only the digest of such a value.
-    let digest = kind.hash().filter(|kind| !kind.is_made()).and_then(|kind| Hash::parse(kind, value));
+    let digest =
+        kind.hash_kind().filter(|kind| !kind.is_computed()).and_then(|kind| Hash::parse(kind, value));
     digest.map_or_else(|| derived(bank, value), |digest| digest.entry_id(bank))
 }
 

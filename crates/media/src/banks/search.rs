@@ -272,7 +272,7 @@ impl Search<'_> {
         let snapshot = self.snapshot;
         let enabled = snapshot.banks.iter().filter(|bank| bank.enabled && bank.kind == kind);
         let Some(radius) = enabled.map(|bank| bank.distance).max() else { return };
-        let radius = radius.max(entries.max_entry_distance()).min(kind.most_distance());
+        let radius = radius.max(entries.max_entry_distance()).min(kind.max_distance());
         entries.find_near(&Bits::of(hash), radius, self.mode, |bits, distance, tag| {
             let slot = tag.slot as usize;
             let Some(bank) = snapshot.banks_by_slot.get(slot).copied().flatten() else { return };
@@ -286,7 +286,7 @@ impl Search<'_> {
                 return;
             }
             let bytes = bits.bytes();
-            let Some(hash) = Hash::new(kind, &bytes[..kind.bytes()]) else { return };
+            let Some(hash) = Hash::new(kind, &bytes[..kind.byte_length()]) else { return };
             let entry = Arc::clone(&tag.entry);
             self.candidates.push(Candidate { bank, hash, distance, frame, entry });
             if self.candidates.len() >= self.prune_at {
@@ -337,7 +337,7 @@ impl Search<'_> {
         let is_allowed = |bank: usize| suppressed.binary_search(&&banks[bank].id).is_err();
         let mut near: Vec<Candidate> = self.candidates.into_iter().filter(|it| is_allowed(it.bank)).collect();
         near.sort_by(|left, right| {
-            let key = |it: &Candidate| (it.distance, Reverse(it.hash.kind().bytes()), it.hash);
+            let key = |it: &Candidate| (it.distance, Reverse(it.hash.kind().byte_length()), it.hash);
             key(left).cmp(&key(right)).then_with(|| banks[left.bank].id.cmp(&banks[right.bank].id))
         });
         let max = self.snapshot.settings.matches;

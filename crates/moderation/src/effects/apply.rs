@@ -34,7 +34,7 @@ pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
             hits: hits_to_json(&action.hits)?,
             actor: action.actor.clone(),
         };
-        deps.store.put(WriteTime::of(action.at, 0), &[row]).await?;
+        deps.store.put_rows(WriteTime::from_append(action.at, 0), &[row]).await?;
     }
     for review in &plan.reviews {
         open_job(deps, plan, review).await?;

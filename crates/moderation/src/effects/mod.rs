@@ -26,7 +26,7 @@ use tidegate_schemas::{
     string_enum,
 };
 use tidegate_store::{
-    Inserted, Replaced, Store,
+    InsertOutcome, ReplaceOutcome, Store,
     tables::items::{plans, rules::Finding},
 };
 use uuid::Uuid;
@@ -312,8 +312,8 @@ pub async fn adopt(store: &Store, mut plan: Plan, now: Millis) -> Result<Plan, E
     tidegate_stream::failpoint!("after_plan");
     // If a plan exists, an earlier run or another owner was first and may have carried out part of it.
     match inserted {
-        Inserted::New => Ok(plan),
-        Inserted::Existing(first) => serde_json::from_str(&first.plan).map_err(Error::corrupt("plan")),
+        InsertOutcome::New => Ok(plan),
+        InsertOutcome::Existing(first) => serde_json::from_str(&first.plan).map_err(Error::corrupt("plan")),
     }
 }
 
@@ -324,9 +324,9 @@ pub async fn replace_superseded(store: &Store, mut plan: Plan) -> Result<Plan, E
     let Some(row) = store.get::<plans::Plan>(&(plan.org.clone(), plan.cause)).await? else { return Ok(plan) };
     let text = serde_json::to_string(&plan).map_err(Error::corrupt("plan"))?;
     match store.replace(&plans::Plan { plan: text, ..row.clone() }, row.version).await? {
-        Replaced::Yes | Replaced::Gone => Ok(plan),
+        ReplaceOutcome::Done | ReplaceOutcome::Missing => Ok(plan),
         // Another owner of the record replaced the plan first.
-        Replaced::No(row) => serde_json::from_str(&row.plan).map_err(Error::corrupt("plan")),
+        ReplaceOutcome::Conflict(row) => serde_json::from_str(&row.plan).map_err(Error::corrupt("plan")),
     }
 }
 

@@ -6,7 +6,7 @@ use tidegate_schemas::{
     records::{self, JobClass},
 };
 use tidegate_store::{
-    At, Store,
+    RowRange, Store,
     tables::{
         items::items::Item,
         review::{jobs::JobCause, reports::Report},
@@ -85,7 +85,7 @@ async fn load_reported_data(
         return Ok(None);
     }
     let partition = (decision.org.clone(), decision.job_id);
-    let causes = store.scan::<JobCause>(&partition, At::all()).all().await?;
+    let causes = store.scan::<JobCause>(&partition, RowRange::all()).all().await?;
     let Some(report_id) = causes.iter().find_map(|cause| cause.report_id) else { return Ok(None) };
     let report = store.get::<Report>(&(decision.org.clone(), report_id)).await?;
     Ok(report.map(|report| report.data))

@@ -9,7 +9,7 @@ use tidegate_schemas::{
     validation_error::Pointer,
     wire::answers::Media,
 };
-use tidegate_store::{At, Store, WriteTime, tables::review::context_media::ContextMedia};
+use tidegate_store::{RowRange, Store, WriteTime, tables::review::context_media::ContextMedia};
 use tidegate_stream::{Record, Topic};
 use uuid::Uuid;
 
@@ -121,10 +121,10 @@ pub async fn store_media(
         media: serde_json::to_string(media).map_err(Error::corrupt("list"))?,
         looked_at: Millis::now(),
     };
-    Ok(deps.store.put(WriteTime::of(at, 0), &[row]).await?)
+    Ok(deps.store.put_rows(WriteTime::from_append(at, 0), &[row]).await?)
 }
 
 /// Loads the media of all context items of a cause.
 pub(crate) async fn load_media(store: &Store, org: &OrgId, cause: Uuid) -> Result<Vec<ContextMedia>, Error> {
-    Ok(store.scan::<ContextMedia>(&(org.clone(), cause), At::all()).all().await?)
+    Ok(store.scan::<ContextMedia>(&(org.clone(), cause), RowRange::all()).all().await?)
 }

@@ -63,7 +63,7 @@ pub fn prepare(
         detail: faults.iter().take(3).map(|fault| fault.title).collect::<Vec<_>>().join("; "),
     })?;
     // Rules refer to the fields of the current version, so fields of another form are left out.
-    let values = values.as_read_by(current_type);
+    let values = values.without_changed_fields(current_type);
     let key = entry.key();
     let user = if item_type.is_user() { Some(key.clone()) } else { values.creator() };
     Ok(PreparedItem {

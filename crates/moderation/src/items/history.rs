@@ -11,7 +11,7 @@ use tidegate_schemas::{
     records::Source,
 };
 use tidegate_store::{
-    At, Cursor, Row as _, Store,
+    Cursor, Row as _, RowRange, Store,
     tables::items::{history::ItemOfHour, items::Item},
 };
 
@@ -174,7 +174,7 @@ pub async fn load_page(
     let mut reads = stream::iter(page_shards)
         .map(|(hour, shard)| {
             let after = after.take().filter(|_| (hour, shard) == (from.hour, from.shard));
-            let range = At::range((), ..span.sample.bound).limit(limit).page_size(limit).after(after);
+            let range = RowRange::range((), ..span.sample.bound).limit(limit).page_size(limit).after(after);
             let mut rows = store.scan::<ItemOfHour>(&(org.clone(), hour, shard), range);
             async move {
                 let rows_read = rows.all().await;

@@ -12,7 +12,7 @@ use tidegate_schemas::{
     records::{self, Coordinates, ItemEntry},
 };
 use tidegate_store::{
-    At, Store,
+    RowRange, Store,
     tables::{
         callbacks::deliveries::Delivery,
         items::items::{EVALUATED, Item, ItemPlace, Stage, SubmissionPlace},
@@ -85,7 +85,7 @@ async fn find_since(
         return if is_of_item { get_row(store, org, item, coordinates_of(&place)).await } else { Ok(None) };
     }
     // Newest first, because callers look for recent submissions.
-    let range = At::since(since).page_size(STEP);
+    let range = RowRange::starting_at(since).page_size(STEP);
     let mut places = store.scan::<ItemPlace>(&partition(org, item), range);
     while let Some(page) = places.next_page().await? {
         if let Some(place) = page.into_iter().find(|place| place.submission_id == submission_id) {
@@ -192,7 +192,7 @@ async fn find_newest(
     let mut step = 1;
     let mut after = None;
     loop {
-        let range = At::all().limit(step).page_size(step).after(after);
+        let range = RowRange::all().limit(step).page_size(step).after(after);
         let mut places = store.scan::<ItemPlace>(&partition(org, item), range);
         for place in places.all().await? {
             if place.source == repeated {
@@ -241,7 +241,7 @@ pub(crate) async fn load_newest_evaluated(
 ) -> Result<Option<Item>, Error> {
     let skipped_sources =
         [records::Source::Retroact, records::Source::PartialItems].map(records::Source::as_str);
-    let range = At::all().limit(RECENT_VERSIONS).page_size(RECENT_VERSIONS);
+    let range = RowRange::all().limit(RECENT_VERSIONS).page_size(RECENT_VERSIONS);
     let places = store.scan::<ItemPlace>(&partition(org, item), range).all().await?;
     let is_evaluated =
         |place: &&ItemPlace| place.state == EVALUATED && !skipped_sources.contains(&place.source.as_str());
@@ -344,7 +344,8 @@ pub async fn wait_for_answer(
     let mut pause = if is_woken { Duration::from_millis(250) } else { Duration::from_millis(2) };
     // Except for a replayed dead letter, the submission is newer than all stored rows. Only the last look-up searches
     // older rows, so that polling is cheap.
-    let newest_stored = store.scan::<ItemPlace>(&partition(org, item), At::all().limit(1)).all().await?.pop();
+    let newest_stored =
+        store.scan::<ItemPlace>(&partition(org, item), RowRange::all().limit(1)).all().await?.pop();
     let mut oldest_searched = Millis(i64::MIN);
     loop {
         let row = match submission {

@@ -191,9 +191,9 @@ pub async fn accept(
     let at = write_time(submission.at.append_ms, Stage::Accepted);
     // Before the item's row: readers ignore a row at another place than the submission's.
     if submission.entry.keyed {
-        deps.store.put(at, &[submission_place(submission)]).await?;
+        deps.store.put_rows(at, &[submission_place(submission)]).await?;
     }
-    deps.store.put(at, &[accepted_row(submission, version, media)?]).await?;
+    deps.store.put_rows(at, &[accepted_row(submission, version, media)?]).await?;
     tidegate_stream::failpoint!("after_accepted");
     hand_over(deps, submission, is_resent).await
 }
@@ -337,7 +337,7 @@ fn user_row(submission: &Submission<'_>, user: &ItemKey) -> Option<ItemOfUser> {
 /// Stores new submissions in one batch. None of them may have rows already.
 pub async fn store_new(deps: &Deps, submissions: &[EvaluatedRows]) -> Result<(), Error> {
     let mut batch = batch_of(submissions);
-    batch.of_new_rows();
+    batch.assume_new_rows();
     deps.store.write(batch).await?;
     for rows in submissions {
         waiting::wake_waiters(rows.item.submission_id);
@@ -352,9 +352,9 @@ fn batch_of(submissions: &[EvaluatedRows]) -> Batch<'_> {
         batch.put_all(*written, of_user.as_slice());
     }
     // The items' rows are last: a replay that finds an evaluated row stops, so the other rows must be stored before.
-    batch.then();
+    batch.begin_step();
     for EvaluatedRows { written, item, .. } in submissions {
-        batch.put(*written, item);
+        batch.put_row(*written, item);
     }
     batch
 }

@@ -50,7 +50,7 @@ impl FingerprintCache {
         let Ok(text) = serde_json::to_string(&**print) else { return };
         let row = MediaPrint { sha256: hex(&print.digests.sha256), print: text };
         // Equal bytes have equal hashes, so the order of writers does not matter.
-        if let Err(error) = self.store.put(WriteTime::of(Millis::now(), 0), &[row]).await {
+        if let Err(error) = self.store.put_rows(WriteTime::from_append(Millis::now(), 0), &[row]).await {
             tracing::debug!(tag = error.tag(), "the fingerprint of a content cannot be stored: {error}");
         }
     }

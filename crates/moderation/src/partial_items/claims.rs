@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_schemas::ids::{ItemKey, Kind, Millis, OrgId, derive};
 use tidegate_store::{
-    At,
+    RowRange,
     tables::{
         items::items::Item,
         review::{
@@ -44,7 +44,7 @@ pub async fn refresh_claimed(
         return Ok(());
     }
     let oldest_fresh = now.minus(refresh_after);
-    let range = At::all().limit(MAX_EARLIER_REQUESTS);
+    let range = RowRange::all().limit(MAX_EARLIER_REQUESTS);
     let earlier_requests =
         deps.store.scan::<PartialRequestOfJob>(&(job.org.clone(), job.job_id), range).all().await?;
     let is_claim = |row: &&PartialRequestOfJob| row.trigger == PartialTrigger::Claim;
@@ -91,7 +91,8 @@ struct LoadedCause {
 
 async fn load_causes(deps: &Deps, job: &Job) -> Result<Vec<LoadedCause>, Error> {
     let (store, org) = (&deps.store, &job.org);
-    let rows = store.scan::<JobCause>(&(org.clone(), job.job_id), At::all().limit(MAX_CAUSES)).all().await?;
+    let rows =
+        store.scan::<JobCause>(&(org.clone(), job.job_id), RowRange::all().limit(MAX_CAUSES)).all().await?;
     let mut causes = Vec::with_capacity(rows.len());
     for cause in rows {
         let report = match cause.report_id {

@@ -197,7 +197,7 @@ impl PartialItemsFetcher {
         // Later than the previous write even if the clock was set back, so that the new state wins.
         let write_time = WriteTime::after(Some(WriteTime(row.written)), Millis::now());
         let row = PartialRequest { written: write_time.0, ..row };
-        Ok(self.0.deps.store.put(write_time, &[row]).await?)
+        Ok(self.0.deps.store.put_rows(write_time, &[row]).await?)
     }
 
     async fn make_attempt(&self, org: &OrgId, id: Uuid, requested_items: Vec<ItemKey>) -> RequestAttempt {

@@ -2,7 +2,7 @@
 
 use tidegate_schemas::ids::{ItemKey, JobId, Millis, OrgId};
 use tidegate_store::{
-    At, WriteTime,
+    RowRange, WriteTime,
     tables::review::partial_requests::{
         PartialDue, PartialRequest, PartialRequestOfJob, PartialState, PartialTrigger,
     },
@@ -39,7 +39,7 @@ pub async fn store_request(deps: &Deps, request: NewRequest) -> Result<(), Error
         // A report sent again under its key has the same id but another time, so the key above does not find its
         // request.
         let requests_of_job =
-            deps.store.scan::<PartialRequestOfJob>(&(org.clone(), job_id), At::all()).all().await?;
+            deps.store.scan::<PartialRequestOfJob>(&(org.clone(), job_id), RowRange::all()).all().await?;
         if requests_of_job.iter().any(|row| row.request_id == id && row.requested_at != at) {
             return Ok(());
         }
@@ -55,11 +55,11 @@ pub async fn store_request(deps: &Deps, request: NewRequest) -> Result<(), Error
         requested_at: at,
     };
     // Before the request's row: a pending request without a due row would never be executed.
-    deps.store.put(WriteTime::of(due_at, 0), &[due]).await?;
-    let write_time = WriteTime::of(at, 0);
+    deps.store.put_rows(WriteTime::from_append(due_at, 0), &[due]).await?;
+    let write_time = WriteTime::from_append(at, 0);
     if let Some(job_id) = job_id {
         let row = PartialRequestOfJob { org: org.clone(), job_id, requested_at: at, request_id: id, trigger };
-        deps.store.put(write_time, &[row]).await?;
+        deps.store.put_rows(write_time, &[row]).await?;
     }
     tidegate_stream::failpoint!("after_partial_due");
     let empty_list = || "[]".to_owned();
@@ -85,5 +85,5 @@ pub async fn store_request(deps: &Deps, request: NewRequest) -> Result<(), Error
         error_detail: None,
         written: write_time.0,
     };
-    Ok(deps.store.put(write_time, &[row]).await?)
+    Ok(deps.store.put_rows(write_time, &[row]).await?)
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tidegate_schemas::ids::{ItemKey, JobId, Millis, OrgId, SubmissionId};
 use tidegate_store::{
-    At, Store,
+    RowRange, Store,
     tables::review::partial_requests::{PartialRequest, PartialRequestOfJob},
 };
 use uuid::Uuid;
@@ -199,7 +199,7 @@ pub async fn load_items_of_job(
 /// Loads the stored requests of a job, newest first. Few rows: a claim adds at most one per
 /// `review.refresh_after_ms`, a report or an appeal one in total.
 async fn load_requests(store: &Store, org: &OrgId, job: JobId) -> Result<Vec<PartialRequest>, Error> {
-    let pointers = store.scan::<PartialRequestOfJob>(&(org.clone(), job), At::all()).all().await?;
+    let pointers = store.scan::<PartialRequestOfJob>(&(org.clone(), job), RowRange::all()).all().await?;
     let key = |pointer: &PartialRequestOfJob| {
         (org.clone(), pointer.requested_at.day(), pointer.requested_at, pointer.request_id)
     };

@@ -19,10 +19,10 @@ use tidegate_schemas::{
     records::{self, Coordinates, ItemEntry, Record as _, Source, Variant},
 };
 use tidegate_store::{
-    At, Batch, Inserted, Replaced, Store, WriteTime,
+    Batch, InsertOutcome, ReplaceOutcome, RowRange, Store, WriteTime,
     tables::items::{
         items::Item,
-        retroactions::{Repeated, Retroaction},
+        retroactions::{RetroactedItem, Retroaction},
         strikes::ActionByItem,
     },
 };
@@ -151,15 +151,15 @@ pub async fn begin(
         version: 1,
     };
     match deps.store.insert_new(&row).await? {
-        Inserted::New => Ok(Ok(run_view(&row)?)),
-        Inserted::Existing(_) => Ok(Err(RunRefusal::Overtaken)),
+        InsertOutcome::New => Ok(Ok(run_view(&row)?)),
+        InsertOutcome::Existing(_) => Ok(Err(RunRefusal::Overtaken)),
     }
 }
 
 /// Lists the runs of an org, newest first. Runs on child-safety items are omitted for readers without clearance,
 /// because their counts would reveal such items.
 pub async fn list_runs(store: &Store, org: &OrgId, clearance: Clearance) -> Result<Vec<RunView>, Error> {
-    let rows = store.scan::<Retroaction>(&(org.clone(),), At::all()).all().await?;
+    let rows = store.scan::<Retroaction>(&(org.clone(),), RowRange::all()).all().await?;
     let visible = rows.iter().filter(|row| clearance.covers_child_safety() || !covers_child_safety(row));
     let mut runs: Vec<_> = visible.map(run_view).collect::<Result<_, _>>()?;
     runs.sort_by(|left, right| right.begun_at.cmp(&left.begun_at));
@@ -220,9 +220,9 @@ pub async fn step(
     row.progress = to_json(&progress)?;
     row.finished_at = next.is_none().then(Millis::now);
     match deps.store.replace(&row, row.version).await? {
-        Replaced::Yes => Ok(Ok(run_view(&row)?)),
+        ReplaceOutcome::Done => Ok(Ok(run_view(&row)?)),
         // The concurrent step has sent the same ids, so no item is processed twice.
-        Replaced::No(_) | Replaced::Gone => Ok(Err(RunRefusal::Overtaken)),
+        ReplaceOutcome::Conflict(_) | ReplaceOutcome::Missing => Ok(Err(RunRefusal::Overtaken)),
     }
 }
 
@@ -345,8 +345,8 @@ impl Step<'_> {
         for row in items {
             let submission_id = derive_repeated_id(self.org, self.row.run, row.submission_id);
             rows.put_owned(
-                WriteTime::of(now, 0),
-                Repeated {
+                WriteTime::from_append(now, 0),
+                RetroactedItem {
                     org: self.org.clone(),
                     submission_id,
                     run: self.row.run,
@@ -360,7 +360,7 @@ impl Step<'_> {
             records_sent.push(build_record(self.org, config, self.row.run, submission_id, row, now)?);
         }
         // Before the append: the processor reads the original's reference.
-        rows.durable();
+        rows.require_sync();
         self.deps.store.write(rows).await?;
         let data: Vec<_> = records_sent
             .iter()
@@ -426,7 +426,7 @@ pub async fn load_repeat(deps: &Deps, submission: &Submission<'_>) -> Result<Rep
     let corrupt = |detail: &str| Error::Corrupt { what: "repeated item", detail: detail.to_owned() };
     let org = &submission.header.org;
     let key = (org.clone(), submission.entry.submission_id);
-    let row = deps.store.get::<Repeated>(&key).await?.ok_or_else(|| corrupt("its row is missing"))?;
+    let row = deps.store.get::<RetroactedItem>(&key).await?.ok_or_else(|| corrupt("its row is missing"))?;
     let run = deps.store.get::<Retroaction>(&(org.clone(), row.run)).await?;
     let run = run.ok_or_else(|| corrupt("its run is missing"))?;
     Ok(RepeatedSubmission {
@@ -502,7 +502,7 @@ pub async fn load_taken_events(
     item: &ItemKey,
 ) -> Result<HashSet<EventId>, Error> {
     let partition = (org.clone(), item.type_id.clone(), item.id.clone());
-    let rows = store.scan::<ActionByItem>(&partition, At::all()).all().await?;
+    let rows = store.scan::<ActionByItem>(&partition, RowRange::all()).all().await?;
     Ok(rows.into_iter().map(|row| row.event_id).collect())
 }
 

@@ -14,7 +14,7 @@ use tidegate_schemas::{
     records::{self, JobClass, Source},
 };
 use tidegate_store::{
-    At, Inserted, Store, WriteTime,
+    InsertOutcome, RowRange, Store, WriteTime,
     tables::{
         items::strikes::ActionByItem,
         review::{
@@ -54,9 +54,9 @@ pub async fn claim(
         version: 1,
     };
     Ok(match store.insert_new(&claim).await? {
-        Inserted::New => true,
+        InsertOutcome::New => true,
         // Another body under the id is a different appeal and is refused.
-        Inserted::Existing(first) => first.digest == digest,
+        InsertOutcome::Existing(first) => first.digest == digest,
     })
 }
 
@@ -142,13 +142,13 @@ async fn store_first(
         }
     }
     let row = appeal_row(appeal, context::to_json(&mentions)?, written_at)?;
-    store.put(WriteTime::of(written_at, 0), &[row]).await?;
+    store.put_rows(WriteTime::from_append(written_at, 0), &[row]).await?;
     Ok(())
 }
 
 async fn load_actions(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Vec<ActionByItem>, Error> {
     let partition = (org.clone(), item.type_id.clone(), item.id.clone());
-    Ok(store.scan::<ActionByItem>(&partition, At::all()).all().await?)
+    Ok(store.scan::<ActionByItem>(&partition, RowRange::all()).all().await?)
 }
 
 /// Returns the appealed actions: those that the appeal names and that were taken before it. A later action may

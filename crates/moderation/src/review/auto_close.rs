@@ -94,7 +94,7 @@ async fn close_job(store: &Store, job: &Job, age: Period, now: Millis) -> Result
         ),
     };
     // Before the change, so that no job is closed without an audit entry.
-    store.put(WriteTime::of(now, 0), std::slice::from_ref(&entry)).await?;
+    store.put_rows(WriteTime::from_append(now, 0), std::slice::from_ref(&entry)).await?;
     queue_counts::put_event(store, job, QueueChange::Closed, now).await?;
     let closed_job = Job {
         state: JobState::Closed,
@@ -112,6 +112,6 @@ async fn close_job(store: &Store, job: &Job, age: Period, now: Millis) -> Result
         target: "audit", org = %entry.org, by = ACTOR, action = ACTION, object = entry.object, status = entry.status,
         detail = entry.detail, "audited"
     );
-    store.put(WriteTime::of(now, 1), &[entry]).await?;
+    store.put_rows(WriteTime::from_append(now, 1), &[entry]).await?;
     Ok(is_closed)
 }

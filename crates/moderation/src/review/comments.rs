@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tidegate_schemas::ids::{CauseId, JobId, Millis, OrgId};
-use tidegate_store::{At, Cursor, Store, WriteTime, tables::review::comments::JobComment};
+use tidegate_store::{Cursor, RowRange, Store, WriteTime, tables::review::comments::JobComment};
 use uuid::Uuid;
 
 use crate::Error;
@@ -56,7 +56,7 @@ pub(super) async fn put_once(
         author: author.to_owned(),
         text: text.to_owned(),
     };
-    store.put(WriteTime::of(at, 0), std::slice::from_ref(&row)).await?;
+    store.put_rows(WriteTime::from_append(at, 0), std::slice::from_ref(&row)).await?;
     Ok(row.into())
 }
 
@@ -68,7 +68,7 @@ pub async fn list_comments(
     after: Option<Cursor>,
     limit: usize,
 ) -> Result<(Vec<Comment>, Option<Cursor>), Error> {
-    let range = At::all().limit(limit).after(after);
+    let range = RowRange::all().limit(limit).after(after);
     let mut rows = store.scan::<JobComment>(&JobComment::partition(org.clone(), job_id), range);
     let comments = rows.all().await?.into_iter().map(Comment::from).collect();
     Ok((comments, rows.cursor()))

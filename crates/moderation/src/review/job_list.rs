@@ -13,7 +13,7 @@ use std::{
 use futures::{StreamExt, TryStreamExt, stream};
 use tidegate_schemas::ids::{DAY_MS, JobId, Millis, OrgId, QueueId};
 use tidegate_store::{
-    At, Cursor, Store,
+    Cursor, RowRange, Store,
     tables::review::jobs::{Job, QueueDay, QueueEntry},
 };
 
@@ -111,8 +111,8 @@ async fn load_bands(
 ) -> Result<BTreeMap<(Reverse<i64>, i64), Vec<QueueDay>>, Error> {
     let from = request.from.as_ref().map(|from| (Reverse(from.priority), from.day));
     let range = || match from {
-        Some((Reverse(priority), _)) => At::until(priority.saturating_add(1)),
-        None => At::all(),
+        Some((Reverse(priority), _)) => RowRange::ending_before(priority.saturating_add(1)),
+        None => RowRange::all(),
     };
     let scan = |queue: &QueueId| store.scan::<QueueDay>(&(request.org.clone(), queue.clone()), range());
     let scans: Vec<_> = request.queues.iter().map(scan).collect();
@@ -152,7 +152,7 @@ impl QueueReader<'_> {
         let QueueDay { org, queue, priority, day, first_at } = self.day;
         let partition = (org.clone(), queue.clone(), *priority, *day);
         // Entries before the scan start belong to jobs that are finally decided.
-        let range = if open_only { At::since(*first_at) } else { At::all() };
+        let range = if open_only { RowRange::starting_at(*first_at) } else { RowRange::all() };
         let range = range.limit(self.next_read).page_size(self.next_read).after(self.after.clone());
         let mut scan = store.scan::<QueueEntry>(&partition, range);
         let entries = scan.all().await?;

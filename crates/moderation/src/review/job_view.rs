@@ -12,7 +12,7 @@ use tidegate_schemas::{
     wire::reports::REPORTER_KIND,
 };
 use tidegate_store::{
-    At, Cursor, Store,
+    Cursor, RowRange, Store,
     tables::review::{
         appeals::Appeal,
         jobs::{CauseKind, DecisionState, Job, JobCause, JobState},
@@ -375,7 +375,7 @@ pub async fn load_causes(
     limits: CauseLimits,
 ) -> Result<(Vec<CauseView>, Option<Cursor>), Error> {
     let org = config.org();
-    let range = At::all().limit(limits.causes).after(after.clone());
+    let range = RowRange::all().limit(limits.causes).after(after.clone());
     let mut rows = store.scan::<JobCause>(&(org.clone(), job_id), range);
     let (mut loaded_causes, mut bytes) = (Vec::new(), 0);
     for row in rows.all().await? {

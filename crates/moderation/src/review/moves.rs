@@ -9,7 +9,7 @@ use tidegate_schemas::{
     records::JobClass,
 };
 use tidegate_store::{
-    At, Replaced, Store,
+    ReplaceOutcome, RowRange, Store,
     tables::review::{
         jobs::{Job, JobCause, JobState},
         queue_counts::QueueChange,
@@ -138,12 +138,12 @@ async fn move_within_class(
             if job.routed_for.is_some() {
                 // Already in this queue: only the rerouting is switched off.
                 match store.replace(&unrouted_job, job.version).await? {
-                    Replaced::Yes => {}
-                    Replaced::No(current) => {
+                    ReplaceOutcome::Done => {}
+                    ReplaceOutcome::Conflict(current) => {
                         job = current;
                         continue;
                     }
-                    Replaced::Gone => return Ok(Err(MoveRefusal::NotFound)),
+                    ReplaceOutcome::Missing => return Ok(Err(MoveRefusal::NotFound)),
                 }
             }
             return Ok(Ok(job.job_id));
@@ -152,13 +152,13 @@ async fn move_within_class(
         let (moved_job, job_move) =
             prepare_move(store, config, &unrouted_job, &request.queue, signals, now).await?;
         match store.replace(&moved_job, job.version).await? {
-            Replaced::Yes => {
+            ReplaceOutcome::Done => {
                 metrics::job_moved(job.class.as_str());
                 put_move_comment(store, &job.org, job.job_id, &job_move, request).await?;
                 return Ok(Ok(job.job_id));
             }
-            Replaced::No(current) => job = current,
-            Replaced::Gone => return Ok(Err(MoveRefusal::NotFound)),
+            ReplaceOutcome::Conflict(current) => job = current,
+            ReplaceOutcome::Missing => return Ok(Err(MoveRefusal::NotFound)),
         }
     }
 }
@@ -242,12 +242,12 @@ async fn move_out_of_child_safety(
         };
         queue_counts::put_event(store, &job, QueueChange::Closed, now).await?;
         match store.replace(&closed_job, job.version).await? {
-            Replaced::Yes => {
+            ReplaceOutcome::Done => {
                 metrics::job_moved(job.class.as_str());
                 return comment_both(store, &job, &job_move, request).await;
             }
-            Replaced::No(current) => job = current,
-            Replaced::Gone => return Ok(Err(MoveRefusal::NotFound)),
+            ReplaceOutcome::Conflict(current) => job = current,
+            ReplaceOutcome::Missing => return Ok(Err(MoveRefusal::NotFound)),
         }
     }
 }
@@ -280,7 +280,7 @@ async fn hand_over_causes(
     let signals = PrioritySignals::parse_from(job)?.unwrap_or_default();
     let user = author::find_author(store, config, &job.item, None).await?;
     let mut review_job = None;
-    let mut causes = store.scan::<JobCause>(&(job.org.clone(), job.job_id), At::all());
+    let mut causes = store.scan::<JobCause>(&(job.org.clone(), job.job_id), RowRange::all());
     while let Some(page) = causes.next_page().await? {
         for cause in page {
             let report = match cause.report_id {

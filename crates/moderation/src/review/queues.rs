@@ -14,7 +14,7 @@ use tidegate_schemas::{
     ids::{DAY_MS, JobId, Millis, OrgId, QueueId},
 };
 use tidegate_store::{
-    At, Replaced, Store, WriteTime,
+    ReplaceOutcome, RowRange, Store, WriteTime,
     tables::review::jobs::{DecisionState, Job, JobState, QueueDay, QueueEntry},
 };
 
@@ -135,11 +135,11 @@ async fn try_claim(
         };
         queue_counts::put_claim_event(store, &claimed_job, now).await?;
         match store.replace(&claimed_job, job.version).await? {
-            Replaced::Yes => {
+            ReplaceOutcome::Done => {
                 return Ok(ClaimOutcome::Claimed(Box::new(Job { version: job.version + 1, ..claimed_job })));
             }
-            Replaced::No(current) => job = current,
-            Replaced::Gone => return Ok(ClaimOutcome::NotFound),
+            ReplaceOutcome::Conflict(current) => job = current,
+            ReplaceOutcome::Missing => return Ok(ClaimOutcome::NotFound),
         }
     }
 }
@@ -164,9 +164,9 @@ pub async fn release(
     while job.state == JobState::Open && job.epoch == epoch && job.claimed_by.as_deref() == Some(reviewer) {
         let unclaimed_job = Job { claimed_by: None, lease_until: None, ..job.clone() };
         match store.replace(&unclaimed_job, job.version).await? {
-            Replaced::Yes => return Ok(true),
-            Replaced::No(current) => job = current,
-            Replaced::Gone => return Ok(false),
+            ReplaceOutcome::Done => return Ok(true),
+            ReplaceOutcome::Conflict(current) => job = current,
+            ReplaceOutcome::Missing => return Ok(false),
         }
     }
     Ok(false)
@@ -195,7 +195,7 @@ pub async fn claim_next(
     };
     let mut opening = None;
     let mut days: Vec<QueueDay> =
-        store.scan::<QueueDay>(&(org.clone(), queue.clone()), At::all()).all().await?;
+        store.scan::<QueueDay>(&(org.clone(), queue.clone()), RowRange::all()).all().await?;
 
     // First the overdue jobs of all priorities: a steady inflow of urgent jobs would otherwise starve the others.
     let overdue = Selection::WaitingSince(now.minus(order.max_wait.duration()));
@@ -307,7 +307,7 @@ async fn scan_queue(
     is_match: impl Fn(&Job) -> bool,
 ) -> Result<Vec<Job>, Error> {
     let mut jobs = Vec::new();
-    let mut days = store.scan::<QueueDay>(&(org.clone(), queue.clone()), At::all());
+    let mut days = store.scan::<QueueDay>(&(org.clone(), queue.clone()), RowRange::all());
     while let Some(days) = days.next_page().await? {
         for day in days {
             scan_day(store, &day, now, (selection, limit), &is_match, &mut jobs).await?;
@@ -327,7 +327,7 @@ pub async fn find_oldest(
     now: Millis,
 ) -> Result<Option<Millis>, Error> {
     let mut days: Vec<QueueDay> =
-        store.scan::<QueueDay>(&(org.clone(), queue.clone()), At::all()).all().await?;
+        store.scan::<QueueDay>(&(org.clone(), queue.clone()), RowRange::all()).all().await?;
     days.sort_by_key(|day| day.first_at);
     let mut oldest_opening: Option<Millis> = None;
     for day in days {
@@ -374,7 +374,8 @@ async fn scan_day(
     }
     let partition = (day.org.clone(), day.queue.clone(), day.priority, day.day);
     let page = (2 * limit).clamp(PAGE.0, PAGE.1);
-    let mut entries = store.scan::<QueueEntry>(&partition, At::since(day.first_at).page_size(page));
+    let mut entries =
+        store.scan::<QueueEntry>(&partition, RowRange::starting_at(day.first_at).page_size(page));
     let mut all_decided = true;
     let mut decided_until = day.first_at;
     let mut has_read_all = true;
@@ -427,7 +428,9 @@ async fn scan_day(
     // The margin keeps entries with a delayed write behind the scan start from being lost.
     let scan_start = decided_until.min(now.minus(LATE_ENTRIES));
     if scan_start > day.first_at {
-        store.put(WriteTime::of(now, 0), &[QueueDay { first_at: scan_start, ..day.clone() }]).await?;
+        store
+            .put_rows(WriteTime::from_append(now, 0), &[QueueDay { first_at: scan_start, ..day.clone() }])
+            .await?;
     }
     Ok(())
 }

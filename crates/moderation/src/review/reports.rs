@@ -35,10 +35,10 @@ pub async fn accept(
 ) -> Result<(), Error> {
     let row = report_row(report, written_at)?;
     // Before the job, so that every reviewer of the job finds the report.
-    deps.store.put(WriteTime::of(written_at, 0), std::slice::from_ref(&row)).await?;
+    deps.store.put_rows(WriteTime::from_append(written_at, 0), std::slice::from_ref(&row)).await?;
     let request = job_request(deps, report, &row, written_at).await?;
     let user_rows = user_history::report_rows(&row, request.placement.user.as_ref());
-    deps.store.put(WriteTime::of(written_at, 0), &user_rows).await?;
+    deps.store.put_rows(WriteTime::from_append(written_at, 0), &user_rows).await?;
     let job = jobs::open_or_join(&deps.store, &request, Millis::now()).await?;
     if let (Some(config), JobClass::Review) = (&request.placement.config, request.class) {
         let occasion = RerouteTrigger::Reported(report.report_id);

@@ -15,7 +15,7 @@ use tidegate_schemas::{
     records::JobClass,
 };
 use tidegate_store::{
-    Replaced,
+    ReplaceOutcome,
     tables::review::{
         jobs::{Job, JobCause, JobState, SubjectJob},
         reports::Report,
@@ -91,15 +91,15 @@ pub async fn reroute_waiting_job(
             routed_job
         };
         match deps.store.replace(&next, job.version).await? {
-            Replaced::Yes => {
+            ReplaceOutcome::Done => {
                 if is_moved {
                     metrics::job_rerouted();
                 }
                 return Ok(());
             }
             // The row changed meanwhile: by a cause, a claim, a decision or a move.
-            Replaced::No(current) => job = current,
-            Replaced::Gone => return Ok(()),
+            ReplaceOutcome::Conflict(current) => job = current,
+            ReplaceOutcome::Missing => return Ok(()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tidegate_schemas::ids::{CauseId, JobId, Millis, OrgId};
 use tidegate_store::{
-    Replaced, Store,
+    ReplaceOutcome, Store,
     tables::review::jobs::{Job, JobState},
 };
 
@@ -56,7 +56,7 @@ pub async fn skip(
         let skips = serde_json::to_string(&skips).map_err(Error::corrupt("job"))?;
         let unclaimed_job = Job { claimed_by: None, lease_until: None, skips: Some(skips), ..job.clone() };
         match store.replace(&unclaimed_job, job.version).await? {
-            Replaced::Yes => {
+            ReplaceOutcome::Done => {
                 metrics::job_skipped();
                 if let Some(reason) = reason {
                     let text = format!("Skipped: {reason}");
@@ -64,8 +64,8 @@ pub async fn skip(
                 }
                 return Ok(true);
             }
-            Replaced::No(current) => job = current,
-            Replaced::Gone => return Ok(false),
+            ReplaceOutcome::Conflict(current) => job = current,
+            ReplaceOutcome::Missing => return Ok(false),
         }
     }
     Ok(false)

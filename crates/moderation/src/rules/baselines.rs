@@ -51,10 +51,10 @@ pub async fn store_baselines(
                 recorded_at: now,
                 recorded_by: measurement.by.clone(),
             };
-            batch.put_owned(WriteTime::of(now, 0), row);
+            batch.put_owned(WriteTime::from_append(now, 0), row);
         }
         // Durable before the answer, because alarms depend on these rows.
-        batch.durable();
+        batch.require_sync();
         store.write(batch).await?;
     }
     Ok(())

@@ -5,7 +5,7 @@
 
 use tidegate_schemas::ids::{DAY_MS, HOUR_MS, ItemKey, Millis, OrgId, RuleId, SubmissionId};
 use tidegate_store::{
-    Inserted, Replaced, Store, Version, Versioned,
+    InsertOutcome, ReplaceOutcome, Store, Version, Versioned,
     tables::items::limits::{Cooldown, RuleAlarm, RuleDay, RuleHour},
 };
 
@@ -112,8 +112,8 @@ async fn take_from_counter<R: Counter>(
         let Some(CounterState { count, version }) = state else {
             let granted = limit.min(requested);
             match store.insert_new(&row.with_count(granted)).await? {
-                Inserted::New => return Ok((granted, CounterState { count: granted, version: 1 })),
-                Inserted::Existing(current) => state = Some(current.state()),
+                InsertOutcome::New => return Ok((granted, CounterState { count: granted, version: 1 })),
+                InsertOutcome::Existing(current) => state = Some(current.state()),
             }
             continue;
         };
@@ -124,10 +124,10 @@ async fn take_from_counter<R: Counter>(
         }
         let count = count + granted;
         match store.replace(&row.with_count(count), version).await? {
-            Replaced::Yes => return Ok((granted, CounterState { count, version: version + 1 })),
-            Replaced::No(current) => state = Some(current.state()),
+            ReplaceOutcome::Done => return Ok((granted, CounterState { count, version: version + 1 })),
+            ReplaceOutcome::Conflict(current) => state = Some(current.state()),
             // The row expired between read and write.
-            Replaced::Gone => state = None,
+            ReplaceOutcome::Missing => state = None,
         }
     }
 }
@@ -210,8 +210,8 @@ pub async fn take_cooldown(
     loop {
         let Some(row) = current_row else {
             match store.insert_new(&requested).await? {
-                Inserted::New => return Ok(true),
-                Inserted::Existing(row) => current_row = Some(row),
+                InsertOutcome::New => return Ok(true),
+                InsertOutcome::Existing(row) => current_row = Some(row),
             }
             continue;
         };
@@ -220,9 +220,9 @@ pub async fn take_cooldown(
             return Ok(row.holder == requested.holder);
         }
         match store.replace(&requested, row.version).await? {
-            Replaced::Yes => return Ok(true),
-            Replaced::No(current) => current_row = Some(current),
-            Replaced::Gone => current_row = None,
+            ReplaceOutcome::Done => return Ok(true),
+            ReplaceOutcome::Conflict(current) => current_row = Some(current),
+            ReplaceOutcome::Missing => current_row = None,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 use tidegate_schemas::ids::{ItemKey, Millis, OrgId, RuleId};
 use tidegate_store::{
-    At, Batch, Store, WriteTime,
+    Batch, RowRange, Store, WriteTime,
     tables::items::{
         limits::RuleAlarm,
         rules::{Finding, RuleCount, RuleVerdict},
@@ -219,7 +219,7 @@ pub async fn write_rows(store: &Store, pending: &PendingRows, now: Millis) -> Re
     const ROWS_PER_BATCH: usize = 500;
     for rows in pending.rows.chunks(ROWS_PER_BATCH) {
         let mut batch = Batch::new();
-        batch.put_all(WriteTime::of(now, 0), rows);
+        batch.put_all(WriteTime::from_append(now, 0), rows);
         store.write(batch).await?;
     }
     Ok(())
@@ -248,7 +248,7 @@ pub(crate) async fn record_finding(store: &Store, finding: HitFinding<'_>) -> Re
         decided_at: finding.at,
     };
     // Written with the decision's own time, so that a replayed older decision does not overwrite a newer one.
-    Ok(store.put(WriteTime::of(finding.at, 0), &[row]).await?)
+    Ok(store.put_rows(WriteTime::from_append(finding.at, 0), &[row]).await?)
 }
 
 /// Statistics of a rule version over several days.
@@ -280,7 +280,7 @@ pub async fn load_stats(
     let mut stats_by_version: BTreeMap<(RuleId, String), RuleVersionStats> = BTreeMap::new();
     for day in since.day()..=until.day() {
         let partition = (org.clone(), day);
-        let range = || only_rule.map_or_else(At::all, |rule| At::under((rule.clone(),)));
+        let range = || only_rule.map_or_else(RowRange::all, |rule| RowRange::with_prefix((rule.clone(),)));
         let mut counts = store.scan::<RuleCount>(&partition, range());
         while let Some(rows) = counts.next_page().await? {
             for row in rows {
@@ -288,7 +288,7 @@ pub async fn load_stats(
                 stats.counts.add(&row);
             }
         }
-        let range = || only_rule.map_or_else(At::all, |rule| At::under((rule.clone(),)));
+        let range = || only_rule.map_or_else(RowRange::all, |rule| RowRange::with_prefix((rule.clone(),)));
         let mut verdicts = store.scan::<RuleVerdict>(&partition, range());
         while let Some(rows) = verdicts.next_page().await? {
             let items: Vec<_> = rows.iter().map(|row| row.item.clone()).collect();

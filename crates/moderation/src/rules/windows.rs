@@ -17,10 +17,12 @@ use tidegate_schemas::{
     records::Coordinates,
 };
 use tidegate_store::{
-    At, Batch, Store, WriteTime,
+    Batch, RowRange, Store, WriteTime,
     tables::items::{
         items::Item,
-        windows::{Added, DaysEntry, Entry, HoursEntry, Kept, MonthsEntry, YearsEntry},
+        windows::{
+            DaysEntry, HoursEntry, MonthsEntry, StoredWindowEntry, WindowRow, WindowTable, YearsEntry,
+        },
     },
 };
 
@@ -67,8 +69,8 @@ impl From<&Item> for SubmissionPosition {
     }
 }
 
-impl From<&Added> for SubmissionPosition {
-    fn from(row: &Added) -> Self {
+impl From<&StoredWindowEntry> for SubmissionPosition {
+    fn from(row: &StoredWindowEntry) -> Self {
         Self { append_ms: row.at, log_position: row.offset.zip(row.position), submission: row.submission_id }
     }
 }
@@ -108,7 +110,7 @@ fn batches_of_entries<'a>(
     let batch_of = |entries: &[(SubmissionPosition, &WindowEntry)]| {
         let mut batch = Batch::new();
         if are_new {
-            batch.of_new_rows();
+            batch.assume_new_rows();
         }
         for (item, entry) in entries {
             put_entry(&mut batch, org, *item, entry);
@@ -119,7 +121,7 @@ fn batches_of_entries<'a>(
 }
 
 fn put_entry(batch: &mut Batch, org: &OrgId, item: SubmissionPosition, entry: &WindowEntry) {
-    let row = Added {
+    let row = StoredWindowEntry {
         org: org.clone(),
         window: entry.window.clone(),
         key: entry.key.as_str().to_owned(),
@@ -132,12 +134,12 @@ fn put_entry(batch: &mut Batch, org: &OrgId, item: SubmissionPosition, entry: &W
         position: item.log_position.map(|(_, position)| position),
     };
     // The item's own time, so that a replay writes the same row.
-    let at = WriteTime::of(entry.at, 0);
-    match Kept::for_millis(entry.retention_millis) {
-        Kept::Hours => batch.put_owned(at, HoursEntry::from(row)),
-        Kept::Days => batch.put_owned(at, DaysEntry::from(row)),
-        Kept::Months => batch.put_owned(at, MonthsEntry::from(row)),
-        Kept::Years => batch.put_owned(at, YearsEntry::from(row)),
+    let at = WriteTime::from_append(entry.at, 0);
+    match WindowTable::for_millis(entry.retention_millis) {
+        WindowTable::Hours => batch.put_owned(at, HoursEntry::from(row)),
+        WindowTable::Days => batch.put_owned(at, DaysEntry::from(row)),
+        WindowTable::Months => batch.put_owned(at, MonthsEntry::from(row)),
+        WindowTable::Years => batch.put_owned(at, YearsEntry::from(row)),
     };
 }
 
@@ -167,21 +169,24 @@ pub struct WindowQuery<'a> {
     /// Time range of the rows that count.
     pub times: RangeInclusive<Millis>,
     /// Removes the rows that do not count for the asking item.
-    pub select: &'a (dyn Fn(&mut Vec<Added>) + Send + Sync),
+    pub select: &'a (dyn Fn(&mut Vec<StoredWindowEntry>) + Send + Sync),
     pub budget: &'a RowBudget,
 }
 
 /// Returns the amount in the window, or an amount of at least `at_least`. `None` if too many rows would be read.
 pub async fn count_window(store: &Store, question: &WindowQuery<'_>) -> Result<Option<Amount>, Error> {
-    match Kept::for_millis(question.window.retention_millis()) {
-        Kept::Hours => count_rows::<HoursEntry>(store, question).await,
-        Kept::Days => count_rows::<DaysEntry>(store, question).await,
-        Kept::Months => count_rows::<MonthsEntry>(store, question).await,
-        Kept::Years => count_rows::<YearsEntry>(store, question).await,
+    match WindowTable::for_millis(question.window.retention_millis()) {
+        WindowTable::Hours => count_rows::<HoursEntry>(store, question).await,
+        WindowTable::Days => count_rows::<DaysEntry>(store, question).await,
+        WindowTable::Months => count_rows::<MonthsEntry>(store, question).await,
+        WindowTable::Years => count_rows::<YearsEntry>(store, question).await,
     }
 }
 
-async fn count_rows<R: Entry>(store: &Store, question: &WindowQuery<'_>) -> Result<Option<Amount>, Error> {
+async fn count_rows<R: WindowRow>(
+    store: &Store,
+    question: &WindowQuery<'_>,
+) -> Result<Option<Amount>, Error> {
     let mut tally = question.window.tally(question.times.clone());
     // Newest first: recent rows usually suffice, so older buckets are not read.
     let buckets: Vec<i64> = question.window.buckets(&question.times).rev().collect();
@@ -205,7 +210,7 @@ async fn count_rows<R: Entry>(store: &Store, question: &WindowQuery<'_>) -> Resu
 }
 
 /// Counts the rows of a bucket until they alone are sufficient. The flag is false if the row budget ended before.
-async fn count_bucket<'a, R: Entry>(
+async fn count_bucket<'a, R: WindowRow>(
     store: &Store,
     question: &'a WindowQuery<'_>,
     bucket: i64,
@@ -214,13 +219,13 @@ async fn count_bucket<'a, R: Entry>(
         (question.org.clone(), question.window.key.clone(), question.key.as_str().to_owned(), bucket);
     let sufficient_rows = usize::try_from(question.at_least.0 / Amount::ONE.0).unwrap_or(PAGE.1);
     let page = sufficient_rows.clamp(PAGE.0, PAGE.1);
-    let mut pages = store.scan::<R>(&partition, At::all().page_size(page));
+    let mut pages = store.scan::<R>(&partition, RowRange::all().page_size(page));
     let mut tally = question.window.tally(question.times.clone());
     while let Some(page) = pages.next_page().await? {
         if !question.budget.take(page.len()) {
             return Ok((tally, false));
         }
-        let mut rows: Vec<Added> = page.into_iter().map(Into::into).collect();
+        let mut rows: Vec<StoredWindowEntry> = page.into_iter().map(Into::into).collect();
         // After the budget check, because skipped rows were read as well.
         (question.select)(&mut rows);
         for row in rows {
@@ -234,7 +239,7 @@ async fn count_bucket<'a, R: Entry>(
 }
 
 /// Removes the rows of later submissions.
-pub fn retain_up_to(moment: SubmissionPosition, rows: &mut Vec<Added>) {
+pub fn retain_up_to(moment: SubmissionPosition, rows: &mut Vec<StoredWindowEntry>) {
     rows.retain(|row| SubmissionPosition::from(row) <= moment);
 }
 

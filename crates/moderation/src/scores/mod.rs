@@ -375,7 +375,7 @@ impl Scorer {
         if rows.is_empty() {
             return;
         }
-        if let Err(error) = self.0.store.put(WriteTime::of(asked_at, 0), &rows).await {
+        if let Err(error) = self.0.store.put_rows(WriteTime::from_append(asked_at, 0), &rows).await {
             tracing::debug!(tag = error.tag(), "scores cannot be stored: {error}");
         }
     }

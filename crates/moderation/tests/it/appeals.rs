@@ -36,7 +36,7 @@ async fn take(store: &Store, at: i64) {
         hits: None,
         actor: None,
     };
-    store.put(WriteTime::of(Millis(at), 0), &[row]).await.unwrap();
+    store.put_rows(WriteTime::from_append(Millis(at), 0), &[row]).await.unwrap();
 }
 
 fn event(at: i64) -> EventId {

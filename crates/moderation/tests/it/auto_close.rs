@@ -21,7 +21,7 @@ use tidegate_schemas::{
     records::JobClass,
 };
 use tidegate_store::{
-    At, WriteTime,
+    RowRange, WriteTime,
     tables::{
         catalog::audit::AuditEntry,
         review::{
@@ -101,7 +101,7 @@ async fn audited(deps: &Deps) -> Vec<(String, Option<i64>)> {
     let mut entries = Vec::new();
     // Yesterday too, because midnight may pass after the pass.
     for day in [Millis::now().day() - 1, Millis::now().day()] {
-        entries.extend(deps.store.scan::<AuditEntry>(&(org(), day), At::all()).all().await.unwrap());
+        entries.extend(deps.store.scan::<AuditEntry>(&(org(), day), RowRange::all()).all().await.unwrap());
     }
     entries.retain(|entry| entry.action == auto_close::ACTION && entry.actor == auto_close::ACTOR);
     entries.into_iter().map(|entry| (entry.object, entry.status)).collect()
@@ -187,7 +187,7 @@ async fn job_without_a_cause_is_not_closed_by_age() {
         job_id: id,
         item: row.item.clone(),
     };
-    deps.store.put(WriteTime::of(at, 0), &[entry]).await.unwrap();
+    deps.store.put_rows(WriteTime::from_append(at, 0), &[entry]).await.unwrap();
     deps.store.insert_new(&row).await.unwrap();
     assert_eq!(close_old(&deps, LIMIT).await.closed, 1, "only the other job");
     assert_eq!(job(&deps, id).await.state, JobState::Open);
@@ -211,7 +211,7 @@ async fn interrupted_pass_is_counted_once_by_the_next() {
         priority: row.priority,
     };
     // The event is written, but the job's row is unchanged.
-    deps.store.put(WriteTime::of(at, 0), &[event]).await.unwrap();
+    deps.store.put_rows(WriteTime::from_append(at, 0), &[event]).await.unwrap();
     let counts = async || {
         let queue = QueueId::new("default");
         queue_counts::load_counts(&deps.store, &org(), &queue, Millis::now()).await.unwrap()

@@ -19,7 +19,7 @@ use tidegate_schemas::{
     records::Report,
 };
 use tidegate_store::{
-    At,
+    RowRange,
     tables::review::{
         jobs::{Job, SubjectJob},
         partial_requests::PartialRequestOfJob,
@@ -62,7 +62,7 @@ async fn reported(written_at: Millis) -> (Deps, Job, SubmissionId, TempDir) {
 }
 
 async fn requests(deps: &Deps, job: &Job) -> usize {
-    let rows = deps.store.scan::<PartialRequestOfJob>(&(org(), job.job_id), At::all()).all().await;
+    let rows = deps.store.scan::<PartialRequestOfJob>(&(org(), job.job_id), RowRange::all()).all().await;
     rows.unwrap().len()
 }
 

@@ -18,7 +18,7 @@ use tidegate_schemas::{
     records::JobClass,
 };
 use tidegate_store::{
-    At, Replaced, Store, WriteTime,
+    ReplaceOutcome, RowRange, Store, WriteTime,
     tables::review::{
         jobs::{CauseKind, Job, JobCause, JobState, QueueDay, QueueEntry},
         queue_counts::{QueueChange, QueueEvent},
@@ -68,7 +68,7 @@ async fn join(store: &Store, cause: u128) -> JobId {
 }
 
 async fn causes(store: &Store, job: JobId) -> HashSet<u128> {
-    let rows = store.scan::<JobCause>(&(org(), job), At::all()).all().await.unwrap();
+    let rows = store.scan::<JobCause>(&(org(), job), RowRange::all()).all().await.unwrap();
     rows.into_iter().map(|row| row.cause.as_u128()).collect()
 }
 
@@ -76,7 +76,7 @@ async fn decide(store: &Store, job: JobId) {
     loop {
         let row = store.get::<Job>(&(org(), job)).await.unwrap().unwrap();
         let decided = Job { state: JobState::Decided, ..row.clone() };
-        if matches!(store.replace(&decided, row.version).await.unwrap(), Replaced::Yes) {
+        if matches!(store.replace(&decided, row.version).await.unwrap(), ReplaceOutcome::Done) {
             return;
         }
     }
@@ -144,7 +144,7 @@ async fn stale_queue_entry_does_not_list_a_job_twice() {
         job_id,
         item: job.item.clone(),
     };
-    store.put(WriteTime::of(left.created_at, 0), &[left]).await.unwrap();
+    store.put_rows(WriteTime::from_append(left.created_at, 0), &[left]).await.unwrap();
     let waiting =
         queues::list_waiting(&store, &org(), &job.queue, 10, Millis::now(), |_| true).await.unwrap();
     assert_eq!(waiting.iter().map(|job| job.job_id).collect::<Vec<_>>(), [job_id]);
@@ -436,7 +436,7 @@ async fn event_without_an_opened_job_is_not_counted() {
         change: QueueChange::Opened,
         priority: 0,
     };
-    store.put(WriteTime::of(now, 0), &[left]).await.unwrap();
+    store.put_rows(WriteTime::from_append(now, 0), &[left]).await.unwrap();
     let counts = queue_counts::load_counts(&store, &org(), &queue, now).await.unwrap();
     assert_eq!((counts.open, counts.last_hour.opened), (1, 1));
 }

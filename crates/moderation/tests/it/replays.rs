@@ -74,14 +74,14 @@ fn item(nth: u128, append_ms: i64) -> Item {
 
 async fn stored(store: &Store, nth: u128, append_ms: i64) {
     let at = write_time(Millis(append_ms), Stage::Evaluated);
-    store.put(at, &[item(nth, append_ms)]).await.unwrap();
+    store.put_rows(at, &[item(nth, append_ms)]).await.unwrap();
 }
 
 #[tokio::test]
 async fn look_up_waits_for_the_next_version_of_the_same_request() {
     let (deps, _folder) = fixture().await;
     let first = Item { followed_by: Some(submission(2)), ..item(1, 1_000) };
-    deps.store.put(write_time(Millis(1_000), Stage::Evaluated), &[first]).await.unwrap();
+    deps.store.put_rows(write_time(Millis(1_000), Stage::Evaluated), &[first]).await.unwrap();
     let look_up = async |submission, wait: u64| {
         let wait = Duration::from_millis(wait);
         let answer = stored::wait_for_answer(&deps.store, &org(), &post(), submission, wait).await;
@@ -94,7 +94,7 @@ async fn look_up_waits_for_the_next_version_of_the_same_request() {
     assert_eq!(look_up(Some(submission(1)), 60_000).await, submission(1));
     let second = Item { position: 1, ..item(2, 1_000) };
     let (found, ()) = tokio::join!(look_up(None, 60_000), async {
-        deps.store.put(write_time(Millis(1_000), Stage::Evaluated), &[second]).await.unwrap();
+        deps.store.put_rows(write_time(Millis(1_000), Stage::Evaluated), &[second]).await.unwrap();
     });
     assert_eq!(found, submission(2));
 }
@@ -110,7 +110,7 @@ async fn stored_with_its_place(store: &Store, nth: u128, append_ms: i64) {
         offset: append_ms,
         position: 0,
     };
-    store.put(write_time(Millis(append_ms), Stage::Evaluated), &[place]).await.unwrap();
+    store.put_rows(write_time(Millis(append_ms), Stage::Evaluated), &[place]).await.unwrap();
     stored(store, nth, append_ms).await;
 }
 
@@ -177,7 +177,7 @@ async fn old_versions_are_found_below_thousands_of_newer_ones() {
         let append_ms = i64::try_from(nth).unwrap() * 10;
         let variant = if nth == 1 { Variant::Original } else { Variant::Partial };
         let row = Item { variant: variant.as_str().to_owned(), ..item(nth, append_ms) };
-        store.put(write_time(Millis(append_ms), Stage::Evaluated), &[row]).await.unwrap();
+        store.put_rows(write_time(Millis(append_ms), Stage::Evaluated), &[row]).await.unwrap();
     }
     let find =
         async |nth| stored::find_version(store, &org(), &post(), nth).await.unwrap().map(|row| row.append_ms);
@@ -209,7 +209,7 @@ async fn submitted_versions_precede_fetched_ones() {
     for (nth, append_ms, source, variant) in versions {
         let (source, variant) = (source.as_str().to_owned(), variant.as_str().to_owned());
         let row = Item { source, variant, ..item(nth, append_ms) };
-        store.put(write_time(Millis(append_ms), Stage::Evaluated), &[row]).await.unwrap();
+        store.put_rows(write_time(Millis(append_ms), Stage::Evaluated), &[row]).await.unwrap();
         let newest = stored::load_newest(store, &org(), &post()).await.unwrap().unwrap();
         assert_eq!(newest.submission_id, submission(nth));
         let shown = stored::find_version(store, &org(), &post(), None).await.unwrap().unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tidegate_schemas::documents::{DocumentKind, Missing};
+use tidegate_schemas::documents::{DocumentKind, MissingReference};
 
 use super::references::References;
 use crate::{
@@ -21,7 +21,8 @@ pub(super) fn check_tests(rule: &Rule, references: &References<'_>, context: &mu
                     let is_faulty = c.is_invalid_window(key);
                     if c.window(key).is_none() && !is_faulty {
                         let window_keys: Vec<_> = c.window_keys().map(str::to_owned).collect();
-                        let missing_window = Missing::Document(DocumentKind::Window, key.to_string());
+                        let missing_window =
+                            MissingReference::Document(DocumentKind::Window, key.to_string());
                         report_unknown(
                             c,
                             "counts",
@@ -50,7 +51,7 @@ pub(super) fn check_tests(rule: &Rule, references: &References<'_>, context: &mu
                                 format!("unknown bank {}{suggestion}", quote(bank_match.bank.as_str()));
                             let path = format!("media/{place}/bank");
                             let missing_bank =
-                                Missing::Document(DocumentKind::Bank, bank_match.bank.to_string());
+                                MissingReference::Document(DocumentKind::Bank, bank_match.bank.to_string());
                             c.at(path, |c| c.push_missing(missing_bank, detail));
                         }
                     }
@@ -66,7 +67,7 @@ fn report_unknown(
     problem: &str,
     key: &str,
     candidates: &[String],
-    missing: Option<Missing>,
+    missing: Option<MissingReference>,
 ) {
     let suggestion = did_you_mean(key, candidates.iter().map(String::as_str));
     let path = format!("{member}/{}", escape_key(key));

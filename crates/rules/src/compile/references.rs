@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value as Json;
 use tidegate_schemas::{
-    documents::{DocumentKind, Missing},
+    documents::{DocumentKind, MissingReference},
     ids::RuleId,
 };
 
@@ -111,7 +111,7 @@ fn collect_uses<'c>(condition: &'c Condition, pointer: &str, depth: usize, uses:
 struct Fault {
     tag: &'static str,
     detail: String,
-    missing: Option<Missing>,
+    missing: Option<MissingReference>,
 }
 
 /// Walk through the conditions that a rule uses.
@@ -169,7 +169,7 @@ impl<'w> Walk<'w> {
         let own_key = self.path[0];
         let other_keys = self.references.sources.iter().filter_map(rule_key).filter(|key| *key != own_key);
         let detail = format!("unknown rule {}{}", quote(key), did_you_mean(key, other_keys));
-        let missing_rule = Some(Missing::Document(DocumentKind::Rule, key.to_owned()));
+        let missing_rule = Some(MissingReference::Document(DocumentKind::Rule, key.to_owned()));
         Fault { tag: "unknown_rule", detail, missing: missing_rule }
     }
 

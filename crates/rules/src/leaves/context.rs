@@ -7,7 +7,7 @@ use std::{
 
 use tidegate_schemas::{
     banks::BankKind,
-    documents::{DocumentKind, Missing},
+    documents::{DocumentKind, MissingReference},
     ids::{BankId, TypeId, WindowId},
 };
 
@@ -121,12 +121,12 @@ impl<'a> Context<'a> {
         self.push_error(RuleError::new(self.kind, &self.rule, &self.pointer, tag, detail));
     }
 
-    pub(crate) fn push_missing(&mut self, missing: Missing, detail: String) {
+    pub(crate) fn push_missing(&mut self, missing: MissingReference, detail: String) {
         let tag = match missing {
-            Missing::Document(DocumentKind::ItemType, _) => "unknown_item_type",
-            Missing::Document(DocumentKind::Window, _) => "unknown_window",
-            Missing::Document(..) => "unknown_bank",
-            Missing::Field => "unknown_field",
+            MissingReference::Document(DocumentKind::ItemType, _) => "unknown_item_type",
+            MissingReference::Document(DocumentKind::Window, _) => "unknown_window",
+            MissingReference::Document(..) => "unknown_bank",
+            MissingReference::Field => "unknown_field",
         };
         let error = RuleError::new(self.kind, &self.rule, &self.pointer, tag, detail);
         self.push_error(error.with_missing(missing));
@@ -224,7 +224,7 @@ impl<'a> Context<'a> {
             let Some(bank) = banks.iter().find(|bank| bank.key == *key) else {
                 let suggestion = did_you_mean(key.as_str(), banks.iter().map(|bank| bank.key.as_str()));
                 let detail = format!("unknown bank {}{suggestion}", quote(key.as_str()));
-                c.push_missing(Missing::Document(DocumentKind::Bank, key.to_string()), detail);
+                c.push_missing(MissingReference::Document(DocumentKind::Bank, key.to_string()), detail);
                 return None;
             };
             if !kinds.contains(&bank.kind) {
@@ -320,7 +320,7 @@ impl<'a> Context<'a> {
             let suggestion = did_you_mean(path, vocabulary.fields(&self.item_types));
             let detail =
                 format!("unknown field {} in {}{suggestion}", quote(path), self.describe_item_types());
-            self.push_missing(Missing::Field, detail);
+            self.push_missing(MissingReference::Field, detail);
             return None;
         }
         let mut routes: Vec<Route> = Vec::new();
@@ -363,7 +363,7 @@ impl<'a> Context<'a> {
                 if !vocabulary.has_type(type_id) {
                     let suggestion = did_you_mean(type_id.as_str(), vocabulary.types().map(TypeId::as_str));
                     let detail = format!("unknown item type {}{suggestion}", quote(type_id.as_str()));
-                    let reference = Missing::Document(DocumentKind::ItemType, type_id.to_string());
+                    let reference = MissingReference::Document(DocumentKind::ItemType, type_id.to_string());
                     c.at(nth, |c| c.push_missing(reference, detail));
                 }
             }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use tidegate_schemas::{
-    documents::{DocumentKind, Missing},
+    documents::{DocumentKind, MissingReference},
     ids::WindowId,
 };
 
@@ -68,7 +68,7 @@ impl LeafKind for CountLeaf {
             }
             let suggestion = did_you_mean(count.window.as_str(), context.window_keys());
             let detail = format!("unknown window {}{suggestion}", quote(count.window.as_str()));
-            let reference = Missing::Document(DocumentKind::Window, count.window.to_string());
+            let reference = MissingReference::Document(DocumentKind::Window, count.window.to_string());
             context.at("window", |c| c.push_missing(reference, detail));
             return None;
         };

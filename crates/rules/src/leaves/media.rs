@@ -57,20 +57,21 @@ fn warn_impossible_tests(test: &MediaTest, banks: &[&Bank], context: &mut Contex
     let is_requested =
         |kind: HashKind| test.kinds.is_empty() || test.kinds.iter().any(|name| name == kind.name());
     let is_in_banks =
-        |kind: HashKind| banks.is_empty() || banks.iter().any(|bank| bank.kind.hash() == Some(kind));
-    for bank in banks.iter().filter(|bank| !bank.kind.hash().is_some_and(is_requested)) {
+        |kind: HashKind| banks.is_empty() || banks.iter().any(|bank| bank.kind.hash_kind() == Some(kind));
+    for bank in banks.iter().filter(|bank| !bank.kind.hash_kind().is_some_and(is_requested)) {
         let (key, kind) = (quote(bank.key.as_str()), bank.kind.name());
         let detail =
             format!("bank {key} holds hashes of kind {kind}, which `kind` excludes: it never matches");
         context.at("bank", |c| c.warn("nothing_found", detail));
     }
-    for kind in test.kinds.iter().filter(|kind| !HashKind::named(kind).is_some_and(is_in_banks)) {
+    for kind in test.kinds.iter().filter(|kind| !HashKind::from_name(kind).is_some_and(is_in_banks)) {
         let detail = format!("none of the banks holds hashes of kind {kind}: it never matches");
         context.at("kind", |c| c.warn("nothing_found", detail));
     }
-    let compared_kinds =
-        HashKind::ALL.into_iter().filter(|kind| kind.is_made() && is_requested(*kind) && is_in_banks(*kind));
-    let farthest = compared_kinds.map(HashKind::most_distance).max();
+    let compared_kinds = HashKind::ALL
+        .into_iter()
+        .filter(|kind| kind.is_computed() && is_requested(*kind) && is_in_banks(*kind));
+    let farthest = compared_kinds.map(HashKind::max_distance).max();
     if let Some((most, farthest)) = test.max_distance.zip(farthest)
         && most > farthest
     {
@@ -99,10 +100,10 @@ impl LeafKind for MediaLeaf {
         });
         let slots: Option<Vec<_>> = slots.into_iter().collect();
         let banks: Vec<_> = test.banks.iter().filter_map(|key| context.resolve_bank(key, &HASHES)).collect();
-        let is_made = |kind: &&String| HashKind::named(kind).is_some_and(HashKind::is_made);
+        let is_made = |kind: &&String| HashKind::from_name(kind).is_some_and(HashKind::is_computed);
         let unknown: Vec<_> = test.kinds.iter().filter(|kind| !is_made(kind)).collect();
         for kind in &unknown {
-            let computed_kinds = HashKind::ALL.into_iter().filter(|kind| kind.is_made());
+            let computed_kinds = HashKind::ALL.into_iter().filter(|kind| kind.is_computed());
             let suggestion = did_you_mean(kind, computed_kinds.map(HashKind::name));
             let detail = format!("unknown kind of hash {}{suggestion}", quote(kind));
             context.at("kind", |c| c.error("unknown_value", detail));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 use tidegate_rules::{Bank, Limits, Plan, RuleSource, TestItem, TestResult, Vocabulary, run_tests};
 use tidegate_schemas::{
-    documents::{Set, parse},
+    documents::{DocumentSet, parse},
     ids::{Millis, TypeId},
     item_types::{ItemType, Mode},
     validation_error::Pointer,
@@ -21,7 +21,7 @@ fn documents() -> Vec<(String, String)> {
 
 #[test]
 fn examples_of_the_guide_pass() {
-    let set = Set::collect(parse(documents().as_slice()).unwrap()).unwrap();
+    let set = DocumentSet::collect(parse(documents().as_slice()).unwrap()).unwrap();
     set.validate().unwrap();
     let types: Arc<[TypeId]> = set.item_types.keys().cloned().collect();
     let item_types: Vec<_> =

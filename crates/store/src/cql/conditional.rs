@@ -32,7 +32,8 @@ use super::{
     time_to_live, unreadable,
 };
 use crate::{
-    Cell, Error, Inserted, Replaced, Row, Table, Version, Versioned, embedded::key, range::Cells as _,
+    Cell, Error, InsertOutcome, ReplaceOutcome, Row, Table, Version, Versioned, embedded::key,
+    range::Cells as _,
 };
 
 /// Number of latest versions with a stored operation id.
@@ -75,7 +76,7 @@ enum Attempt<R> {
 }
 
 impl Engine {
-    pub(crate) async fn insert_new<R: Versioned>(&self, row: &R) -> Result<Inserted<R>, Error> {
+    pub(crate) async fn insert_new<R: Versioned>(&self, row: &R) -> Result<InsertOutcome<R>, Error> {
         let op = operation_id();
         let mut cells = cells_at_version(row, 1);
         self.check_row_size(R::TABLE, &cells)?;
@@ -85,8 +86,8 @@ impl Engine {
         values.extend(ttl.map(BoundValue::Cell));
         let outcome = self.write_until_known(row, StatementKind::InsertNew, &values, op, 1, None).await?;
         Ok(match outcome {
-            WriteOutcome::Applied => Inserted::New,
-            WriteOutcome::Conflict(row) => Inserted::Existing(row),
+            WriteOutcome::Applied => InsertOutcome::New,
+            WriteOutcome::Conflict(row) => InsertOutcome::Existing(row),
             // Cannot happen: an insert that finds no row is repeated.
             WriteOutcome::Missing => {
                 return Err(Error::Engine("an insert was refused without an existing row".to_owned()));
@@ -98,7 +99,7 @@ impl Engine {
         &self,
         row: &R,
         expected_version: Version,
-    ) -> Result<Replaced<R>, Error> {
+    ) -> Result<ReplaceOutcome<R>, Error> {
         let op = operation_id();
         let version = expected_version.saturating_add(1);
         let mut cells = cells_at_version(row, version);
@@ -117,9 +118,9 @@ impl Engine {
             .write_until_known(row, StatementKind::Replace, &values, op, version, Some(expected_version))
             .await?;
         Ok(match outcome {
-            WriteOutcome::Applied => Replaced::Yes,
-            WriteOutcome::Conflict(row) => Replaced::No(row),
-            WriteOutcome::Missing => Replaced::Gone,
+            WriteOutcome::Applied => ReplaceOutcome::Done,
+            WriteOutcome::Conflict(row) => ReplaceOutcome::Conflict(row),
+            WriteOutcome::Missing => ReplaceOutcome::Missing,
         })
     }
 

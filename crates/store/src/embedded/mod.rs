@@ -37,7 +37,7 @@ use self::{
 };
 pub use self::{settings::Settings, syncs::SYNCS_KEY};
 use crate::{
-    Cell, Corrupt, Error, Inserted, Mode, Replaced, Row, Table, Version, Versioned, WriteTime,
+    Cell, CorruptCell, Error, InsertOutcome, Mode, ReplaceOutcome, Row, Table, Version, Versioned, WriteTime,
     batch::{Batch, Change},
     range::{Cells, Span},
     split::{Extent, Split},
@@ -199,27 +199,31 @@ impl Engine {
         Ok(rows)
     }
 
-    pub(crate) async fn insert_new<R: Versioned>(&self, row: &R) -> Result<Inserted<R>, Error> {
+    pub(crate) async fn insert_new<R: Versioned>(&self, row: &R) -> Result<InsertOutcome<R>, Error> {
         let (slot, owner, key, value) = self.encode_version(row, 1)?;
         let bytes = key.len() + value.len();
         let work = Work::Insert { slot: Arc::clone(slot), key: key.clone(), value };
         match self.submit(owner, work, bytes).await? {
-            WriteResult::Written => Ok(Inserted::New),
-            WriteResult::Refused(Some(old)) => Ok(Inserted::Existing(decode(slot, &(key, old))?)),
+            WriteResult::Written => Ok(InsertOutcome::New),
+            WriteResult::Refused(Some(old)) => Ok(InsertOutcome::Existing(decode(slot, &(key, old))?)),
             WriteResult::Refused(None) => {
                 Err(Error::Engine("an insert was refused without an existing row".to_owned()))
             }
         }
     }
 
-    pub(crate) async fn replace<R: Versioned>(&self, row: &R, was: Version) -> Result<Replaced<R>, Error> {
+    pub(crate) async fn replace<R: Versioned>(
+        &self,
+        row: &R,
+        was: Version,
+    ) -> Result<ReplaceOutcome<R>, Error> {
         let (slot, owner, key, value) = self.encode_version(row, was.saturating_add(1))?;
         let bytes = key.len() + value.len();
         let work = Work::Replace { slot: Arc::clone(slot), key: key.clone(), value, was };
         match self.submit(owner, work, bytes).await? {
-            WriteResult::Written => Ok(Replaced::Yes),
-            WriteResult::Refused(Some(old)) => Ok(Replaced::No(decode(slot, &(key, old))?)),
-            WriteResult::Refused(None) => Ok(Replaced::Gone),
+            WriteResult::Written => Ok(ReplaceOutcome::Done),
+            WriteResult::Refused(Some(old)) => Ok(ReplaceOutcome::Conflict(decode(slot, &(key, old))?)),
+            WriteResult::Refused(None) => Ok(ReplaceOutcome::Missing),
         }
     }
 
@@ -499,7 +503,7 @@ fn value_bytes(slot: &Slot, header: Header, cells: &[Cell<'_>]) -> UserValue {
 
 /// Decodes the row of an entry.
 pub(crate) fn decode<R: Row>(slot: &Slot, (key, value): &Entry) -> Result<R, Error> {
-    let corrupt = |column, reason| Error::Corrupt(Corrupt { table: slot.table.name, column, reason });
+    let corrupt = |column, reason| Error::Corrupt(CorruptCell { table: slot.table.name, column, reason });
     let mut cells = Vec::with_capacity(slot.table.columns.len());
     let mut rest = key.as_ref();
     key::pull_all(&mut rest, slot.table.key_columns(), &mut cells)
@@ -542,7 +546,7 @@ fn engine_error(error: fjall::Error) -> Error {
 
 fn classify_engine_error(error: &fjall::Error) -> Error {
     match error {
-        fjall::Error::Poisoned => Error::Lost,
+        fjall::Error::Poisoned => Error::DatabasePoisoned,
         error => Error::Engine(error.to_string()),
     }
 }

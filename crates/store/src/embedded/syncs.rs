@@ -26,14 +26,14 @@ impl SyncCounter {
         let count =
             stored.and_then(|value| value.as_ref().try_into().ok().map(u64::from_be_bytes)).unwrap_or(0);
         let mark_state =
-            mark.as_ref().and_then(|mark| Some((mark.found()?.store_syncs, mark.accepts_loss())));
+            mark.as_ref().and_then(|mark| Some((mark.last_durable()?.store_syncs, mark.accepts_loss())));
         let syncs = Self { meta, count: Cell::new(count), mark };
         if let Some((durable, accepts_loss)) = mark_state
             && durable > count
         {
             let missing_syncs = durable - count;
             if !accepts_loss {
-                return Err(Error::Missing { missing: missing_syncs, durable });
+                return Err(Error::LostWrites { missing: missing_syncs, durable });
             }
             tracing::warn!(
                 "accepted as lost: the last {missing_syncs} of {durable} synced writes of the store"
@@ -55,7 +55,7 @@ impl SyncCounter {
         self.count.set(count);
         if let Some(mark) = &self.mark
             // A mark that lags behind can only miss a loss; refusing the write would not protect the data.
-            && let Err(error) = mark.store_synced(count)
+            && let Err(error) = mark.record_store_sync(count)
         {
             tracing::warn!(%error, "cannot write the mark of durable data");
         }

@@ -93,7 +93,7 @@ impl Writer {
         let folder_error = self.folder.is_in_place().err().map(|error| error.to_string());
         let bytes: usize = group.iter().map(|request| request.bytes).sum();
         let space_check =
-            self.disk.as_ref().map_or(Ok(()), |disk| disk.admits(self.db.write_buffer_size(), bytes));
+            self.disk.as_ref().map_or(Ok(()), |disk| disk.check_write(self.db.write_buffer_size(), bytes));
         for Request { work, bytes, reply, room } in group {
             let caller = Caller { reply, room };
             if let Err(reason) = &space_check
@@ -105,7 +105,7 @@ impl Writer {
             }
             if let Some(reason) = &folder_error {
                 // Creating a keyspace would make new folders at the place of the removed data folder.
-                put_group.answers.push((Err(Error::TakenAway(reason.clone())), caller));
+                put_group.answers.push((Err(Error::FolderRemoved(reason.clone())), caller));
                 continue;
             }
             match work {
@@ -127,7 +127,7 @@ impl Writer {
             let answer = match (&persist_result, &folder_check) {
                 (Ok(()), Ok(())) => answer,
                 (Err(error), _) => Err(classify_engine_error(error)),
-                (_, Err(error)) => Err(Error::TakenAway(error.to_string())),
+                (_, Err(error)) => Err(Error::FolderRemoved(error.to_string())),
             };
             // Permits return before the answer, so that the caller can write again at once.
             drop(room);

@@ -33,7 +33,7 @@ pub const ALL: &[&Table] = &[
     items::windows::YearsEntry::TABLE,
     items::replays::Replay::TABLE,
     items::retroactions::Retroaction::TABLE,
-    items::retroactions::Repeated::TABLE,
+    items::retroactions::RetroactedItem::TABLE,
     items::rules::RuleCount::TABLE,
     items::rules::RuleVerdict::TABLE,
     items::rules::RuleBaseline::TABLE,

@@ -52,7 +52,7 @@ async fn keyspace_is_created_with_the_first_row() {
         assert_eq!(store.scan_all::<Event>(split).all().await.unwrap(), []);
     }
     assert_eq!(made(), [false, false]);
-    store.put(WriteTime(1), std::slice::from_ref(&row)).await.unwrap();
+    store.put_rows(WriteTime(1), std::slice::from_ref(&row)).await.unwrap();
     assert_eq!(made(), [true, false]);
     store.close().await.unwrap();
     let store = open();
@@ -76,9 +76,9 @@ async fn removed_or_moved_folder_refuses_writes() {
             std::fs::remove_dir_all(&data).unwrap();
         }
         let taken_away =
-            |told: Error| assert!(matches!(told, Error::TakenAway(_)) && told.is_final(), "{told}");
+            |told: Error| assert!(matches!(told, Error::FolderRemoved(_)) && told.is_final(), "{told}");
         taken_away(store.ping().await.unwrap_err());
-        taken_away(store.put(WriteTime(1), &[event(1, "p", None)]).await.unwrap_err());
+        taken_away(store.put_rows(WriteTime(1), &[event(1, "p", None)]).await.unwrap_err());
         taken_away(store.insert_new(&counter("c", 1)).await.unwrap_err());
         store.close().await.unwrap();
         drop(store);
@@ -91,12 +91,12 @@ async fn oversized_key_is_refused_and_later_writes_succeed() {
     let folder = tempfile::tempdir().unwrap();
     let store = open_folder(folder.path(), &[table::<Event>()]);
     let long = tidegate_store_event("o".repeat(70_000));
-    let refused = store.put(WriteTime(1), std::slice::from_ref(&long)).await.unwrap_err();
+    let refused = store.put_rows(WriteTime(1), std::slice::from_ref(&long)).await.unwrap_err();
     assert!(matches!(refused, Error::KeyTooLong { table: "events", .. }), "{refused}");
     assert!(matches!(store.get::<Event>(&long.to_key()).await, Err(Error::KeyTooLong { .. })));
-    store.put(WriteTime(1), &[event(1, "p", None)]).await.unwrap();
+    store.put_rows(WriteTime(1), &[event(1, "p", None)]).await.unwrap();
     let unknown = Fleeting { org: OrgId::new("o"), seq: 1, n: 1 };
-    let refused = store.put(WriteTime::of(Millis::now(), 0), &[unknown]).await.unwrap_err();
+    let refused = store.put_rows(WriteTime::from_append(Millis::now(), 0), &[unknown]).await.unwrap_err();
     assert!(matches!(refused, Error::UnknownTable("fleeting")), "{refused}");
     store.close().await.unwrap();
 }
@@ -122,14 +122,14 @@ async fn sweep_removes_only_expired_rows_and_old_tombstones() {
     };
     let tables = [table::<Event>(), table::<Fleeting>()];
     let store = Store::Embedded(embedded::Engine::open_tables(&db, settings, &tables, clock).unwrap());
-    let at = |millis: i64| WriteTime::of(Millis(millis), 0);
+    let at = |millis: i64| WriteTime::from_append(Millis(millis), 0);
     let fleeting = |seq: i64| Fleeting { org: OrgId::new("o"), seq, n: seq };
 
     // More than one slice of the sweep.
     let rows: Vec<Fleeting> = (0..250).map(fleeting).collect();
-    store.put(at(1_000 * DAY_MS), &rows).await.unwrap();
-    store.put(at(1_000 * DAY_MS + 3_000_000), &[fleeting(250)]).await.unwrap();
-    store.put(at(1_000 * DAY_MS), &[event(1, "p", None), event(2, "p", None)]).await.unwrap();
+    store.put_rows(at(1_000 * DAY_MS), &rows).await.unwrap();
+    store.put_rows(at(1_000 * DAY_MS + 3_000_000), &[fleeting(250)]).await.unwrap();
+    store.put_rows(at(1_000 * DAY_MS), &[event(1, "p", None), event(2, "p", None)]).await.unwrap();
     store.delete::<Event>(at(1_000 * DAY_MS + 1), &event(1, "", None).to_key()).await.unwrap();
     let raw = |name: &str| {
         let keyspace = db.keyspace(name, fjall::KeyspaceCreateOptions::default).unwrap();
@@ -150,7 +150,7 @@ async fn sweep_removes_only_expired_rows_and_old_tombstones() {
     .unwrap();
     assert_eq!(store.get::<Fleeting>(&fleeting(250).to_key()).await.unwrap(), Some(fleeting(250)));
     assert_eq!(raw("store.events"), 2, "the tombstone stays while a replay can come");
-    store.put(at(1_000 * DAY_MS), &[event(1, "p", None)]).await.unwrap();
+    store.put_rows(at(1_000 * DAY_MS), &[event(1, "p", None)]).await.unwrap();
     assert_eq!(store.get::<Event>(&event(1, "", None).to_key()).await.unwrap(), None);
 
     now.store(1_002 * DAY_MS + 1, Ordering::Relaxed);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use tidegate_schemas::ids::*;
-use tidegate_store::{At, Batch, Error, Row as _, WriteTime};
+use tidegate_store::{Batch, Error, Row as _, RowRange, WriteTime};
 use tidegate_test_support::eventually;
 use uuid::Uuid;
 
@@ -87,10 +87,10 @@ pub(crate) async fn every_column_type_is_read_back_unchanged(fixture: &Fixture) 
         no_item: Some(ItemKey::new("user", "")),
         ..everything(0)
     };
-    store.put(WriteTime(1), &[bare.clone(), full.clone()]).await.unwrap();
+    store.put_rows(WriteTime(1), &[bare.clone(), full.clone()]).await.unwrap();
     assert_eq!(store.get::<Everything>(&bare.to_key()).await.unwrap(), Some(bare.clone()));
     assert_eq!(store.get::<Everything>(&full.to_key()).await.unwrap(), Some(full.clone()));
-    let scanned = store.scan::<Everything>(&bare.to_partition(), At::all()).all().await.unwrap();
+    let scanned = store.scan::<Everything>(&bare.to_partition(), RowRange::all()).all().await.unwrap();
     assert_eq!(scanned, [full, bare], "the newest first");
 }
 
@@ -113,13 +113,14 @@ pub(crate) async fn key_columns_of_every_type_keep_the_table_order(fixture: &Fix
             }
         }
     }
-    fixture.store.put(WriteTime(1), &rows).await.unwrap();
+    fixture.store.put_rows(WriteTime(1), &rows).await.unwrap();
     rows.sort_by(|a, b| {
         let desc_asc = b.name.cmp(&a.name).then(a.short.cmp(&b.short)).then(b.long.cmp(&a.long));
         desc_asc.then(a.yes.cmp(&b.yes)).then(b.cause.cmp(&a.cause))
     });
     let partition = Keyed::partition("o", -3, ItemKey::new("user", "u"));
-    let scanned = fixture.store.scan::<Keyed>(&partition, At::all().page_size(100)).all().await.unwrap();
+    let scanned =
+        fixture.store.scan::<Keyed>(&partition, RowRange::all().page_size(100)).all().await.unwrap();
     assert_eq!(scanned.len(), rows.len());
     assert!(scanned == rows, "not in the order of the table");
 }
@@ -171,11 +172,11 @@ pub(crate) async fn older_write_loses_in_every_order_of_arrival(fixture: &Fixtur
 
 pub(crate) async fn a_put_replaces_the_whole_row(fixture: &Fixture) {
     let store = &fixture.store;
-    store.put(WriteTime(1), &[event(1, "first", Some("note"))]).await.unwrap();
-    store.put(WriteTime(2), &[event(1, "second", None)]).await.unwrap();
+    store.put_rows(WriteTime(1), &[event(1, "first", Some("note"))]).await.unwrap();
+    store.put_rows(WriteTime(2), &[event(1, "second", None)]).await.unwrap();
     let row = store.get::<Event>(&event(1, "", None).to_key()).await.unwrap().unwrap();
     assert_eq!(row, event(1, "second", None), "the note of the first put is left over");
-    store.put(WriteTime(1), &[event(1, "first", Some("note"))]).await.unwrap();
+    store.put_rows(WriteTime(1), &[event(1, "first", Some("note"))]).await.unwrap();
     assert_eq!(store.get::<Event>(&row.to_key()).await.unwrap(), Some(row), "a null is a value, and newer");
 }
 
@@ -184,11 +185,11 @@ pub(crate) async fn at_one_write_time_a_deletion_wins_in_both_orders(fixture: &F
     for (seq, put_first) in [(1, true), (2, false)] {
         let row = event(seq, "p", None);
         if put_first {
-            store.put(WriteTime(5), std::slice::from_ref(&row)).await.unwrap();
+            store.put_rows(WriteTime(5), std::slice::from_ref(&row)).await.unwrap();
         }
         store.delete::<Event>(WriteTime(5), &row.to_key()).await.unwrap();
         if !put_first {
-            store.put(WriteTime(5), std::slice::from_ref(&row)).await.unwrap();
+            store.put_rows(WriteTime(5), std::slice::from_ref(&row)).await.unwrap();
         }
         assert_eq!(store.get::<Event>(&row.to_key()).await.unwrap(), None, "put first: {put_first}");
     }
@@ -209,17 +210,17 @@ pub(crate) async fn batch_writes_several_tables_with_their_own_times(fixture: &F
         n: 9,
     };
     let fleeting = Fleeting { org: OrgId::new("o"), seq: 1, n: 1 };
-    store.put(WriteTime(50), &[event(1, "older", None), event(3, "gone", None)]).await.unwrap();
+    store.put_rows(WriteTime(50), &[event(1, "older", None), event(3, "gone", None)]).await.unwrap();
     let (kept, lost) = (event(1, "newer", None), event(2, "p", None));
     let mut batch = Batch::new();
     batch
-        .put(WriteTime(60), &kept)
-        .put(WriteTime(10), &keyed)
-        .put_owned(WriteTime::of(now, 1), fleeting.clone());
-    batch.put(WriteTime(40), &lost).delete::<Event>(WriteTime(41), &lost.to_key());
-    batch.delete::<Event>(WriteTime(51), &event(3, "", None).to_key()).durable();
+        .put_row(WriteTime(60), &kept)
+        .put_row(WriteTime(10), &keyed)
+        .put_owned(WriteTime::from_append(now, 1), fleeting.clone());
+    batch.put_row(WriteTime(40), &lost).delete::<Event>(WriteTime(41), &lost.to_key());
+    batch.delete::<Event>(WriteTime(51), &event(3, "", None).to_key()).require_sync();
     store.write(batch).await.unwrap();
-    let events = store.scan::<Event>(&kept.to_partition(), At::all()).all().await.unwrap();
+    let events = store.scan::<Event>(&kept.to_partition(), RowRange::all()).all().await.unwrap();
     assert_eq!(events, [kept]);
     assert_eq!(store.get::<Keyed>(&keyed.to_key()).await.unwrap(), Some(keyed));
     assert_eq!(store.get::<Fleeting>(&fleeting.to_key()).await.unwrap(), Some(fleeting));
@@ -236,9 +237,9 @@ pub(crate) async fn a_batch_of_many_times_40_kib_is_written_whole(fixture: &Fixt
             Event { org, at: n, seq: 0, payload, note: None }
         })
         .collect();
-    fixture.store.put(WriteTime(1), &rows).await.unwrap();
+    fixture.store.put_rows(WriteTime(1), &rows).await.unwrap();
     for (org, rest) in [("even", 0), ("odd", 1)] {
-        let found = fixture.store.scan::<Event>(&Event::partition(org), At::all()).all().await.unwrap();
+        let found = fixture.store.scan::<Event>(&Event::partition(org), RowRange::all()).all().await.unwrap();
         let wanted: Vec<&Event> = rows.iter().filter(|row| row.at % 2 == rest).collect();
         assert!(found.iter().eq(wanted), "rows of `{org}` are missing or differ");
     }
@@ -248,7 +249,7 @@ pub(crate) async fn row_of_one_mebibyte_is_read_back(fixture: &Fixture) {
     let payload: Bytes = (0..1 << 20).map(|n: u32| (n % 251) as u8).collect();
     let rows: Vec<Event> =
         (1..=3).map(|seq| Event { payload: payload.clone(), ..event(seq, "", None) }).collect();
-    fixture.store.put(WriteTime(1), &rows).await.unwrap();
+    fixture.store.put_rows(WriteTime(1), &rows).await.unwrap();
     for row in rows {
         assert!(fixture.store.get::<Event>(&row.to_key()).await.unwrap() == Some(row));
     }
@@ -265,7 +266,7 @@ pub(crate) async fn oversized_row_is_refused_and_the_next_is_written(fixture: &F
         assert!(error.is_refusal() && !error.is_outage(), "{error}");
     };
     let row = Event { payload: too_large.clone(), ..event(1, "", None) };
-    refused(store.put(WriteTime(1), std::slice::from_ref(&row)).await.unwrap_err(), "events");
+    refused(store.put_rows(WriteTime(1), std::slice::from_ref(&row)).await.unwrap_err(), "events");
     let versioned = Counter { payload: too_large, ..counter("c", 0) };
     refused(store.insert_new(&versioned).await.unwrap_err(), "counters");
     store.insert_new(&counter("c", 0)).await.unwrap();
@@ -273,7 +274,7 @@ pub(crate) async fn oversized_row_is_refused_and_the_next_is_written(fixture: &F
 
     let largest = Bytes::from(vec![8; LIMIT - 1_000]);
     let row = Event { payload: largest.clone(), ..row };
-    store.put(WriteTime(1), std::slice::from_ref(&row)).await.unwrap();
+    store.put_rows(WriteTime(1), std::slice::from_ref(&row)).await.unwrap();
     assert!(store.get::<Event>(&row.to_key()).await.unwrap() == Some(row));
     let versioned = Counter { payload: largest, ..counter("c", 0) };
     assert!(store.replace(&versioned, 1).await.unwrap().is_done());
@@ -281,7 +282,7 @@ pub(crate) async fn oversized_row_is_refused_and_the_next_is_written(fixture: &F
 
 pub(crate) async fn a_key_that_no_engine_takes_is_refused_and_is_no_outage(fixture: &Fixture) {
     let long = Event { org: OrgId::new("o".repeat(70_000)), ..event(1, "", None) };
-    let refused = fixture.store.put(WriteTime(1), &[long]).await.unwrap_err();
+    let refused = fixture.store.put_rows(WriteTime(1), &[long]).await.unwrap_err();
     assert!(refused.is_refusal() && !refused.is_outage(), "{refused}");
 }
 
@@ -290,14 +291,14 @@ pub(crate) async fn a_row_is_gone_once_its_time_is_over(fixture: &Fixture) {
     let row = |seq, n| Fleeting { org: OrgId::new("o"), seq, n };
     let hour = std::time::Duration::from_secs(3_600);
     let now = Millis::now();
-    let over = WriteTime::of(now.minus(hour), 0);
-    let almost = WriteTime::of(Millis(now.minus(hour).0 + 3_000), 0);
-    let present = WriteTime::of(now, 0);
+    let over = WriteTime::from_append(now.minus(hour), 0);
+    let almost = WriteTime::from_append(Millis(now.minus(hour).0 + 3_000), 0);
+    let present = WriteTime::from_append(now, 0);
 
-    store.put(over, &[row(1, 1), row(2, 1)]).await.unwrap();
+    store.put_rows(over, &[row(1, 1), row(2, 1)]).await.unwrap();
     assert_eq!(store.get::<Fleeting>(&row(1, 1).to_key()).await.unwrap(), None, "it was over when it came");
-    store.put(present, &[row(3, 1)]).await.unwrap();
-    store.put(almost, &[row(1, 2), row(3, 2), row(4, 2)]).await.unwrap();
+    store.put_rows(present, &[row(3, 1)]).await.unwrap();
+    store.put_rows(almost, &[row(1, 2), row(3, 2), row(4, 2)]).await.unwrap();
     eventually("the row whose time is over to be gone", MINUTE, async || {
         store.get::<Fleeting>(&row(4, 2).to_key()).await.unwrap().is_none().then_some(())
     })
@@ -306,12 +307,12 @@ pub(crate) async fn a_row_is_gone_once_its_time_is_over(fixture: &Fixture) {
     // The row with an hour left stays when the other expires, and no older row appears.
     let wanted = vec![row(3, 1)];
     eventually("only the row that has time left", MINUTE, async || {
-        let rows = store.scan::<Fleeting>(&Fleeting::partition("o"), At::all()).all().await.unwrap();
+        let rows = store.scan::<Fleeting>(&Fleeting::partition("o"), RowRange::all()).all().await.unwrap();
         (rows == wanted).then_some(())
     })
     .await
     .unwrap();
-    store.put(present, &[row(4, 3)]).await.unwrap();
+    store.put_rows(present, &[row(4, 3)]).await.unwrap();
     assert_eq!(
         store.get::<Fleeting>(&row(4, 3).to_key()).await.unwrap(),
         Some(row(4, 3)),
@@ -321,7 +322,7 @@ pub(crate) async fn a_row_is_gone_once_its_time_is_over(fixture: &Fixture) {
 
 pub(crate) async fn get_many_answers_in_the_order_of_the_keys(fixture: &Fixture) {
     let rows: Vec<Event> = (0..300).map(|seq| event(seq, "p", None)).collect();
-    fixture.store.put(WriteTime(1), &rows).await.unwrap();
+    fixture.store.put_rows(WriteTime(1), &rows).await.unwrap();
     let keys: Vec<_> = (0..600).rev().map(|seq| event(seq, "", None).to_key()).collect();
     let found = fixture.store.get_many::<Event>(&keys).await.unwrap();
     assert_eq!(found.len(), 600);

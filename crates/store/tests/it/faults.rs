@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::future::join_all;
-use tidegate_store::{Migration, Replaced, Row as _, Store, WriteTime, cql};
+use tidegate_store::{Migration, ReplaceOutcome, Row as _, Store, WriteTime, cql};
 use tidegate_test_support::{Proxy, Way, eventually_ok};
 
 use crate::{
@@ -60,7 +60,7 @@ async fn write_with_a_lost_answer_is_settled() {
             1 => proxy.cut_after(Way::ToClient, 0),
             _ => proxy.cut_after(Way::ToServer, 10),
         }
-        assert_eq!(store.replace(&counter(&name, 5), 1).await.unwrap(), Replaced::Yes, "{name}");
+        assert_eq!(store.replace(&counter(&name, 5), 1).await.unwrap(), ReplaceOutcome::Done, "{name}");
         proxy.pass().await.unwrap();
         let truth = fixture.store.get::<Counter>(&counter(&name, 0).to_key()).await.unwrap().unwrap();
         assert_eq!((truth.n, truth.version), (5, 2), "{name}: written once");
@@ -115,7 +115,7 @@ async fn repeated_link_cuts_neither_lose_nor_repeat_writes() {
                 let was = row.version;
                 row.n += 1;
                 match store.replace(&row, was).await {
-                    Ok(Replaced::Yes) => won.push(was + 1),
+                    Ok(ReplaceOutcome::Done) => won.push(was + 1),
                     Ok(_) => {}
                     Err(error) => {
                         assert!(error.is_outage(), "{error}");
@@ -146,10 +146,10 @@ async fn repeated_link_cuts_neither_lose_nor_repeat_writes() {
 async fn unreachable_server_is_an_outage_until_it_returns() {
     let Some(Behind { proxy, store, fixture }) = behind_a_proxy("an outage").await else { return };
     let row = event(1, "p", None);
-    store.put(WriteTime(1), std::slice::from_ref(&row)).await.unwrap();
+    store.put_rows(WriteTime(1), std::slice::from_ref(&row)).await.unwrap();
     proxy.refuse().await.unwrap();
     proxy.cut();
-    let fault = store.put(WriteTime(2), std::slice::from_ref(&row)).await.unwrap_err();
+    let fault = store.put_rows(WriteTime(2), std::slice::from_ref(&row)).await.unwrap_err();
     assert!(fault.is_outage(), "{fault}");
     let fault = store.get::<Event>(&row.to_key()).await.unwrap_err();
     assert!(fault.is_outage(), "{fault}");
@@ -172,7 +172,7 @@ async fn oversized_write_is_a_refusal_and_no_outage() {
     for bytes in [16 << 20, 40 << 20] {
         let payload = Bytes::from(vec![7; bytes]);
         let row = Event { payload: payload.clone(), ..event(1, "", None) };
-        let put = store.put(WriteTime(1), &[row]).await;
+        let put = store.put_rows(WriteTime(1), &[row]).await;
         let conditional = store.insert_new(&Counter { payload, ..counter("c", 0) }).await.map(drop);
         for answer in [put, conditional] {
             eprintln!("{bytes} bytes: {answer:?}");
@@ -181,7 +181,7 @@ async fn oversized_write_is_a_refusal_and_no_outage() {
         }
     }
     let small = event(1, "p", None);
-    store.put(WriteTime(1), std::slice::from_ref(&small)).await.unwrap();
+    store.put_rows(WriteTime(1), std::slice::from_ref(&small)).await.unwrap();
     assert_eq!(store.get::<Event>(&small.to_key()).await.unwrap(), Some(small));
     store.close().await.unwrap();
     fixture.end().await;

@@ -36,7 +36,7 @@ async fn tables_are_migrated_and_two_versions_run_side_by_side() {
     assert_eq!(old.migrate(Migration::Expand).await.unwrap(), missing);
     assert_eq!(old.migrate(Migration::Check).await.unwrap(), []);
     let first = before::Note { org: OrgId::new("old"), text: "t".to_owned() };
-    old.put(WriteTime(1), std::slice::from_ref(&first)).await.unwrap();
+    old.put_rows(WriteTime(1), std::slice::from_ref(&first)).await.unwrap();
 
     let new = connect(&settings, new_tables).await;
     let missing = [Difference::Column { table: "notes", column: "lang" }, Difference::Table("heads")];
@@ -47,7 +47,7 @@ async fn tables_are_migrated_and_two_versions_run_side_by_side() {
     assert_eq!(seen, Some(now::Note { org: OrgId::new("old"), lang: None, text: "t".to_owned() }));
 
     let second = now::Note { org: OrgId::new("new"), lang: Some("ß".to_owned()), text: "t".to_owned() };
-    new.put(WriteTime(1), std::slice::from_ref(&second)).await.unwrap();
+    new.put_rows(WriteTime(1), std::slice::from_ref(&second)).await.unwrap();
     assert_eq!(old.migrate(Migration::Check).await.unwrap(), [], "a column more is no difference");
     let seen = old.get::<before::Note>(&before::Note::key("new")).await.unwrap();
     assert_eq!(seen, Some(before::Note { org: OrgId::new("new"), text: "t".to_owned() }));

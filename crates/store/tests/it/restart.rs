@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, io::Write as _};
 
 use bytes::Bytes;
 use tidegate_schemas::ids::OrgId;
-use tidegate_store::{At, Error, Replaced, Row as _, WriteTime};
+use tidegate_store::{Error, ReplaceOutcome, Row as _, RowRange, WriteTime};
 use tidegate_test_support::Program;
 
 use crate::{
@@ -23,7 +23,7 @@ pub(crate) async fn written_rows_survive_a_restart(fixture: &Fixture) {
     let place = fixture.lend().await;
     let tables = [table::<Event>(), table::<Counter>()];
     let store = open_place(&place, &tables).await;
-    store.put(WriteTime(3), &rows).await.unwrap();
+    store.put_rows(WriteTime(3), &rows).await.unwrap();
     store.delete::<Event>(WriteTime(4), &rows[0].to_key()).await.unwrap();
     store.insert_new(&counter("c", 1)).await.unwrap();
     store.replace(&counter("c", 2), 1).await.unwrap();
@@ -31,15 +31,15 @@ pub(crate) async fn written_rows_survive_a_restart(fixture: &Fixture) {
     drop(store);
 
     let store = open_place(&place, &tables).await;
-    let found = store.scan::<Event>(&Event::partition("o"), At::all()).all().await.unwrap();
+    let found = store.scan::<Event>(&Event::partition("o"), RowRange::all()).all().await.unwrap();
     assert!(found.iter().rev().eq(&rows[1..]));
     let row = store.get::<Counter>(&counter("c", 0).to_key()).await.unwrap().unwrap();
     assert_eq!((row.n, row.version), (2, 2));
     // The write times survived too.
-    store.put(WriteTime(2), &[event(0, "older", None), event(1, "older", None)]).await.unwrap();
+    store.put_rows(WriteTime(2), &[event(0, "older", None), event(1, "older", None)]).await.unwrap();
     assert_eq!(store.get::<Event>(&rows[0].to_key()).await.unwrap(), None);
     assert_eq!(store.get::<Event>(&rows[1].to_key()).await.unwrap().as_ref(), Some(&rows[1]));
-    assert!(matches!(store.replace(&counter("c", 3), 1).await.unwrap(), Replaced::No(_)));
+    assert!(matches!(store.replace(&counter("c", 3), 1).await.unwrap(), ReplaceOutcome::Conflict(_)));
     store.close().await.unwrap();
 }
 
@@ -102,7 +102,7 @@ async fn a_child_that_writes_until_it_is_killed() {
     let life: i64 = life.parse().unwrap();
     let store = open_place(&place, &[table::<Event>(), table::<Counter>()]).await;
     for n in 0.. {
-        store.put(WriteTime(n), &rows_of(life, n)).await.unwrap();
+        store.put_rows(WriteTime(n), &rows_of(life, n)).await.unwrap();
         if with_conditions(life) {
             let row = counter(&format!("{life} {n}"), 1);
             assert!(store.insert_new(&row).await.unwrap().is_new());
@@ -119,6 +119,6 @@ pub(crate) async fn a_closed_store_says_so(fixture: &Fixture) {
     store.close().await.unwrap();
     store.close().await.unwrap();
     assert!(matches!(store.ping().await, Err(Error::Closed)));
-    let refused = store.put(WriteTime(1), &[event(1, "p", None)]).await.unwrap_err();
+    let refused = store.put_rows(WriteTime(1), &[event(1, "p", None)]).await.unwrap_err();
     assert!(matches!(refused, Error::Closed) && !refused.is_outage());
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, ops::Bound};
 use bytes::Bytes;
 use futures::TryStreamExt as _;
 use tidegate_schemas::ids::OrgId;
-use tidegate_store::{At, Cursor, Error, Row as _, Split, Store, WriteTime};
+use tidegate_store::{Cursor, Error, Row as _, RowRange, Split, Store, WriteTime};
 
 use crate::{
     facts::event,
@@ -13,7 +13,7 @@ use crate::{
     tables::{Event, EventNote},
 };
 
-type Range = At<<Event as tidegate_store::Row>::Cluster>;
+type Range = RowRange<<Event as tidegate_store::Row>::Cluster>;
 type Holds = Box<dyn Fn(&Event) -> bool>;
 
 fn row(org: &str, at: i64, seq: i64) -> Event {
@@ -25,16 +25,16 @@ pub(crate) async fn pages_of_a_hundred_thousand_rows_hold_each_once_in_order(fix
     let store = &fixture.store;
     let rows: Vec<Event> = (0..ROWS).map(|n| row("o", n, 0)).collect();
     for part in rows.chunks(10_000) {
-        store.put(WriteTime(1), part).await.unwrap();
+        store.put_rows(WriteTime(1), part).await.unwrap();
     }
     // Neighbours that a scan must not run into.
     store
-        .put(WriteTime(1), &[row("n", 1, 1), row("o\0", 1, 1), row("oo", 1, 1), row("p", 1, 1)])
+        .put_rows(WriteTime(1), &[row("n", 1, 1), row("o\0", 1, 1), row("oo", 1, 1), row("p", 1, 1)])
         .await
         .unwrap();
 
     let partition = Event::partition("o");
-    let mut pages = store.scan::<Event>(&partition, At::all().page_size(1_000));
+    let mut pages = store.scan::<Event>(&partition, RowRange::all().page_size(1_000));
     let mut next = 0;
     while let Some(page) = pages.next_page().await.unwrap() {
         assert!(page.len() <= 1_000);
@@ -45,16 +45,19 @@ pub(crate) async fn pages_of_a_hundred_thousand_rows_hold_each_once_in_order(fix
     }
     assert_eq!((next, pages.cursor()), (ROWS, None));
 
-    let streamed = store.scan::<Event>(&partition, At::all().page_size(7_919)).stream();
+    let streamed = store.scan::<Event>(&partition, RowRange::all().page_size(7_919)).stream();
     let count = streamed.try_fold(0, async |count, row| Ok(if row.at == count { count + 1 } else { count }));
     assert_eq!(count.await.unwrap(), ROWS);
 
-    let mut first = store.scan::<Event>(&partition, At::since(50_000).limit(10));
+    let mut first = store.scan::<Event>(&partition, RowRange::starting_at(50_000).limit(10));
     assert_eq!(first.all().await.unwrap().last().map(|row| row.at), Some(50_009));
     let handed_out = first.cursor().unwrap().to_string();
     let back: Cursor = handed_out.parse().unwrap();
-    let second =
-        store.scan::<Event>(&partition, At::since(50_000).limit(10).after(back)).all().await.unwrap();
+    let second = store
+        .scan::<Event>(&partition, RowRange::starting_at(50_000).limit(10).after(back))
+        .all()
+        .await
+        .unwrap();
     assert_eq!(second.iter().map(|row| row.at).collect::<Vec<_>>(), (50_010..50_020).collect::<Vec<_>>());
 }
 
@@ -66,26 +69,26 @@ pub(crate) async fn ranges_limits_and_cursors_agree_with_a_plain_filter(fixture:
             rows.push(row("o", at, seq));
         }
     }
-    store.put(WriteTime(1), &rows).await.unwrap();
+    store.put_rows(WriteTime(1), &rows).await.unwrap();
 
     let ranges: Vec<(&str, Range, Holds)> = vec![
-        ("all", At::all(), Box::new(|_| true)),
-        ("since", At::since(2), Box::new(|row| row.at >= 2)),
-        ("until", At::until(2), Box::new(|row| row.at < 2)),
-        ("between", At::range((), 1..=3), Box::new(|row| (1..=3).contains(&row.at))),
-        ("after", At::range((), (Bound::Excluded(1), Bound::Unbounded)), Box::new(|row| row.at > 1)),
-        ("empty", At::range((), 3..3), Box::new(|_| false)),
-        ("backwards", At::range((), (Bound::Included(3), Bound::Included(1))), Box::new(|_| false)),
-        ("under", At::under((3,)), Box::new(|row| row.at == 3)),
-        ("under all", At::under((3, 2)), Box::new(|row| row.at == 3 && row.seq == 2)),
-        ("inside", At::range((3,), 1..3), Box::new(|row| row.at == 3 && (1..3).contains(&row.seq))),
+        ("all", RowRange::all(), Box::new(|_| true)),
+        ("since", RowRange::starting_at(2), Box::new(|row| row.at >= 2)),
+        ("until", RowRange::ending_before(2), Box::new(|row| row.at < 2)),
+        ("between", RowRange::range((), 1..=3), Box::new(|row| (1..=3).contains(&row.at))),
+        ("after", RowRange::range((), (Bound::Excluded(1), Bound::Unbounded)), Box::new(|row| row.at > 1)),
+        ("empty", RowRange::range((), 3..3), Box::new(|_| false)),
+        ("backwards", RowRange::range((), (Bound::Included(3), Bound::Included(1))), Box::new(|_| false)),
+        ("under", RowRange::with_prefix((3,)), Box::new(|row| row.at == 3)),
+        ("under all", RowRange::with_prefix((3, 2)), Box::new(|row| row.at == 3 && row.seq == 2)),
+        ("inside", RowRange::range((3,), 1..3), Box::new(|row| row.at == 3 && (1..3).contains(&row.seq))),
         (
             "inside, above",
-            At::range((3,), (Bound::Excluded(1), Bound::Unbounded)),
+            RowRange::range((3,), (Bound::Excluded(1), Bound::Unbounded)),
             Box::new(|row| row.at == 3 && row.seq > 1),
         ),
-        ("inside, up to", At::range((3,), ..=1), Box::new(|row| row.at == 3 && row.seq <= 1)),
-        ("of nothing", At::under((9,)), Box::new(|_| false)),
+        ("inside, up to", RowRange::range((3,), ..=1), Box::new(|row| row.at == 3 && row.seq <= 1)),
+        ("of nothing", RowRange::with_prefix((9,)), Box::new(|_| false)),
     ];
     for (name, range, holds) in &ranges {
         let wanted: Vec<Event> = rows.iter().filter(|row| holds(row)).cloned().collect();
@@ -95,8 +98,10 @@ pub(crate) async fn ranges_limits_and_cursors_agree_with_a_plain_filter(fixture:
         assert_eq!(found, wanted[..wanted.len().min(2)], "{name}, two of them");
         // From every row of the partition, also from those outside of the range.
         for (index, from) in rows.iter().enumerate() {
-            let cursor =
-                scan(store, At::under((from.at, from.seq)).limit(1)).await.1.expect("the limit was met");
+            let cursor = scan(store, RowRange::with_prefix((from.at, from.seq)).limit(1))
+                .await
+                .1
+                .expect("the limit was met");
             let wanted: Vec<Event> = rows[index + 1..].iter().filter(|row| holds(row)).cloned().collect();
             let found = scan(store, range.clone().after(cursor).page_size(4)).await.0;
             assert_eq!(found, wanted, "{name}, after {}/{}", from.at, from.seq);
@@ -112,12 +117,12 @@ async fn scan(store: &Store, range: Range) -> (Vec<Event>, Option<Cursor>) {
 
 pub(crate) async fn a_made_up_cursor_is_refused_or_stays_in_its_partition(fixture: &Fixture) {
     let store = &fixture.store;
-    store.put(WriteTime(1), &[row("o", 1, 1), row("p", 1, 1)]).await.unwrap();
+    store.put_rows(WriteTime(1), &[row("o", 1, 1), row("p", 1, 1)]).await.unwrap();
     for text in ["", "00", "zz", "ABCDEF", "8000000000000001", &"00".repeat(17), &"f".repeat(200_000), "0"] {
         let refused = match text.parse::<Cursor>() {
             Err(error) => error,
             Ok(cursor) => store
-                .scan::<Event>(&Event::partition("o"), At::all().after(cursor))
+                .scan::<Event>(&Event::partition("o"), RowRange::all().after(cursor))
                 .all()
                 .await
                 .expect_err("these are no sixteen bytes"),
@@ -125,9 +130,9 @@ pub(crate) async fn a_made_up_cursor_is_refused_or_stays_in_its_partition(fixtur
         assert!(matches!(refused, Error::BadCursor), "{refused}");
     }
     let highest: Cursor = "ff".repeat(16).parse().unwrap();
-    assert_eq!(scan(store, At::all().after(highest)).await.0, []);
+    assert_eq!(scan(store, RowRange::all().after(highest)).await.0, []);
     let lowest: Cursor = "00".repeat(16).parse().unwrap();
-    assert_eq!(scan(store, At::all().after(lowest)).await.0, [row("o", 1, 1)]);
+    assert_eq!(scan(store, RowRange::all().after(lowest)).await.0, [row("o", 1, 1)]);
 }
 
 pub(crate) async fn the_splits_of_a_table_hold_every_row_once(fixture: &Fixture) {
@@ -139,17 +144,20 @@ pub(crate) async fn the_splits_of_a_table_hold_every_row_once(fixture: &Fixture)
             [row(&org, n, 0), row(&org, n, 1)]
         })
         .collect();
-    store.put(WriteTime(1), &rows).await.unwrap();
+    store.put_rows(WriteTime(1), &rows).await.unwrap();
     store.delete::<Event>(WriteTime(2), &rows[0].to_key()).await.unwrap();
     let wanted: BTreeSet<_> = rows[1..].iter().map(|row| (row.org.to_string(), row.at, row.seq)).collect();
     for parts in [1, 2, 3, 16, 100] {
         assert!(read_splits(store, parts).await == wanted, "{parts} splits");
     }
-    let whole = store.scan_all::<Event>(&Split::whole()).all().await.unwrap();
+    let whole = store.scan_all::<Event>(&Split::whole_table()).all().await.unwrap();
     assert_eq!(whole.len(), wanted.len());
     // Rows written behind and before the first cut belong to a split, too.
     let splits = store.splits::<Event>(3).await.unwrap();
-    store.put(WriteTime(1), &[row("\0", 1, 1), row("\u{10ffff}", 1, 1), event(1, "p", None)]).await.unwrap();
+    store
+        .put_rows(WriteTime(1), &[row("\0", 1, 1), row("\u{10ffff}", 1, 1), event(1, "p", None)])
+        .await
+        .unwrap();
     let mut count = 0;
     for split in splits {
         count += store.scan_all::<Event>(&split).all().await.unwrap().len();
@@ -174,16 +182,17 @@ async fn read_splits(store: &Store, parts: usize) -> BTreeSet<(String, i64, i64)
 pub(crate) async fn view_reads_its_columns_and_differs_from_its_table(fixture: &Fixture) {
     let store = &fixture.store;
     let rows = [event(3, "third", None), event(2, "second", Some("note")), event(1, "first", Some(""))];
-    store.put(WriteTime(1), &rows).await.unwrap();
+    store.put_rows(WriteTime(1), &rows).await.unwrap();
     let noted =
         |row: &Event| EventNote { org: row.org.clone(), at: row.at, seq: row.seq, note: row.note.clone() };
     for _ in 0..2 {
-        let seen = store.scan::<EventNote>(&EventNote::partition("o"), At::all().page_size(2)).all().await;
+        let seen =
+            store.scan::<EventNote>(&EventNote::partition("o"), RowRange::all().page_size(2)).all().await;
         assert!(seen.unwrap().iter().eq(rows.iter().map(noted).collect::<Vec<_>>().iter()));
         let one = store.get::<EventNote>(&rows[1].to_key()).await.unwrap();
         assert_eq!(one, Some(noted(&rows[1])));
         // Each has statements of its own.
         assert_eq!(store.get::<Event>(&rows[1].to_key()).await.unwrap(), Some(rows[1].clone()));
-        assert_eq!(store.scan::<Event>(&Event::partition("o"), At::all()).all().await.unwrap(), rows);
+        assert_eq!(store.scan::<Event>(&Event::partition("o"), RowRange::all()).all().await.unwrap(), rows);
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use futures::future::join_all;
 use tidegate_schemas::ids::OrgId;
-use tidegate_store::{Inserted, Replaced, Row as _, Store, Versioned as _};
+use tidegate_store::{InsertOutcome, ReplaceOutcome, Row as _, Store, Versioned as _};
 use tidegate_test_support::eventually;
 
 use crate::{
@@ -32,9 +32,9 @@ pub(crate) async fn add_one(store: &Store, name: &str) -> i64 {
         let was = row.version();
         row.n += 1;
         match store.replace(&row, was).await.unwrap() {
-            Replaced::Yes => return was + 1,
-            Replaced::No(current) => row = current,
-            Replaced::Gone => panic!("the row is gone"),
+            ReplaceOutcome::Done => return was + 1,
+            ReplaceOutcome::Conflict(current) => row = current,
+            ReplaceOutcome::Missing => panic!("the row is gone"),
         }
     }
 }
@@ -42,22 +42,22 @@ pub(crate) async fn add_one(store: &Store, name: &str) -> i64 {
 pub(crate) async fn the_store_counts_the_versions(fixture: &Fixture) {
     let store = &fixture.store;
     let first = Counter { version: 77, holder: Some("a".to_owned()), ..counter("c", 1) };
-    assert_eq!(store.replace(&first, 77).await.unwrap(), Replaced::Gone);
+    assert_eq!(store.replace(&first, 77).await.unwrap(), ReplaceOutcome::Missing);
     assert!(store.insert_new(&first).await.unwrap().is_new());
     let stored = Counter { version: 1, ..first.clone() };
     assert_eq!(store.get::<Counter>(&first.to_key()).await.unwrap(), Some(stored.clone()));
-    assert_eq!(store.insert_new(&counter("c", 2)).await.unwrap(), Inserted::Existing(stored.clone()));
+    assert_eq!(store.insert_new(&counter("c", 2)).await.unwrap(), InsertOutcome::Existing(stored.clone()));
 
     let second = counter("c", 2);
-    assert_eq!(store.replace(&second, 2).await.unwrap(), Replaced::No(stored));
-    assert_eq!(store.replace(&second, 1).await.unwrap(), Replaced::Yes);
+    assert_eq!(store.replace(&second, 2).await.unwrap(), ReplaceOutcome::Conflict(stored));
+    assert_eq!(store.replace(&second, 1).await.unwrap(), ReplaceOutcome::Done);
     let stored = Counter { version: 2, ..second.clone() };
     assert_eq!(
         store.get::<Counter>(&first.to_key()).await.unwrap(),
         Some(stored.clone()),
         "the holder is gone"
     );
-    assert_eq!(store.replace(&second, 1).await.unwrap(), Replaced::No(stored));
+    assert_eq!(store.replace(&second, 1).await.unwrap(), ReplaceOutcome::Conflict(stored));
 }
 
 pub(crate) async fn of_many_inserts_of_one_row_one_is_new_and_the_others_see_it(fixture: &Fixture) {
@@ -73,8 +73,10 @@ pub(crate) async fn of_many_inserts_of_one_row_one_is_new_and_the_others_see_it(
         assert_eq!(new.len(), 1, "round {round}");
         for (n, answer) in answers {
             match answer {
-                Inserted::New => {}
-                Inserted::Existing(row) => assert_eq!((row.n, row.version), (new[0], 1), "as seen by {n}"),
+                InsertOutcome::New => {}
+                InsertOutcome::Existing(row) => {
+                    assert_eq!((row.n, row.version), (new[0], 1), "as seen by {n}");
+                }
             }
         }
     }
@@ -110,7 +112,7 @@ pub(crate) async fn one_writer_wins_each_version(fixture: &Fixture) {
             answers.iter().filter(|(_, answer)| answer.is_done()).map(|(n, _)| *n).collect();
         assert_eq!(winners.len(), 1, "version {was}");
         for answer in answers.values() {
-            if let Replaced::No(row) = answer {
+            if let ReplaceOutcome::Conflict(row) = answer {
                 assert_eq!((row.n, row.version), (winners[0] as i64, was + 1));
             }
         }
@@ -128,8 +130,8 @@ pub(crate) async fn a_claim_can_be_taken_again_once_it_lapsed(fixture: &Fixture)
     assert!(store.insert_new(&claim("first")).await.unwrap().is_new());
     eventually("the claim to lapse", MINUTE, async || {
         match store.insert_new(&claim("second")).await.unwrap() {
-            Inserted::New => Some(()),
-            Inserted::Existing(row) => {
+            InsertOutcome::New => Some(()),
+            InsertOutcome::Existing(row) => {
                 assert_eq!((row.holder.as_str(), row.version), ("first", 1));
                 None
             }
@@ -148,5 +150,5 @@ pub(crate) async fn a_claim_can_be_taken_again_once_it_lapsed(fixture: &Fixture)
     })
     .await
     .unwrap();
-    assert_eq!(store.replace(&claim("fourth"), 2).await.unwrap(), Replaced::Gone);
+    assert_eq!(store.replace(&claim("fourth"), 2).await.unwrap(), ReplaceOutcome::Missing);
 }

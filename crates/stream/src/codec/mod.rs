@@ -8,7 +8,7 @@ use apache_avro::Schema;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use thiserror::Error;
-use tidegate_schemas::records::{self, CheckedIn, Record, SCHEMAS};
+use tidegate_schemas::records::{self, Record, ReleasedSchema, SCHEMAS};
 
 use crate::{
     schema_registry::{RegistryError, SchemaRegistry, WriterSchema},
@@ -89,7 +89,7 @@ impl Codec {
         Self::of_schemas(SCHEMAS)
     }
 
-    fn of_schemas(schemas: &[CheckedIn]) -> Self {
+    fn of_schemas(schemas: &[ReleasedSchema]) -> Self {
         let writers =
             schemas.iter().map(|schema| (schema.id, Arc::new(WriterSchema::Avro(Box::new(parse(schema))))));
         let schemas =
@@ -205,14 +205,14 @@ impl ReaderSchema {
     }
 }
 
-fn parse(schema: &CheckedIn) -> Schema {
+fn parse(schema: &ReleasedSchema) -> Schema {
     Schema::parse_str(schema.text).expect("a test of tidegate-schemas parses every checked-in schema")
 }
 
 /// Returns the schema of a topic's records.
-const fn current(topic: Topic) -> CheckedIn {
-    const fn of<R: Record>() -> CheckedIn {
-        CheckedIn { id: R::SCHEMA_ID, name: R::NAME, text: R::SCHEMA }
+const fn current(topic: Topic) -> ReleasedSchema {
+    const fn of<R: Record>() -> ReleasedSchema {
+        ReleasedSchema { id: R::SCHEMA_ID, name: R::NAME, text: R::SCHEMA }
     }
     match topic {
         Topic::Items | Topic::ItemsSlow => of::<records::Items>(),

@@ -201,7 +201,7 @@ impl Fixture {
             seen.now = Some(began);
             self.inbox.stop();
         }
-        let drained = timeout(PATIENCE, self.inbox.drained()).await.unwrap();
+        let drained = timeout(PATIENCE, self.inbox.wait_until_drained()).await.unwrap();
         let took = self.seen.lock().released_at.unwrap() - began;
         (drained, took, self.seen)
     }

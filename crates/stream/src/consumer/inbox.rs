@@ -11,7 +11,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tidegate_schemas::{
     ids::Millis,
-    records::{self, Malformed},
+    records::{self, RecordDecodeError},
 };
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -40,7 +40,7 @@ pub struct ReceivedRecord {
 
 impl ReceivedRecord {
     /// Decodes the value. `Bytes` of the result are slices of it.
-    pub fn decode<R: records::Record>(&self) -> Result<R, Malformed> {
+    pub fn decode<R: records::Record>(&self) -> Result<R, RecordDecodeError> {
         R::decode(&self.value)
     }
 }
@@ -159,7 +159,7 @@ pub struct Backpressure(Arc<BatchQueue>);
 impl Backpressure {
     /// Returns how long the consumer has fetched no records because its budget is used up: the records that it handed out are
     /// not completed, or stand behind one that is not.
-    pub fn paused_for(&self) -> Option<Duration> {
+    pub fn pause_duration(&self) -> Option<Duration> {
         let paused_since = self.0.state.lock().paused_since?;
         Some(paused_since.elapsed())
     }
@@ -203,7 +203,7 @@ impl Inbox {
     }
 
     /// Waits until the driver has released all partitions, after a stop or a failure.
-    pub async fn drained(mut self) -> DrainResult {
+    pub async fn wait_until_drained(mut self) -> DrainResult {
         // A driver without a result has panicked, so its drain is not clean.
         match self.drained.wait_for(Option::is_some).await {
             Ok(result) => result.unwrap_or(DrainResult::Forced),

@@ -198,7 +198,7 @@ impl Ticket {
             failed_at: Millis::now(),
         };
         let started_at = Instant::now();
-        let result = self.lease.dead_letters.append(Record::of(key, &letter)).await;
+        let result = self.lease.dead_letters.append(Record::from_content(key, &letter)).await;
         metrics::append_answered(&result, started_at.elapsed());
         result?;
         metrics::dead_letter(partition.topic, reason.stage, reason.tag);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use fjall::KeyspaceCreateOptions;
-use tidegate_schemas::Space;
+use tidegate_schemas::DiskCapacity;
 
 use super::{
     disk_quota::{self, DiskUsage, Limits},
@@ -64,12 +64,12 @@ impl DiskWatch {
     /// Measures the disk and returns the time until the next measurement. A failed measurement does not limit appends.
     fn measure(&mut self, now: Instant) -> Duration {
         let (state, settings) = (&self.state, &self.state.settings);
-        let space = state.disk.space().unwrap_or(Space { free: u64::MAX, total: u64::MAX });
+        let space = state.disk.space().unwrap_or(DiskCapacity { free: u64::MAX, total: u64::MAX });
         self.rate.add(now, space.free);
         // Table sizes change slowly, and reading them visits every table.
         if self.tables_at.is_none_or(|at| now.duration_since(at) >= MEASURE_INTERVAL) {
             self.tables_at = Some(now);
-            state.disk.set_rewritten(rewritten_by_compaction(state));
+            state.disk.set_compaction_bytes(rewritten_by_compaction(state));
         }
         let used_bytes = state.db.disk_space().unwrap_or_else(|error| {
             tracing::warn!(%error, "the size of the data folder cannot be measured");
@@ -77,7 +77,7 @@ impl DiskWatch {
         });
         let min_free =
             settings.min_free_bytes.unwrap_or(MAX_MIN_FREE_BYTES.min(space.total / MIN_FREE_DIVISOR));
-        let needed_bytes = state.disk.needed(state.db.write_buffer_size(), space.total);
+        let needed_bytes = state.disk.needed_bytes(state.db.write_buffer_size(), space.total);
         let reaction = settings.disk_reaction_ms.max(1);
         // Each estimate is capped at a quarter of the disk: a burst, or a group without a consumer, must not block all requests.
         let reserve_bytes =

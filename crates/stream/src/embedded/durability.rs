@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fjall::PersistMode;
-use tidegate_schemas::{Durable, DurableMark};
+use tidegate_schemas::{DurableMark, DurableState};
 
 use super::{
     format::{self, MetaKey},
@@ -33,7 +33,7 @@ impl std::fmt::Display for MissingRange {
 /// Refuses a log that lacks durable data. If an operator accepts the loss, logs the missing records, continues after them,
 /// and returns true: the caller must read the state again.
 pub(super) fn check(state: &State, mark: &DurableMark) -> Result<bool, OpenError> {
-    let Some(recorded) = mark.found() else {
+    let Some(recorded) = mark.last_durable() else {
         write_mark(state, mark);
         return Ok(false);
     };
@@ -65,12 +65,12 @@ pub(super) fn check(state: &State, mark: &DurableMark) -> Result<bool, OpenError
 fn write_mark(state: &State, mark: &DurableMark) {
     let ends = state.all_stored().filter(|(_, stored)| stored.end() > 0);
     let ends = ends.map(|(partition, stored)| (partition.topic.label(), partition.index, stored.end()));
-    if let Err(error) = mark.log_synced(state.syncs(), ends) {
+    if let Err(error) = mark.record_log_sync(state.syncs(), ends) {
         tracing::warn!(%error, "cannot write the mark of durable data");
     }
 }
 
-fn find_missing_ends(state: &State, recorded: &Durable) -> Vec<MissingRange> {
+fn find_missing_ends(state: &State, recorded: &DurableState) -> Vec<MissingRange> {
     let mut missing_ranges = Vec::new();
     for (topic, ends) in &recorded.ends {
         // A topic of another version is not read by this one.
@@ -147,7 +147,7 @@ pub(super) fn mark_synced(
 ) {
     let Some(mark) = mark else { return };
     let ends = ends.into_iter().map(|(partition, end)| (partition.topic.label(), partition.index, end));
-    if let Err(error) = mark.log_synced(syncs, ends) {
+    if let Err(error) = mark.record_log_sync(syncs, ends) {
         tracing::warn!(%error, "cannot write the mark of durable data");
     }
 }

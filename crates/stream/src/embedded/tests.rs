@@ -108,7 +108,7 @@ async fn an_unknown_schema_pauses_its_partition_and_keeps_the_order() {
     append(&log, 0, "on").await;
     assert_eq!(next(&mut inbox).await, ["on"]);
     inbox.stop();
-    assert_eq!(timeout(PATIENCE, inbox.drained()).await.unwrap(), DrainResult::Clean);
+    assert_eq!(timeout(PATIENCE, inbox.wait_until_drained()).await.unwrap(), DrainResult::Clean);
     log.close(Instant::now() + PATIENCE).await;
 }
 
@@ -124,7 +124,7 @@ async fn partition_waiting_for_a_schema_does_not_commit_past_it() {
     let mut inbox = consume(&log);
     assert_eq!(next(&mut inbox).await, ["before"]);
     inbox.stop();
-    assert_eq!(timeout(PATIENCE, inbox.drained()).await.unwrap(), DrainResult::Clean);
+    assert_eq!(timeout(PATIENCE, inbox.wait_until_drained()).await.unwrap(), DrainResult::Clean);
     let committed = log.inner.state.groups.read()[GROUP.0][&Partition::new(Topic::Items, 0)];
     assert_eq!(committed, NextOffset(1));
     log.close(Instant::now() + PATIENCE).await;
@@ -139,7 +139,7 @@ async fn bytes_of_another_program_stop_the_consumer_by_name() {
     let error = timeout(PATIENCE, inbox.next()).await.unwrap().unwrap_err();
     let ConsumeError::Malformed { role, position, .. } = &error else { panic!("{error}") };
     assert_eq!((*role, position.to_string().as_str()), (ROLE, "items[1]@0"));
-    assert_eq!(timeout(PATIENCE, inbox.drained()).await.unwrap(), DrainResult::Forced);
+    assert_eq!(timeout(PATIENCE, inbox.wait_until_drained()).await.unwrap(), DrainResult::Forced);
     log.close(Instant::now() + PATIENCE).await;
 }
 

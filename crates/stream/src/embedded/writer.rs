@@ -206,7 +206,7 @@ impl LogWriter {
     /// and allow retention to free space.
     fn refuse_without_space(&self, batch: &mut SyncBatch) {
         let state = &self.state;
-        let Err(detail) = state.disk.admits(state.db.write_buffer_size(), batch.bytes) else { return };
+        let Err(detail) = state.disk.check_write(state.db.write_buffer_size(), batch.bytes) else { return };
         self.disk_wakeup.notify();
         for append in batch.appends.drain(..) {
             let _dropped = append.done.send(Err(AppendError::Full { detail: detail.clone() }));

@@ -7,7 +7,7 @@ use tidegate_schemas::{
     ids::{ItemKey, OrgId},
     records::{Callback, Command},
 };
-use tidegate_store::{At, tables::callbacks::due::Due};
+use tidegate_store::{RowRange, tables::callbacks::due::Due};
 use tidegate_stream::Log;
 
 use super::*;
@@ -61,7 +61,7 @@ async fn insert_due_delivery(deps: &Deps, now: Millis) -> Delivery {
 async fn due_rows(deps: &Deps, from: Millis) -> Vec<Due> {
     let mut all_rows = Vec::new();
     for minute in minute_of(from)..=minute_of(Millis::now()) {
-        let rows = deps.store.scan::<Due>(&(i64::from(SHARD), minute), At::all()).all().await.unwrap();
+        let rows = deps.store.scan::<Due>(&(i64::from(SHARD), minute), RowRange::all()).all().await.unwrap();
         all_rows.extend(rows);
     }
     all_rows

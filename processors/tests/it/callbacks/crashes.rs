@@ -92,7 +92,7 @@ async fn callbacks_queued_at_a_stop_are_sent_once_after_it() {
         for record in &late_events {
             let key = record.subject.log_key(&record.org);
             let partition = log.partition(Topic::Callbacks, &key);
-            log.append(&[(partition, Record::of(&key, record))]).await.unwrap();
+            log.append(&[(partition, Record::from_content(&key, record))]).await.unwrap();
         }
     };
     let (drained, ()) = tokio::join!(world.stop(), appending);
@@ -140,7 +140,7 @@ async fn stored_attempt_is_not_repeated_after_a_crash() {
         remote_ip: None,
         response_head: bytes::Bytes::new(),
     };
-    next.deps.store.put(WriteTime::after(None, at), &[attempt]).await.unwrap();
+    next.deps.store.put_rows(WriteTime::after(None, at), &[attempt]).await.unwrap();
     answers.store(true, Ordering::SeqCst);
     next.start();
     let row = next.until_state(event, "delivered").await;

@@ -7,7 +7,7 @@ use tidegate_schemas::{
     ids::EndpointId,
     records::{Callback, Command},
 };
-use tidegate_store::{At, Store, tables::callbacks::due::Due};
+use tidegate_store::{RowRange, Store, tables::callbacks::due::Due};
 use tidegate_stream::consumer::inbox::DrainResult;
 
 use super::{
@@ -93,7 +93,7 @@ async fn failed_attempt_leaves_a_due_row_for_the_next_one() {
     let row = world.until_state(event, "retry_wait").await;
     let next_at = row.next_at.unwrap();
     let minute = (row.shard, next_at.0.div_euclid(60_000));
-    let due_rows = world.deps.store.scan::<Due>(&minute, At::all()).all().await.unwrap();
+    let due_rows = world.deps.store.scan::<Due>(&minute, RowRange::all()).all().await.unwrap();
     assert_eq!(due_rows.iter().filter(|due| due.event_id == event && due.due_at == next_at).count(), 1);
     assert_eq!(receiver.requests().len(), 1);
 }

@@ -15,7 +15,7 @@ use tidegate_schemas::{
     records::{Callback, Command},
 };
 use tidegate_store::{
-    At, Store,
+    RowRange, Store,
     tables::callbacks::deliveries::{Attempt, Delivery},
 };
 use tidegate_stream::{
@@ -160,7 +160,7 @@ impl World {
     pub(crate) async fn append(&self, record: &Callback) {
         let key = record.subject.log_key(&record.org);
         let partition = self.deps.log.partition(Topic::Callbacks, &key);
-        self.deps.log.append(&[(partition, Record::of(&key, record))]).await.unwrap();
+        self.deps.log.append(&[(partition, Record::from_content(&key, record))]).await.unwrap();
     }
 
     /// Requests a callback and returns its event id.
@@ -187,7 +187,7 @@ impl World {
     }
 
     pub(crate) async fn attempts(&self, event_id: EventId) -> Vec<Attempt> {
-        self.deps.store.scan::<Attempt>(&(org(), event_id), At::all()).all().await.unwrap()
+        self.deps.store.scan::<Attempt>(&(org(), event_id), RowRange::all()).all().await.unwrap()
     }
 
     pub(crate) async fn until_state(&self, event_id: EventId, state: &str) -> Delivery {

@@ -56,7 +56,7 @@ async fn move_head(world: &World, text: &str) -> ConfigVersion {
         author: "newer".to_owned(),
         created_at: now,
     };
-    store.put(WriteTime::of(now, 0), &[row]).await.unwrap();
+    store.put_rows(WriteTime::from_append(now, 0), &[row]).await.unwrap();
     let next = ConfigHead { config_version: version, snapshot_id, changed_at: now, ..head.clone() };
     assert!(store.replace(&next, head.version).await.unwrap().is_done());
     version

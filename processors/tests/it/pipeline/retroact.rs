@@ -12,7 +12,7 @@ use tidegate_schemas::{
     records::Source,
 };
 use tidegate_store::{
-    At,
+    RowRange,
     tables::items::{items::Item, retroactions::Retroaction, windows::HoursEntry},
 };
 use tidegate_stream::Topic;
@@ -177,7 +177,7 @@ async fn retroact_acts_on_the_newest_version_and_counts_nothing() {
     let bucket = Millis::now().0.div_euclid(900_000);
     for bucket in bucket - 2..=bucket {
         let partition = (org(), "by-author".into(), "user/u1".to_owned(), bucket);
-        rows += world.deps.store.scan::<HoursEntry>(&partition, At::all()).all().await.unwrap().len();
+        rows += world.deps.store.scan::<HoursEntry>(&partition, RowRange::all()).all().await.unwrap().len();
     }
     assert_eq!(rows, 3);
     world.drain().await;

@@ -14,7 +14,7 @@ use tidegate_schemas::{
     records::{Coordinates, ItemEntry},
 };
 use tidegate_store::{
-    At, Migration, Store,
+    Migration, RowRange, Store,
     tables::items::{items::Item, windows::HoursEntry},
 };
 use tidegate_stream::Topic;
@@ -86,7 +86,7 @@ async fn count_rows(store: &Store, author: &str) -> usize {
     let mut rows = 0;
     for bucket in bucket - 4..=bucket {
         let partition = (org(), "posts-by-author".into(), format!("user/{author}"), bucket);
-        rows += store.scan::<HoursEntry>(&partition, At::all()).all().await.unwrap().len();
+        rows += store.scan::<HoursEntry>(&partition, RowRange::all()).all().await.unwrap().len();
     }
     rows
 }
@@ -361,7 +361,7 @@ async fn items_outside_the_window_or_above_the_threshold_do_not_count() {
             offset: Some(0),
             position: None,
         };
-        store.put(WriteTime::of(at, 0), &[row]).await.unwrap();
+        store.put_rows(WriteTime::from_append(at, 0), &[row]).await.unwrap();
     };
     for nth in 0..300_u128 {
         // 150 inside of the last hour, the others before it or more than an hour after now.

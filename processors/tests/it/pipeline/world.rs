@@ -24,7 +24,7 @@ use tidegate_schemas::{
     ids::{ConfigVersion, EventId, ItemKey, Millis, OrgId, SubmissionId},
     records::{self, Callback, ItemEntry, Items, Source, Variant},
 };
-use tidegate_store::{At, Row, Store, tables::items::items::Item};
+use tidegate_store::{Row, RowRange, Store, tables::items::items::Item};
 use tidegate_stream::{
     Log, Record, Topic,
     consumer::inbox::DrainResult,
@@ -319,7 +319,7 @@ impl World {
     }
 
     pub(crate) async fn rows<R: Row>(&self, partition: &R::Partition) -> Vec<R> {
-        self.deps.store.scan::<R>(partition, At::all()).all().await.unwrap()
+        self.deps.store.scan::<R>(partition, RowRange::all()).all().await.unwrap()
     }
 
     pub(crate) async fn tail(&self, topic: Topic) -> Vec<PageRecord> {

@@ -12,9 +12,9 @@ use uuid::Uuid;
 
 use super::{
     super::{
-        Appeal, Callback, CheckedIn, Command, ContextItem, Coordinates, DeadLetter, Decision, Evaluation,
-        Header, ItemEntry, Items, JobClass, Mention, Record, RelatedActions, Report, SCHEMAS, Source, Strike,
-        Variant, Verdict, read_value, resolve,
+        Appeal, Callback, Command, ContextItem, Coordinates, DeadLetter, Decision, Evaluation, Header,
+        ItemEntry, Items, JobClass, Mention, Record, RelatedActions, ReleasedSchema, Report, SCHEMAS, Source,
+        Strike, Variant, Verdict, read_value, resolve,
     },
     decoded, encoded, for_each_record, parse, schema_of,
 };
@@ -251,7 +251,7 @@ fn the_encoder_writes_its_golden_bytes<R: Sample + PartialEq + std::fmt::Debug>(
     assert_eq!(decoded::<R>(&datum), Ok(R::sample()));
 }
 
-fn the_present_reader_reads<R: Record>(older: &CheckedIn, writer: &Schema, datum: &[u8]) {
+fn the_present_reader_reads<R: Record>(older: &ReleasedSchema, writer: &Schema, datum: &[u8]) {
     if older.name == R::NAME && older.id != R::SCHEMA_ID {
         decoded::<R>(&resolve(writer, &schema_of::<R>(), datum).unwrap()).unwrap();
     }
@@ -312,7 +312,7 @@ fn a_released_schema_never_changes() {
     let released = fs::read_to_string(path).unwrap();
     let mut unknown = String::new();
     for schema in SCHEMAS {
-        let CheckedIn { id, name, text } = schema;
+        let ReleasedSchema { id, name, text } = schema;
         let line = format!("{id} {name} {}", fingerprint(text));
         match released.lines().find(|line| line.split(' ').next() == Some(&id.to_string())) {
             None => unknown += &format!("{line}\n"),

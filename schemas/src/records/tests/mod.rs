@@ -11,7 +11,7 @@ use apache_avro::Schema;
 use bytes::Bytes;
 use serde_json::Value as Json;
 
-use super::{CheckedIn, Malformed, Record, SCHEMAS};
+use super::{Record, RecordDecodeError, ReleasedSchema, SCHEMAS};
 
 fn schema_of<R: Record>() -> Schema {
     parse(R::SCHEMA)
@@ -27,7 +27,7 @@ fn encoded<R: Record>(record: &R) -> Vec<u8> {
     datum
 }
 
-fn decoded<R: Record>(datum: &[u8]) -> Result<R, Malformed> {
+fn decoded<R: Record>(datum: &[u8]) -> Result<R, RecordDecodeError> {
     R::decode(&Bytes::copy_from_slice(datum))
 }
 
@@ -46,7 +46,7 @@ macro_rules! for_each_record {
 }
 use for_each_record;
 
-fn is_current(schema: &CheckedIn) -> bool {
+fn is_current(schema: &ReleasedSchema) -> bool {
     let newest = SCHEMAS.iter().filter(|other| other.name == schema.name).map(|other| other.id).max();
     newest == Some(schema.id)
 }

@@ -20,7 +20,7 @@ use crate::{
 fn hash(kind: HashKind, first: u8) -> Hash {
     let mut bytes = [0xa5; 32];
     bytes[0] = first;
-    Hash::new(kind, &bytes[..kind.bytes()]).unwrap()
+    Hash::new(kind, &bytes[..kind.byte_length()]).unwrap()
 }
 
 fn whole() -> Percent {
@@ -32,7 +32,7 @@ fn bank(id: &str, kind: HashKind) -> Bank {
         id: BankId::new(id),
         kind,
         enabled: true,
-        distance: kind.usual_distance(),
+        distance: kind.default_distance(),
         sample: whole(),
         suppresses: Vec::new(),
         watched: false,
@@ -97,7 +97,7 @@ fn a_hash_that_is_not_made_here_is_found_by_its_text() {
     for (id, kind, text) in
         [("p", BankKind::Photodna, &*photodna), ("n", BankKind::Netclean, "an+opaque/text=")]
     {
-        let hash = |text: &str| Hash::parse(kind.hash().unwrap(), text).unwrap();
+        let hash = |text: &str| Hash::parse(kind.hash_kind().unwrap(), text).unwrap();
         publisher.apply(&BankId::new(id), [put(hash(text), &["known"])]);
         let found = publisher.current().find_hashes("item", &MediaHashes::from_hashes(&[hash(text)]));
         assert_eq!(names(&found), [(id, 0)]);

@@ -8,7 +8,7 @@ use tidegate_schemas::{
     records::{self, JobClass, Verdict},
 };
 use tidegate_store::{
-    At, WriteTime,
+    RowRange, WriteTime,
     tables::{
         items::rules::Finding,
         review::{decisions::Decision, jobs::JobCause},
@@ -38,7 +38,7 @@ pub async fn accept(deps: &Deps, decision: &records::Decision, written_at: Milli
         }
     };
     // Before the effects, because the clearance of their events is read from this row.
-    deps.store.put(WriteTime::of(decision.decided_at, 0), &[decision_row(decision)?]).await?;
+    deps.store.put_rows(WriteTime::from_append(decision.decided_at, 0), &[decision_row(decision)?]).await?;
     reporters::record_outcome(&deps.store, decision).await?;
     effects::apply(deps, &plan).await?;
     comment_escalations(deps, decision, &plan).await
@@ -194,7 +194,7 @@ fn parse_parameters(text: Option<&str>) -> Result<Parameters, Error> {
 
 async fn load_causes(deps: &Deps, decision: &records::Decision) -> Result<Vec<JobCause>, Error> {
     let partition = (decision.org.clone(), decision.job_id);
-    Ok(deps.store.scan::<JobCause>(&partition, At::all()).all().await?)
+    Ok(deps.store.scan::<JobCause>(&partition, RowRange::all()).all().await?)
 }
 
 /// Item of the decision's actions: the job's own item or a related one.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_catalog::{Compiled, ItemType};
 use tidegate_schemas::ids::{ActionId, ItemKey, PolicyId, TypeId};
 use tidegate_store::{
-    At,
+    RowRange,
     tables::review::{
         jobs::{Job, JobCause},
         reports::Report,
@@ -84,7 +84,7 @@ async fn search_job(deps: &Deps, job: &Job, search: &mut RelatedItemSearch<'_>) 
     if let Some(row) = stored::load_newest(&deps.store, &job.org, &job.item).await? {
         search.add_named_items(&row.type_id, row.type_version.as_deref(), &row.data);
     }
-    let mut causes = deps.store.scan::<JobCause>(&(job.org.clone(), job.job_id), At::all());
+    let mut causes = deps.store.scan::<JobCause>(&(job.org.clone(), job.job_id), RowRange::all());
     while let Some(page) = causes.next_page().await? {
         for report_id in page.into_iter().filter_map(|cause| cause.report_id) {
             // Stops early, because a job can have thousands of reports.

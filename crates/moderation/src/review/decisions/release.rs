@@ -8,7 +8,7 @@ use tidegate_schemas::{
     records::{self, Record as _, Verdict},
 };
 use tidegate_store::{
-    Replaced, WriteTime,
+    ReplaceOutcome, WriteTime,
     tables::review::{
         decisions::DecisionDue,
         jobs::{DecisionState, Job, JobState},
@@ -94,9 +94,9 @@ pub async fn decide(
             ..job.clone()
         };
         match deps.store.replace(&next, job.version).await? {
-            Replaced::Yes => return Ok(Ok(decision)),
-            Replaced::No(current) => job = current,
-            Replaced::Gone => return Ok(Err(DecisionRefusal::NotFound)),
+            ReplaceOutcome::Done => return Ok(Ok(decision)),
+            ReplaceOutcome::Conflict(current) => job = current,
+            ReplaceOutcome::Missing => return Ok(Err(DecisionRefusal::NotFound)),
         }
     }
 }
@@ -116,7 +116,7 @@ async fn put_due(deps: &Deps, job: &Job, decision: &StoredDecision, now: Millis)
         job_id: job.job_id,
         decision_id: decision.decision_id,
     };
-    deps.store.put(WriteTime::of(now, 0), &[due]).await?;
+    deps.store.put_rows(WriteTime::from_append(now, 0), &[due]).await?;
     Ok(())
 }
 

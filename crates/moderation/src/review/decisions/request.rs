@@ -4,7 +4,7 @@ use std::{collections::HashSet, hash::Hash};
 
 use tidegate_catalog::{ActionKind, Compiled};
 use tidegate_schemas::{
-    documents::{Queue, Required},
+    documents::{DecisionRequirements, Queue},
     ids::{ActionId, ItemKey, PolicyId},
     records::{JobClass, Verdict},
 };
@@ -117,7 +117,7 @@ struct Checks<'a> {
 }
 
 impl Checks<'_> {
-    fn requirements(&self) -> Required {
+    fn requirements(&self) -> DecisionRequirements {
         self.queue.map(|queue| queue.require).unwrap_or_default()
     }
 

@@ -112,7 +112,7 @@ pub const RELIST_AFTER: Duration = Duration::from_secs(4 * 86_400);
 
 impl Delivery {
     /// Returns the time under which lists show the delivery.
-    pub fn listed(&self) -> Millis {
+    pub fn list_time(&self) -> Millis {
         self.listed_at.unwrap_or(self.created_at)
     }
 }

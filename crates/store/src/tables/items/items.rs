@@ -65,5 +65,5 @@ pub enum Stage {
 
 /// Returns the write time of a submission's row, ordered by append time and then by stage.
 pub fn write_time(append_ms: Millis, stage: Stage) -> WriteTime {
-    WriteTime::of(append_ms, stage as u16)
+    WriteTime::from_append(append_ms, stage as u16)
 }

@@ -27,7 +27,7 @@ table! {
 
 table! {
     /// Submission created by a run, and the original that it repeats. Written before the submission is sent.
-    Fact Repeated in "retroacted_items" ttl Some(100 days), window 4 days;
+    Fact RetroactedItem in "retroacted_items" ttl Some(100 days), window 4 days;
     partition { org: OrgId, submission_id: SubmissionId }
     cluster {}
     values {

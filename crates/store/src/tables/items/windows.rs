@@ -43,7 +43,7 @@ table! {
 
 /// Row of any window table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Added {
+pub struct StoredWindowEntry {
     pub org: OrgId,
     pub window: WindowId,
     pub key: String,
@@ -61,25 +61,28 @@ pub struct Added {
 }
 
 /// Row type of one window table.
-pub trait Entry: Fact<Partition = (OrgId, WindowId, String, i64)> + From<Added> + Into<Added> {}
+pub trait WindowRow:
+    Fact<Partition = (OrgId, WindowId, String, i64)> + From<StoredWindowEntry> + Into<StoredWindowEntry>
+{
+}
 
 macro_rules! entries {
     ($($row:ident),*) => {$(
-        impl From<Added> for $row {
-            fn from(entry: Added) -> Self {
-                let Added { org, window, key, bucket, submission_id, at, amount, members, offset, position } = entry;
+        impl From<StoredWindowEntry> for $row {
+            fn from(entry: StoredWindowEntry) -> Self {
+                let StoredWindowEntry { org, window, key, bucket, submission_id, at, amount, members, offset, position } = entry;
                 Self { org, window, key, bucket, submission_id, at, amount, members, offset, position }
             }
         }
 
-        impl From<$row> for Added {
+        impl From<$row> for StoredWindowEntry {
             fn from(entry: $row) -> Self {
                 let $row { org, window, key, bucket, submission_id, at, amount, members, offset, position } = entry;
                 Self { org, window, key, bucket, submission_id, at, amount, members, offset, position }
             }
         }
 
-        impl Entry for $row {}
+        impl WindowRow for $row {}
     )*};
 }
 
@@ -87,14 +90,14 @@ entries! { HoursEntry, DaysEntry, MonthsEntry, YearsEntry }
 
 /// Table for the rows of a window, chosen by the window's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum WindowTable {
     Hours,
     Days,
     Months,
     Years,
 }
 
-impl Kept {
+impl WindowTable {
     /// Returns the table for rows that count for this many milliseconds.
     pub const fn for_millis(lives: i64) -> Self {
         if lives <= DAY_MS {

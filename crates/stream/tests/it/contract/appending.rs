@@ -111,12 +111,12 @@ async fn oversized_or_misaddressed_append_is_refused_as_a_whole(fixture: &Fixtur
 
 async fn a_closed_log_refuses_appends_by_name(fixture: &Fixture) {
     let log = fixture.open().await;
-    assert!(log.ready().is_ready());
+    assert!(log.readiness().is_ready());
     let clone = log.clone();
     fixture.close(log).await;
     let record = (items(0), Record::new(b"key", &b"late"[..]));
     assert_eq!(clone.append(&[record]).await, Err(AppendError::ShuttingDown));
-    assert!(!clone.ready().is_ready());
+    assert!(!clone.readiness().is_ready());
 }
 
 async fn a_record_larger_than_the_whole_budget_still_passes(fixture: &Fixture) {

@@ -37,7 +37,7 @@ impl Neighbour {
     /// The full consumer received no records while this one continued.
     async fn passes(&mut self, log: &Log, full: &mut Inbox) {
         let backpressure = full.backpressure();
-        eventually("the budget to be used up", PATIENCE, async || backpressure.paused_for().map(drop))
+        eventually("the budget to be used up", PATIENCE, async || backpressure.pause_duration().map(drop))
             .await
             .unwrap();
         append(log, Partition::new(Self::TOPIC, 0), b"key", numbers(0..Self::TURNS)).await;
@@ -45,7 +45,7 @@ impl Neighbour {
             complete(receive(&mut self.0, 1).await);
         }
         assert!(full.next().now_or_never().is_none(), "the budget is used up");
-        assert!(backpressure.paused_for().is_some());
+        assert!(backpressure.pause_duration().is_some());
     }
 }
 

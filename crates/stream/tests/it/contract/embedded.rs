@@ -120,15 +120,15 @@ async fn full_disk_refuses_requests_before_their_effects() {
     let record = [(items(0), Record::new(b"key", &b"value"[..]))];
     let error = log.append(&record).await.unwrap_err();
     assert!(matches!(error, AppendError::Full { .. }) && error.is_retriable(), "{error}");
-    assert!(log.reserved().append(&record).await.is_err(), "a quarter of that is not free either");
-    assert!(matches!(log.ready(), Readiness::NotReady { why } if why.contains("is full")));
+    assert!(log.for_effects().append(&record).await.is_err(), "a quarter of that is not free either");
+    assert!(matches!(log.readiness(), Readiness::NotReady { why } if why.contains("is full")));
     fixture.close(log).await;
 
     // The journal alone is 64 MiB: past nine tenths of the share, not past all of it.
     let mut settings = fixture.settings();
     settings.embedded.max_bytes = 128 << 20;
     let log = fixture.open_with(&settings).await.unwrap();
-    assert!(log.ready().is_ready());
+    assert!(log.readiness().is_ready());
     let noise = noise(1 << 20);
     let mut accepted = 0;
     let refused = loop {
@@ -139,7 +139,7 @@ async fn full_disk_refuses_requests_before_their_effects() {
         assert!(accepted < 128, "more than the share was taken");
     };
     assert_eq!(refused.tag(), "full");
-    log.reserved().append(&record).await.unwrap();
+    log.for_effects().append(&record).await.unwrap();
     fixture.close(log).await;
 }
 

@@ -35,7 +35,7 @@ async fn a_ticket_dropped_outside_shutdown_fails_the_role_by_name(fixture: &Fixt
     assert_eq!(error, ConsumeError::TicketDropped { role: ROLE, position });
     assert!(error.to_string().contains("contract") && error.to_string().contains("items[1]@1"), "{error}");
     complete(received);
-    assert_eq!(timeout(PATIENCE, inbox.drained()).await.unwrap(), DrainResult::Forced);
+    assert_eq!(timeout(PATIENCE, inbox.wait_until_drained()).await.unwrap(), DrainResult::Forced);
     fixture.close(log).await;
 }
 
@@ -47,7 +47,7 @@ async fn a_dropped_ticket_is_delivered_again_after_a_restart(fixture: &Fixture) 
     drop(received.remove(2));
     complete(received);
     timeout(PATIENCE, inbox.next()).await.unwrap().unwrap_err();
-    timeout(PATIENCE, inbox.drained()).await.unwrap();
+    timeout(PATIENCE, inbox.wait_until_drained()).await.unwrap();
     fixture.close(log).await;
 
     let log = fixture.open().await;
@@ -69,7 +69,7 @@ async fn a_stop_resolves_lost_and_work_that_completes_in_time_counts(fixture: &F
     timeout(PATIENCE, received[0].ticket.cancelled()).await.expect("a stop lets waiting work end");
     assert!(timeout(PATIENCE, inbox.next()).await.unwrap().unwrap().is_none());
     complete(received);
-    assert_eq!(timeout(PATIENCE, inbox.drained()).await.unwrap(), DrainResult::Clean);
+    assert_eq!(timeout(PATIENCE, inbox.wait_until_drained()).await.unwrap(), DrainResult::Clean);
     fixture.close(log).await;
 
     let log = fixture.open().await;
@@ -131,7 +131,7 @@ async fn closing_the_log_stops_every_consumer(fixture: &Fixture) {
     complete(receive(&mut inbox, 3).await);
     assert_eq!(fixture.close(log).await, DrainResult::Clean);
     assert!(timeout(PATIENCE, inbox.next()).await.unwrap().unwrap().is_none());
-    assert_eq!(timeout(PATIENCE, inbox.drained()).await.unwrap(), DrainResult::Clean);
+    assert_eq!(timeout(PATIENCE, inbox.wait_until_drained()).await.unwrap(), DrainResult::Clean);
 }
 
 async fn a_cancelled_token_stops_the_consumer(fixture: &Fixture) {
@@ -140,7 +140,7 @@ async fn a_cancelled_token_stops_the_consumer(fixture: &Fixture) {
     let mut inbox = log.consume(GROUP, &[tidegate_stream::Topic::Items], BUDGET, ROLE, token.clone());
     token.cancel();
     assert!(timeout(PATIENCE, inbox.next()).await.unwrap().unwrap().is_none());
-    assert_eq!(timeout(PATIENCE, inbox.drained()).await.unwrap(), DrainResult::Clean);
+    assert_eq!(timeout(PATIENCE, inbox.wait_until_drained()).await.unwrap(), DrainResult::Clean);
     fixture.close(log).await;
 }
 

@@ -55,7 +55,7 @@ async fn an_append_that_finds_the_queue_full_waits_for_what_it_enqueued() {
         values.iter().map(|value| (partition, Record::new(b"key", value.as_bytes().to_vec()))).collect();
     let error = log.append(&records).await.unwrap_err();
     assert!(matches!(error, AppendError::Full { .. }) && error.is_retriable(), "{error}");
-    assert!(log.ready().is_ready(), "a full queue is no outage");
+    assert!(log.readiness().is_ready(), "a full queue is no outage");
 
     // The refusal came after the outcome of the ten: they are durable by now, and make room.
     let last = [(partition, Record::new(b"key", b"000050".to_vec()))];

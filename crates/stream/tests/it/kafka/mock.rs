@@ -59,14 +59,14 @@ async fn broker_outage_makes_the_log_unready_without_loss() {
     let mut inbox = consume(&log, Topic::Strikes);
     complete(receive(&mut inbox, 10).await);
     cluster.broker_down(1).unwrap();
-    eventually("not ready", PATIENCE, async || (!log.ready().is_ready()).then_some(())).await.unwrap();
+    eventually("not ready", PATIENCE, async || (!log.readiness().is_ready()).then_some(())).await.unwrap();
     let appending = {
         let log = log.clone();
         tokio::spawn(async move { append(&log, partition, numbers(10..20)).await })
     };
     cluster.broker_up(1).unwrap();
     appending.await.unwrap();
-    eventually("ready", PATIENCE, async || log.ready().is_ready().then_some(())).await.unwrap();
+    eventually("ready", PATIENCE, async || log.readiness().is_ready().then_some(())).await.unwrap();
     let mut seen = BTreeSet::new();
     while seen.len() < 10 {
         let records = next(&mut inbox).await;

@@ -59,7 +59,7 @@ async fn a_broker_killed_under_load_loses_no_acknowledged_record() {
                 seen.lock().extend(records.iter().map(value));
                 complete(records);
             }
-            inbox.drained().await
+            inbox.wait_until_drained().await
         }
     });
     let mut passes = async |what: &str| {
@@ -69,9 +69,11 @@ async fn a_broker_killed_under_load_loses_no_acknowledged_record() {
     passes("the first records").await;
     for _ in 0..2 {
         own.kill().await.unwrap();
-        eventually("not ready", PATIENCE, async || (!log.ready().is_ready()).then_some(())).await.unwrap();
+        eventually("not ready", PATIENCE, async || (!log.readiness().is_ready()).then_some(()))
+            .await
+            .unwrap();
         own.start_again().await.unwrap();
-        eventually("ready", PATIENCE, async || log.ready().is_ready().then_some(())).await.unwrap();
+        eventually("ready", PATIENCE, async || log.readiness().is_ready().then_some(())).await.unwrap();
         passes("records after the restart").await;
     }
     stop.cancel();

@@ -85,11 +85,11 @@ async fn an_unknown_schema_pauses_its_partition_until_it_is_known() {
         "{stopped:?}"
     );
     drop(stopped);
-    assert!(log.ready().is_ready(), "an upgrade in progress is no outage");
+    assert!(log.readiness().is_ready(), "an upgrade in progress is no outage");
 
     // The registry goes away meanwhile: that is an outage, and still not poison.
     fake.state.lock().unwrap().status = Some(503);
-    let unready = async || (!log.ready().is_ready()).then_some(());
+    let unready = async || (!log.readiness().is_ready()).then_some(());
     tidegate_test_support::eventually("not ready", PATIENCE, unready).await.unwrap();
     fake.add_schema(9, &schema);
     fake.state.lock().unwrap().status = None;
@@ -98,7 +98,7 @@ async fn an_unknown_schema_pauses_its_partition_until_it_is_known() {
     assert_eq!(after[1..].iter().map(value).collect::<Vec<_>>(), numbers(1..5).collect::<Vec<_>>());
     complete(after);
     assert!(inbox.ownership().borrow().stopped.is_empty());
-    assert!(log.ready().is_ready());
+    assert!(log.readiness().is_ready());
     close(&log).await;
 }
 

@@ -60,5 +60,5 @@ pub(crate) fn complete(received: Vec<ReceivedRecord>) {
 pub(crate) async fn stop(mut inbox: Inbox) -> tidegate_stream::consumer::inbox::DrainResult {
     inbox.stop();
     assert!(timeout(PATIENCE, inbox.next()).await.unwrap().unwrap().is_none(), "a stopped inbox ends");
-    timeout(PATIENCE, inbox.drained()).await.unwrap()
+    timeout(PATIENCE, inbox.wait_until_drained()).await.unwrap()
 }
