@@ -1,4 +1,4 @@
-//! Distances of two fingerprints, by each kind of hash that both have. The caller decides what counts as a match.
+//! Distances between two fingerprints, one for each kind of hash that both have. The caller sets the match thresholds.
 
 use serde::{Serialize, Serializer};
 
@@ -13,13 +13,13 @@ pub struct PdqDistance {
     pub distance: u32,
     /// Indices of the frames.
     pub frames: (u32, u32),
-    /// Rotation or mirroring of the first picture that gives this distance; `None` if it is as near without.
-    #[serde(serialize_with = "tag", skip_serializing_if = "Option::is_none")]
+    /// Rotation or mirroring of the first picture at this distance. `None` if the unchanged picture is equally near.
+    #[serde(serialize_with = "serialize_tag", skip_serializing_if = "Option::is_none")]
     pub turned: Option<Orientation>,
 }
 
-fn tag<S: Serializer>(turned: &Option<Orientation>, to: S) -> Result<S::Ok, S::Error> {
-    turned.map(Orientation::tag).serialize(to)
+fn serialize_tag<S: Serializer>(orientation: &Option<Orientation>, serializer: S) -> Result<S::Ok, S::Error> {
+    orientation.map(Orientation::tag).serialize(serializer)
 }
 
 /// Distances by kind of hash; `None` if one of the fingerprints has no such hash.
@@ -38,22 +38,27 @@ impl Comparison {
     pub fn of(one: &Fingerprint, other: &Fingerprint) -> Self {
         Self {
             same_bytes: one.digests == other.digests,
-            pdq: nearest(one, other),
+            pdq: find_nearest_frames(one, other),
             gradient8: one.gradient8.zip(other.gradient8).map(|(one, other)| differing_bits(&one, &other)),
             dct16: one.dct16.zip(other.dct16).map(|(one, other)| differing_bits(&one, &other)),
         }
     }
 }
 
-fn nearest(one: &Fingerprint, other: &Fingerprint) -> Option<PdqDistance> {
+fn find_nearest_frames(one: &Fingerprint, other: &Fingerprint) -> Option<PdqDistance> {
     let mut nearest: Option<PdqDistance> = None;
     for frame in &one.frames {
-        let turned = Orientation::ALL.into_iter().map(Some).zip(frame.turned.iter());
-        for (turn, hash) in std::iter::once((None, &frame.pdq)).chain(turned) {
-            for theirs in &other.frames {
-                let distance = PdqHash::distance(hash, &theirs.pdq);
+        let reoriented_hashes = Orientation::ALL.into_iter().map(Some).zip(frame.turned.iter());
+        // The unchanged picture is compared first, so that it wins a tie against its rotations.
+        for (orientation, hash) in std::iter::once((None, &frame.pdq)).chain(reoriented_hashes) {
+            for other_frame in &other.frames {
+                let distance = PdqHash::distance(hash, &other_frame.pdq);
                 if nearest.is_none_or(|nearest| distance < nearest.distance) {
-                    nearest = Some(PdqDistance { distance, frames: (frame.at, theirs.at), turned: turn });
+                    nearest = Some(PdqDistance {
+                        distance,
+                        frames: (frame.at, other_frame.at),
+                        turned: orientation,
+                    });
                 }
             }
         }
@@ -72,7 +77,7 @@ mod tests {
     use super::*;
     use crate::{Digests, Frame, State};
 
-    fn print(name: &[u8], hashes: &[u8]) -> Fingerprint {
+    fn fingerprint_with_hashes(name: &[u8], hashes: &[u8]) -> Fingerprint {
         let frame = |(at, first): (u32, &u8)| {
             let mut hash = [0; 32];
             hash[0] = *first;
@@ -87,13 +92,14 @@ mod tests {
 
     #[test]
     fn nearest_frames_count_and_rotation_only_if_nearer() {
-        let (one, other) = (print(b"a", &[0xff, 0b111]), print(b"b", &[0xf0, 0b011]));
+        let (one, other) =
+            (fingerprint_with_hashes(b"a", &[0xff, 0b111]), fingerprint_with_hashes(b"b", &[0xf0, 0b011]));
         let comparison = Comparison::of(&one, &other);
         let expected = PdqDistance { distance: 1, frames: (1, 1), turned: None };
         assert_eq!((comparison.pdq, comparison.same_bytes), (Some(expected), false));
         assert_eq!((comparison.gradient8, comparison.dct16), (Some(32), None));
 
-        let mut turned = print(b"c", &[0xff]);
+        let mut turned = fingerprint_with_hashes(b"c", &[0xff]);
         turned.frames[0].turned[4] = other.frames[0].pdq;
         let nearest = Comparison::of(&turned, &other).pdq.unwrap();
         assert_eq!((nearest.distance, nearest.turned), (0, Some(Orientation::MirrorTopBottom)));
@@ -102,8 +108,8 @@ mod tests {
 
     #[test]
     fn missing_hash_has_no_distance() {
-        let none = Fingerprint::unhashed(State::Undecodable, None, Digests::of(b"a"));
-        let comparison = Comparison::of(&none, &print(b"a", &[1]));
+        let unhashed = Fingerprint::unhashed(State::Undecodable, None, Digests::of(b"a"));
+        let comparison = Comparison::of(&unhashed, &fingerprint_with_hashes(b"a", &[1]));
         assert_eq!(comparison, Comparison { same_bytes: true, pdq: None, gradient8: None, dct16: None });
     }
 }

@@ -10,7 +10,7 @@ use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use crate::{
     decode::{DecodeError, Gray, ImageInfo, MemoryBudget, decode},
     fingerprint::{Fingerprint, Frame, Reason, State},
-    hashes::{digests::Digests, pdq, perceptual::Perceptual},
+    hashes::{digests::Digests, pdq, perceptual::PerceptualHasher},
     limits::Limits,
     metrics,
 };
@@ -25,12 +25,12 @@ pub struct Decoders {
 struct Pipeline {
     limits: Limits,
     budget: MemoryBudget,
-    perceptual: Perceptual,
+    perceptual: PerceptualHasher,
 }
 
-/// The system does not start the threads.
+/// The operating system refused to start the pool's threads.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot start the threads that decode: {0}")]
+#[error("cannot start the decoder threads: {0}")]
 pub struct DecodersError(#[from] ThreadPoolBuildError);
 
 impl DecodersError {
@@ -43,11 +43,11 @@ impl Decoders {
     pub fn new(limits: Limits) -> Result<Self, DecodersError> {
         let pool = ThreadPoolBuilder::new()
             .num_threads(limits.threads)
-            .thread_name(|at| format!("media-{at}"))
-            .panic_handler(|_| metrics::result_lost())
+            .thread_name(|index| format!("media-{index}"))
+            .panic_handler(|_| metrics::count_lost_result())
             .build()?;
         let budget = MemoryBudget::new(limits.decode_bytes);
-        let pipeline = Pipeline { limits, budget, perceptual: Perceptual::new() };
+        let pipeline = Pipeline { limits, budget, perceptual: PerceptualHasher::new() };
         Ok(Self { pool: Arc::new(pool), pipeline: Arc::new(pipeline) })
     }
 
@@ -55,19 +55,19 @@ impl Decoders {
         &self.pipeline.limits
     }
 
-    /// Returns the fingerprint of a file whose digests were computed while it arrived. Blocks until a thread has made it, so
-    /// async code uses `submit`. Never panics.
+    /// Computes the fingerprint of a file from its bytes and its digests. Blocks until a pool thread is done; async code
+    /// uses `submit` instead. Never panics.
     pub fn fingerprint(&self, bytes: &[u8], digests: Digests) -> Fingerprint {
         self.pool.install(|| self.pipeline.fingerprint(bytes, digests))
     }
 
-    /// Returns the luma of a file's first picture as it is hashed, to compare decoders and to measure decoding.
+    /// Returns the luma of the first picture, as hashed. For comparisons and benchmarks of decoders.
     pub fn luma(&self, bytes: &[u8]) -> Option<Gray> {
         self.pool.install(|| self.pipeline.luma(bytes))
     }
 
-    /// Makes the fingerprint without blocking. `receiver` is called on a thread of the pool and should only pass it on. The
-    /// bytes are held until then, or until their turn comes and the receiver does not want the result any more.
+    /// Computes the fingerprint without blocking. `receiver` runs on a pool thread and should only forward the result. The
+    /// bytes are freed before it runs, or at the file's turn if the receiver no longer wants the result.
     pub fn submit(
         &self,
         bytes: impl AsRef<[u8]> + Send + 'static,
@@ -78,6 +78,7 @@ impl Decoders {
         self.pool.spawn(move || {
             if receiver.is_wanted() {
                 let fingerprint = pipeline.fingerprint(bytes.as_ref(), digests);
+                // A receiver may block, and the file should not occupy memory meanwhile.
                 drop(bytes);
                 receiver.receive(fingerprint);
             }
@@ -85,9 +86,9 @@ impl Decoders {
     }
 }
 
-/// Receives a fingerprint that was submitted.
+/// Receiver of one fingerprint computed by `Decoders::submit`.
 pub trait FingerprintReceiver {
-    /// True if the result is still wanted. Called before the work begins.
+    /// True if the result is still wanted. Called once, before decoding starts.
     fn is_wanted(&self) -> bool {
         true
     }
@@ -104,51 +105,59 @@ impl<F: FnOnce(Fingerprint)> FingerprintReceiver for F {
 impl Pipeline {
     fn fingerprint(&self, bytes: &[u8], digests: Digests) -> Fingerprint {
         let mut fingerprint = Fingerprint::unhashed(State::Ok, None, digests);
-        // Panics of decoders are caught one by one, so that another decoder may follow. This catches those around them.
-        let done = catch_unwind(AssertUnwindSafe(|| self.hash_pictures(bytes, &mut fingerprint)));
-        let done = done.unwrap_or(Err(DecodeError::Undecodable(Reason::DecoderFault)));
-        (fingerprint.state, fingerprint.reason) = match done {
-            // Frames that were hashed before an error are valid.
+        // `catch_panic` handles each decoder separately, so that a second one can run. This catches panics outside of
+        // decoders.
+        let hashing_result = catch_unwind(AssertUnwindSafe(|| self.hash_pictures(bytes, &mut fingerprint)));
+        let hashing_result = hashing_result.unwrap_or(Err(DecodeError::Undecodable(Reason::DecoderFault)));
+        (fingerprint.state, fingerprint.reason) = match hashing_result {
+            // Frames hashed before an error are valid.
             _ if fingerprint.frames.iter().any(Frame::is_comparable) => (State::Ok, None),
             _ if !fingerprint.frames.is_empty() => (State::LowQuality, None),
             Err(DecodeError::TooLarge(reason)) => (State::TooLarge, Some(reason)),
             Err(DecodeError::Undecodable(reason)) => (State::Undecodable, Some(reason)),
             Ok(()) | Err(DecodeError::TooSmall) => (State::TooSmall, None),
         };
-        metrics::fingerprint_made(fingerprint.state);
+        metrics::count_fingerprint(fingerprint.state);
         fingerprint
     }
 
     fn luma(&self, bytes: &[u8]) -> Option<Gray> {
-        let (mut info, mut first) = (ImageInfo::default(), None);
+        let (mut info, mut first_picture) = (ImageInfo::default(), None);
         let limits = Limits { frames: 0, ..self.limits.clone() };
-        // A picture that was handed out before an error is valid.
+        // A picture emitted before an error is valid.
         decode(bytes, &limits, &self.budget, &mut info, &mut |_, gray| {
-            first.get_or_insert(gray);
+            first_picture.get_or_insert(gray);
         })
         .ok();
-        first
+        first_picture
     }
 
-    fn hash_pictures(&self, bytes: &[u8], into: &mut Fingerprint) -> Result<(), DecodeError> {
+    fn hash_pictures(&self, bytes: &[u8], fingerprint: &mut Fingerprint) -> Result<(), DecodeError> {
         let mut info = ImageInfo::default();
-        let done = decode(bytes, &self.limits, &self.budget, &mut info, &mut |at, gray| {
-            self.hash_picture(at, &gray, into);
+        let decode_result = decode(bytes, &self.limits, &self.budget, &mut info, &mut |at, gray| {
+            self.hash_picture(at, &gray, fingerprint);
         });
-        (into.format, into.width, into.height) = (info.format, info.width, info.height);
-        done
+        (fingerprint.format, fingerprint.width, fingerprint.height) = (info.format, info.width, info.height);
+        decode_result
     }
 
-    fn hash_picture(&self, at: u32, gray: &Gray, into: &mut Fingerprint) {
-        let Some((hashed, turned)) = pdq::hash_all_orientations(&gray.samples, gray.width, gray.height)
+    fn hash_picture(&self, at: u32, gray: &Gray, fingerprint: &mut Fingerprint) {
+        let Some((pdq_result, reoriented_hashes)) =
+            pdq::hash_all_orientations(&gray.samples, gray.width, gray.height)
         else {
             return;
         };
-        let turned = turned.to_vec();
-        into.frames.push(Frame { at, pdq: hashed.hash, quality: hashed.quality, turned });
-        if into.gradient8.is_none() {
-            into.gradient8 = Some(self.perceptual.gradient8(gray));
-            into.dct16 = Some(self.perceptual.dct16(gray));
+        let reoriented_hashes = reoriented_hashes.to_vec();
+        fingerprint.frames.push(Frame {
+            at,
+            pdq: pdq_result.hash,
+            quality: pdq_result.quality,
+            turned: reoriented_hashes,
+        });
+        // These hashes describe the first frame only.
+        if fingerprint.gradient8.is_none() {
+            fingerprint.gradient8 = Some(self.perceptual.gradient8(gray));
+            fingerprint.dct16 = Some(self.perceptual.dct16(gray));
         }
     }
 }

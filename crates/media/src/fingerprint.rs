@@ -8,27 +8,28 @@ use crate::hashes::{
     pdq::{MIN_QUALITY, PdqHash},
 };
 
-/// Version of algorithms, sizes and luma that hashes are made with. Gradient and median hashes compare only within one
-/// pipeline, so stored fingerprints of another one are made anew. PDQ and digests compare with those of any software.
+/// Version of the hash algorithms, their sizes and the luma conversion. Gradient and median hashes are comparable only
+/// within one version, so stored fingerprints of another version are recomputed. PDQ and digests are comparable with any
+/// software.
 pub const PIPELINE: &str = "9;pdq:y601;ih3:gradient8:y601;ih3:median-dct16:y601";
 
 string_enum! {
     /// Outcome of hashing a file's pictures.
     pub enum State {
         Ok = "ok",
-        /// There are hashes, but the pictures have too little detail for them to be compared.
+        /// Hashes exist, but the pictures have too little detail to be compared.
         LowQuality = "low_quality",
         /// A side has fewer than five pixels.
         TooSmall = "too_small",
-        /// Refused because of its header, before anything was decoded.
+        /// Refused by its header, before decoding.
         TooLarge = "too_large",
-        /// Not a picture, or none that a decoder can read.
+        /// Not a picture, or unreadable for every decoder.
         Undecodable = "undecodable",
     }
 }
 
 string_enum! {
-    /// Why a file has no hashes.
+    /// Reason for missing hashes.
     pub enum Reason {
         /// More bytes than `media.bytes`.
         Bytes = "bytes",
@@ -40,7 +41,7 @@ string_enum! {
         Animation = "animation",
         /// Decoding needs more memory than `media.decode_bytes`.
         Memory = "memory",
-        /// The first bytes are not those of a format that is decoded.
+        /// The first bytes match no supported format.
         UnknownFormat = "unknown_format",
         /// The format's decoders find errors in the file.
         Broken = "broken",
@@ -52,7 +53,7 @@ string_enum! {
 }
 
 string_enum! {
-    /// Formats that are decoded. A file's first bytes decide.
+    /// Supported formats, detected from the first bytes of a file.
     pub enum Format {
         Jpeg = "jpeg",
         Png = "png",
@@ -66,7 +67,8 @@ string_enum! {
 /// A frame of an animation, or the only picture of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
-    /// Index among the frames, from 0. The default picture of an animated PNG comes after them, if it is not a frame.
+    /// Index among the frames, from 0. The default picture of an animated PNG follows the last frame if it is not a frame
+    /// itself.
     pub at: u32,
     pub pdq: PdqHash,
     /// Amount of detail, from 0 to 100.
@@ -83,18 +85,18 @@ impl Frame {
     }
 }
 
-/// A version of the pipeline. The name keeps serde from requiring input with a static lifetime.
+/// A value of `PIPELINE`. With a plain `&'static str`, serde's derive would require input with a static lifetime.
 pub type PipelineVersion = &'static str;
 
 /// State, digests and hashes of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     pub state: State,
-    /// Why there are no hashes.
+    /// Reason for missing hashes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
     pub format: Option<Format>,
-    /// Size as the header states it; 0 if none was read.
+    /// Size stated by the header; 0 if the header was not read.
     pub width: u32,
     pub height: u32,
     /// The picture, or the chosen frames of an animation, including those with little detail.
@@ -106,9 +108,9 @@ pub struct Fingerprint {
     #[serde(default, with = "hex::optional", skip_serializing_if = "Option::is_none")]
     pub dct16: Option<[u8; 32]>,
     pub digests: Digests,
-    /// `PIPELINE` at the time of hashing. A fingerprint of another pipeline is not read, because its hashes cannot be
-    /// compared.
-    #[serde(deserialize_with = "current_pipeline")]
+    /// `PIPELINE` at the time of hashing. Deserialization rejects every other version, because its hashes are not
+    /// comparable.
+    #[serde(deserialize_with = "deserialize_pipeline")]
     pub pipeline: PipelineVersion,
 }
 
@@ -129,14 +131,14 @@ impl Fingerprint {
         }
     }
 
-    /// Returns the fingerprint of a file with more bytes than are decoded.
+    /// Returns the fingerprint of a file larger than `media.bytes`.
     pub fn too_many_bytes(digests: Digests) -> Self {
         Self::unhashed(State::TooLarge, Some(Reason::Bytes), digests)
     }
 }
 
-fn current_pipeline<'de, D: Deserializer<'de>>(from: D) -> Result<&'static str, D::Error> {
-    let text = String::deserialize(from)?;
+fn deserialize_pipeline<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::Error> {
+    let text = String::deserialize(deserializer)?;
     if text == PIPELINE { Ok(PIPELINE) } else { Err(D::Error::custom("made by another pipeline")) }
 }
 
@@ -146,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    fn a_fingerprint() -> Fingerprint {
+    fn sample_fingerprint() -> Fingerprint {
         Fingerprint {
             state: State::Ok,
             format: Some(Format::WebP),
@@ -166,19 +168,22 @@ mod tests {
 
     #[test]
     fn stored_fingerprint_is_read_back_unchanged() {
-        let refused = Fingerprint::too_many_bytes(Digests::of(b"y"));
-        for whole in [a_fingerprint(), refused] {
-            let text = serde_json::to_string(&whole).unwrap();
-            assert_eq!(serde_json::from_str::<Fingerprint>(&text).unwrap(), whole, "{text}");
+        let oversized = Fingerprint::too_many_bytes(Digests::of(b"y"));
+        for fingerprint in [sample_fingerprint(), oversized] {
+            let text = serde_json::to_string(&fingerprint).unwrap();
+            assert_eq!(serde_json::from_str::<Fingerprint>(&text).unwrap(), fingerprint, "{text}");
         }
     }
 
     #[test]
     fn fingerprint_of_another_pipeline_is_not_read() {
-        let text = serde_json::to_string(&a_fingerprint()).unwrap();
-        let other = text.replace(PIPELINE, "0;pdq:y709");
+        let text = serde_json::to_string(&sample_fingerprint()).unwrap();
+        let other_pipeline_text = text.replace(PIPELINE, "0;pdq:y709");
         assert!(
-            serde_json::from_str::<Fingerprint>(&other).unwrap_err().to_string().contains("another pipeline")
+            serde_json::from_str::<Fingerprint>(&other_pipeline_text)
+                .unwrap_err()
+                .to_string()
+                .contains("another pipeline")
         );
     }
 }

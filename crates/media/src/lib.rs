@@ -1,4 +1,4 @@
-//! Computes hashes of media files and matches them against banks of hashes.
+//! Computes hashes of media files and matches them against hash banks.
 
 pub mod banks;
 mod compare;

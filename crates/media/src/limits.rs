@@ -1,4 +1,4 @@
-//! Settings of decoding and hashing, their defaults, and the checks on their values. Limits of downloads are in `egress`.
+//! Settings of decoding and hashing, with defaults and validation. Limits on downloads are in `egress`.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,23 +8,23 @@ use crate::hashes::pdq;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Largest file whose picture is hashed, in bytes. Larger files have only digests, and the state `too_large`. Default
-    /// 100 MiB.
+    /// Largest file to decode, in bytes. Larger files get digests only and the state `too_large`. Default 100 MiB.
     pub bytes: u64,
-    /// Largest number of pixels of a picture, by its header. Default 50 million.
+    /// Largest number of pixels of a picture, as stated by its header. Default 50 million.
     pub pixels: u64,
     /// Longest side of a picture in pixels, at most 32,768. Default 32,768.
     pub side: u32,
-    /// Largest number of pixels of all frames of an animation together: each must be decoded to reach a later one. A frame
-    /// counts at least as the canvas, and as 64 x 64 pixels, since a tiny one costs more than its own pixels. Codes of a
-    /// lossless WebP that take longer than its pixels count as pixels. Default 250 million, so at most 61,035 frames.
+    /// Largest number of pixels of all frames of an animation together, because a frame cannot be decoded without the
+    /// earlier ones. A frame counts at least as the canvas and at least as 64 x 64 pixels, the fixed cost of a tiny frame.
+    /// Prefix codes of a lossless WebP count as pixels if they take longer than its pixels. Default 250 million: at most
+    /// 61,035 frames.
     pub animation_pixels: u64,
-    /// Number of frames of an animation that are hashed beside the first, evenly spaced, the last one included. Default 4.
+    /// Number of hashed frames of an animation after the first: evenly spaced, including the last. Default 4.
     pub frames: u32,
-    /// Memory for everything that is decoded at once, in bytes. A picture waits until its share is free; one that needs more
-    /// than all of it is `too_large`. Default 512 MiB.
+    /// Memory shared by all concurrent decoders, in bytes. A picture waits until enough is free; a picture that needs more
+    /// than the total is `too_large`. Default 512 MiB.
     pub decode_bytes: u64,
-    /// Number of threads that decode and hash. Default 0: one per core.
+    /// Number of decoder threads. Default 0: one per core.
     pub threads: usize,
 }
 
@@ -42,11 +42,11 @@ impl Default for Limits {
     }
 }
 
-/// A value that cannot be used, alone or together with another one.
+/// Invalid setting, or contradiction between two settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LimitsError {
-    #[error("media.{name} = {value}: {why}")]
-    Unusable { name: &'static str, value: u64, why: &'static str },
+    #[error("media.{name} = {value}: {problem}")]
+    Unusable { name: &'static str, value: u64, problem: &'static str },
     #[error("media.{lesser} = {less} is above media.{greater} = {great}")]
     Contradiction { lesser: &'static str, less: u64, greater: &'static str, great: u64 },
 }
@@ -61,7 +61,7 @@ impl LimitsError {
 }
 
 impl Limits {
-    /// Refuses values that cannot work, naming both where two contradict each other.
+    /// Refuses invalid values. A contradiction names both settings.
     pub fn validate(&self) -> Result<(), LimitsError> {
         for (name, value) in [
             ("bytes", self.bytes),
@@ -71,23 +71,25 @@ impl Limits {
             ("decode_bytes", self.decode_bytes),
         ] {
             if value == 0 {
-                return Err(LimitsError::Unusable { name, value, why: "must be at least 1" });
+                return Err(LimitsError::Unusable { name, value, problem: "must be at least 1" });
             }
         }
         if self.side > pdq::MAX_SIDE {
             return Err(LimitsError::Unusable {
                 name: "side",
                 value: self.side.into(),
-                why: "must be at most 32768",
+                problem: "must be at most 32768",
             });
         }
+        // A typing error here would otherwise exhaust the threads of the system.
         if self.threads > 1024 {
             return Err(LimitsError::Unusable {
                 name: "threads",
                 value: self.threads as u64,
-                why: "must be at most 1024",
+                problem: "must be at most 1024",
             });
         }
+        // Otherwise every animation with the largest allowed frame would be refused.
         if self.pixels > self.animation_pixels {
             return Err(LimitsError::Contradiction {
                 lesser: "pixels",

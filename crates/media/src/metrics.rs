@@ -11,28 +11,28 @@ const SECOND_DECODER: &str = "tidegate_media_second_decoder_total";
 
 /// Describes every metric of this crate to the recorder.
 pub fn describe() {
-    describe_counter!(FINGERPRINTS, "Files that were hashed, by the state that they ended in.");
-    describe_counter!(LOST_RESULTS, "Fingerprints that were lost because passing them on panicked.");
-    describe_counter!(DECODER_PANICS, "Panics of decoders, by format. Each costs only its file.");
+    describe_counter!(FINGERPRINTS, "Files hashed, by final state.");
+    describe_counter!(LOST_RESULTS, "Fingerprints lost because their receiver panicked.");
+    describe_counter!(DECODER_PANICS, "Decoder panics, by format. A panic affects one file only.");
     describe_counter!(
         SECOND_DECODER,
-        "Files that the first decoder could not read, by format and whether the second one could."
+        "Files passed to the second decoder after the first one failed, by format and outcome."
     );
 }
 
-pub(crate) fn fingerprint_made(state: State) {
+pub(crate) fn count_fingerprint(state: State) {
     counter!(FINGERPRINTS, "state" => state.as_str()).increment(1);
 }
 
-pub(crate) fn result_lost() {
+pub(crate) fn count_lost_result() {
     counter!(LOST_RESULTS).increment(1);
 }
 
-pub(crate) fn decoder_panicked(format: Format) {
+pub(crate) fn count_decoder_panic(format: Format) {
     counter!(DECODER_PANICS, "format" => format.as_str()).increment(1);
 }
 
-pub(crate) fn second_decoder_ran(format: Format, is_decoded: bool) {
+pub(crate) fn count_second_decoder(format: Format, is_decoded: bool) {
     let outcome = if is_decoded { "decoded" } else { "refused" };
     counter!(SECOND_DECODER, "format" => format.as_str(), "outcome" => outcome).increment(1);
 }

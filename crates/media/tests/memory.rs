@@ -113,7 +113,7 @@ fn jpeg(
 }
 
 #[test]
-fn a_bomb_is_refused_before_any_picture_is_allocated() {
+fn bomb_is_refused_before_any_picture_is_allocated() {
     let _alone = alone();
     for (name, bytes, why) in bombs::all() {
         let (print, held) = measured(&Limits::default(), &bytes);

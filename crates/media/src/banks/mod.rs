@@ -1,4 +1,4 @@
-//! Hash banks of an org: holds their entries in memory and finds the entries that media match.
+//! Hash banks of an org: keeps entries in memory and matches media against them.
 
 mod publisher;
 mod search;
@@ -19,18 +19,18 @@ pub use self::{
     search::{BankMatches, HashBanks, LookupScope, MediaHashes, Picture},
 };
 
-/// Settings of comparing media with banks.
+/// Settings of look-ups in hash banks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Number of matches of one medium that are returned, the nearest first. Default 32.
+    /// Largest number of returned matches of one medium, the nearest first. Default 32.
     pub matches: usize,
-    /// Least quality, from 0 to 100, of a picture that is compared by PDQ. Default 50.
+    /// Lowest quality, from 0 to 100, of a picture compared by PDQ. Default 50.
     pub least_quality: u8,
-    /// True to find pictures rotated and mirrored, too, which is eight times the work. Default true.
+    /// True to find rotated and mirrored pictures as well, at eight times the cost. Default true.
     pub turned: bool,
-    /// One of so many look-ups is repeated by comparing every entry, to verify that the index misses none; 0 means never.
-    /// Default 10,000.
+    /// One look-up of this many is verified by comparing every entry, to detect a broken index; 0 means never. Default
+    /// 10,000.
     pub check_one_in: u64,
 }
 
@@ -46,21 +46,23 @@ pub struct Bank {
     pub id: BankId,
     pub kind: HashKind,
     pub enabled: bool,
-    /// Number of bits that may differ, unless an entry sets its own.
+    /// Largest distance of a match in bits, unless the entry sets its own.
     pub distance: u32,
-    /// Share of items whose media are compared with the bank.
+    /// Share of items to compare with the bank.
     pub sample: Percent,
-    /// Banks whose matches are dropped for a medium that is in this one. Such a bank returns no matches itself.
+    /// Banks without matches for media of this bank (an allow list). A bank that suppresses others returns no matches
+    /// itself.
     pub suppresses: Vec<BankId>,
-    /// True if its matches are recorded for `BankPublisher::take_watched_matches`.
+    /// True if matches are recorded for `BankPublisher::take_watched_matches`.
     pub watched: bool,
-    /// Hashes that the bank's document lists.
+    /// Hashes listed in the bank's document.
     pub inline_hashes: Vec<Hash>,
 }
 
 impl Bank {
-    /// True if both have the same configuration, except that one may be disabled.
+    /// True if both have the same configuration, apart from `enabled`.
     pub fn is_configured_as(&self, other: &Self) -> bool {
+        // Names every field, so that the compiler reports a new one that is not compared.
         let Self { id, kind, enabled: _, distance, sample, suppresses, watched, inline_hashes } = self;
         (id, kind, distance, sample, suppresses, watched, inline_hashes)
             == (
@@ -75,24 +77,24 @@ impl Bank {
     }
 }
 
-/// A hash of one kind; of a kind that is not computed here, the digest of its text.
+/// Hash of one kind. For a kind that Tidegate cannot compute, the SHA-256 digest of its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hash {
     kind: HashKind,
-    /// The bytes of the kind, padded with zeros.
+    /// Bytes of the hash, padded with zeros.
     bytes: [u8; 32],
 }
 
 impl Hash {
-    /// Returns `None` unless there are as many bytes as the kind has.
+    /// Returns `None` if the number of bytes does not fit the kind.
     pub fn new(kind: HashKind, bytes: &[u8]) -> Option<Self> {
-        let mut all = [0; 32];
-        all[..kind.byte_length()]
+        let mut padded_bytes = [0; 32];
+        padded_bytes[..kind.byte_length()]
             .copy_from_slice((bytes.len() == kind.byte_length()).then_some(bytes)?);
-        Some(Self { kind, bytes: all })
+        Some(Self { kind, bytes: padded_bytes })
     }
 
-    /// Reads hexadecimal digits, or the form of a kind that is not computed here.
+    /// Parses hexadecimal digits, or the text format of a kind that Tidegate cannot compute.
     pub fn parse(kind: HashKind, text: &str) -> Option<Self> {
         if !kind.is_computed() {
             return Self::new(kind, &Sha256::digest(kind.canonical(text).ok()?));
@@ -116,29 +118,29 @@ impl Hash {
 
     /// Returns the id of this hash's entry in a bank.
     pub fn entry_id(&self, bank: &BankId) -> Uuid {
-        derived(bank, &self.hex())
+        derive_entry_id(bank, &self.hex())
     }
 }
 
-/// Returns the id of an entry: the same on every installation for the same value in a bank of the same name.
+/// Returns the id of an entry, derived from the bank's name and the value: equal on every installation.
 pub fn entry_id(bank: &BankId, kind: BankKind, value: &str) -> Uuid {
-    // A look-up has only the digest of such a value.
+    // The id of such a value is derived from its digest, because a look-up does not have the text.
     let digest =
         kind.hash_kind().filter(|kind| !kind.is_computed()).and_then(|kind| Hash::parse(kind, value));
-    digest.map_or_else(|| derived(bank, value), |digest| digest.entry_id(bank))
+    digest.map_or_else(|| derive_entry_id(bank, value), |digest| digest.entry_id(bank))
 }
 
-fn derived(bank: &BankId, value: &str) -> Uuid {
+fn derive_entry_id(bank: &BankId, value: &str) -> Uuid {
     derive(IdKind::BankEntry, &[bank.as_str().as_bytes(), value.as_bytes()])
 }
 
-/// Properties of a bank's entry that matter for look-ups.
+/// Properties of a bank entry for look-ups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// Number of bits that may differ; the bank's if not set.
+    /// Largest distance of a match in bits; defaults to the bank's.
     pub distance: Option<u8>,
     pub labels: Vec<String>,
-    /// Time from which the entry does not match any more.
+    /// Time after which the entry no longer matches.
     pub expires_at: Option<Millis>,
 }
 

@@ -1,4 +1,4 @@
-//! Applies changes of banks and publishes the newest snapshot of them. Callers provide entries and the time.
+//! Applies changes to banks and publishes the newest snapshot. Callers provide entries and the time.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::index::Bits;
 
-/// The hash banks of an org. One thread at a time changes them, while any number look hashes up.
+/// Hash banks of an org. One thread at a time changes them; any number of threads look hashes up meanwhile.
 pub struct BankPublisher {
     current: ArcSwap<Snapshot>,
     writer: Mutex<Writer>,
@@ -35,20 +35,21 @@ pub struct BankPublisher {
 struct Writer {
     numbers: BTreeMap<HashKind, TagNumbers>,
     slots: HashMap<BankId, BankSlots>,
-    /// Kinds that have rows in slots that no bank owns any more.
-    orphaned: BTreeSet<HashKind>,
-    /// Changes since a rebuild began, if one is under way.
+    /// Kinds with rows in slots without a bank. A rebuild removes these rows.
+    orphaned_kinds: BTreeSet<HashKind>,
+    /// Changes since the start of the running rebuild, to be repeated on its result. `None` if no rebuild runs.
     rebuild_log: Option<Vec<LoggedChange>>,
 }
 
-/// Slots of a bank's entries: those that were added to it, and those that its document lists.
+/// Slots of a bank: one for the entries added to it, one for the entries of its document. A new slot number replaces all
+/// entries of a slot at once.
 #[derive(Clone, Debug)]
 struct BankSlots {
     kind: HashKind,
-    added: u32,
-    /// True once an entry was added.
+    added_slot: u32,
+    /// True after the first change of added entries.
     has_added: bool,
-    inline: u32,
+    inline_slot: u32,
     inline_hashes: Vec<Hash>,
 }
 
@@ -62,11 +63,11 @@ struct LoggedChange {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LookupCounts {
     pub lookups: u64,
-    /// Look-ups with more matches than are returned.
+    /// Look-ups with more matches than the limit.
     pub truncated: u64,
-    /// Look-ups that were repeated by comparing every entry.
+    /// Look-ups verified by comparing every entry.
     pub verified: u64,
-    /// Verified look-ups for which the index gave another result: the index is broken.
+    /// Verified look-ups with another result from the index. Any such look-up means a broken index.
     pub mismatches: u64,
 }
 
@@ -79,7 +80,7 @@ pub struct KindSize {
     pub bytes: usize,
 }
 
-/// Evaluates an expression with the snapshot of a kind.
+/// Evaluates an expression with the snapshot of a kind. A macro, because the kinds differ in their number of words.
 macro_rules! with_kind {
     ($snapshot:expr, $kind:expr, $kind_snapshot:ident => $then:expr) => {
         match $kind {
@@ -146,138 +147,151 @@ impl BankPublisher {
         HashBanks(self.current.load_full())
     }
 
-    /// Sets the time. Entries that have expired by then do not match any more.
+    /// Sets the clock. Entries expired by then no longer match.
     pub fn set_time(&self, now: Millis) {
         self.shared.now.store(now.0, Ordering::Relaxed);
     }
 
-    /// Replaces the configuration of all banks. A bank that is missing, or has another kind now, is removed with its entries.
+    /// Replaces the configuration of all banks. Removes the entries of every bank that is missing or has changed its kind.
     pub fn configure(&self, banks: Vec<Bank>) {
         let mut writer = self.writer.lock();
         let mut snapshot = Snapshot::clone(&self.current.load());
         let kinds: HashMap<&BankId, HashKind> = banks.iter().map(|bank| (&bank.id, bank.kind)).collect();
-        let Writer { slots, orphaned, .. } = &mut *writer;
+        let Writer { slots, orphaned_kinds: orphaned, .. } = &mut *writer;
         slots.retain(|bank, slots| {
-            let stays = kinds.get(bank) == Some(&slots.kind);
-            if !stays && (slots.has_added || !slots.inline_hashes.is_empty()) {
+            let is_kept = kinds.get(bank) == Some(&slots.kind);
+            // A bank without rows leaves none behind, so it needs no rebuild.
+            if !is_kept && (slots.has_added || !slots.inline_hashes.is_empty()) {
                 orphaned.insert(slots.kind);
             }
-            stays
+            is_kept
         });
-        let mut count = snapshot.banks_by_slot.len();
+        let mut slot_count = snapshot.banks_by_slot.len();
         let mut new_slot = || {
-            count += 1;
-            u32::try_from(count - 1).unwrap_or(u32::MAX)
+            slot_count += 1;
+            u32::try_from(slot_count - 1).unwrap_or(u32::MAX)
         };
         for bank in &banks {
             let (kind, inline_hashes) = (bank.kind, bank.inline_hashes.clone());
             let slots = match writer.slots.get(&bank.id) {
-                Some(known) if known.inline_hashes == inline_hashes => continue,
-                Some(known) => BankSlots { inline: new_slot(), inline_hashes, ..known.clone() },
+                // The document is unchanged, so its rows stay.
+                Some(existing_slots) if existing_slots.inline_hashes == inline_hashes => continue,
+                Some(existing_slots) => {
+                    BankSlots { inline_slot: new_slot(), inline_hashes, ..existing_slots.clone() }
+                }
                 None => {
                     let (added, inline) = (new_slot(), new_slot());
-                    BankSlots { kind, added, has_added: false, inline, inline_hashes }
+                    BankSlots {
+                        kind,
+                        added_slot: added,
+                        has_added: false,
+                        inline_slot: inline,
+                        inline_hashes,
+                    }
                 }
             };
-            let slot = slots.inline;
-            let before = writer.slots.insert(bank.id.clone(), slots);
-            if before.is_some_and(|before| !before.inline_hashes.is_empty()) {
-                writer.orphaned.insert(kind);
+            let slot = slots.inline_slot;
+            let old_slots = writer.slots.insert(bank.id.clone(), slots);
+            if old_slots.is_some_and(|old_slots| !old_slots.inline_hashes.is_empty()) {
+                writer.orphaned_kinds.insert(kind);
             }
             let entry = Arc::<Entry>::default();
             let changes = bank.inline_hashes.iter().map(|hash| (*hash, Some(Arc::clone(&entry)))).collect();
-            writer.put(&mut snapshot, LoggedChange { kind, slot, changes });
+            writer.apply_change(&mut snapshot, LoggedChange { kind, slot, changes });
         }
         snapshot.banks = Arc::new(banks);
         writer.assign_slots(&mut snapshot);
         self.publish(snapshot);
     }
 
-    /// Changes entries of a bank. A bank that is not configured is ignored.
+    /// Changes entries of a bank. Ignores an unknown bank.
     pub fn apply(&self, bank: &BankId, changes: impl IntoIterator<Item = Change>) {
         let mut writer = self.writer.lock();
         let Some(slots) = writer.slots.get_mut(bank) else { return };
         slots.has_added = true;
-        let (kind, slot) = (slots.kind, slots.added);
+        let (kind, slot) = (slots.kind, slots.added_slot);
         let mut snapshot = Snapshot::clone(&self.current.load());
-        let of_kind = changes.into_iter().filter(|change| change.hash.kind() == kind);
-        let changes = of_kind.map(|change| (change.hash, change.entry.map(Arc::new))).collect();
-        writer.put(&mut snapshot, LoggedChange { kind, slot, changes });
+        let changes_of_kind = changes.into_iter().filter(|change| change.hash.kind() == kind);
+        let changes = changes_of_kind.map(|change| (change.hash, change.entry.map(Arc::new))).collect();
+        writer.apply_change(&mut snapshot, LoggedChange { kind, slot, changes });
         self.publish(snapshot);
     }
 
-    /// Replaces all entries that were added to a bank.
+    /// Replaces all added entries of a bank. Ignores an unknown bank or another kind.
     pub fn load(&self, bank: &BankId, load: BulkLoad) {
         let writer = &mut *self.writer.lock();
         let mut snapshot = Snapshot::clone(&self.current.load());
         let slot = u32::try_from(snapshot.banks_by_slot.len()).unwrap_or(u32::MAX);
         let Some(slots) = writer.slots.get_mut(bank).filter(|slots| slots.kind == load.kind) else { return };
-        slots.added = slot;
+        // A new slot hides all previous entries at once; a rebuild frees their memory later.
+        slots.added_slot = slot;
         if mem::replace(&mut slots.has_added, true) {
-            writer.orphaned.insert(load.kind);
+            writer.orphaned_kinds.insert(load.kind);
         }
-        writer.put(&mut snapshot, LoggedChange { kind: load.kind, slot, changes: load.entries });
+        writer.apply_change(&mut snapshot, LoggedChange { kind: load.kind, slot, changes: load.entries });
         writer.assign_slots(&mut snapshot);
         self.publish(snapshot);
     }
 
-    /// True if `rebuild` would make look-ups faster or the memory smaller.
+    /// True if `rebuild` would speed up look-ups or free memory.
     pub fn needs_rebuild(&self) -> bool {
-        let orphaned = self.writer.lock().orphaned.clone();
+        let orphaned = self.writer.lock().orphaned_kinds.clone();
         let mut snapshot = Snapshot::clone(&self.current.load());
         HashKind::ALL.into_iter().any(|kind| {
             orphaned.contains(&kind) || with_kind!(snapshot, kind, entries => entries.needs_rebuild())
         })
     }
 
-    /// Rebuilds the kinds that need it, while look-ups and changes go on. Takes seconds for millions of entries.
+    /// Rebuilds the kinds that need it. Look-ups and changes continue meanwhile. Takes seconds for millions of entries.
     pub fn rebuild(&self) {
         let (mut snapshot, orphaned) = {
             let mut writer = self.writer.lock();
+            // Another thread is rebuilding; two would each miss the changes in the log of the other.
             if writer.rebuild_log.is_some() {
                 return;
             }
             writer.rebuild_log = Some(Vec::new());
-            (Snapshot::clone(&self.current.load()), mem::take(&mut writer.orphaned))
+            (Snapshot::clone(&self.current.load()), mem::take(&mut writer.orphaned_kinds))
         };
-        let now = self.shared.now();
-        let mut renumbered = BTreeMap::new();
+        let rebuild_time = self.shared.current_time();
+        let mut tag_numbers = BTreeMap::new();
         for kind in HashKind::ALL {
             let banks_by_slot = Arc::clone(&snapshot.banks_by_slot);
             let is_owned = |slot: u32| banks_by_slot.get(slot as usize).is_some_and(Option::is_some);
             with_kind!(snapshot, kind, entries => if orphaned.contains(&kind) || entries.needs_rebuild() {
-                let (rebuilt, numbers) = entries.rebuilt(|tag: &Tag| is_owned(tag.slot) && tag.is_valid(now));
-                *entries = rebuilt;
-                renumbered.insert(kind, numbers);
+                let (rebuilt_entries, numbers) = entries.rebuild(|tag: &Tag| is_owned(tag.slot) && tag.is_valid(rebuild_time));
+                *entries = rebuilt_entries;
+                tag_numbers.insert(kind, numbers);
             });
         }
         let mut writer = self.writer.lock();
         let log = writer.rebuild_log.take().unwrap_or_default();
         let current = self.current.load();
-        // Kinds that were not rebuilt are newer in the current snapshot.
-        let mut next = Snapshot::clone(&current);
-        for kind in renumbered.keys() {
+        // Only rebuilt kinds are copied: the current snapshot is newer for all others.
+        let mut next_snapshot = Snapshot::clone(&current);
+        for kind in tag_numbers.keys() {
             match kind {
-                HashKind::Pdq => next.pdq = snapshot.pdq.clone(),
-                HashKind::Gradient => next.gradient = snapshot.gradient.clone(),
-                HashKind::Md5 => next.md5 = snapshot.md5.clone(),
-                HashKind::Sha1 => next.sha1 = snapshot.sha1.clone(),
-                HashKind::Sha256 => next.sha256 = snapshot.sha256.clone(),
-                HashKind::Photodna => next.photodna = snapshot.photodna.clone(),
-                HashKind::Netclean => next.netclean = snapshot.netclean.clone(),
+                HashKind::Pdq => next_snapshot.pdq = snapshot.pdq.clone(),
+                HashKind::Gradient => next_snapshot.gradient = snapshot.gradient.clone(),
+                HashKind::Md5 => next_snapshot.md5 = snapshot.md5.clone(),
+                HashKind::Sha1 => next_snapshot.sha1 = snapshot.sha1.clone(),
+                HashKind::Sha256 => next_snapshot.sha256 = snapshot.sha256.clone(),
+                HashKind::Photodna => next_snapshot.photodna = snapshot.photodna.clone(),
+                HashKind::Netclean => next_snapshot.netclean = snapshot.netclean.clone(),
             }
         }
-        let rebuilt: Vec<HashKind> = renumbered.keys().copied().collect();
-        writer.numbers.extend(renumbered);
+        let rebuilt_kinds: Vec<HashKind> = tag_numbers.keys().copied().collect();
+        writer.numbers.extend(tag_numbers);
         for change in log {
-            if rebuilt.contains(&change.kind) {
-                writer.put(&mut next, change);
+            // Other kinds received these changes when they were made.
+            if rebuilt_kinds.contains(&change.kind) {
+                writer.apply_change(&mut next_snapshot, change);
             }
         }
-        self.publish(next);
+        self.publish(next_snapshot);
     }
 
-    /// Takes the entries of watched banks that matched since the last call, one for each match.
+    /// Takes the matches of watched banks since the last call, as pairs of bank and entry.
     pub fn take_watched_matches(&self) -> Vec<(BankId, Uuid)> {
         mem::take(&mut *self.shared.watched_matches.lock())
     }
@@ -308,21 +322,21 @@ impl BankPublisher {
 }
 
 impl Writer {
-    fn put(&mut self, snapshot: &mut Snapshot, logged: LoggedChange) {
-        fn bits<const W: usize>(
+    fn apply_change(&mut self, snapshot: &mut Snapshot, logged: LoggedChange) {
+        fn distinct_changes<const W: usize>(
             changes: &[(Hash, Option<Arc<Entry>>)],
         ) -> Vec<(Bits<W>, Option<Arc<Entry>>)> {
-            let mut all: Vec<_> =
+            let mut distinct: Vec<_> =
                 changes.iter().map(|(hash, entry)| (Bits::of(hash.bytes()), entry.clone())).collect();
-            // The last change of a hash counts.
-            all.reverse();
-            all.sort_by_key(|(bits, _)| *bits);
-            all.dedup_by_key(|(bits, _)| *bits);
-            all
+            // The last change of a hash wins: the sort is stable and `dedup` keeps the first.
+            distinct.reverse();
+            distinct.sort_by_key(|(bits, _)| *bits);
+            distinct.dedup_by_key(|(bits, _)| *bits);
+            distinct
         }
         let LoggedChange { kind, slot, changes } = &logged;
         let numbers = self.numbers.entry(*kind).or_default();
-        with_kind!(snapshot, kind, entries => *entries = entries.with(*slot, bits(changes), numbers));
+        with_kind!(snapshot, kind, entries => *entries = entries.with_changes(*slot, distinct_changes(changes), numbers));
         if let Some(log) = &mut self.rebuild_log {
             log.push(logged);
         }
@@ -330,11 +344,13 @@ impl Writer {
 
     /// Records in a snapshot which bank owns each slot.
     fn assign_slots(&self, snapshot: &mut Snapshot) {
-        let all = self.slots.values().flat_map(|slots| [slots.added, slots.inline]);
-        let count = all.max().map_or(0, |last| last as usize + 1).max(snapshot.banks_by_slot.len());
+        let owned_slots = self.slots.values().flat_map(|slots| [slots.added_slot, slots.inline_slot]);
+        let count = owned_slots.max().map_or(0, |last| last as usize + 1).max(snapshot.banks_by_slot.len());
         let mut banks_by_slot = vec![None; count];
         for (index, bank) in snapshot.banks.iter().enumerate() {
-            for slot in self.slots.get(&bank.id).iter().flat_map(|slots| [slots.added, slots.inline]) {
+            for slot in
+                self.slots.get(&bank.id).iter().flat_map(|slots| [slots.added_slot, slots.inline_slot])
+            {
                 banks_by_slot[slot as usize] = Some(index);
             }
         }
@@ -342,32 +358,33 @@ impl Writer {
     }
 }
 
-/// All entries of a bank, to be loaded at once.
+/// All entries of a bank, for `BankPublisher::load`.
 pub struct BulkLoad {
     kind: HashKind,
     entries: Vec<(Hash, Option<Arc<Entry>>)>,
-    /// Entries by content, because many hashes share one.
-    known: HashSet<Arc<Entry>>,
+    /// Distinct entries. Many hashes have equal entries and share one allocation.
+    shared_entries: HashSet<Arc<Entry>>,
 }
 
 impl BulkLoad {
     pub fn new(kind: HashKind) -> Self {
-        Self { kind, entries: Vec::new(), known: HashSet::new() }
+        Self { kind, entries: Vec::new(), shared_entries: HashSet::new() }
     }
 
     pub fn push(&mut self, hash: Hash, entry: Entry) {
+        // The index of this kind has hashes of one length only.
         if hash.kind() != self.kind {
             return;
         }
-        let entry = self.known.get(&entry).cloned().unwrap_or_else(|| {
-            let new = Arc::new(entry);
-            self.known.insert(Arc::clone(&new));
-            new
+        let entry = self.shared_entries.get(&entry).cloned().unwrap_or_else(|| {
+            let shared_entry = Arc::new(entry);
+            self.shared_entries.insert(Arc::clone(&shared_entry));
+            shared_entry
         });
         self.entries.push((hash, Some(entry)));
     }
 
-    /// Removes an entry that was pushed before.
+    /// Removes an entry pushed earlier.
     pub fn remove(&mut self, hash: Hash) {
         self.entries.push((hash, None));
     }

@@ -1,4 +1,4 @@
-//! Looks hashes of media up in a snapshot of an org's banks.
+//! Looks up hashes of media in a snapshot of an org's banks.
 
 use std::{
     cmp::Reverse,
@@ -23,20 +23,20 @@ use crate::{
     index::{Bits, SearchMode},
 };
 
-/// All hash banks of an org at one time. Cheap to clone.
+/// Snapshot of all hash banks of an org. Cheap to clone.
 #[derive(Clone)]
 pub struct HashBanks(pub(super) Arc<Snapshot>);
 
-/// Hashes of a medium to look up.
+/// Hashes of a medium, for a look-up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MediaHashes {
-    /// The picture, or the chosen frames of an animation, in each orientation to look up.
+    /// The picture, or the chosen frames of an animation, in each orientation.
     pub pictures: Vec<Picture>,
     pub gradient: Option<[u8; 8]>,
     pub md5: Option<[u8; 16]>,
     pub sha1: Option<[u8; 20]>,
     pub sha256: Option<[u8; 32]>,
-    /// Digests of hashes that are not computed here.
+    /// Digest of a hash that the platform supplied. Tidegate cannot compute this kind.
     pub photodna: Option<[u8; 32]>,
     pub netclean: Option<[u8; 32]>,
 }
@@ -53,40 +53,40 @@ pub struct Picture {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BankMatches {
     pub matches: Vec<BankMatch>,
-    /// True if there were more matches than are returned.
+    /// True if matches beyond the limit were dropped.
     pub truncated: bool,
-    /// Banks whose matches are dropped, because the medium is in a bank that suppresses them.
+    /// Banks without matches because another bank contains the medium and suppresses them.
     pub suppressed: Vec<BankId>,
 }
 
 impl MediaHashes {
-    /// Collects single hashes: all of PDQ, as pictures of full quality, and the last one of each other kind.
+    /// Collects single hashes: every PDQ hash as a picture of full quality, and the last hash of each other kind.
     pub fn from_hashes(hashes: &[Hash]) -> Self {
-        let mut all = Self::default();
+        let mut media_hashes = Self::default();
         for hash in hashes {
             let bytes = hash.bytes();
             match hash.kind() {
                 HashKind::Pdq => {
                     let picture = |pdq| Picture { pdq, quality: u8::MAX, frame: None };
-                    all.pictures.extend(bytes.try_into().map(picture));
+                    media_hashes.pictures.extend(bytes.try_into().map(picture));
                 }
-                HashKind::Gradient => all.gradient = bytes.try_into().ok(),
-                HashKind::Md5 => all.md5 = bytes.try_into().ok(),
-                HashKind::Sha1 => all.sha1 = bytes.try_into().ok(),
-                HashKind::Sha256 => all.sha256 = bytes.try_into().ok(),
-                HashKind::Photodna => all.photodna = bytes.try_into().ok(),
-                HashKind::Netclean => all.netclean = bytes.try_into().ok(),
+                HashKind::Gradient => media_hashes.gradient = bytes.try_into().ok(),
+                HashKind::Md5 => media_hashes.md5 = bytes.try_into().ok(),
+                HashKind::Sha1 => media_hashes.sha1 = bytes.try_into().ok(),
+                HashKind::Sha256 => media_hashes.sha256 = bytes.try_into().ok(),
+                HashKind::Photodna => media_hashes.photodna = bytes.try_into().ok(),
+                HashKind::Netclean => media_hashes.netclean = bytes.try_into().ok(),
             }
         }
-        all
+        media_hashes
     }
 
-    /// Collects the hashes of a fingerprint. With `turned`, its pictures are looked up rotated and mirrored, too.
-    pub fn from_fingerprint(fingerprint: &Fingerprint, turned: bool) -> Self {
+    /// Collects the hashes of a fingerprint; with `with_orientations`, also those of its rotated and mirrored pictures.
+    pub fn from_fingerprint(fingerprint: &Fingerprint, with_orientations: bool) -> Self {
         let has_several = fingerprint.frames.len() > 1;
         let pictures = fingerprint.frames.iter().flat_map(|frame| {
-            let others = frame.turned.iter().filter(move |_| turned);
-            iter::once(&frame.pdq).chain(others).map(move |pdq| Picture {
+            let reoriented_hashes = frame.turned.iter().filter(move |_| with_orientations);
+            iter::once(&frame.pdq).chain(reoriented_hashes).map(move |pdq| Picture {
                 pdq: pdq.0,
                 quality: frame.quality,
                 frame: has_several.then_some(frame.at),
@@ -94,6 +94,7 @@ impl MediaHashes {
         });
         Self {
             pictures: pictures.collect(),
+            // Gradient hashes have no quality of their own: without detail, they match each other by chance.
             gradient: fingerprint.gradient8.filter(|_| fingerprint.state == MediaState::Ok),
             md5: Some(fingerprint.digests.md5),
             sha1: Some(fingerprint.digests.sha1),
@@ -118,60 +119,60 @@ impl HashBanks {
         &self.0.banks
     }
 
-    /// Finds the matches of a fingerprint. The item's id decides which of the sampled banks it is compared with.
+    /// Finds the matches of a fingerprint. The item's id selects the sampled banks.
     pub fn find(&self, item: &str, fingerprint: &Fingerprint) -> BankMatches {
         self.find_hashes(item, &MediaHashes::from_fingerprint(fingerprint, self.0.settings.turned))
     }
 
-    /// Finds the matches of hashes.
+    /// Finds the matches of hashes, counts the look-up, and verifies one of `check_one_in` look-ups.
     pub fn find_hashes(&self, item: &str, hashes: &MediaHashes) -> BankMatches {
         let Snapshot { settings, shared, .. } = &*self.0;
         let number = shared.lookups.fetch_add(1, Ordering::Relaxed);
-        let found = self.search(&LookupScope::of_item(item), hashes, SearchMode::Index);
-        let found = match settings.check_one_in {
-            0 => found,
-            every if number.is_multiple_of(every) => self.verified(item, hashes, &found),
-            _ => found,
+        let index_matches = self.search(&LookupScope::of_item(item), hashes, SearchMode::Index);
+        let bank_matches = match settings.check_one_in {
+            0 => index_matches,
+            interval if number.is_multiple_of(interval) => self.verify_by_scan(item, hashes, &index_matches),
+            _ => index_matches,
         };
-        shared.truncated.fetch_add(u64::from(found.truncated), Ordering::Relaxed);
-        self.record_watched(&found);
-        found
+        shared.truncated.fetch_add(u64::from(bank_matches.truncated), Ordering::Relaxed);
+        self.record_watched_matches(&bank_matches);
+        bank_matches
     }
 
-    /// Finds the matches of many media, on all threads of the pool that it is called in.
+    /// Finds the matches of many media on all threads of the current pool.
     pub fn find_many(&self, media: &[(&str, &MediaHashes)]) -> Vec<BankMatches> {
         media.par_iter().map(|(item, hashes)| self.find_hashes(item, hashes)).collect()
     }
 
-    /// Finds the same as `find_hashes` by comparing every entry, which is slow.
+    /// Finds the same matches as `find_hashes` by comparing every entry. Slow.
     pub fn find_by_scan(&self, item: &str, hashes: &MediaHashes) -> BankMatches {
         self.search(&LookupScope::of_item(item), hashes, SearchMode::Scan)
     }
 
-    /// Finds matches without counting them, for people who inspect banks: no entry is quarantined for being looked up.
+    /// Finds matches without counting them, for people inspecting banks: a look-up by hand must not quarantine an entry.
     pub fn inspect(&self, scope: &LookupScope<'_>, hashes: &MediaHashes) -> BankMatches {
         self.search(scope, hashes, SearchMode::Index)
     }
 
-    /// Finds the matches of a fingerprint of the past, without counting them.
+    /// Finds the matches of a stored fingerprint without counting them.
     pub fn find_past(&self, item: &str, fingerprint: &Fingerprint) -> BankMatches {
         let hashes = MediaHashes::from_fingerprint(fingerprint, self.0.settings.turned);
         self.inspect(&LookupScope::of_item(item), &hashes)
     }
 
-    /// Repeats a look-up by scan, counts a difference, and returns the scan's result.
-    fn verified(&self, item: &str, hashes: &MediaHashes, found: &BankMatches) -> BankMatches {
+    /// Repeats a look-up by scan, counts a mismatch, and returns the result of the scan.
+    fn verify_by_scan(&self, item: &str, hashes: &MediaHashes, index_matches: &BankMatches) -> BankMatches {
         let shared = &self.0.shared;
         shared.verified.fetch_add(1, Ordering::Relaxed);
-        let scanned = self.find_by_scan(item, hashes);
-        shared.mismatches.fetch_add(u64::from(scanned != *found), Ordering::Relaxed);
-        scanned
+        let scan_matches = self.find_by_scan(item, hashes);
+        shared.mismatches.fetch_add(u64::from(scan_matches != *index_matches), Ordering::Relaxed);
+        scan_matches
     }
 
-    fn record_watched(&self, found: &BankMatches) {
-        for found in &found.matches {
-            if self.0.banks.iter().any(|bank| bank.watched && bank.id == found.bank) {
-                self.0.shared.record_watched_match(found.bank.clone(), found.entry);
+    fn record_watched_matches(&self, bank_matches: &BankMatches) {
+        for bank_match in &bank_matches.matches {
+            if self.0.banks.iter().any(|bank| bank.watched && bank.id == bank_match.bank) {
+                self.0.shared.record_watched_match(bank_match.bank.clone(), bank_match.entry);
             }
         }
     }
@@ -182,14 +183,15 @@ impl HashBanks {
             snapshot,
             scope,
             mode,
-            now: snapshot.shared.now(),
+            now: snapshot.shared.current_time(),
             is_in_scope: vec![None; snapshot.banks.len()],
             is_suppressor_hit: vec![false; snapshot.banks.len()],
-            is_cut: vec![false; snapshot.banks.len()],
+            is_truncated: vec![false; snapshot.banks.len()],
             candidates: Vec::new(),
             prune_at: PRUNE_AT,
         };
         for picture in &hashes.pictures {
+            // Pictures with little detail match unrelated ones by chance.
             if picture.quality >= snapshot.settings.least_quality {
                 search.find_near(HashKind::Pdq, &snapshot.pdq, &picture.pdq, picture.frame);
             }
@@ -216,15 +218,15 @@ impl HashBanks {
     }
 }
 
-/// Number of candidates at which the farther ones are dropped for the first time.
+/// Number of candidates at which pruning starts. Bounds the memory of a look-up that matches very many entries.
 const PRUNE_AT: usize = 1_024;
 
-/// Restricts a look-up to some banks.
+/// Restriction of a look-up to an item's sample and to some banks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LookupScope<'a> {
-    /// Id of the item, which decides the sampled banks that it is compared with; without it, all are.
+    /// Id of the item, which selects the sampled banks. `None` selects all banks.
     pub item: Option<&'a str>,
-    /// Banks to look up, together with those that suppress them; all if the list is empty.
+    /// Banks to search, in addition to the banks that suppress them. An empty list means all.
     pub banks: &'a [BankId],
 }
 
@@ -238,17 +240,18 @@ impl<'a> LookupScope<'a> {
     }
 }
 
+/// State of one look-up.
 struct Search<'s> {
     snapshot: &'s Snapshot,
     scope: &'s LookupScope<'s>,
     mode: SearchMode,
     now: Millis,
-    /// Flag for each bank that is in scope; `None` until it is needed.
+    /// For each bank: true if in scope; `None` until the first candidate needs it.
     is_in_scope: Vec<Option<bool>>,
-    /// Flag for each bank that suppresses others and contains the medium.
+    /// For each bank: true if it suppresses others and contains the medium.
     is_suppressor_hit: Vec<bool>,
-    /// Flag for each bank that had more matches than are returned.
-    is_cut: Vec<bool>,
+    /// For each bank: true if `prune` dropped candidates.
+    is_truncated: Vec<bool>,
     candidates: Vec<Candidate>,
     prune_at: usize,
 }
@@ -272,15 +275,18 @@ impl Search<'_> {
         let snapshot = self.snapshot;
         let enabled = snapshot.banks.iter().filter(|bank| bank.enabled && bank.kind == kind);
         let Some(radius) = enabled.map(|bank| bank.distance).max() else { return };
+        // An entry may allow more than its bank. The search uses the largest distance; the callback checks each match.
         let radius = radius.max(entries.max_entry_distance()).min(kind.max_distance());
         entries.find_near(&Bits::of(hash), radius, self.mode, |bits, distance, tag| {
             let slot = tag.slot as usize;
             let Some(bank) = snapshot.banks_by_slot.get(slot).copied().flatten() else { return };
-            let max = tag.entry.distance.map_or(snapshot.banks[bank].distance, u32::from);
-            let is_match = snapshot.banks[bank].enabled && distance <= max && tag.is_valid(self.now);
+            let max_distance = tag.entry.distance.map_or(snapshot.banks[bank].distance, u32::from);
+            // Disabled banks and expired entries stay in the index until a rebuild, so they are filtered here.
+            let is_match = snapshot.banks[bank].enabled && distance <= max_distance && tag.is_valid(self.now);
             if !is_match || !self.is_in_scope(bank) {
                 return;
             }
+            // A suppressing bank only removes matches of other banks and reports none itself.
             if !snapshot.banks[bank].suppresses.is_empty() {
                 self.is_suppressor_hit[bank] = true;
                 return;
@@ -291,6 +297,7 @@ impl Search<'_> {
             self.candidates.push(Candidate { bank, hash, distance, frame, entry });
             if self.candidates.len() >= self.prune_at {
                 self.prune();
+                // Grows with the remaining candidates, so that pruning is not repeated for every new one.
                 self.prune_at = PRUNE_AT.max(2 * self.candidates.len());
             }
         });
@@ -304,24 +311,27 @@ impl Search<'_> {
         })
     }
 
-    /// Keeps each entry once, and of each bank no more than can be returned.
+    /// Removes duplicate entries, and the farthest candidates of a bank beyond the limit.
     fn prune(&mut self) {
-        self.candidates.sort_unstable_by_key(|it| (it.bank, it.hash, it.distance, it.frame));
+        self.candidates.sort_unstable_by_key(|candidate| {
+            (candidate.bank, candidate.hash, candidate.distance, candidate.frame)
+        });
         self.candidates.dedup_by(|later, first| {
             let is_same = (later.bank, later.hash) == (first.bank, first.hash);
-            // The entry is in the bank's document, too, which lists only its hash.
+            // The hash is both in the bank's document, which has no labels, and among the added entries: keep the labels.
             if is_same && first.entry.labels.is_empty() {
                 first.entry = Arc::clone(&later.entry);
             }
             is_same
         });
-        self.candidates.sort_unstable_by_key(|it| (it.bank, it.distance, it.hash));
+        self.candidates
+            .sort_unstable_by_key(|candidate| (candidate.bank, candidate.distance, candidate.hash));
         let (mut bank, mut count) = (None, 0);
-        self.candidates.retain(|it| {
-            count = if bank == Some(it.bank) { count + 1 } else { 1 };
-            bank = Some(it.bank);
+        self.candidates.retain(|candidate| {
+            count = if bank == Some(candidate.bank) { count + 1 } else { 1 };
+            bank = Some(candidate.bank);
             let is_returned = count <= self.snapshot.settings.matches;
-            self.is_cut[it.bank] |= !is_returned;
+            self.is_truncated[candidate.bank] |= !is_returned;
             is_returned
         });
     }
@@ -330,28 +340,32 @@ impl Search<'_> {
         self.prune();
         let banks = &self.snapshot.banks;
         let suppressors = banks.iter().zip(&self.is_suppressor_hit).filter(|(_, is_hit)| **is_hit);
-        let all = suppressors.flat_map(|(bank, _)| &bank.suppresses);
-        let mut suppressed: Vec<&BankId> = all.filter(|bank| self.scope.includes(bank)).collect();
+        let suppressed_ids = suppressors.flat_map(|(bank, _)| &bank.suppresses);
+        let mut suppressed: Vec<&BankId> = suppressed_ids.filter(|bank| self.scope.includes(bank)).collect();
         suppressed.sort_unstable();
         suppressed.dedup();
         let is_allowed = |bank: usize| suppressed.binary_search(&&banks[bank].id).is_err();
-        let mut near: Vec<Candidate> = self.candidates.into_iter().filter(|it| is_allowed(it.bank)).collect();
-        near.sort_by(|left, right| {
-            let key = |it: &Candidate| (it.distance, Reverse(it.hash.kind().byte_length()), it.hash);
+        let mut visible_candidates: Vec<Candidate> =
+            self.candidates.into_iter().filter(|candidate| is_allowed(candidate.bank)).collect();
+        // Ties are broken by longer hashes, then by value and bank, so that the order is the same in every process.
+        visible_candidates.sort_by(|left, right| {
+            let key = |candidate: &Candidate| {
+                (candidate.distance, Reverse(candidate.hash.kind().byte_length()), candidate.hash)
+            };
             key(left).cmp(&key(right)).then_with(|| banks[left.bank].id.cmp(&banks[right.bank].id))
         });
-        let max = self.snapshot.settings.matches;
-        let truncated =
-            near.len() > max || (0..banks.len()).any(|bank| self.is_cut[bank] && is_allowed(bank));
-        let matches = near.into_iter().take(max).map(|it| {
-            let bank = banks[it.bank].id.clone();
+        let max_matches = self.snapshot.settings.matches;
+        let truncated = visible_candidates.len() > max_matches
+            || (0..banks.len()).any(|bank| self.is_truncated[bank] && is_allowed(bank));
+        let matches = visible_candidates.into_iter().take(max_matches).map(|candidate| {
+            let bank = banks[candidate.bank].id.clone();
             BankMatch {
-                entry: it.hash.entry_id(&bank),
+                entry: candidate.hash.entry_id(&bank),
                 bank,
-                kind: it.hash.kind(),
-                distance: it.distance,
-                labels: it.entry.labels.clone(),
-                frame: it.frame,
+                kind: candidate.hash.kind(),
+                distance: candidate.distance,
+                labels: candidate.entry.labels.clone(),
+                frame: candidate.frame,
             }
         });
         let matches = matches.collect();
@@ -359,17 +373,18 @@ impl Search<'_> {
     }
 }
 
-/// True if an item is in a bank's sample. The answer never changes, so a replay compares with the same banks.
+/// True if an item is in a bank's sample. Derived from their ids only, so that a replay selects the same banks.
 fn is_in_sample(bank: &BankId, share: Percent, item: &str) -> bool {
-    const WHOLE: u64 = 10_000;
-    if u64::from(share.hundredths()) == WHOLE {
+    const ALL_HUNDREDTHS: u64 = 10_000;
+    if u64::from(share.hundredths()) == ALL_HUNDREDTHS {
         return true;
     }
+    // The separator keeps the pairs ("ab", "c") and ("a", "bc") apart.
     let mut digest = Sha256::new();
     digest.update(bank.as_str().as_bytes());
     digest.update([0]);
     digest.update(item.as_bytes());
     let digest = digest.finalize();
-    let drawn = digest.iter().take(8).fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
-    drawn % WHOLE < share.hundredths().into()
+    let draw = digest.iter().take(8).fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
+    draw % ALL_HUNDREDTHS < share.hundredths().into()
 }

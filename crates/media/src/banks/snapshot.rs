@@ -15,14 +15,14 @@ use uuid::Uuid;
 use super::{Bank, Entry, Settings};
 use crate::index::{Bits, Index, SearchMode};
 
-/// All hash banks of an org at one time.
+/// State of all hash banks of an org.
 #[derive(Clone)]
 pub(super) struct Snapshot {
-    /// Changes with every change of the banks.
+    /// Incremented by every change.
     pub(super) version: u64,
     pub(super) settings: Settings,
     pub(super) banks: Arc<Vec<Bank>>,
-    /// Index of the bank that owns each slot; `None` if its bank was removed.
+    /// Index of the bank of each slot; `None` if the bank was removed.
     pub(super) banks_by_slot: Arc<Vec<Option<usize>>>,
     pub(super) pdq: KindSnapshot<4>,
     pub(super) gradient: KindSnapshot<1>,
@@ -34,7 +34,7 @@ pub(super) struct Snapshot {
     pub(super) shared: Arc<Shared>,
 }
 
-/// Clock and counters that all snapshots of an org share.
+/// Clock and counters shared by all snapshots of an org.
 #[derive(Default)]
 pub(super) struct Shared {
     pub(super) now: AtomicI64,
@@ -46,13 +46,13 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn now(&self) -> Millis {
+    pub(super) fn current_time(&self) -> Millis {
         Millis(self.now.load(Ordering::Relaxed))
     }
 
     pub(super) fn record_watched_match(&self, bank: BankId, entry: Uuid) {
         let mut matches = self.watched_matches.lock();
-        // The matches are drained often. A count beyond this limit is an anomaly already, so the rest may be dropped.
+        // The list is drained often. This many matches already count as an anomaly, so further ones can be dropped.
         if matches.len() < MAX_WATCHED_MATCHES {
             matches.push((bank, entry));
         }
@@ -61,7 +61,7 @@ impl Shared {
 
 const MAX_WATCHED_MATCHES: usize = 65_536;
 
-/// A row's slot and entry. Entries that are added together mostly share one.
+/// Slot and entry of a row. Entries added together mostly share one tag.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Tag {
     /// Slot of the bank.
@@ -75,23 +75,23 @@ impl Tag {
     }
 }
 
-/// The number of each tag. The publisher owns them.
+/// Number of each tag, owned by the publisher.
 pub(super) type TagNumbers = HashMap<Tag, u32>;
 
-/// The entries of all banks of one kind of hash.
+/// Entries of one kind of hash, of all banks.
 #[derive(Clone)]
 pub(super) struct KindSnapshot<const W: usize> {
     index: Index<W>,
-    /// Tags of the last rebuild, and those that were added since.
+    /// Tags of the last rebuild. `recent_tags` continues their numbers, so that a change copies only the short list.
     tags: Arc<Vec<Tag>>,
     recent_tags: Arc<Vec<Tag>>,
-    /// Largest distance that an entry set itself since the last rebuild.
+    /// Largest distance set by an entry since the last rebuild.
     max_entry_distance: u32,
     is_similarity: bool,
 }
 
 impl<const W: usize> KindSnapshot<W> {
-    /// Returns an empty snapshot; of a similarity hash, near hashes are found, too.
+    /// Returns an empty snapshot. `is_similarity` enables the search for near hashes.
     pub(super) fn empty(is_similarity: bool) -> Self {
         Self {
             index: Index::empty(),
@@ -123,8 +123,8 @@ impl<const W: usize> KindSnapshot<W> {
         self.tags.get(number).unwrap_or_else(|| &self.recent_tags[number - self.tags.len()])
     }
 
-    /// Returns the snapshot with entries of a slot changed; each hash comes once.
-    pub(super) fn with(
+    /// Returns the snapshot with changed entries of a slot. Each hash appears at most once in `changes`.
+    pub(super) fn with_changes(
         &self,
         slot: u32,
         changes: Vec<(Bits<W>, Option<Arc<Entry>>)>,
@@ -135,10 +135,11 @@ impl<const W: usize> KindSnapshot<W> {
         let changes = changes.into_iter().map(|(bits, entry)| {
             let number = entry.map(|entry| {
                 max_entry_distance = max_entry_distance.max(entry.distance.unwrap_or_default().into());
-                let next = self.tags.len() + recent_tags.len();
+                // Numbers continue after the tags of the last rebuild.
+                let next_number = self.tags.len() + recent_tags.len();
                 *numbers.entry(Tag { slot, entry }).or_insert_with_key(|tag| {
                     Arc::make_mut(&mut recent_tags).push(tag.clone());
-                    u32::try_from(next).unwrap_or(u32::MAX)
+                    u32::try_from(next_number).unwrap_or(u32::MAX)
                 })
             });
             (bits, number)
@@ -148,21 +149,21 @@ impl<const W: usize> KindSnapshot<W> {
             Some(tag) => tag.slot == slot,
             None => recent_tags[number as usize - self.tags.len()].slot == slot,
         };
-        let index = self.index.with(changes, is_own);
+        let index = self.index.with_changes(changes, is_own);
         Self { index, tags: Arc::clone(&self.tags), recent_tags, max_entry_distance, ..self.clone() }
     }
 
-    /// Returns the snapshot rebuilt with the entries that `keep` accepts.
-    pub(super) fn rebuilt(&self, keep: impl Fn(&Tag) -> bool) -> (Self, TagNumbers) {
+    /// Rebuilds the snapshot from the entries that `keep` accepts, and numbers their tags anew.
+    pub(super) fn rebuild(&self, keep: impl Fn(&Tag) -> bool) -> (Self, TagNumbers) {
         let (mut tags, mut numbers, mut max_entry_distance) = (Vec::new(), TagNumbers::new(), 0);
-        let mut renumbered: Vec<Option<u32>> = vec![None; self.tags.len() + self.recent_tags.len()];
+        let mut new_numbers: Vec<Option<u32>> = vec![None; self.tags.len() + self.recent_tags.len()];
         let mut rows = self.index.rows();
         rows.retain_mut(|row| {
             let tag = self.tag(row.tag);
             if !keep(tag) {
                 return false;
             }
-            row.tag = *renumbered[row.tag as usize].get_or_insert_with(|| {
+            row.tag = *new_numbers[row.tag as usize].get_or_insert_with(|| {
                 let number = u32::try_from(tags.len()).unwrap_or(u32::MAX);
                 max_entry_distance = max_entry_distance.max(tag.entry.distance.unwrap_or_default().into());
                 tags.push(tag.clone());
@@ -171,25 +172,25 @@ impl<const W: usize> KindSnapshot<W> {
             });
             true
         });
-        let rebuilt = Self {
+        let rebuilt_snapshot = Self {
             index: Index::build(rows, self.is_similarity),
             tags: Arc::new(tags),
             recent_tags: Arc::default(),
             max_entry_distance,
             is_similarity: self.is_similarity,
         };
-        (rebuilt, numbers)
+        (rebuilt_snapshot, numbers)
     }
 
-    /// Calls `found` with hash, distance and tag of every row within the radius.
+    /// Calls `on_match` with hash, distance and tag of every row within the radius.
     pub(super) fn find_near(
         &self,
         query: &Bits<W>,
         radius: u32,
         mode: SearchMode,
-        mut found: impl FnMut(Bits<W>, u32, &Tag),
+        mut on_match: impl FnMut(Bits<W>, u32, &Tag),
     ) {
-        let found = |bits, distance, number| found(bits, distance, self.tag(number));
-        self.index.find_near(query, radius, mode, found);
+        let on_numbered_match = |bits, distance, number| on_match(bits, distance, self.tag(number));
+        self.index.find_near(query, radius, mode, on_numbered_match);
     }
 }

@@ -1,6 +1,6 @@
-//! Decodes the first frame of an animation and some after it, evenly spaced: GIF, WebP and PNG.
+//! Decodes the first frame of an animation (GIF, WebP, PNG) and some later frames, evenly spaced.
 //!
-//! Bounds on the number of frames were checked on the header.
+//! The caller has checked the number of frames against the limits.
 
 use image::RgbaImage;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::fingerprint::Format;
 
-/// Bytes per pixel of the largest of canvas and frames: canvas, frame, what either was before, and luma twice.
+/// Bytes per pixel of canvas or largest frame: canvas, frame, a saved copy of each, and luma twice.
 const PIXEL_BYTES: u64 = 24;
 const FIXED_BYTES: u64 = 1 << 20;
 
@@ -17,41 +17,42 @@ pub(super) fn decode(
     bytes: &[u8],
     format: Format,
     header: &Header,
-    spaced: u32,
+    later_frames: u32,
     budget: &MemoryBudget,
     emit: &mut dyn FnMut(u32, Gray),
 ) -> Result<(), DecodeError> {
-    let needed = (FIXED_BYTES + PIXEL_BYTES * header.max_pixels()).saturating_add(header.code_bytes);
-    let reservation = budget.reserve(needed)?;
+    let needed_bytes = (FIXED_BYTES + PIXEL_BYTES * header.max_pixels()).saturating_add(header.code_bytes);
+    let reservation = budget.reserve(needed_bytes)?;
     catch_panic(format, || {
-        let mut chosen = choose_frames(header.frames, spaced).into_iter().peekable();
-        let mut show = |index: u32, canvas: &RgbaImage| {
-            // A chosen frame that is not shown is replaced by the next one that is.
-            if chosen.next_if(|chosen| *chosen <= index).is_some() {
+        let mut chosen_frames = choose_frames(header.frames, later_frames).into_iter().peekable();
+        let mut show_frame = |index: u32, canvas: &RgbaImage| {
+            // A chosen frame that the decoder skips is replaced by the next shown frame.
+            if chosen_frames.next_if(|frame| *frame <= index).is_some() {
                 let (width, height) = canvas.dimensions();
                 let gray = Gray::new(width, height, luma::of_frame(canvas));
                 emit(index, gray.ok_or(DecodeError::BROKEN)?);
             }
-            while chosen.next_if(|chosen| *chosen <= index).is_some() {}
-            Ok(chosen.peek().is_some())
+            // Several chosen frames can lie before the shown one; they are covered by it.
+            while chosen_frames.next_if(|frame| *frame <= index).is_some() {}
+            Ok(chosen_frames.peek().is_some())
         };
         match format {
-            Format::WebP => webp::play(bytes, header, reservation.bytes(), &mut show),
-            Format::Png => png::play(bytes, header, reservation.bytes(), &mut show),
-            _ => gif::play(bytes, header, &mut show),
+            Format::WebP => webp::play(bytes, header, reservation.bytes(), &mut show_frame),
+            Format::Png => png::play(bytes, header, reservation.bytes(), &mut show_frame),
+            _ => gif::play(bytes, header, &mut show_frame),
         }
     })
 }
 
-/// Returns the indices of the first frame and of `spaced` frames after it, evenly spaced and with the last one, in order.
-fn choose_frames(frames: u32, spaced: u32) -> Vec<u32> {
+/// Returns the sorted indices of the first frame and of `later_frames` others, evenly spaced and including the last.
+fn choose_frames(frames: u32, later_frames: u32) -> Vec<u32> {
     let last = u64::from(frames.saturating_sub(1));
-    let mut chosen = vec![0];
-    for step in 1..=u64::from(spaced) {
-        let index = (last * step + u64::from(spaced) / 2) / u64::from(spaced);
-        chosen.extend(u32::try_from(index).ok().filter(|index| Some(index) > chosen.last()));
+    let mut chosen_frames = vec![0];
+    for step in 1..=u64::from(later_frames) {
+        let index = (last * step + u64::from(later_frames) / 2) / u64::from(later_frames);
+        chosen_frames.extend(u32::try_from(index).ok().filter(|index| Some(index) > chosen_frames.last()));
     }
-    chosen
+    chosen_frames
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! BMP: reads the header and shows `image`'s decoder the file as viewers read it.
+//! BMP: reads the header, and normalizes it so that the decoder of `image` agrees with viewers.
 
 use image::{DynamicImage, codecs::bmp::BmpDecoder};
 
@@ -10,14 +10,14 @@ use super::{
     spliced_reader::SplicedReader,
 };
 
-/// Length of the header of OS/2 1, whose fields are shorter.
-const OS2_V1: u32 = 12;
-/// Length of the header of OS/2 2, and of the usual one, which it begins with.
-const OS2_V2: u32 = 64;
-const USUAL: u32 = 40;
+/// Length of the OS/2 1 header, which has 16-bit fields.
+const OS2_V1_LENGTH: u32 = 12;
+/// Lengths of the OS/2 2 header, and of the common header that forms its beginning.
+const OS2_V2_LENGTH: u32 = 64;
+const INFO_HEADER_LENGTH: u32 = 40;
 
 pub(super) fn read_header(bytes: &[u8]) -> Option<Header> {
-    let (width, height) = if le32(bytes, 14)? == OS2_V1 {
+    let (width, height) = if le32(bytes, 14)? == OS2_V1_LENGTH {
         (le16(bytes, 18)?, le16(bytes, 20)?)
     } else {
         (le32(bytes, 18)?.cast_signed().unsigned_abs(), le32(bytes, 22)?.cast_signed().unsigned_abs())
@@ -27,59 +27,62 @@ pub(super) fn read_header(bytes: &[u8]) -> Option<Header> {
 }
 
 pub(super) fn decode(bytes: &[u8], header: &Header, memory: u64) -> Result<DynamicImage, DecodeError> {
-    // A file without one whole row has nothing to show.
+    // Without this check, a file without pixels would decode to a black picture and get a hash.
     if !has_row(bytes, header) {
         return Err(DecodeError::BROKEN);
     }
     let (at, mut fields) = (pixels_offset(bytes).unwrap_or_default(), [0; 18]);
-    // Rows that are missing at the end are black, or of the palette's first colour.
-    let file = SplicedReader::new(normalized(bytes, at, &mut fields)).endless();
+    // Missing rows at the end read as zeros: black, or the first colour of the palette.
+    let file = SplicedReader::new(normalize_header(bytes, at, &mut fields)).with_endless_zeros();
     Ok(image_decoder::decode(BmpDecoder::new(file)?, header, memory)?)
 }
 
-/// Returns the file's parts with a header that the decoder accepts: it states where the pixels are, has one plane
-/// whatever the file says, and none of the fields that only OS/2 2 has.
-fn normalized<'a>(bytes: &'a [u8], pixels_at: u32, fields: &'a mut [u8; 18]) -> [&'a [u8]; 4] {
-    let Some(found) = bytes.get(10..).and_then(<[u8]>::first_chunk) else { return [bytes, &[], &[], &[]] };
-    *fields = *found;
-    let is_os2_v2 = le32(bytes, 14) == Some(OS2_V2);
-    let at = if is_os2_v2 { pixels_at - (OS2_V2 - USUAL) } else { pixels_at };
+/// Returns the parts of the file with a header that the decoder accepts: the offset of the pixels is set, the number of
+/// planes is 1, and the extra fields of OS/2 2 are removed.
+fn normalize_header<'a>(bytes: &'a [u8], pixels_at: u32, fields: &'a mut [u8; 18]) -> [&'a [u8]; 4] {
+    let Some(header_fields) = bytes.get(10..).and_then(<[u8]>::first_chunk) else {
+        return [bytes, &[], &[], &[]];
+    };
+    *fields = *header_fields;
+    let is_os2_v2 = le32(bytes, 14) == Some(OS2_V2_LENGTH);
+    let at = if is_os2_v2 { pixels_at - (OS2_V2_LENGTH - INFO_HEADER_LENGTH) } else { pixels_at };
     fields[..4].copy_from_slice(&at.to_le_bytes());
-    let planes = if le32(bytes, 14) == Some(OS2_V1) { 12 } else { 16 };
-    fields[planes..planes + 2].copy_from_slice(&[1, 0]);
-    let (before, rest) = (&bytes[..10], &bytes[28..]);
+    let planes_offset = if le32(bytes, 14) == Some(OS2_V1_LENGTH) { 12 } else { 16 };
+    // Viewers ignore the number of planes.
+    fields[planes_offset..planes_offset + 2].copy_from_slice(&[1, 0]);
+    let (signature, tail) = (&bytes[..10], &bytes[28..]);
     if is_os2_v2 {
-        fields[4..8].copy_from_slice(&USUAL.to_le_bytes());
-        let (shared, rest) = rest.split_at(rest.len().min(26));
-        [before, fields, shared, rest.get(24..).unwrap_or_default()]
+        fields[4..8].copy_from_slice(&INFO_HEADER_LENGTH.to_le_bytes());
+        let (shared, os2_fields_and_pixels) = tail.split_at(tail.len().min(26));
+        [signature, fields, shared, os2_fields_and_pixels.get(24..).unwrap_or_default()]
     } else {
-        [before, fields, rest, &[]]
+        [signature, fields, tail, &[]]
     }
 }
 
-/// True if the file holds at least one row of pixels, or two bytes of them if they are packed.
+/// True if the file contains at least one row of pixels, or two bytes of packed pixels.
 fn has_row(bytes: &[u8], header: &Header) -> bool {
-    let is_v1 = le32(bytes, 14) == Some(OS2_V1);
+    let is_v1 = le32(bytes, 14) == Some(OS2_V1_LENGTH);
     let bits = le16(bytes, if is_v1 { 24 } else { 28 }).unwrap_or_default();
     let is_packed = !is_v1 && matches!(le32(bytes, 30), Some(1 | 2));
-    let row = if is_packed { 2 } else { 4 * (u64::from(bits) * u64::from(header.width)).div_ceil(32) };
-    pixels_offset(bytes).is_some_and(|at| u64::from(at) + row <= bytes.len() as u64)
+    let row_bytes = if is_packed { 2 } else { 4 * (u64::from(bits) * u64::from(header.width)).div_ceil(32) };
+    pixels_offset(bytes).is_some_and(|at| u64::from(at) + row_bytes <= bytes.len() as u64)
 }
 
-/// Returns the offset of the pixels: right after header, masks and palette if the file does not state it; `None` if they
-/// would lie within the header.
+/// Returns the offset of the pixels: directly after header, masks and palette if the file states 0. `None` if the offset
+/// lies within the header.
 fn pixels_offset(bytes: &[u8]) -> Option<u32> {
-    let (stated, length) = (le32(bytes, 10)?, le32(bytes, 14)?);
-    let header = length.checked_add(14)?;
-    if stated > 0 {
-        return (stated >= header).then_some(stated);
+    let (stated_offset, length) = (le32(bytes, 10)?, le32(bytes, 14)?);
+    let header_end = length.checked_add(14)?;
+    if stated_offset > 0 {
+        return (stated_offset >= header_end).then_some(stated_offset);
     }
-    let is_v1 = length == OS2_V1;
+    let is_v1 = length == OS2_V1_LENGTH;
     let newer_field = |at| if is_v1 { Some(0) } else { le32(bytes, at) };
     let bits = le16(bytes, if is_v1 { 24 } else { 28 })?;
-    let masks = match newer_field(30)? {
-        3 if length == USUAL => 12,
-        6 if length == USUAL => 16,
+    let mask_bytes = match newer_field(30)? {
+        3 if length == INFO_HEADER_LENGTH => 12,
+        6 if length == INFO_HEADER_LENGTH => 16,
         _ => 0,
     };
     let colours = match (bits, newer_field(46)?) {
@@ -87,5 +90,5 @@ fn pixels_offset(bytes: &[u8]) -> Option<u32> {
         (1..=8, colours) => colours.min(1 << bits),
         _ => 0,
     };
-    header.checked_add(masks + colours * if is_v1 { 3 } else { 4 })
+    header_end.checked_add(mask_bytes + colours * if is_v1 { 3 } else { 4 })
 }

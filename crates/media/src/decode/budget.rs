@@ -1,4 +1,4 @@
-//! Memory budget that all decoders share: reservations are granted in the order of asking, and returned when dropped.
+//! Memory budget shared by all decoders: grants reservations in order of request; dropping a reservation returns its bytes.
 
 use parking_lot::{Condvar, Mutex};
 
@@ -11,14 +11,14 @@ pub(crate) struct MemoryBudget {
 }
 
 struct Queue {
-    free: u64,
-    /// Ticket that the next caller gets, and the one that is served. Without tickets, a large picture would wait for as
-    /// long as small ones arrive.
-    next: u64,
-    current: u64,
+    free_bytes: u64,
+    /// Tickets of the next caller and of the caller being served. Without tickets, a steady flow of small pictures would
+    /// starve a large one.
+    next_ticket: u64,
+    served_ticket: u64,
 }
 
-/// Memory that its holder may use.
+/// Memory granted to its holder.
 #[must_use]
 pub(crate) struct Reservation<'a> {
     budget: &'a MemoryBudget,
@@ -27,22 +27,25 @@ pub(crate) struct Reservation<'a> {
 
 impl MemoryBudget {
     pub(crate) fn new(bytes: u64) -> Self {
-        let queue = Queue { free: bytes, next: 0, current: 0 };
+        let queue = Queue { free_bytes: bytes, next_ticket: 0, served_ticket: 0 };
         Self { bytes, queue: Mutex::new(queue), changed: Condvar::new() }
     }
 
-    /// Waits until so much memory is free. A holder of a reservation must not ask for another one: two could wait for
-    /// each other.
+    /// Waits until `bytes` are free. The holder of a reservation must not request another one, because two such holders
+    /// could wait for each other (deadlock).
     pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation<'_>, DecodeError> {
         if bytes > self.bytes {
             return Err(DecodeError::OUT_OF_MEMORY);
         }
         let mut queue = self.queue.lock();
-        let ticket = queue.next;
-        queue.next += 1;
-        self.changed.wait_while(&mut queue, |queue| queue.current != ticket || queue.free < bytes);
-        queue.current += 1;
-        queue.free -= bytes;
+        let ticket = queue.next_ticket;
+        queue.next_ticket += 1;
+        self.changed
+            // Only the holder of the served ticket takes memory, even if a later request would fit.
+            .wait_while(&mut queue, |queue| queue.served_ticket != ticket || queue.free_bytes < bytes);
+        queue.served_ticket += 1;
+        queue.free_bytes -= bytes;
+        // The next ticket may fit into the remaining memory.
         self.changed.notify_all();
         Ok(Reservation { budget: self, bytes })
     }
@@ -56,7 +59,7 @@ impl Reservation<'_> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.budget.queue.lock().free += self.bytes;
+        self.budget.queue.lock().free_bytes += self.bytes;
         self.budget.changed.notify_all();
     }
 }
@@ -70,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reservations_never_exceed_the_budget_and_everybody_gets_one() {
+    fn reservations_never_exceed_the_budget() {
         let budget = MemoryBudget::new(100);
         let (held, peak) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
@@ -80,8 +83,8 @@ mod tests {
                     for round in 0..500 {
                         let bytes = 1 + (thread * 37 + round * 13) % 100;
                         let reservation = budget.reserve(bytes).unwrap();
-                        let now = held.fetch_add(bytes, Ordering::SeqCst) + bytes;
-                        peak.fetch_max(now, Ordering::SeqCst);
+                        let held_bytes = held.fetch_add(bytes, Ordering::SeqCst) + bytes;
+                        peak.fetch_max(held_bytes, Ordering::SeqCst);
                         std::thread::yield_now();
                         held.fetch_sub(bytes, Ordering::SeqCst);
                         drop(reservation);
@@ -90,7 +93,7 @@ mod tests {
             }
         });
         assert!(peak.into_inner() <= 100);
-        assert_eq!(budget.queue.lock().free, 100);
+        assert_eq!(budget.queue.lock().free_bytes, 100);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Canvas that the frames of an animation are drawn onto, one after the other, and what each leaves on it.
+//! Canvas of an animation: draws frames in order and applies their disposal.
 
 use image::{RgbaImage, imageops};
 
@@ -17,7 +17,7 @@ pub(super) struct Area {
 pub(super) enum Disposal {
     Keep,
     Clear,
-    /// The area is as it was before the frame.
+    /// Restores the area to its state before the frame.
     Restore,
 }
 
@@ -30,25 +30,26 @@ pub(super) struct Placement {
 
 pub(super) struct Canvas {
     picture: RgbaImage,
-    /// True if nothing is left on it.
+    /// True if the canvas is empty.
     is_clear: bool,
-    /// Area of the last frame if it was cleared.
-    cleared: Area,
-    before: Before,
+    /// Area of the last frame, if its disposal cleared it.
+    cleared_area: Area,
+    previous_state: PreviousState,
 }
 
-/// The canvas before the last frame was drawn.
+/// State of the canvas before the last frame.
 #[derive(Default)]
-struct Before {
+struct PreviousState {
     is_clear: bool,
-    /// Picture of the frame's area, if it will be restored.
+    /// Copy of the frame's area, for `Disposal::Restore`.
     picture: Option<RgbaImage>,
 }
 
 impl Area {
     pub(super) fn is_within(self, width: u32, height: u32) -> bool {
-        let ends = |at: u32, length: u32, side: u32| at.checked_add(length).is_some_and(|end| end <= side);
-        ends(self.x, self.width, width) && ends(self.y, self.height, height)
+        let is_inside =
+            |start: u32, length: u32, side: u32| start.checked_add(length).is_some_and(|end| end <= side);
+        is_inside(self.x, self.width, width) && is_inside(self.y, self.height, height)
     }
 
     fn contains(self, x: u32, y: u32) -> bool {
@@ -61,13 +62,13 @@ impl Canvas {
         Self {
             picture: RgbaImage::new(width, height),
             is_clear: true,
-            cleared: Area::default(),
-            before: Before::default(),
+            cleared_area: Area::default(),
+            previous_state: PreviousState::default(),
         }
     }
 
-    /// Draws a frame and shows the canvas. The picture is as large as its area, which is within the canvas, or has the
-    /// rows of it that could be read; without any, there is nothing new to show. Returns true if more frames are wanted.
+    /// Draws a frame and shows the canvas. The area is within the canvas. The picture has the size of the area, or fewer
+    /// rows if the file is damaged; a frame without a picture is not shown. Returns true to continue with the next frame.
     pub(super) fn play_frame(
         &mut self,
         index: u32,
@@ -89,30 +90,33 @@ impl Canvas {
         let crop = |canvas: &RgbaImage| {
             imageops::crop_imm(canvas, area.x, area.y, area.width, area.height).to_image()
         };
-        let saved = (disposal == Disposal::Restore).then(|| crop(&self.picture));
-        self.before = Before { is_clear: self.is_clear, picture: saved };
-        // Over an empty area, pixels are taken as they are, with the colours that their alpha hides.
-        let replaces = !is_blended || self.is_clear;
+        let saved_area = (disposal == Disposal::Restore).then(|| crop(&self.picture));
+        self.previous_state = PreviousState { is_clear: self.is_clear, picture: saved_area };
+        // Over an empty area, libwebp copies pixels including the colours of transparent ones; blending would change them.
+        let is_replaced = !is_blended || self.is_clear;
         for (x, y, pixel) in picture.enumerate_pixels() {
             let (x, y) = (x + area.x, y + area.y);
-            let under = self.picture.get_pixel_mut(x, y);
-            under.0 =
-                if replaces || self.cleared.contains(x, y) { pixel.0 } else { blended(pixel.0, under.0) };
+            let canvas_pixel = self.picture.get_pixel_mut(x, y);
+            canvas_pixel.0 = if is_replaced || self.cleared_area.contains(x, y) {
+                pixel.0
+            } else {
+                blend_pixels(pixel.0, canvas_pixel.0)
+            };
         }
         self.is_clear = false;
-        self.cleared = Area::default();
+        self.cleared_area = Area::default();
     }
 
-    /// Ends the frame that was drawn last.
+    /// Applies the disposal of the last frame.
     fn dispose(&mut self, placement: Placement) {
         let Placement { area, disposal, .. } = placement;
         match disposal {
             Disposal::Keep => {}
             Disposal::Restore => {
-                if let Some(before) = self.before.picture.take() {
-                    imageops::replace(&mut self.picture, &before, area.x.into(), area.y.into());
+                if let Some(saved_area) = self.previous_state.picture.take() {
+                    imageops::replace(&mut self.picture, &saved_area, area.x.into(), area.y.into());
                 }
-                self.is_clear = self.before.is_clear;
+                self.is_clear = self.previous_state.is_clear;
             }
             Disposal::Clear => {
                 for y in area.y..area.y + area.height {
@@ -120,17 +124,18 @@ impl Canvas {
                         self.picture.get_pixel_mut(x, y).0 = [0; 4];
                     }
                 }
-                self.cleared = area;
+                self.cleared_area = area;
+                // The canvas is empty again if it was empty before the cleared frame, or if the frame covered all of it.
                 self.is_clear =
-                    self.before.is_clear || self.picture.dimensions() == (area.width, area.height);
+                    self.previous_state.is_clear || self.picture.dimensions() == (area.width, area.height);
             }
         }
     }
 }
 
 /// Blends two pixels with libwebp's integer arithmetic.
-#[expect(clippy::cast_possible_truncation, reason = "means of two bytes")]
-fn blended(over: [u8; 4], under: [u8; 4]) -> [u8; 4] {
+#[expect(clippy::cast_possible_truncation, reason = "weighted means of two bytes")]
+fn blend_pixels(over: [u8; 4], under: [u8; 4]) -> [u8; 4] {
     let alpha = u32::from(over[3]);
     if alpha == 0 {
         return under;
@@ -138,11 +143,11 @@ fn blended(over: [u8; 4], under: [u8; 4]) -> [u8; 4] {
     if alpha == 255 {
         return over;
     }
-    let left = (u32::from(under[3]) * (256 - alpha)) >> 8;
-    let scale = (1 << 24) / (alpha + left);
-    let mix = |at: usize| {
-        let sum = u32::from(over[at]) * alpha + u32::from(under[at]) * left;
+    let remaining_alpha = (u32::from(under[3]) * (256 - alpha)) >> 8;
+    let scale = (1 << 24) / (alpha + remaining_alpha);
+    let mix = |channel: usize| {
+        let sum = u32::from(over[channel]) * alpha + u32::from(under[channel]) * remaining_alpha;
         ((sum * scale) >> 24) as u8
     };
-    [mix(0), mix(1), mix(2), (alpha + left) as u8]
+    [mix(0), mix(1), mix(2), (alpha + remaining_alpha) as u8]
 }

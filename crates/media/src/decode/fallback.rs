@@ -1,6 +1,6 @@
-//! Runs decoders so that a panic costs only its file, and tries a second decoder if the first one fails.
+//! Runs decoders: a panic fails only the current file, and a second decoder is tried if the first one fails.
 //!
-//! Decoders have panicked on hostile files before.
+//! Decoders have panicked on hostile files.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,20 +10,20 @@ use crate::{
     metrics,
 };
 
-/// Runs a decoder and turns a panic into an error. Nothing that it had half done is used after a panic, so none of its
-/// broken state can be observed.
+/// Runs a decoder and converts a panic to an error. `AssertUnwindSafe` is sound here: the state of a decoder is dropped
+/// after a panic.
 pub(super) fn catch_panic<T>(
     format: Format,
     decode: impl FnOnce() -> Result<T, DecodeError>,
 ) -> Result<T, DecodeError> {
     catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| {
-        metrics::decoder_panicked(format);
+        metrics::count_decoder_panic(format);
         Err(DecodeError::Undecodable(Reason::DecoderFault))
     })
 }
 
-/// Runs the first decoder and, if it finds the file undecodable, the second. If both fail, the first one's reason stands,
-/// unless the second needs more memory than there is.
+/// Runs the first decoder and, if the file is undecodable for it, the second. If both fail, the error of the first is
+/// returned, unless the second exceeds the memory limit.
 pub(super) fn with_fallback<T>(
     format: Format,
     first: impl FnOnce() -> Result<T, DecodeError>,
@@ -31,11 +31,14 @@ pub(super) fn with_fallback<T>(
 ) -> Result<T, DecodeError> {
     let error = match catch_panic(format, first) {
         Err(error @ DecodeError::Undecodable(_)) => error,
-        done => return done,
+        result => return result,
     };
-    let done = catch_panic(format, second);
-    metrics::second_decoder_ran(format, done.is_ok());
-    done.map_err(|second| if matches!(second, DecodeError::TooLarge(_)) { second } else { error })
+    // Only undecodable files are tried again: a file beyond the limits is refused for any decoder.
+    let second_result = catch_panic(format, second);
+    metrics::count_second_decoder(format, second_result.is_ok());
+    second_result.map_err(
+        |second_error| if matches!(second_error, DecodeError::TooLarge(_)) { second_error } else { error },
+    )
 }
 
 #[cfg(test)]

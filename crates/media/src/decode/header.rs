@@ -1,4 +1,4 @@
-//! Size, frames and decoding cost of a picture, as its header states them: read first, without allocating.
+//! Size, frames and decoding cost of a picture, read from its header without allocation.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Header {
@@ -8,9 +8,9 @@ pub(super) struct Header {
     pub(super) pixel_bytes: u64,
     /// Number of animation frames; 0 for a single picture.
     pub(super) frames: u32,
-    /// Pixels of the largest frame or embedded picture. A file may declare one that is larger than the canvas.
+    /// Pixels of the largest frame or embedded picture, which may exceed the canvas in a hostile file.
     pub(super) largest_frame_pixels: u64,
-    /// Pixels of all frames. Each counts at least as the canvas, which is composed anew for it, and at least as
+    /// Pixels of all frames. Each frame counts at least as the canvas, which is composed again for it, and at least as
     /// `MIN_FRAME_PIXELS`.
     pub(super) total_frame_pixels: u64,
     /// Upper bound for the memory of a WebP's prefix codes while one of its pictures is decoded.
@@ -19,7 +19,7 @@ pub(super) struct Header {
     pub(super) has_separate_default: bool,
 }
 
-/// Least number of pixels that a frame counts as. Setting up a decoder for it costs as much as up to 2,200 pixels.
+/// Smallest cost of a frame in pixels. The setup of its decoder takes as long as up to 2,200 pixels.
 pub(super) const MIN_FRAME_PIXELS: u64 = 64 * 64;
 
 impl Header {
@@ -27,12 +27,12 @@ impl Header {
         u64::from(self.width) * u64::from(self.height)
     }
 
-    /// Pixels of the canvas or of the largest frame, whichever has more.
+    /// Pixels of the canvas or of the largest frame, whichever is larger.
     pub(super) fn max_pixels(&self) -> u64 {
         self.canvas_pixels().max(self.largest_frame_pixels)
     }
 
-    /// Counts a picture that is embedded in a frame or in the file, and returns its pixels.
+    /// Counts a picture embedded in a frame or in the file, and returns its pixels.
     pub(super) fn add_embedded(&mut self, width: u32, height: u32) -> u64 {
         let pixels = u64::from(width) * u64::from(height);
         self.largest_frame_pixels = self.largest_frame_pixels.max(pixels);

@@ -1,16 +1,17 @@
-//! Runs a decoder of the `image` crate within the bounds that our own reading of the header allows.
+//! Runs a decoder of the `image` crate within the limits of an already checked header.
 
 use image::{DynamicImage, ImageDecoder, ImageError, ImageResult, Limits};
 
 use super::{DecodeError, header::Header};
 
-/// Decodes at most `header`'s size and `memory` bytes. A decoder that reads another size from the file fails.
+/// Decodes a picture of at most the size in `header` with at most `memory` bytes. A decoder that reads a larger size fails.
 pub(super) fn decode(
     mut decoder: impl ImageDecoder,
     header: &Header,
     memory: u64,
 ) -> ImageResult<DynamicImage> {
     let mut limits = Limits::no_limits();
+    // The header and the decoder read the size separately; a hostile file could make them differ.
     limits.max_image_width = Some(header.width);
     limits.max_image_height = Some(header.height);
     limits.max_alloc = Some(memory);

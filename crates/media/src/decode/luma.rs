@@ -1,9 +1,9 @@
-//! Converts colours to luma: 0.299 R + 0.587 G + 0.114 B, as JPEG does. Alpha is dropped, so pixels that it hides are
-//! hashed like the rest.
+//! Converts colours to luma like JPEG: 0.299 R + 0.587 G + 0.114 B. Alpha is dropped, so transparent pixels are hashed with
+//! their colours.
 
 use image::{DynamicImage, RgbaImage};
 
-/// Weights of the colours in parts of 2^16, which is their sum.
+/// Weights of the colours in units of 2^-16. Their sum is 1.
 const RED: u32 = 19_595;
 const GREEN: u32 = 38_470;
 const BLUE: u32 = 7_471;
@@ -16,7 +16,7 @@ pub(super) const fn of_rgb(red: u8, green: u8, blue: u8) -> u8 {
 
 /// Converts YCbCr to RGB as libjpeg does.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-pub(super) fn rgb_of(luma: u8, blue: u8, red: u8) -> [u8; 3] {
+pub(super) fn ycbcr_to_rgb(luma: u8, blue: u8, red: u8) -> [u8; 3] {
     let (luma, blue, red) = (i32::from(luma) << 16, i32::from(blue) - 128, i32::from(red) - 128);
     let sums = [luma + 91_881 * red, luma - 22_554 * blue - 46_802 * red, luma + 116_130 * blue];
     sums.map(|sum| ((sum + (1 << 15)) >> 16).clamp(0, 255) as u8)
@@ -27,10 +27,10 @@ pub(super) const fn of_cmyk(cyan: u8, magenta: u8, yellow: u8, black: u8) -> u8 
     of_rgb(light(cyan, black), light(magenta, black), light(yellow, black))
 }
 
-/// Light that two inks let through.
-#[expect(clippy::cast_possible_truncation, reason = "a product of two parts of 255, over 255")]
-const fn light(one: u8, other: u8) -> u8 {
-    (((255 - one as u32) * (255 - other as u32) + 127) / 255) as u8
+/// Light passing through two inks.
+#[expect(clippy::cast_possible_truncation, reason = "a product of two bytes divided by 255")]
+const fn light(first_ink: u8, second_ink: u8) -> u8 {
+    (((255 - first_ink as u32) * (255 - second_ink as u32) + 127) / 255) as u8
 }
 
 pub(super) const fn of_rgb16(red: u16, green: u16, blue: u16) -> u8 {
@@ -56,7 +56,7 @@ pub(super) fn of_frame(frame: &RgbaImage) -> Vec<u8> {
     of_pixels(frame.as_raw(), |pixel: [u8; 4]| of_rgb(pixel[0], pixel[1], pixel[2]))
 }
 
-/// Luma of a decoded picture; `None` for a kind of pixel that none of our decoders makes.
+/// Luma of a decoded picture. `None` for pixel types that the decoders never return.
 pub(super) fn of_image(image: DynamicImage) -> Option<Vec<u8>> {
     Some(match image {
         DynamicImage::ImageLuma8(gray) => gray.into_raw(),
@@ -99,13 +99,13 @@ mod tests {
     #[test]
     fn ycbcr_to_rgb_keeps_the_luma() {
         for luma in 0..=255 {
-            assert_eq!(rgb_of(luma, 128, 128), [luma; 3]);
+            assert_eq!(ycbcr_to_rgb(luma, 128, 128), [luma; 3]);
         }
         for [blue, red] in [[100, 140], [128, 90], [150, 128]] {
-            let [r, g, b] = rgb_of(120, blue, red);
+            let [r, g, b] = ycbcr_to_rgb(120, blue, red);
             assert!(of_rgb(r, g, b).abs_diff(120) <= 1);
         }
-        assert_eq!(rgb_of(76, 85, 255), [254, 0, 0]);
+        assert_eq!(ycbcr_to_rgb(76, 85, 255), [254, 0, 0]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Decodes a file's bytes to the luma of its pictures, within bounds that its header is checked against first.
+//! Decodes a file to the luma of its pictures, after checking the limits against its header.
 
 mod animation;
 mod bmp;
@@ -26,7 +26,7 @@ use crate::{
     limits::Limits,
 };
 
-/// The luma of one picture, rows without gaps.
+/// Luma of one picture, in rows without gaps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gray {
     pub width: u32,
@@ -35,7 +35,7 @@ pub struct Gray {
 }
 
 impl Gray {
-    /// `None` if there are not width x height samples.
+    /// Returns `None` if the number of samples is not width x height.
     fn new(width: u32, height: u32, samples: Vec<u8>) -> Option<Self> {
         (samples.len() as u64 == u64::from(width) * u64::from(height)).then_some(Self {
             width,
@@ -45,7 +45,7 @@ impl Gray {
     }
 }
 
-/// Why a file gives no luma.
+/// Reason for a failed decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DecodeError {
     TooLarge(Reason),
@@ -59,7 +59,7 @@ impl DecodeError {
     const OUT_OF_MEMORY: Self = Self::TooLarge(Reason::Memory);
 }
 
-/// Format and size as the header states them; size 0 if no header was read.
+/// Format and size stated by the header; size 0 if the header was not read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ImageInfo {
     pub(crate) format: Option<Format>,
@@ -67,9 +67,9 @@ pub(crate) struct ImageInfo {
     pub(crate) height: u32,
 }
 
-/// Decodes a file and hands `emit` the luma of its first frame, of the frames chosen after it, each with its index, and
-/// then of a default picture that is not among the frames. A frame is dropped before the next is decoded. Frames that
-/// were handed out stay valid even if a later frame is broken.
+/// Decodes a file and calls `emit` with index and luma of the first frame, of the chosen later frames, and of a default
+/// picture outside of the animation. A frame is dropped before the next one is decoded. Emitted frames stay valid if a
+/// later frame is broken.
 pub(crate) fn decode(
     bytes: &[u8],
     limits: &Limits,
@@ -79,6 +79,7 @@ pub(crate) fn decode(
 ) -> Result<(), DecodeError> {
     let format = detect_format(bytes).ok_or(DecodeError::Undecodable(Reason::UnknownFormat))?;
     info.format = Some(format);
+    // The format is reported even for files above the size limit.
     if bytes.len() as u64 > limits.bytes {
         return Err(DecodeError::TooLarge(Reason::Bytes));
     }
@@ -90,11 +91,12 @@ pub(crate) fn decode(
         emit(0, gray);
         return Ok(());
     }
-    let bytes = if format == Format::WebP { webp::header::within_riff(bytes) } else { bytes };
+    let bytes = if format == Format::WebP { webp::header::trim_to_riff(bytes) } else { bytes };
     let mut header = read_header(bytes, format)?;
     (info.width, info.height) = (header.width, header.height);
     check_size(header.width, header.height, limits)?;
     check_frames(&header, limits)?;
+    // Counting prefix codes reads the pictures, so it follows the cheap check of the frames.
     if format == Format::WebP {
         let max = CodeCost { bytes: limits.decode_bytes, pixels: limits.animation_pixels };
         let cost = webp::code_cost(bytes, &header, max);
@@ -104,14 +106,15 @@ pub(crate) fn decode(
     }
     if header.frames > 0 {
         let mut has_emitted = false;
-        let done = animation::decode(bytes, format, &header, limits.frames, budget, &mut |index, gray| {
-            has_emitted = true;
-            emit(index, gray);
-        });
-        match done {
-            // An animation that cannot be played may still have a picture that viewers without animation show.
+        let animation_result =
+            animation::decode(bytes, format, &header, limits.frames, budget, &mut |index, gray| {
+                has_emitted = true;
+                emit(index, gray);
+            });
+        match animation_result {
+            // A broken animation may still have a picture for viewers without animation.
             Ok(()) | Err(DecodeError::Undecodable(_)) if !has_emitted || header.has_separate_default => {}
-            done => return done,
+            animation_result => return animation_result,
         }
     }
     let (gray, _reservation) = static_image::decode(bytes, format, &header, budget)?;
@@ -119,7 +122,7 @@ pub(crate) fn decode(
     Ok(())
 }
 
-/// Returns the format that the first bytes identify, whatever content type the sender declared.
+/// Detects the format from the first bytes. The declared content type is ignored.
 fn detect_format(bytes: &[u8]) -> Option<Format> {
     Some(match bytes {
         [0xff, 0xd8, 0xff, ..] => Format::Jpeg,
@@ -132,7 +135,7 @@ fn detect_format(bytes: &[u8]) -> Option<Format> {
     })
 }
 
-/// Reads the header of every format but JPEG, whose header has a type of its own.
+/// Reads the header of all formats except JPEG, which has its own header type.
 fn read_header(bytes: &[u8], format: Format) -> Result<Header, DecodeError> {
     let header = match format {
         Format::Png => png::header::read(bytes),
@@ -152,6 +155,7 @@ fn check_size(width: u32, height: u32, limits: &Limits) -> Result<(), DecodeErro
         Err(DecodeError::TooLarge(Reason::Side))
     } else if u64::from(width) * u64::from(height) > limits.pixels {
         Err(DecodeError::TooLarge(Reason::Pixels))
+    // After the upper limits: a long, thin picture counts as too large, not as too small.
     } else if width.min(height) < MIN_SIDE {
         Err(DecodeError::TooSmall)
     } else {

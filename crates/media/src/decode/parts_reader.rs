@@ -1,39 +1,39 @@
-//! Reads the parts of a file that its pixels need, without copying them. Other parts can ask a decoder for memory, or
-//! break a rule that no viewer minds.
+//! Reads the parts of a file that are needed for its pixels, without copying. Other parts are hidden from the decoder,
+//! because they can make it allocate memory or fail where viewers do not.
 
 use std::{
     cell::Cell,
     io::{self, BufRead, Read, Seek, SeekFrom},
 };
 
-/// The needed parts of a file, one after the other.
+/// Sequence of the needed parts of a file.
 pub(super) trait Parts<'a> {
-    /// Returns the next part; an empty one at the end.
+    /// Returns the next part. An empty part marks the end.
     fn next(&mut self) -> &'a [u8];
 }
 
 pub(super) struct PartsReader<'a, P> {
     parts: P,
-    rest: &'a [u8],
+    current_part: &'a [u8],
     is_over: Option<&'a Cell<bool>>,
 }
 
 impl<'a, P> PartsReader<'a, P> {
     pub(super) fn new(parts: P) -> Self {
-        Self { parts, rest: &[], is_over: None }
+        Self { parts, current_part: &[], is_over: None }
     }
 
     /// Lets the caller end the file early by setting `is_over`.
-    pub(super) fn until(self, is_over: &'a Cell<bool>) -> Self {
+    pub(super) fn ending_with(self, is_over: &'a Cell<bool>) -> Self {
         Self { is_over: Some(is_over), ..self }
     }
 }
 
 impl<'a, P: Parts<'a>> Read for PartsReader<'a, P> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.fill_buf()?.read(into)?;
-        self.consume(read);
-        Ok(read)
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.fill_buf()?.read(buffer)?;
+        self.consume(count);
+        Ok(count)
     }
 }
 
@@ -42,18 +42,18 @@ impl<'a, P: Parts<'a>> BufRead for PartsReader<'a, P> {
         if self.is_over.is_some_and(Cell::get) {
             return Ok(&[]);
         }
-        if self.rest.is_empty() {
-            self.rest = self.parts.next();
+        if self.current_part.is_empty() {
+            self.current_part = self.parts.next();
         }
-        Ok(self.rest)
+        Ok(self.current_part)
     }
 
     fn consume(&mut self, amount: usize) {
-        self.rest = self.rest.get(amount..).unwrap_or_default();
+        self.current_part = self.current_part.get(amount..).unwrap_or_default();
     }
 }
 
-/// Required by the decoders' types, and never called.
+/// Required by the bounds of the decoders, but never called.
 impl<P> Seek for PartsReader<'_, P> {
     fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
         Err(io::ErrorKind::Unsupported.into())

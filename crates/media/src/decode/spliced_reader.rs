@@ -1,4 +1,4 @@
-//! Reads pieces of a file, and bytes put between them, as one file without copying.
+//! Reads slices of a file, with other bytes inserted between them, as one file without copying.
 
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
@@ -13,18 +13,18 @@ impl<'a, const N: usize> SplicedReader<'a, N> {
         Self { parts, at: 0, is_endless: false }
     }
 
-    /// Reads zeros after the end.
-    pub(super) fn endless(self) -> Self {
+    /// Appends endless zeros.
+    pub(super) fn with_endless_zeros(self) -> Self {
         Self { is_endless: true, ..self }
     }
 
     /// Returns the rest of the part at the current position.
-    fn rest_of_part(&self) -> &'a [u8] {
-        let mut at = self.at;
+    fn remaining_part(&self) -> &'a [u8] {
+        let mut offset = self.at;
         for part in self.parts {
-            match usize::try_from(at).ok().and_then(|at| part.get(at..)) {
+            match usize::try_from(offset).ok().and_then(|at| part.get(at..)) {
                 Some(rest) if !rest.is_empty() => return rest,
-                _ => at -= part.len() as u64,
+                _ => offset -= part.len() as u64,
             }
         }
         if self.is_endless { &[0; 1024] } else { &[] }
@@ -37,23 +37,23 @@ impl<'a, const N: usize> SplicedReader<'a, N> {
 
 impl<'a> SplicedReader<'a, 3> {
     /// Reads a file with some of its bytes replaced.
-    pub(super) fn patched(bytes: &'a [u8], at: usize, with: &'a [u8]) -> Self {
-        let (before, after) = (bytes.get(..at), bytes.get(at + with.len()..));
-        Self::new([before.unwrap_or(bytes), with, after.unwrap_or_default()])
+    pub(super) fn with_patch(bytes: &'a [u8], at: usize, replacement: &'a [u8]) -> Self {
+        let (head, tail) = (bytes.get(..at), bytes.get(at + replacement.len()..));
+        Self::new([head.unwrap_or(bytes), replacement, tail.unwrap_or_default()])
     }
 }
 
 impl<const N: usize> Read for SplicedReader<'_, N> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.rest_of_part().read(into)?;
-        self.consume(read);
-        Ok(read)
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.remaining_part().read(buffer)?;
+        self.consume(count);
+        Ok(count)
     }
 }
 
 impl<const N: usize> BufRead for SplicedReader<'_, N> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        Ok(self.rest_of_part())
+        Ok(self.remaining_part())
     }
 
     fn consume(&mut self, amount: usize) {
@@ -63,12 +63,12 @@ impl<const N: usize> BufRead for SplicedReader<'_, N> {
 
 impl<const N: usize> Seek for SplicedReader<'_, N> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let to = match to {
+        let position = match to {
             SeekFrom::Start(to) => Some(to),
             SeekFrom::Current(by) => self.at.checked_add_signed(by),
             SeekFrom::End(by) => self.length().checked_add_signed(by),
         };
-        self.at = to.ok_or(io::ErrorKind::InvalidInput)?;
+        self.at = position.ok_or(io::ErrorKind::InvalidInput)?;
         Ok(self.at)
     }
 }
@@ -106,7 +106,7 @@ mod tests {
             assert_eq!(read(&mut spliced), read(&mut plain), "{to:?}");
         }
         assert!(spliced.seek(SeekFrom::Current(-1_000)).is_err());
-        let mut endless = SplicedReader::new([&whole[..60], &whole[60..]]).endless();
+        let mut endless = SplicedReader::new([&whole[..60], &whole[60..]]).with_endless_zeros();
         endless.seek(SeekFrom::End(-2)).unwrap();
         let mut read = [9; 4];
         endless.read_exact(&mut read).unwrap();

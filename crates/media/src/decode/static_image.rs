@@ -10,24 +10,24 @@ use super::{
 };
 use crate::fingerprint::Format;
 
-/// Bytes for tables, rows in work, and whatever else does not grow with the picture.
+/// Memory that does not depend on the picture's size: tables and row buffers.
 const FIXED_BYTES: u64 = 1 << 20;
 
-/// Returns the luma and the reservation of the memory that it occupies.
+/// Returns the luma with the reservation of its memory.
 pub(super) fn decode<'a>(
     bytes: &[u8],
     format: Format,
     header: &Header,
     budget: &'a MemoryBudget,
 ) -> Result<(Gray, Reservation<'a>), DecodeError> {
-    // Bytes per pixel beside the decoded pixel: what the decoder holds before it has pixels, and luma twice.
-    let extra = match format {
+    // Bytes per pixel in addition to the decoded pixel: buffers of the decoder, and luma twice.
+    let extra_pixel_bytes = match format {
         Format::WebP => 8,
         Format::Gif | Format::Tiff => header.pixel_bytes + 2,
         Format::Png | Format::Bmp | Format::Jpeg => 2,
     };
-    let pixels = (header.pixel_bytes + extra) * header.max_pixels();
-    let reservation = budget.reserve((FIXED_BYTES + pixels).saturating_add(header.code_bytes))?;
+    let picture_bytes = (header.pixel_bytes + extra_pixel_bytes) * header.max_pixels();
+    let reservation = budget.reserve((FIXED_BYTES + picture_bytes).saturating_add(header.code_bytes))?;
     let memory = reservation.bytes();
     let gray = catch_panic(format, || {
         let image = match format {

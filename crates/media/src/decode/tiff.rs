@@ -1,7 +1,6 @@
-//! TIFF: checks the first directory before `image`'s decoder sees the file, then lets it decode.
+//! TIFF: checks the first directory, then decodes with `image`.
 //!
-//! The decoder allocates what a directory asks for, and reads some variants as something else than they mean. Both are
-//! refused here.
+//! Refuses directories that would make the decoder allocate too much, and variants that the decoder misreads.
 
 use std::io::Cursor;
 
@@ -20,20 +19,20 @@ const TILE_OFFSETS: u16 = 324;
 const EXTRA_SAMPLES: u16 = 338;
 const SAMPLE_FORMAT: u16 = 339;
 
-/// Tags whose values the decoder reads: sizes, samples, colours, strips, tiles and tables.
+/// Tags read by the decoder: sizes, samples, colours, strips, tiles and tables.
 const READ_TAGS: [u16; 24] = [
     254, 255, 256, 257, 258, 259, 262, 266, 273, 274, 277, 278, 279, 284, 317, 320, 322, 323, 324, 325, 338,
     339, 347, 530,
 ];
 
-/// Largest number of values in one entry. The decoder allocates 32 bytes for each before it has read one.
+/// Largest number of values in one entry. The decoder allocates 32 bytes for each before reading the first.
 const MAX_VALUES: u64 = 1 << 17;
 
 pub(super) fn read_header(bytes: &[u8]) -> Result<Header, DecodeError> {
     let directory = Directory::find(bytes).ok_or(DecodeError::BROKEN)?;
     directory.check_value_counts()?;
     directory.check_variant()?;
-    // The directory may lie anywhere in the file, so the decoder reads the size from it, within its own bounds.
+    // `image` reads the size, so that the checked size is the one it decodes. A panic of it must not escape here either.
     catch_panic(Format::Tiff, || {
         let decoder = TiffDecoder::new(Cursor::new(bytes))?;
         let (width, height) = decoder.dimensions();
@@ -51,7 +50,7 @@ pub(super) fn decode(bytes: &[u8], header: &Header, memory: u64) -> Result<Dynam
 struct Directory<'a> {
     bytes: &'a [u8],
     is_big_endian: bool,
-    /// True for BigTIFF, whose offsets and counts have eight bytes.
+    /// True for BigTIFF, with offsets and counts of eight bytes.
     is_big_tiff: bool,
     first: usize,
     entries: usize,
@@ -81,7 +80,7 @@ impl<'a> Directory<'a> {
         Some(directory)
     }
 
-    /// Returns the entries that lie within the file.
+    /// Returns the entries located within the file.
     fn entries(&self) -> impl Iterator<Item = Entry> {
         let (length, count) = if self.is_big_tiff { (20, 8) } else { (12, 4) };
         let short = |at| u16::try_from(self.number(at, 2)?).ok();
@@ -92,7 +91,7 @@ impl<'a> Directory<'a> {
         })
     }
 
-    /// Refuses a file whose entries make the decoder allocate more than it is given.
+    /// Refuses entries with too many values, for which the decoder would allocate too much memory.
     fn check_value_counts(&self) -> Result<(), DecodeError> {
         match self.entries().find(|entry| READ_TAGS.contains(&entry.tag) && entry.count > MAX_VALUES) {
             None => Ok(()),
@@ -101,23 +100,25 @@ impl<'a> Directory<'a> {
         }
     }
 
-    /// Refuses variants that the decoder reads as something else, and JPEG strips, which may declare any size.
+    /// Refuses variants that the decoder misreads, and JPEG strips, which can declare any size.
     fn check_variant(&self) -> Result<(), DecodeError> {
         const JPEG: u64 = 7;
         const FLOAT: u64 = 3;
         const ALPHA: [u64; 2] = [1, 2];
         let samples = self.value(SAMPLES_PER_PIXEL)?.unwrap_or(1);
-        let extra = self.value(EXTRA_SAMPLES)?;
+        let extra_samples = self.value(EXTRA_SAMPLES)?;
         let has_known_samples = match self.value(PHOTOMETRIC)? {
-            // White is zero, or black is.
+            // Grayscale: 0 is white, or 0 is black.
             Some(0 | 1) => samples == 1,
-            // RGB. A fourth sample that is no alpha would shift all that follow.
-            Some(2) => samples == 3 || samples == 4 && extra.is_none_or(|extra| ALPHA.contains(&extra)),
-            // Inks.
+            // RGB. A fourth sample other than alpha would shift all later samples.
+            Some(2) => {
+                samples == 3 || samples == 4 && extra_samples.is_none_or(|extra| ALPHA.contains(&extra))
+            }
+            // CMYK.
             Some(5) => samples == 4,
             _ => false,
         };
-        // Whole numbers of 32 bits would be read as floating point.
+        // The decoder would read 32-bit integers as floating point.
         let is_float = self.value(SAMPLE_FORMAT)? == Some(FLOAT);
         let has_known_bits = self.value(BITS_PER_SAMPLE)?.unwrap_or(1) <= 16 || is_float;
         let is_reordered = self.value(FILL_ORDER)?.is_some_and(|order| order != 1);
@@ -135,7 +136,7 @@ impl<'a> Directory<'a> {
         self.entries().any(|entry| entry.tag == tag)
     }
 
-    /// Returns the first value of a tag. A tag that comes twice is refused, so that the decoder cannot take the other one.
+    /// Returns the first value of a tag. Refuses a duplicate tag, because the decoder might read the other one.
     fn value(&self, tag: u16) -> Result<Option<u64>, DecodeError> {
         let mut entries = self.entries().filter(|entry| entry.tag == tag);
         let Some(entry) = entries.next() else { return Ok(None) };
@@ -153,9 +154,10 @@ impl<'a> Directory<'a> {
             16 => 8,
             _ => return None,
         };
-        let (value, room) = if self.is_big_tiff { (entry.at + 12, 8) } else { (entry.at + 8, 4) };
-        let is_inline = entry.count.checked_mul(length as u64)? <= room as u64;
-        let at = if is_inline { value } else { usize::try_from(self.number(value, room)?).ok()? };
+        let (value, inline_bytes) = if self.is_big_tiff { (entry.at + 12, 8) } else { (entry.at + 8, 4) };
+        // A value that fits into the entry is stored in place of its offset.
+        let is_inline = entry.count.checked_mul(length as u64)? <= inline_bytes as u64;
+        let at = if is_inline { value } else { usize::try_from(self.number(value, inline_bytes)?).ok()? };
         (entry.count > 0).then(|| self.number(at, length)).flatten()
     }
 
@@ -172,21 +174,21 @@ mod tests {
 
     use super::*;
 
-    /// A little-endian file of nothing but a directory with these tags, whose values are 16-bit integers.
+    /// A little-endian file with one directory of these tags and 16-bit values, without pixels.
     fn file(tags: &[(u16, &[u16])]) -> Vec<u8> {
         let mut values_at = 8 + 2 + 12 * tags.len() + 4;
         let (mut entries, mut values) = (Vec::new(), Vec::new());
         for (tag, list) in tags {
-            let mut own: Vec<u8> = list.iter().flat_map(|value| value.to_le_bytes()).collect();
-            if own.len() > 4 {
+            let mut value_bytes: Vec<u8> = list.iter().flat_map(|value| value.to_le_bytes()).collect();
+            if value_bytes.len() > 4 {
                 let at = u32::try_from(values_at).unwrap().to_le_bytes();
-                values_at += own.len();
-                values.extend(own);
-                own = at.to_vec();
+                values_at += value_bytes.len();
+                values.extend(value_bytes);
+                value_bytes = at.to_vec();
             }
-            own.resize(4, 0);
+            value_bytes.resize(4, 0);
             let count = u32::try_from(list.len()).unwrap().to_le_bytes();
-            entries.extend([&tag.to_le_bytes()[..], &3_u16.to_le_bytes(), &count, &own].concat());
+            entries.extend([&tag.to_le_bytes()[..], &3_u16.to_le_bytes(), &count, &value_bytes].concat());
         }
         let count = u16::try_from(tags.len()).unwrap().to_le_bytes();
         [b"II*\0\x08\0\0\0", &count[..], &entries, &[0; 4], &values].concat()
@@ -200,13 +202,13 @@ mod tests {
     fn variants_that_would_be_misread_are_refused() {
         let rgb = |samples: u16, bits: u16, more: &[(u16, &[u16])]| {
             let bits = vec![bits; usize::from(samples)];
-            let own: &[(u16, &[u16])] = &[
+            let base_tags: &[(u16, &[u16])] = &[
                 (BITS_PER_SAMPLE, &bits),
                 (COMPRESSION, &[1]),
                 (PHOTOMETRIC, &[2]),
                 (SAMPLES_PER_PIXEL, &[samples]),
             ];
-            check(&[own, more].concat())
+            check(&[base_tags, more].concat())
         };
         assert_eq!(rgb(3, 8, &[]), Ok(()));
         assert_eq!(rgb(3, 16, &[]), Ok(()));
@@ -214,14 +216,14 @@ mod tests {
         assert_eq!(rgb(3, 32, &[(SAMPLE_FORMAT, &[3; 3])]), Ok(()));
         let planes: &[(u16, &[u16])] = &[(PLANAR_CONFIGURATION, &[2])];
         assert_eq!(rgb(3, 8, planes), Ok(()));
-        for (what, found) in [
+        for (variant, result) in [
             ("a fourth sample of unknown meaning", rgb(4, 8, &[(EXTRA_SAMPLES, &[0])])),
             ("two samples beside colours", rgb(5, 8, &[(EXTRA_SAMPLES, &[2, 0])])),
             ("whole numbers of 32 bits", rgb(3, 32, &[])),
             ("bits in another order", rgb(3, 8, &[(FILL_ORDER, &[2])])),
             ("tiles of one plane each", rgb(3, 8, &[planes, &[(TILE_OFFSETS, &[8])]].concat())),
         ] {
-            assert_eq!(found, Err(DecodeError::UNSUPPORTED), "{what}");
+            assert_eq!(result, Err(DecodeError::UNSUPPORTED), "{variant}");
         }
         let gray = |more: &[(u16, &[u16])]| {
             check(&[&[(BITS_PER_SAMPLE, &[8][..]), (PHOTOMETRIC, &[1])], more].concat())
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn tag_that_comes_twice_is_refused() {
+    fn duplicate_tag_is_refused() {
         let twice = [(PHOTOMETRIC, &[1][..]), (COMPRESSION, &[1]), (COMPRESSION, &[7])];
         assert_eq!(check(&twice), Err(DecodeError::BROKEN));
     }

@@ -1,4 +1,4 @@
-//! MD5, SHA-1 and SHA-256 of a file's bytes, all three in one pass while they arrive.
+//! MD5, SHA-1 and SHA-256 of a file, computed in one pass during the download.
 
 use md5::{Digest as _, Md5};
 use serde::{Deserialize, Serialize};
@@ -6,10 +6,10 @@ use sha1::Sha1;
 use sha2::Sha256;
 use tidegate_schemas::hex;
 
-/// Bytes that are hashed at once: they stay in the first-level cache while all three algorithms read them.
-const BLOCK: usize = 8 * 1024;
+/// Bytes per step. A block stays in the first-level cache while all three algorithms read it.
+const BLOCK_BYTES: usize = 8 * 1024;
 
-/// Computes the digests of bytes while they arrive.
+/// Incremental hasher of all three digests.
 #[derive(Clone, Debug, Default)]
 pub struct DigestHasher {
     md5: Md5,
@@ -23,7 +23,7 @@ impl DigestHasher {
     }
 
     pub fn update(&mut self, bytes: &[u8]) {
-        for block in bytes.chunks(BLOCK) {
+        for block in bytes.chunks(BLOCK_BYTES) {
             self.md5.update(block);
             self.sha1.update(block);
             self.sha256.update(block);
@@ -66,10 +66,10 @@ mod tests {
 
     #[test]
     fn digests_match_the_standards_for_any_chunking() {
-        let whole = Digests::of(b"abc");
-        assert_eq!(hex(&whole.md5), "900150983cd24fb0d6963f7d28e17f72");
-        assert_eq!(hex(&whole.sha1), "a9993e364706816aba3e25717850c26c9cd0d89d");
-        assert_eq!(hex(&whole.sha256), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        let digests = Digests::of(b"abc");
+        assert_eq!(hex(&digests.md5), "900150983cd24fb0d6963f7d28e17f72");
+        assert_eq!(hex(&digests.sha1), "a9993e364706816aba3e25717850c26c9cd0d89d");
+        assert_eq!(hex(&digests.sha256), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         let bytes: Vec<u8> = (0..50_000u32).map(|n| n.to_le_bytes()[0] ^ n.to_le_bytes()[1]).collect();
         let mut hasher = DigestHasher::new();
         for part in bytes.chunks(777) {

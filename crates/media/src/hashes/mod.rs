@@ -1,4 +1,4 @@
-//! The kinds of hashes, each computed from bytes or from luma.
+//! Hash algorithms: digests of bytes, and perceptual hashes of luma.
 
 pub mod digests;
 pub mod pdq;

@@ -1,45 +1,46 @@
-//! A hash as big-endian words: distances, and the pieces that an index is made of.
+//! Hash as big-endian words: distance and pieces.
 
 /// A hash of `W` words of 64 bits, padded with zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Bits<const W: usize>([u64; W]);
 
 impl<const W: usize> Bits<W> {
-    #[allow(clippy::cast_possible_truncation, reason = "it is 4 at most")]
+    #[allow(clippy::cast_possible_truncation, reason = "W is at most 4")]
     pub(crate) const COUNT: u32 = 64 * W as u32;
 
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let mut words = [0; W];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks(8)) {
-            let mut whole = [0; 8];
-            whole[..bytes.len()].copy_from_slice(bytes);
-            *word = u64::from_be_bytes(whole);
+            let mut word_bytes = [0; 8];
+            word_bytes[..bytes.len()].copy_from_slice(bytes);
+            *word = u64::from_be_bytes(word_bytes);
         }
         Self(words)
     }
 
     pub(crate) fn bytes(self) -> [u8; 32] {
-        let mut all = [0; 32];
-        for (bytes, word) in all.chunks_exact_mut(8).zip(self.0) {
+        let mut hash_bytes = [0; 32];
+        for (bytes, word) in hash_bytes.chunks_exact_mut(8).zip(self.0) {
             bytes.copy_from_slice(&word.to_be_bytes());
         }
-        all
+        hash_bytes
     }
 
-    /// Returns the number of differing bits if it is at most `radius`. Most hashes already differ enough in their first half.
+    /// Returns the number of differing bits if it is at most `radius`.
     #[inline(always)]
-    pub(crate) fn within(&self, other: &Self, radius: u32) -> Option<u32> {
+    pub(crate) fn distance_within(&self, other: &Self, radius: u32) -> Option<u32> {
         let half = W.div_ceil(2);
-        let first = self.differing(other, 0, half);
-        if first > radius {
+        let first_half = self.count_differing_bits(other, 0, half);
+        // Most hashes already exceed the radius here, which saves the second half of the work.
+        if first_half > radius {
             return None;
         }
-        let all = first + self.differing(other, half, W);
-        if all <= radius { Some(all) } else { None }
+        let distance = first_half + self.count_differing_bits(other, half, W);
+        if distance <= radius { Some(distance) } else { None }
     }
 
     #[inline(always)]
-    fn differing(&self, other: &Self, from: usize, to: usize) -> u32 {
+    fn count_differing_bits(&self, other: &Self, from: usize, to: usize) -> u32 {
         let mut count = 0;
         for word in from..to {
             count += (self.0[word] ^ other.0[word]).count_ones();
@@ -47,14 +48,14 @@ impl<const W: usize> Bits<W> {
         count
     }
 
-    /// Returns `width` bits from `start` on, counted from the top: at most 32, and not beyond the end.
+    /// Returns `width` bits, at most 32, starting at bit `start`, counted from the top. The piece must end within the hash.
     #[inline(always)]
-    #[allow(clippy::cast_possible_truncation, reason = "what is left has 32 bits at most")]
+    #[allow(clippy::cast_possible_truncation, reason = "a piece has at most 32 bits")]
     pub(crate) fn piece(&self, start: u32, width: u32) -> u32 {
-        let (word, within) = ((start / 64) as usize, start % 64);
-        let mut bits = self.0[word] << within;
-        if within + width > 64 {
-            bits |= self.0[word + 1] >> (64 - within);
+        let (word, offset) = ((start / 64) as usize, start % 64);
+        let mut bits = self.0[word] << offset;
+        if offset + width > 64 {
+            bits |= self.0[word + 1] >> (64 - offset);
         }
         (bits >> (64 - width)) as u32
     }
@@ -86,7 +87,7 @@ mod tests {
         (far[0], far[31]) = (0x0f, 0x0f);
         let far = Bits::of(&far);
         assert_eq!(
-            (zero.within(&far, 8), zero.within(&far, 7), zero.within(&zero, 0)),
+            (zero.distance_within(&far, 8), zero.distance_within(&far, 7), zero.distance_within(&zero, 0)),
             (Some(8), None, Some(0))
         );
     }

@@ -139,7 +139,7 @@ fn compare<const W: usize>(lie: Lie, count: usize, radii: impl Iterator<Item = u
 }
 
 #[test]
-fn what_the_index_finds_is_what_comparing_all_finds() {
+fn index_finds_the_same_as_a_full_scan() {
     for lie in [Lie::Random, Lie::Clustered, Lie::Walks, Lie::Alike] {
         compare::<4>(lie, 20_500, 0..=31, 2);
         compare::<1>(lie, 20_500, 0..=7, 4);
@@ -202,7 +202,7 @@ fn large_clustered_banks_are_searched_without_a_miss() {
             let query = Bits::<4>::of(&draw.beside(&near, flips, 256));
             let mut plain: Vec<_> = rows
                 .iter()
-                .map(|row| (query.within(&row.bits, 256).unwrap(), row.tag))
+                .map(|row| (query.distance_within(&row.bits, 256).unwrap(), row.tag))
                 .filter(|(distance, _)| *distance <= 31)
                 .collect();
             plain.sort_unstable();
@@ -258,13 +258,13 @@ fn equal_hashes_are_one_place_with_all_their_rows() {
 
 /// Wide bands are for banks of millions; the lists are the same, so a small one shows whether they miss any.
 #[test]
-fn wide_pieces_miss_nothing_either() {
+fn wide_pieces_find_all_hashes() {
     let mut draw = Draw(23);
     let mut all: Vec<_> =
         hashes(&mut draw, Lie::Walks, 30_000, 256).iter().map(|hash| Bits::<4>::of(hash)).collect();
     all.sort_unstable();
     all.dedup();
-    let bands = bands::Bands::shaped(&all, 11, 20);
+    let bands = bands::Bands::with_shape(&all, 11, 20);
     let mut scratch = bands::Scratch::default();
     for nth in 0..300_u32 {
         let radius = nth % 32;
@@ -276,14 +276,14 @@ fn wide_pieces_miss_nothing_either() {
         hits.sort_unstable();
         let scanned: Vec<_> = (0..)
             .zip(&all)
-            .filter_map(|(place, hash)| query.within(hash, radius).map(|distance| (place, distance)))
+            .filter_map(|(place, hash)| query.distance_within(hash, radius).map(|distance| (place, distance)))
             .collect();
         assert_eq!(hits, scanned, "radius {radius}");
     }
 }
 
 #[test]
-fn rows_come_and_go_as_in_a_plain_map() {
+fn rows_change_as_in_a_plain_map() {
     let mut draw = Draw(99);
     let pool = hashes(&mut draw, Lie::Walks, 30_000, 256);
     // Even tags are one owner's, odd ones the other's; both have half of the hashes.
@@ -305,7 +305,7 @@ fn rows_come_and_go_as_in_a_plain_map() {
             }
         }
         let changes = changes.into_iter().map(|(hash, tag)| (Bits::of(&pool[hash]), tag)).collect();
-        index = index.with(changes, |tag| tag % 2 == owner);
+        index = index.with_changes(changes, |tag| tag % 2 == owner);
         if round % 13 == 12 {
             index = Index::build(index.rows(), true);
         }

@@ -32,7 +32,7 @@ fn first_and_evenly_spaced_frames_are_hashed() {
 }
 
 #[test]
-fn nothing_is_left_of_a_frame_that_is_disposed_of() {
+fn disposed_frame_is_removed() {
     let half = |nth: usize, frame: &RgbImage| {
         let mut picture = DynamicImage::from(frame.clone()).to_rgba8();
         let is_shown = |x: u32| (x < 80) == nth.is_multiple_of(2);
@@ -161,7 +161,7 @@ fn webp_frames_are_cleared_only_within_their_area() {
 }
 
 #[test]
-fn frames_of_an_apng_leave_what_they_say() {
+fn apng_frames_apply_their_disposal() {
     let (left, middle, under) = (Area(11, 7, 99, 91), Area(41, 20, 90, 80), Area(0, 60, 71, 50));
     let frames = [
         // Of the first frame nothing can come back, so it is cleared.
@@ -262,7 +262,7 @@ fn frames_of_gif() -> Vec<(Area, bool, After, RgbaImage)> {
 }
 
 #[test]
-fn frames_of_a_gif_leave_what_they_say() {
+fn gif_frames_apply_their_disposal() {
     let mut frames = frames_of_gif();
     assert_eq!(all_hashes(&gif_of(&frames)), drawn(&frames));
     // Before the first one there is nothing to come back.
@@ -280,7 +280,7 @@ fn frames_of_a_gif_leave_what_they_say() {
 
 /// Firefox ends a frame with its blocks, and goes on.
 #[test]
-fn a_gif_is_played_on_after_a_frame_whose_data_is_short() {
+fn gif_continues_after_a_frame_with_short_data() {
     let mut frames = frames_of_gif();
     let bytes = gif_of(&frames);
     let starts: Vec<_> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(&[0x21, 0xf9, 4])).collect();
@@ -312,7 +312,7 @@ fn a_gif_is_played_on_after_a_frame_whose_data_is_short() {
 }
 
 #[test]
-fn what_was_hashed_before_a_fault_stands() {
+fn frames_hashed_before_a_fault_are_kept() {
     // Of a GIF's last frame a part came, which is shown.
     for (bytes, is_cut) in [(webp(&frames()), true), (gif(&frames()), false)] {
         let print = print(&bytes[..bytes.len() * 3 / 4]);
@@ -322,7 +322,7 @@ fn what_was_hashed_before_a_fault_stands() {
 }
 
 #[test]
-fn extensions_that_nobody_knows_do_not_hide_an_animation() {
+fn unknown_extensions_do_not_hide_an_animation() {
     let gif = gif(&frames()[..3]);
     let first = gif.windows(2).position(|pair| pair == [0x21, 0xf9]).unwrap();
     let second = gif.windows(3).rposition(|three| three == [0x21, 0xf9, 4]).unwrap();
@@ -334,7 +334,7 @@ fn extensions_that_nobody_knows_do_not_hide_an_animation() {
 
 /// libwebp shows it, and what it has as alpha would not be hashed.
 #[test]
-fn a_webp_may_say_that_it_has_alpha_and_have_none() {
+fn webp_without_its_declared_alpha_is_decoded() {
     let picture = lossy_part().chunks;
     let file = |flags: u8, alpha: &[u8]| {
         let head = [b"WEBPVP8X\x0a\0\0\0", &[flags, 0, 0, 0, 63, 0, 0, 63, 0, 0][..]].concat();
@@ -349,7 +349,7 @@ fn a_webp_may_say_that_it_has_alpha_and_have_none() {
 }
 
 #[test]
-fn all_frames_together_have_only_so_many_pixels() {
+fn total_pixels_of_all_frames_are_limited() {
     let limits = |animation_pixels| Limits { animation_pixels, pixels: 160 * 120, ..Limits::default() };
     for bytes in [gif(&frames()), webp(&frames()), apng(&frames(), None)] {
         let print = print_within(&limits(160 * 120 * 9 - 1), &bytes);
@@ -359,7 +359,7 @@ fn all_frames_together_have_only_so_many_pixels() {
 }
 
 #[test]
-fn a_tiny_frame_counts_as_64_by_64_pixels() {
+fn tiny_frame_counts_as_64_by_64_pixels() {
     let limits = |animation_pixels| Limits { animation_pixels, ..Limits::default() };
     let tiny: Vec<_> = (0..3).map(|seed| pictures::sized(seed, 3, 20, 16).image()).collect();
     // The codes of a WebP without loss take as long as more pixels.

@@ -30,7 +30,7 @@ fn whole_riff(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_appended_to_a_webp_is_not_hashed_for_it() {
+fn bytes_appended_to_a_webp_do_not_change_its_hash() {
     let (still, moving) = (encoded(&picture(), ImageFormat::WebP), webp(&frames()));
     let other = &webp(&frames()[3..6])[12..];
     let large = b"VP8 \x0a\0\0\0\x90\x03\0\x9d\x01\x2a\xff\x3f\xff\x3f";
@@ -67,7 +67,7 @@ fn with(png: &[u8], before: &[u8; 4], chunk: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_still_png_needs_none_of_the_chunks_beside_its_pixels() {
+fn still_png_needs_only_the_chunks_of_its_pixels() {
     let png = encoded(&picture(), ImageFormat::Png);
     for chunk in [
         chunk(b"eXIf", &vec![b'M'; 5 << 20]),
@@ -131,7 +131,7 @@ fn chunks_behind_a_stream_that_is_cut_hide_none_of_its_rows() {
 }
 
 #[test]
-fn an_apng_ends_where_it_ends_and_has_the_frames_that_came() {
+fn truncated_apng_keeps_its_frames() {
     let moving = apng(&frames(), None);
     same(&[&moving[..], &control(0, 1, 1).repeat(400)].concat(), &moving);
     // It says how many there are.

@@ -43,7 +43,7 @@ fn close(bytes: &[u8], format: Format, within: u32) {
 }
 
 #[test]
-fn a_jpeg_of_many_scans_is_shown() {
+fn jpeg_of_many_scans_is_decoded() {
     let file = jpeg(a_picture().as_raw(), ColorType::Rgb, |encoder| encoder.set_progressive(true));
     let repeated = |component: u8, times: usize| {
         let begins = |at: &usize| file[*at..].starts_with(&[0xff, 0xda, 0, 8, 1, component]);
@@ -80,7 +80,7 @@ fn lossless_formats_have_one_hash_in_every_depth() {
 }
 
 #[test]
-fn a_palette_changes_little() {
+fn palette_keeps_the_hash_close() {
     let rgba = DynamicImage::from(a_picture()).to_rgba8();
     let mut gif = Vec::new();
     GifEncoder::new(&mut gif).encode_frame(GifFrame::new(rgba.clone())).unwrap();
@@ -93,7 +93,7 @@ fn a_palette_changes_little() {
 
 /// Viewers show the rows that came.
 #[test]
-fn a_png_without_its_end_has_the_rows_that_came() {
+fn truncated_png_keeps_its_rows() {
     let image = DynamicImage::from(a_picture());
     let gray: Vec<u8> = image.to_luma8().into_raw();
     let palette: Vec<u8> = (0..=255).rev().flat_map(|value| [value; 3]).collect();
@@ -147,7 +147,7 @@ fn gif(is_interlaced: bool) -> Vec<u8> {
 }
 
 #[test]
-fn a_gif_without_its_end_has_the_rows_that_came() {
+fn truncated_gif_keeps_its_rows() {
     for is_interlaced in [false, true] {
         let gif = gif(is_interlaced);
         let luma = |bytes: &[u8]| decoders(&Limits::default()).luma(bytes).unwrap().samples;
@@ -187,7 +187,7 @@ fn a_gif_without_its_end_has_the_rows_that_came() {
 }
 
 #[test]
-fn extensions_that_nobody_knows_do_not_hide_a_gif() {
+fn unknown_extensions_do_not_hide_a_gif() {
     let gif = gif(false);
     let table = 13 + 3 * 256;
     for other in [&b"!\x77\x01a\0"[..], b"!\xf9\x02ab\0", b"!\xff\x01a\xff", b"!\xfe\0\0\0"] {
@@ -203,7 +203,7 @@ fn extensions_that_nobody_knows_do_not_hide_a_gif() {
 
 /// Rows are told from the last one to the first.
 #[test]
-fn a_bmp_without_its_end_has_the_rows_that_came() {
+fn truncated_bmp_keeps_its_rows() {
     let image = DynamicImage::from(a_picture());
     for (name, bmp, line) in [
         ("colours", encoded(&image, ImageFormat::Bmp), 413 * 3 + 1),
@@ -224,7 +224,7 @@ fn a_bmp_without_its_end_has_the_rows_that_came() {
 }
 
 #[test]
-fn a_bmp_may_have_the_header_of_os2() {
+fn bmp_with_os2_header_is_decoded() {
     let image = DynamicImage::from(a_picture());
     for bmp in [encoded(&image, ImageFormat::Bmp), encoded(&image.to_luma8().into(), ImageFormat::Bmp)] {
         assert_eq!(bmp[14..18], [40, 0, 0, 0]);
@@ -488,7 +488,7 @@ fn the_first_plane_of_an_rgb_file_is_not_taken_for_luma() {
 }
 
 #[test]
-fn what_the_first_decoder_cannot_read_the_other_one_does() {
+fn second_decoder_reads_files_the_first_cannot() {
     // Marked as Adobe's RGB, and as JFIF, which is what counts: the first decoder goes by the former.
     let bytes = jpeg(&a_picture(), ColorType::Rgb, |_| {});
     let app0 = usize::from(u16::from_be_bytes([bytes[4], bytes[5]])) + 4;
@@ -509,7 +509,7 @@ fn fingerprint_has_every_hash_and_its_pipeline() {
 }
 
 #[test]
-fn a_mirrored_picture_is_found_by_a_turned_hash() {
+fn mirrored_picture_is_found_by_a_reoriented_hash() {
     let image = DynamicImage::from(a_picture());
     let original = print(&encoded(&image, ImageFormat::Png));
     for (turned, turn) in [
@@ -528,7 +528,7 @@ fn a_mirrored_picture_is_found_by_a_turned_hash() {
 }
 
 #[test]
-fn what_cannot_be_hashed_says_why() {
+fn unhashable_file_reports_its_reason() {
     let small = |width, height| encoded(&RgbImage::new(width, height).into(), ImageFormat::Png);
     let png = encoded(&a_picture().into(), ImageFormat::Png);
     let jpeg = jpeg(&a_picture(), ColorType::Rgb, |_| {});

@@ -32,7 +32,7 @@ fn of_many_codes() -> Vec<u8> {
 }
 
 #[test]
-fn a_garbled_file_has_a_state_and_no_decoder_panics() {
+fn garbled_file_has_a_state_and_no_decoder_panics() {
     let image = DynamicImage::from(pictures::sized(3, 9, 60, 40).image());
     let mut moving = Vec::new();
     let mut encoder = GifEncoder::new(&mut moving);

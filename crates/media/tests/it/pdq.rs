@@ -12,7 +12,7 @@ use std::{
 use image::{DynamicImage, imageops::FilterType};
 use tidegate_media::{
     Orientation, PdqHash,
-    hashes::pdq::{self, Hashed, MATCH_DISTANCE, MIN_QUALITY, MIN_QUALITY_SIDE},
+    hashes::pdq::{self, MATCH_DISTANCE, MIN_QUALITY, MIN_QUALITY_SIDE, PdqResult},
 };
 use tidegate_test_support::servers;
 
@@ -23,7 +23,7 @@ use crate::support::{
 
 const EACH: usize = 100;
 
-fn hashed(luma: &[u8], width: u32, height: u32) -> Hashed {
+fn hashed(luma: &[u8], width: u32, height: u32) -> PdqResult {
     pdq::hash(luma, width, height).unwrap()
 }
 
@@ -39,7 +39,7 @@ fn pictures_of(family: u64, count: usize) -> Vec<(Picture, Vec<u8>, String, u32)
 }
 
 #[test]
-fn a_thousand_pictures_of_ten_families_hash_as_the_oracle_says() {
+fn thousand_pictures_hash_as_the_oracle_does() {
     let distances = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for part in 0..2 {
@@ -67,7 +67,7 @@ fn a_thousand_pictures_of_ten_families_hash_as_the_oracle_says() {
 }
 
 #[test]
-fn every_size_of_window_and_border_hashes_as_the_oracle_says() {
+fn every_window_and_border_hashes_as_the_oracle_does() {
     for (seed, (width, height)) in (0..).zip([
         (5, 7),
         (63, 64),
@@ -144,7 +144,7 @@ fn orientation_hashes_match_the_oracle() {
 }
 
 #[test]
-fn the_references_own_code_agrees() {
+fn code_of_the_reference_agrees() {
     let Some(python) = servers::python("TIDEGATE_TEST_PDQHASH", "the hashes of `pdqhash`") else { return };
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/pdqhash_of.py");
     let mut child =
@@ -224,7 +224,7 @@ fn one_colour_and_soft_shading_have_low_quality() {
 }
 
 #[test]
-fn tiny_pictures_have_no_quality_however_much_is_in_them() {
+fn tiny_pictures_have_quality_zero() {
     for family in 0..FAMILIES {
         for side in 5..40 {
             for (width, height) in [(side, side), (side, 300), (300, side)] {

@@ -198,7 +198,7 @@ fn interlaced_rows_fill_in_for_missing_ones() {
 }
 
 #[test]
-fn a_fault_between_frames_costs_none_of_those_before_it() {
+fn fault_between_frames_keeps_earlier_frames() {
     let stills: Vec<_> = (0..3).map(|seed| still(&picture(seed))).collect();
     let chunks = Animation { most: 1 << 20, ..Animation::new(&stills) }.chunks();
     let whole = hashes(&chunks);

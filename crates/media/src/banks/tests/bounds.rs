@@ -55,7 +55,7 @@ fn banks_sample_independently_and_zero_share_is_empty() {
 }
 
 #[test]
-fn a_picture_as_plain_as_allowed_is_compared() {
+fn picture_of_the_lowest_allowed_quality_is_compared() {
     let publisher = publisher(vec![bank("a", HashKind::Pdq)]);
     publisher.apply(&BankId::new("a"), crowd(1));
     for (quality, count) in [(49, 0), (50, 1)] {
@@ -128,7 +128,7 @@ fn only_matches_of_watched_banks_are_recorded() {
 }
 
 #[test]
-fn as_many_comparisons_are_checked_as_configured() {
+fn configured_share_of_look_ups_is_verified() {
     for (check_one_in, checked) in [(0, 0), (1, 6), (3, 2), (10_000, 1)] {
         let publisher = BankPublisher::new(Settings { check_one_in, ..Settings::default() });
         publisher.configure(vec![bank("a", HashKind::Pdq)]);
@@ -139,7 +139,7 @@ fn as_many_comparisons_are_checked_as_configured() {
 }
 
 #[test]
-fn what_is_loaded_is_of_one_kind_and_may_be_taken_out_again() {
+fn bulk_load_accepts_one_kind_and_removals() {
     let publisher = publisher(vec![bank("a", HashKind::Sha256)]);
     let mut load = BulkLoad::new(HashKind::Sha256);
     // Of as many bytes, so it would fit.

@@ -90,7 +90,7 @@ fn every_kind_of_hash_is_found_in_its_own_banks() {
 }
 
 #[test]
-fn a_hash_that_is_not_made_here_is_found_by_its_text() {
+fn hash_of_an_uncomputed_kind_is_found_by_its_text() {
     let publisher = publisher(vec![bank("p", HashKind::Photodna), bank("n", HashKind::Netclean)]);
     let numbers: Vec<String> = (0..144).map(|byte: u8| byte.to_string()).collect();
     let photodna = BankKind::Photodna.canonical(&numbers.join(",")).unwrap();
@@ -170,7 +170,7 @@ fn removed_bank_takes_memory_until_the_next_rebuild() {
 }
 
 #[test]
-fn a_bank_and_an_entry_say_how_far_off_a_hash_may_be() {
+fn entry_distance_overrides_the_bank_distance() {
     let narrow = Bank { distance: 2, ..bank("narrow", HashKind::Pdq) };
     let publisher = publisher(vec![narrow, bank("wide", HashKind::Pdq)]);
     let zero = hash(HashKind::Pdq, 0);
@@ -194,7 +194,7 @@ fn a_bank_and_an_entry_say_how_far_off_a_hash_may_be() {
 }
 
 #[test]
-fn what_is_off_removed_expired_or_plain_is_not_found() {
+fn disabled_removed_expired_or_plain_is_not_found() {
     let ids = BankId::new("a");
     let publisher = publisher(vec![bank("a", HashKind::Pdq)]);
     let entry = Entry { expires_at: Some(Millis(1_000)), ..Entry::default() };
@@ -217,7 +217,7 @@ fn what_is_off_removed_expired_or_plain_is_not_found() {
 }
 
 #[test]
-fn entries_of_the_document_stay_whatever_is_added_and_removed() {
+fn document_entries_survive_additions_and_removals() {
     let zero = hash(HashKind::Pdq, 0);
     let written = Bank { inline_hashes: vec![zero], ..bank("a", HashKind::Pdq) };
     let publisher = publisher(vec![written]);
@@ -235,7 +235,7 @@ fn entries_of_the_document_stay_whatever_is_added_and_removed() {
 }
 
 #[test]
-fn a_bank_may_take_back_what_others_say_of_a_medium() {
+fn suppressing_bank_drops_matches_of_other_banks() {
     let memes = Bank { suppresses: vec![BankId::new("bad")], ..bank("memes", HashKind::Md5) };
     let publisher = publisher(vec![bank("bad", HashKind::Pdq), bank("worse", HashKind::Pdq), memes]);
     for id in ["bad", "worse"] {
@@ -251,7 +251,7 @@ fn a_bank_may_take_back_what_others_say_of_a_medium() {
 }
 
 #[test]
-fn a_sample_is_of_items_and_always_the_same_ones() {
+fn sample_selects_the_same_items_every_time() {
     let part = Bank { sample: Percent::new(25.0).unwrap(), ..bank("a", HashKind::Pdq) };
     let publisher = publisher(vec![part]);
     publisher.apply(&BankId::new("a"), [put(hash(HashKind::Pdq, 0), &[])]);
@@ -294,7 +294,7 @@ fn full_bank_returns_the_nearest_and_is_truncated() {
 }
 
 #[test]
-fn a_picture_is_found_turned_unless_that_is_switched_off() {
+fn rotated_picture_is_found_unless_disabled() {
     let mut print = Fingerprint::unhashed(State::Ok, None, Digests::of(b""));
     let turned = vec![PdqHash([0x11; 32]), PdqHash([0xa5; 32])];
     print.frames.push(Frame { at: 0, pdq: PdqHash([0x77; 32]), quality: 90, turned });
@@ -307,7 +307,7 @@ fn a_picture_is_found_turned_unless_that_is_switched_off() {
 }
 
 #[test]
-fn of_a_picture_that_moves_the_nearest_frame_is_told() {
+fn animation_matches_by_its_nearest_frame() {
     let publisher = publisher(vec![Bank { watched: true, ..bank("a", HashKind::Pdq) }]);
     publisher.apply(&BankId::new("a"), [put(hash(HashKind::Pdq, 0), &[])]);
     let mut hashes = picture(0b11, 0);
@@ -323,7 +323,7 @@ fn of_a_picture_that_moves_the_nearest_frame_is_told() {
 /// Changes and buildings go on while others look: each sees one state, in which index and comparison agree; in the end
 /// everything is there.
 #[test]
-fn look_ups_amid_changes_miss_nothing() {
+fn look_ups_during_changes_find_all_entries() {
     let publisher = Arc::new(publisher(vec![bank("a", HashKind::Pdq), bank("b", HashKind::Pdq)]));
     let numbered = |nth: u64| {
         let mut draw = crate::index::tests::Draw(nth % 9_000);

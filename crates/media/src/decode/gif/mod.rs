@@ -1,5 +1,5 @@
-//! GIF: decodes the first picture or the frames of an animation row by row, so that missing data costs no more than the
-//! rows that it held.
+//! GIF: decodes the first picture or the frames of an animation row by row, so that a truncated file loses only its missing
+//! rows.
 
 pub(super) mod header;
 
@@ -8,7 +8,7 @@ use std::{io::Read, ops::Range};
 use gif::{ColorOutput, DecodeOptions, Decoder};
 use image::RgbaImage;
 
-use self::header::{after_blocks, colour_table_length, screen};
+use self::header::{colour_table_length, encode_screen_size, end_of_blocks};
 use super::{
     DecodeError,
     canvas::{Area, Canvas, Disposal, Placement},
@@ -22,35 +22,36 @@ use super::{
 const EXTENSION: u8 = 0x21;
 const FRAME: u8 = 0x2c;
 const END: &[u8] = &[0x3b];
-/// Beginning of a frame's control extension, which has four bytes in one block.
+/// Start of a frame's control extension, which has one block of four bytes.
 const CONTROL: &[u8] = &[EXTENSION, 0xf9, 4];
 
-/// Decodes the first picture. Missing rows are black, like everything that nothing was drawn on.
+/// Decodes the first picture. Missing rows and uncovered areas are black.
 pub(super) fn luma(bytes: &[u8], header: &Header) -> Result<Vec<u8>, DecodeError> {
-    let screen = screen(header);
-    let mut first = FirstFrame::open(PartsReader::new(Blocks::new(bytes, &screen)))?;
-    let [left, top, width, height] = first.area;
-    let (across, down) = (header.width as usize, header.height as usize);
-    if left + width > across || top + height > down {
+    let screen = encode_screen_size(header);
+    let mut first_frame = FirstFrame::open(PartsReader::new(Blocks::new(bytes, &screen)))?;
+    let [left, top, width, height] = first_frame.area;
+    let (canvas_width, canvas_height) = (header.width as usize, header.height as usize);
+    // The decoder reads the area separately from the header; rows outside of the buffer would panic.
+    if left + width > canvas_width || top + height > canvas_height {
         return Err(DecodeError::BROKEN);
     }
-    let mut samples = vec![0; across * down];
-    let has_rows = first.for_each_row(|shown_at, row| {
+    let mut samples = vec![0; canvas_width * canvas_height];
+    let has_rows = first_frame.for_each_row(|shown_rows, row| {
         let row = luma::of_pixels(row, |[r, g, b, _]| luma::of_rgb(r, g, b));
-        for at in shown_at {
-            samples[(top + at) * across + left..][..width].copy_from_slice(&row);
+        for at in shown_rows {
+            samples[(top + at) * canvas_width + left..][..width].copy_from_slice(&row);
         }
     });
     if has_rows { Ok(samples) } else { Err(DecodeError::BROKEN) }
 }
 
-/// Shows the canvas after each frame, for as long as more are wanted.
+/// Shows the canvas after each frame until `show` returns false.
 pub(super) fn play(
     bytes: &[u8],
     header: &Header,
     show: &mut dyn FnMut(u32, &RgbaImage) -> Result<bool, DecodeError>,
 ) -> Result<(), DecodeError> {
-    let screen = screen(header);
+    let screen = encode_screen_size(header);
     let mut blocks = Blocks::new(bytes, &screen);
     let [signature, screen, colours] = [blocks.next(), blocks.next(), blocks.next()];
     let mut canvas = Canvas::new(header.width, header.height);
@@ -59,9 +60,9 @@ pub(super) fn play(
         match blocks.next() {
             part @ [EXTENSION, ..] => control = part,
             part @ [FRAME, ..] => {
-                let Some(placement) = placement(part, control, header) else { return Ok(()) };
+                let Some(placement) = read_placement(part, control, header) else { return Ok(()) };
                 let file = SplicedReader::new([signature, screen, colours, control, part, blocks.end]);
-                if !canvas.play_frame(index, placement, picture(file, placement.area), show)? {
+                if !canvas.play_frame(index, placement, decode_frame(file, placement.area), show)? {
                     return Ok(());
                 }
                 (control, index) = (&[], index + 1);
@@ -72,7 +73,7 @@ pub(super) fn play(
 }
 
 /// Returns a frame's placement, cut to the canvas.
-fn placement(frame: &[u8], control: &[u8], header: &Header) -> Option<Placement> {
+fn read_placement(frame: &[u8], control: &[u8], header: &Header) -> Option<Placement> {
     let [x, y, width, height] = [le16(frame, 1)?, le16(frame, 3)?, le16(frame, 5)?, le16(frame, 7)?];
     let (x, y) = (x.min(header.width), y.min(header.height));
     let area = Area { x, y, width: width.min(header.width - x), height: height.min(header.height - y) };
@@ -84,21 +85,21 @@ fn placement(frame: &[u8], control: &[u8], header: &Header) -> Option<Placement>
     Some(Placement { area, is_blended: true, disposal })
 }
 
-/// Decodes a frame, if it has at least one row. Missing and transparent pixels have no colour.
-fn picture(file: impl Read, Area { width, height, .. }: Area) -> Option<RgbaImage> {
-    let (stride, down) = (4 * width as usize, height as usize);
-    let mut samples = vec![0; stride * down];
-    let has_rows = FirstFrame::open(file).ok()?.for_each_row(|shown_at, row| {
+/// Decodes a frame with at least one row. Missing and transparent pixels are transparent black.
+fn decode_frame(file: impl Read, Area { width, height, .. }: Area) -> Option<RgbaImage> {
+    let (stride, row_count) = (4 * width as usize, height as usize);
+    let mut samples = vec![0; stride * row_count];
+    let has_rows = FirstFrame::open(file).ok()?.for_each_row(|shown_rows, row| {
         let pixels = row.as_chunks_mut::<4>().0.iter_mut();
         pixels.filter(|pixel| pixel[3] == 0).for_each(|pixel| *pixel = [0; 4]);
-        for at in shown_at.filter(|at| *at < down) {
+        for at in shown_rows.filter(|at| *at < row_count) {
             samples[at * stride..][..stride].copy_from_slice(&row[..stride]);
         }
     });
     RgbaImage::from_raw(width, height, samples).filter(|_| has_rows)
 }
 
-/// Reads the first frame of a file.
+/// Reader of the first frame of a file.
 struct FirstFrame<R: Read> {
     decoder: Decoder<R>,
     /// Left, top, width and height.
@@ -117,33 +118,33 @@ impl<R: Read> FirstFrame<R> {
         Ok(Self { decoder, area, is_interlaced })
     }
 
-    /// Hands out rows with the range of rows where each is shown. Returns true if there was any.
-    fn for_each_row(&mut self, mut each: impl FnMut(Range<usize>, &mut [u8])) -> bool {
+    /// Calls `on_row` with each decoded row and the range of rows to show it in. Returns true if there was at least one.
+    fn for_each_row(&mut self, mut on_row: impl FnMut(Range<usize>, &mut [u8])) -> bool {
         let [_, _, width, height] = self.area;
         let (mut row, mut has_rows) = (vec![0; 4 * width], false);
-        for (at, repeated) in row_order(height, self.is_interlaced) {
+        for (at, repetitions) in order_rows(height, self.is_interlaced) {
             row.fill(0);
             if !self.decoder.fill_buffer(&mut row).unwrap_or(false) {
                 break;
             }
-            each(at..height.min(at + repeated), &mut row);
+            on_row(at..height.min(at + repetitions), &mut row);
             has_rows = true;
         }
         has_rows
     }
 }
 
-/// Returns each row's position, and the number of rows that it fills until later passes replace them, as in browsers.
-fn row_order(height: usize, is_interlaced: bool) -> impl Iterator<Item = (usize, usize)> {
+/// Returns the position of each row, and the number of rows to fill with it until later passes arrive, as browsers do.
+fn order_rows(height: usize, is_interlaced: bool) -> impl Iterator<Item = (usize, usize)> {
     let passes: &[_] =
         if is_interlaced { &[(0, 8, 8), (4, 8, 4), (2, 4, 2), (1, 2, 1)] } else { &[(0, 1, 1)] };
-    passes.iter().flat_map(move |(first, step, repeated)| {
-        (*first..height).step_by(*step).map(move |at| (at, *repeated))
+    passes.iter().flat_map(move |(first, step, repetitions)| {
+        (*first..height).step_by(*step).map(move |at| (at, *repetitions))
     })
 }
 
-/// The blocks of a file up to its end, or to what is no part of a GIF. The screen gets another size, and extensions are
-/// left out except the control of frames: any of them can ask for memory, or break a rule that no viewer minds.
+/// Blocks of a file up to its end or to the first invalid byte. Replaces the screen size, and omits extensions other than
+/// frame control, because they can make the decoder allocate memory or fail where viewers do not.
 struct Blocks<'a> {
     bytes: &'a [u8],
     screen: &'a [u8],
@@ -161,8 +162,8 @@ impl<'a> Blocks<'a> {
 impl<'a> Parts<'a> for Blocks<'a> {
     fn next(&mut self) -> &'a [u8] {
         loop {
-            let rest = self.bytes.get(self.at..).unwrap_or_default();
-            let (is_needed, end) = match (self.at, rest) {
+            let remaining_bytes = self.bytes.get(self.at..).unwrap_or_default();
+            let (is_needed, end) = match (self.at, remaining_bytes) {
                 (0, _) => (true, 6),
                 (6, _) => {
                     self.at = 10;
@@ -170,12 +171,12 @@ impl<'a> Parts<'a> for Blocks<'a> {
                 }
                 (10, [flags, ..]) => (true, 13 + colour_table_length(*flags)),
                 (_, [EXTENSION, ..]) => (
-                    rest.starts_with(CONTROL) && rest.get(7) == Some(&0),
-                    after_blocks(self.bytes, self.at + 2),
+                    remaining_bytes.starts_with(CONTROL) && remaining_bytes.get(7) == Some(&0),
+                    end_of_blocks(self.bytes, self.at + 2),
                 ),
                 (_, [FRAME, ..]) => {
-                    let flags = rest.get(9).copied().unwrap_or_default();
-                    (true, after_blocks(self.bytes, self.at + 11 + colour_table_length(flags)))
+                    let flags = remaining_bytes.get(9).copied().unwrap_or_default();
+                    (true, end_of_blocks(self.bytes, self.at + 11 + colour_table_length(flags)))
                 }
                 (_, [0, ..]) => (false, self.at + 1),
                 _ => {
@@ -183,8 +184,8 @@ impl<'a> Parts<'a> for Blocks<'a> {
                     return std::mem::take(&mut self.end);
                 }
             };
-            let part = self.bytes.get(self.at..end).unwrap_or(rest);
-            // A part that is cut off is followed by no end marker.
+            let part = self.bytes.get(self.at..end).unwrap_or(remaining_bytes);
+            // A truncated part gets no end marker, so that the decoder still returns its complete rows.
             self.end = if end > self.bytes.len() { &[] } else { self.end };
             self.at = end;
             if is_needed && !part.is_empty() {

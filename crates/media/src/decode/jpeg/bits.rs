@@ -1,15 +1,15 @@
-//! The bits of a scan: its data without what keeps them from looking like markers, and a window that moves over them.
+//! Bit reader of a scan: removes the stuffing bytes of the data, and moves a window over the bits.
 //!
-//! What codes they are is not known here. Past the end there are zeros, and `has_ended_early` tells.
+//! Reads zeros after the end of the data; `has_ended_early` reports it.
 
 use memchr::memchr;
 
 use super::header::{END, next_marker};
 
-/// Zeros after the data, so that its last bytes are loaded as all others are.
+/// Zeros after the data, so that the last bytes can be loaded eight at a time.
 const SPARE: usize = size_of::<u64>();
 
-/// A piece of a scan's data after the other: up to a marker.
+/// Pieces of a scan's data, each up to the next marker.
 pub(super) struct Pieces<'a> {
     file: &'a [u8],
     at: usize,
@@ -17,13 +17,13 @@ pub(super) struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// Holds no more than `most` bytes, which are allocated at once.
+    /// Allocates `max_bytes` at once. No piece needs more.
     pub(super) fn new(file: &'a [u8]) -> Self {
-        Self { file, at: 0, data: Vec::with_capacity(Self::most(file)) }
+        Self { file, at: 0, data: Vec::with_capacity(Self::max_bytes(file)) }
     }
 
-    /// Returns the number of bytes that are allocated.
-    pub(super) const fn most(file: &[u8]) -> usize {
+    /// Returns the number of allocated bytes.
+    pub(super) const fn max_bytes(file: &[u8]) -> usize {
         file.len() + SPARE
     }
 
@@ -31,39 +31,41 @@ impl<'a> Pieces<'a> {
         self.at = at;
     }
 
-    /// The bits up to the next marker, and which one it is. The file's end is the picture's.
+    /// Returns the bits up to the next marker, and the marker. The end of the file counts as `END`.
     pub(super) fn next(&mut self) -> (Bits<'_>, u8) {
         self.data.clear();
         let marker = loop {
-            let rest = self.file.get(self.at..).unwrap_or_default();
-            let length = memchr(0xff, rest).unwrap_or(rest.len());
-            let fill = rest[length..].iter().position(|byte| *byte != 0xff);
-            let Some((fill, next)) = fill.and_then(|fill| Some((fill, *rest.get(length + fill)?))) else {
-                self.data.extend(&rest[..length]);
+            let remaining_bytes = self.file.get(self.at..).unwrap_or_default();
+            let length = memchr(0xff, remaining_bytes).unwrap_or(remaining_bytes.len());
+            let fill = remaining_bytes[length..].iter().position(|byte| *byte != 0xff);
+            let Some((fill, next_byte)) =
+                fill.and_then(|fill| Some((fill, *remaining_bytes.get(length + fill)?)))
+            else {
+                self.data.extend(&remaining_bytes[..length]);
                 self.at = self.file.len();
                 break END;
             };
             self.at += length + fill + 1;
-            if next != 0 {
-                self.data.extend(&rest[..length]);
-                break next;
+            if next_byte != 0 {
+                self.data.extend(&remaining_bytes[..length]);
+                break next_byte;
             }
-            self.data.extend(&rest[..=length]);
+            self.data.extend(&remaining_bytes[..=length]);
         };
         let length = self.data.len();
         self.data.extend([0; SPARE]);
-        (Bits { data: &self.data, length, at: 0, window: 0, held: 0 }, marker)
+        (Bits { data: &self.data, length, at: 0, window: 0, held_bits: 0 }, marker)
     }
 
-    /// Past any data.
+    /// Skips data and returns the next marker.
     pub(super) fn next_marker(&mut self) -> u8 {
         let next = next_marker(self.file.get(self.at..).unwrap_or_default());
         self.at = self.file.len() - next.map_or(0, |(_, after)| after.len());
         next.map_or(END, |(marker, _)| marker)
     }
 
-    /// Past the restart of that number if it is the marker, or follows it. Otherwise there is a marker for which it is too
-    /// early; by libjpeg's rule, which a few lost or added restarts do not lead astray.
+    /// Skips to the restart with this number. Returns `None` if it was found, or another marker that belongs to later data.
+    /// Uses the rule of libjpeg, which recovers from a few lost or inserted restarts.
     pub(super) fn find_restart(&mut self, mut marker: u8, number: u8) -> Option<u8> {
         loop {
             match marker {
@@ -79,38 +81,38 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Returns the offset behind the last marker.
+    /// Returns the offset after the last marker.
     pub(super) fn at(&self) -> usize {
         self.at
     }
 }
 
 impl Bits<'_> {
-    /// Bits of missing data.
-    pub(super) const NONE: Self = Self { data: &[], length: 0, at: 0, window: 0, held: 0 };
+    /// Reader of missing data: zeros only.
+    pub(super) const NONE: Self = Self { data: &[], length: 0, at: 0, window: 0, held_bits: 0 };
 }
 
-/// The next bits are the highest ones of the window.
+/// Bit reader. The next bits are the highest bits of the window.
 #[derive(Clone)]
 pub(super) struct Bits<'a> {
     data: &'a [u8],
     length: usize,
     at: usize,
     window: u64,
-    held: u32,
+    held_bits: u32,
 }
 
 impl Bits<'_> {
-    /// Fills the window, so that 56 bits can be taken.
+    /// Fills the window to at least 56 bits.
     #[inline(always)]
     pub(super) fn fill(&mut self) {
         let next = self.data.get(self.at..).and_then(<[u8]>::first_chunk);
-        self.window |= next.map_or(0, |bytes| u64::from_be_bytes(*bytes)) >> self.held;
-        self.at += ((63 - self.held) >> 3) as usize;
-        self.held |= 56;
+        self.window |= next.map_or(0, |bytes| u64::from_be_bytes(*bytes)) >> self.held_bits;
+        self.at += ((63 - self.held_bits) >> 3) as usize;
+        self.held_bits |= 56;
     }
 
-    /// The next bits, 1 to 63 of them.
+    /// Returns the next 1 to 63 bits without consuming them.
     #[inline(always)]
     pub(super) fn peek(&self, count: u32) -> u64 {
         self.window >> (64 - count)
@@ -119,10 +121,10 @@ impl Bits<'_> {
     #[inline(always)]
     pub(super) fn skip(&mut self, count: u32) {
         self.window <<= count;
-        self.held -= count;
+        self.held_bits -= count;
     }
 
-    /// Up to 32 bits, which must be there.
+    /// Consumes up to 32 bits. The window must contain them.
     #[inline(always)]
     pub(super) fn take(&mut self, count: u32) -> u32 {
         let bits = self.window >> 32 >> (32 - count);
@@ -131,7 +133,7 @@ impl Bits<'_> {
         return bits as u32;
     }
 
-    /// Up to 63 bits, of which 32 must be there.
+    /// Consumes up to 63 bits. The window must contain 32.
     #[inline(always)]
     pub(super) fn take_many(&mut self, count: u32) -> u64 {
         if count <= 32 {
@@ -143,7 +145,7 @@ impl Bits<'_> {
         upper << 32 | u64::from(self.take(32))
     }
 
-    /// A value of so many bits, of which half are negative: those whose first bit is not set.
+    /// Reads a signed value of `size` bits. Values with a clear first bit are negative.
     #[inline(always)]
     pub(super) fn value(&mut self, size: u32) -> i32 {
         let bits = self.take(size).cast_signed();
@@ -151,8 +153,8 @@ impl Bits<'_> {
         bits + is_negative * ((-1 << size) + 1)
     }
 
-    /// More was taken than there is.
+    /// True if more bits were consumed than the data has.
     pub(super) fn has_ended_early(&self) -> bool {
-        8 * self.at - self.held as usize > 8 * self.length
+        8 * self.at - self.held_bits as usize > 8 * self.length
     }
 }

@@ -1,8 +1,8 @@
-//! Our own decoder: the luma of a JPEG of eight bits and Huffman codes. Each component that it takes is read alone, and the
-//! others are passed over; for nearly all files that is one.
+//! Decodes the luma of a JPEG with eight bits and Huffman codes. Reads one component at a time and skips the others; nearly
+//! all files need only one.
 //!
-//! What breaks a rule shows what libjpeg shows of it: data ends at any marker, and what it is too short for is gray; the
-//! next restart is looked for by its number; what is no code says nothing.
+//! Damaged files give the same picture as in libjpeg: data ends at any marker, missing blocks are gray, the next restart is
+//! found by its number, and an invalid code counts as 0.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use super::{
     huffman::Codes,
     planes,
     progressive::Coefficients,
-    scan::{Defined, Head, Scan},
+    scan::{DefinedCodes, Scan, ScanHeader},
     scans, sequential,
     smooth::Progress,
     transform::ORDER,
@@ -30,20 +30,28 @@ pub(super) fn decode<'a>(
     header: &JpegHeader,
     budget: &'a MemoryBudget,
 ) -> Result<(Gray, Reservation<'a>), DecodeError> {
-    let is_kept = |component| header.is_progressive || scans::is_repeated(bytes, header, component);
-    let are_kept: Vec<bool> = (0..planes::needed(header)).map(is_kept).collect();
-    // Of a progressive file, colours may be read to see where its last scan ends.
-    let read = if header.is_progressive { header.components.len() } else { are_kept.len() };
-    let kept = (0..read).filter(|component| header.is_progressive || are_kept[*component]);
-    let kept = kept.map(|component| Coefficients::bytes(&Frame::new(header, component))).max();
-    let most = FIXED_BYTES + kept.unwrap_or(0) + Pieces::most(bytes) as u64 + planes::bytes(header);
-    let reservation = budget.reserve(most)?;
-    let planes = are_kept.into_iter().enumerate();
-    let planes = planes.map(|(component, is_kept)| {
-        if is_kept {
-            of_kept(bytes, header, component)
+    let needs_coefficients =
+        |component| header.is_progressive || scans::is_repeated(bytes, header, component);
+    let need_coefficients: Vec<bool> =
+        (0..planes::count_needed_planes(header)).map(needs_coefficients).collect();
+    // For a progressive file, another component may be read to find the row at which the last scan ended.
+    let read_components =
+        if header.is_progressive { header.components.len() } else { need_coefficients.len() };
+    let buffered_components =
+        (0..read_components).filter(|component| header.is_progressive || need_coefficients[*component]);
+    let coefficient_bytes =
+        buffered_components.map(|component| Coefficients::bytes(&Frame::new(header, component))).max();
+    let needed_bytes = FIXED_BYTES
+        + coefficient_bytes.unwrap_or(0)
+        + Pieces::max_bytes(bytes) as u64
+        + planes::count_bytes(header);
+    let reservation = budget.reserve(needed_bytes)?;
+    let planes = need_coefficients.into_iter().enumerate();
+    let planes = planes.map(|(component, needs_coefficients)| {
+        if needs_coefficients {
+            decode_buffered(bytes, header, component)
         } else {
-            Decoder::new(bytes, header, component).at_once()
+            Decoder::new(bytes, header, component).decode_single_scan()
         }
     });
     let planes = planes.collect();
@@ -52,48 +60,49 @@ pub(super) fn decode<'a>(
     Ok((gray, reservation))
 }
 
-/// Its samples, if any came and there are not too many scans.
-fn of_kept(bytes: &[u8], header: &JpegHeader, component: usize) -> Option<Vec<u8>> {
-    let read = |component| Decoder::new(bytes, header, component).all();
-    let mut kept = read(component)?;
-    let steps = kept.steps;
-    if let Some(mut guess) = kept.progress.guess(component) {
-        if !guess.is_the_same_below() {
-            let Last { component: last, row } = kept.last;
-            guess.last = match row {
+/// Decodes a component from buffered coefficients. `None` without data or with too many scans.
+fn decode_buffered(bytes: &[u8], header: &JpegHeader, component: usize) -> Option<Vec<u8>> {
+    let read_component = |component| Decoder::new(bytes, header, component).read_all_scans();
+    let mut buffered = read_component(component)?;
+    let steps = buffered.steps;
+    if let Some(mut guess) = buffered.progress.guess(component) {
+        if !guess.is_same_below() {
+            let LastScan { component: last_component, row } = buffered.last_scan;
+            guess.last_row = match row {
                 Some(row) => row,
-                // One after the other, so that no more memory is needed.
+                // The coefficients are dropped and read again: holding two components would exceed the reservation.
                 None => {
-                    drop(kept);
-                    let row = read(last).and_then(|kept| kept.last.row);
-                    kept = read(component)?;
+                    drop(buffered);
+                    let row =
+                        read_component(last_component).and_then(|last_buffered| last_buffered.last_scan.row);
+                    buffered = read_component(component)?;
                     row.unwrap_or(0)
                 }
             };
         }
-        kept.coefficients.fill(&guess, &steps);
+        buffered.coefficients.fill(&guess, &steps);
     }
     let mut plane = Plane::new(header, component);
     Some(Vectors::dispatch(
         #[inline(always)]
         move |vectors| {
-            kept.coefficients.transform(vectors, &steps, &mut plane);
+            buffered.coefficients.transform(vectors, &steps, &mut plane);
             plane.samples
         },
     ))
 }
 
 /// Coefficients and state of a component after all scans.
-struct Kept {
+struct BufferedComponent {
     coefficients: Coefficients,
     steps: [i16; 64],
     progress: Progress,
-    last: Last,
+    last_scan: LastScan,
 }
 
-/// The last scan: a component that it has, and the row of units where its data ran out, if it was read.
+/// Last scan: one of its components, and the row of units at which its data ended, if the scan was read.
 #[derive(Clone, Copy, Default)]
-struct Last {
+struct LastScan {
     component: usize,
     row: Option<usize>,
 }
@@ -101,18 +110,18 @@ struct Last {
 struct Decoder<'a> {
     bytes: &'a [u8],
     header: &'a JpegHeader,
-    /// Component that is read.
+    /// Component to read.
     component: usize,
-    codes: Defined,
+    codes: DefinedCodes,
     steps: [Option<[i16; 64]>; 4],
-    /// Steps of the component at the beginning of its first scan.
-    of_wanted: Option<[i16; 64]>,
-    /// Restart interval in units; 0 if there are no restarts.
-    restarts_after: usize,
+    /// Quantization steps of the component at the start of its first scan.
+    component_steps: Option<[i16; 64]>,
+    /// Restart interval in units; 0 without restarts.
+    restart_interval: usize,
     scans: usize,
-    most_scans: usize,
+    max_scans: usize,
     progress: Progress,
-    last: Last,
+    last_scan: LastScan,
     pieces: Pieces<'a>,
 }
 
@@ -122,47 +131,52 @@ impl<'a> Decoder<'a> {
             bytes,
             header,
             component,
-            codes: Defined::standard(),
+            codes: DefinedCodes::standard(),
             steps: [None; 4],
-            of_wanted: None,
-            restarts_after: 0,
+            component_steps: None,
+            restart_interval: 0,
             scans: 0,
-            most_scans: scans::most(&Frame::new(header, component)),
+            max_scans: scans::max_scans(&Frame::new(header, component)),
             progress: Progress::new(header),
-            last: Last::default(),
+            last_scan: LastScan::default(),
             pieces: Pieces::new(bytes),
         }
     }
 
-    /// The samples of a component that has one scan, if that came.
-    fn at_once(mut self) -> Option<Vec<u8>> {
+    /// Decodes a component with a single scan; `None` if the scan is missing.
+    fn decode_single_scan(mut self) -> Option<Vec<u8>> {
         let mut plane = Plane::new(self.header, self.component);
-        self.read(&mut plane, None).is_some_and(|is_read| is_read).then_some(plane.samples)
+        self.read_scans(&mut plane, None).is_some_and(|is_read| is_read).then_some(plane.samples)
     }
 
-    /// Reads all scans; `None` if there is none, or too many.
-    fn all(mut self) -> Option<Kept> {
+    /// Reads all scans; `None` without a scan or with too many.
+    fn read_all_scans(mut self) -> Option<BufferedComponent> {
         let mut coefficients = Coefficients::new(Frame::new(self.header, self.component));
-        // Coefficients that were read before an error are valid.
-        let _ = self.read(&mut Plane::none(), Some(&mut coefficients));
-        if !coefficients.has_any() || self.scans > self.most_scans {
+        // Coefficients read before an error are valid.
+        let _ = self.read_scans(&mut Plane::empty(), Some(&mut coefficients));
+        if !coefficients.has_any() || self.scans > self.max_scans {
             return None;
         }
-        Some(Kept { coefficients, steps: self.of_wanted?, progress: self.progress, last: self.last })
+        Some(BufferedComponent {
+            coefficients,
+            steps: self.component_steps?,
+            progress: self.progress,
+            last_scan: self.last_scan,
+        })
     }
 
-    /// Reads scans up to the picture's end, or to the end of the component's one if coefficients are not kept. Nothing if
-    /// something outside of their data is broken.
-    fn read(&mut self, plane: &mut Plane, mut kept: Option<&mut Coefficients>) -> Option<bool> {
-        let (mut marker, mut at) = self.marker(2);
+    /// Reads scans to the end of the picture or, without `coefficients`, to the end of the component's only scan. `None` if
+    /// a segment is invalid.
+    fn read_scans(&mut self, plane: &mut Plane, mut coefficients: Option<&mut Coefficients>) -> Option<bool> {
+        let (mut marker, mut at) = self.find_marker(2);
         let mut is_begun = false;
         loop {
             if marker == END {
                 return Some(false);
             }
-            // Without a segment. Others of that kind are a fault, as libjpeg has it: nobody sees what stands behind them.
+            // Markers without a segment. libjpeg treats the other ones as an error and ignores the rest of the file.
             if matches!(marker, 0x01 | 0xd0..=0xd7) {
-                (marker, at) = self.marker(at);
+                (marker, at) = self.find_marker(at);
                 continue;
             }
             let length = usize::from(u16::from_be_bytes(*self.bytes.get(at..)?.first_chunk()?)).max(2);
@@ -171,71 +185,71 @@ impl<'a> Decoder<'a> {
             match marker {
                 0xc4 => self.define_codes(segment)?,
                 0xdb => self.define_steps(segment)?,
-                0xdd => self.restarts_after = u16::from_be_bytes(segment.try_into().ok()?).into(),
+                0xdd => self.restart_interval = u16::from_be_bytes(segment.try_into().ok()?).into(),
                 0xda => {
                     is_begun = true;
-                    let head = Head::read(segment, self.header, self.component)?;
+                    let head = ScanHeader::read(segment, self.header, self.component)?;
                     self.progress.begin(&head, self.header, &self.steps);
                     let [first, ..] = head.parts.as_slice() else { return None };
-                    self.last = Last { component: first.component, row: None };
+                    self.last_scan = LastScan { component: first.component, row: None };
                     if !head.is_wanted() {
-                        (marker, at) = self.pass_over(&head, at);
+                        (marker, at) = self.skip_scan(&head, at);
                         continue;
                     }
-                    (marker, at) = self.scan(&head, at, plane, kept.as_deref_mut())?;
-                    if kept.is_none() {
+                    (marker, at) = self.read_scan(&head, at, plane, coefficients.as_deref_mut())?;
+                    if coefficients.is_none() {
                         return Some(true);
                     }
                     continue;
                 }
-                // What is read of the frame has been read before.
+                // The frame header was read by `header::read`.
                 0xc0..=0xc2 if !is_begun => {}
                 0xcc | 0xdc | 0xe0..=0xef | 0xfe => {}
                 _ => return None,
             }
-            (marker, at) = self.marker(at);
+            (marker, at) = self.find_marker(at);
         }
     }
 
-    /// The next marker from there on, and where it ends. The file's end is the picture's.
-    fn marker(&self, at: usize) -> (u8, usize) {
+    /// Returns the next marker from `at`, and the offset after it. The end of the file counts as `END`.
+    fn find_marker(&self, at: usize) -> (u8, usize) {
         let next = next_marker(self.bytes.get(at..).unwrap_or_default());
         next.map_or((END, self.bytes.len()), |(marker, after)| (marker, self.bytes.len() - after.len()))
     }
 
     fn define_codes(&mut self, mut segment: &[u8]) -> Option<()> {
-        while let Some((which, rest)) = segment.split_first() {
+        while let Some((selector, rest)) = segment.split_first() {
             let (codes, rest) = Codes::read(rest)?;
-            let kind = match which >> 4 {
+            let kind = match selector >> 4 {
                 0 => &mut self.codes.first,
                 1 => &mut self.codes.others,
                 _ => return None,
             };
-            *kind.get_mut(usize::from(which & 15))? = Some(codes);
+            *kind.get_mut(usize::from(selector & 15))? = Some(codes);
             segment = rest;
         }
         Some(())
     }
 
     fn define_steps(&mut self, mut segment: &[u8]) -> Option<()> {
-        while let Some((which, rest)) = segment.split_first() {
-            let width = if which >> 4 == 0 { 1 } else { 2 };
+        while let Some((selector, rest)) = segment.split_first() {
+            let width = if selector >> 4 == 0 { 1 } else { 2 };
             let (values, rest) = rest.split_at_checked(64 * width)?;
             let mut steps = [0; 64];
             for (value, place) in values.chunks(width).zip(ORDER) {
                 let step = value.iter().fold(0, |step, byte| step << 8 | u16::from(*byte));
                 steps[usize::from(place)] = step.cast_signed();
             }
-            *self.steps.get_mut(usize::from(which & 15))? = Some(steps);
+            *self.steps.get_mut(usize::from(selector & 15))? = Some(steps);
             segment = rest;
         }
         Some(())
     }
 
-    /// The marker that follows a scan, and where it ends. It is not the first one if that is taken for a restart.
-    fn pass_over(&mut self, head: &Head, at: usize) -> (u8, usize) {
-        let (across, down) = head.units(self.header);
-        let restarts = (across * down - 1).checked_div(self.restarts_after).unwrap_or(0);
+    /// Skips a scan. Returns the marker after it, and the offset after the marker. Restarts within the scan are skipped.
+    fn skip_scan(&mut self, head: &ScanHeader, at: usize) -> (u8, usize) {
+        let (across, down) = head.count_units(self.header);
+        let restarts = (across * down - 1).checked_div(self.restart_interval).unwrap_or(0);
         self.pieces.begin(at);
         let mut marker = self.pieces.next_marker();
         for restart in (0..8).cycle().take(restarts) {
@@ -248,47 +262,50 @@ impl<'a> Decoder<'a> {
         (marker, self.pieces.at())
     }
 
-    /// Reads a scan that begins there, and says which marker follows it, and where that ends.
-    fn scan(
+    /// Reads the scan starting at `at`. Returns the marker after it, and the offset after the marker.
+    fn read_scan(
         &mut self,
-        head: &Head,
+        head: &ScanHeader,
         at: usize,
         plane: &mut Plane,
-        mut kept: Option<&mut Coefficients>,
+        mut coefficients: Option<&mut Coefficients>,
     ) -> Option<(u8, usize)> {
         self.scans += 1;
-        if self.scans > self.most_scans {
+        // Bounds the time of a small file with very many scans.
+        if self.scans > self.max_scans {
             return None;
         }
-        if self.of_wanted.is_none() {
-            self.of_wanted = *self.steps.get(usize::from(self.header.components[self.component].table))?;
+        // Later definitions of the steps do not apply to a component that has begun, as in libjpeg.
+        if self.component_steps.is_none() {
+            self.component_steps =
+                *self.steps.get(usize::from(self.header.components[self.component].table))?;
         }
-        let steps = self.of_wanted?;
+        let steps = self.component_steps?;
         let scan = Scan::new(head, self.header, &self.codes)?;
-        let most = if self.restarts_after == 0 { scan.units } else { self.restarts_after };
+        let units_per_interval = if self.restart_interval == 0 { scan.units } else { self.restart_interval };
         self.pieces.begin(at);
         let (mut begin, mut restart) = (0, 0);
-        // A marker for which this is too early, and whether the data before it was too short, now and before a restart.
-        let (mut early, mut is_short, mut was_short) = (None, false, false);
+        // A marker of later data, and whether the current data, or the data before the last restart, was too short.
+        let (mut early_marker, mut is_short, mut was_short) = (None, false, false);
         loop {
-            let units = begin..scan.units.min(begin + most);
-            let (bits, marker) = match early {
+            let units = begin..scan.units.min(begin + units_per_interval);
+            let (bits, marker) = match early_marker {
                 None => self.pieces.next(),
                 Some(marker) => (Bits::NONE, marker),
             };
-            is_short = match &mut kept {
+            is_short = match &mut coefficients {
                 Some(_) if is_short => true,
-                Some(kept) => {
-                    let short = progressive_units(bits, units.clone(), &scan, kept);
-                    let last = short.unwrap_or(units.end - 1);
-                    // What stood before a restart is forgotten by libjpeg only once it looks at the unit after it.
-                    if !(was_short && last == begin) {
-                        self.last.row = Some(head.row(last, self.header));
+                Some(coefficients) => {
+                    let short_unit = progressive_units(bits, units.clone(), &scan, coefficients);
+                    let last_unit = short_unit.unwrap_or(units.end - 1);
+                    // libjpeg updates its row only when it reads the unit after a restart.
+                    if !(was_short && last_unit == begin) {
+                        self.last_scan.row = Some(head.unit_row(last_unit, self.header));
                     }
-                    short.is_some()
+                    short_unit.is_some()
                 }
                 None if is_short => {
-                    sequential::gray(units.clone(), &scan, plane);
+                    sequential::fill_gray(units.clone(), &scan, plane);
                     true
                 }
                 None => sequential_units(bits, units.clone(), &scan, &steps, plane),
@@ -296,9 +313,9 @@ impl<'a> Decoder<'a> {
             if units.end == scan.units {
                 return Some((marker, self.pieces.at()));
             }
-            early = self.pieces.find_restart(marker, restart);
+            early_marker = self.pieces.find_restart(marker, restart);
             was_short = is_short;
-            is_short &= early.is_some();
+            is_short &= early_marker.is_some();
             restart = (restart + 1) % 8;
             begin = units.end;
         }
@@ -314,7 +331,7 @@ fn sequential_units(
 ) -> bool {
     Vectors::dispatch(
         #[inline(always)]
-        move |vectors| sequential::units(vectors, bits, units, scan, steps, plane),
+        move |vectors| sequential::read_units(vectors, bits, units, scan, steps, plane),
     )
 }
 
@@ -322,10 +339,10 @@ fn progressive_units(
     bits: Bits<'_>,
     units: Range<usize>,
     scan: &Scan<'_>,
-    kept: &mut Coefficients,
+    coefficients: &mut Coefficients,
 ) -> Option<usize> {
     Vectors::dispatch(
         #[inline(always)]
-        move |_| kept.units(bits, units, scan),
+        move |_| coefficients.read_units(bits, units, scan),
     )
 }

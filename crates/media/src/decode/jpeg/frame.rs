@@ -1,13 +1,13 @@
-//! Layout of a component in blocks, and the plane that their samples are put into.
+//! Layout of a component in blocks, and the plane of its samples.
 
 use super::{header::JpegHeader, vectors::Samples};
 
-/// A component, in blocks of eight by eight samples.
+/// Size of a component in blocks of eight by eight samples.
 pub(super) struct Frame {
     pub(super) columns: usize,
     pub(super) rows: usize,
-    /// Rows of blocks that a unit has.
-    pub(super) down: usize,
+    /// Rows of blocks in a unit.
+    pub(super) unit_rows: usize,
     /// Rows of units.
     pub(super) units: usize,
 }
@@ -15,26 +15,27 @@ pub(super) struct Frame {
 impl Frame {
     pub(super) fn new(header: &JpegHeader, component: usize) -> Self {
         let [columns, rows] = header.sides(component).map(|side| side.div_ceil(8));
-        Self { columns, rows, down: header.components[component].down.into(), units: header.units().1 }
+        Self { columns, rows, unit_rows: header.components[component].down.into(), units: header.units().1 }
     }
 
-    /// The rows that are two above, one above, and so on, as libjpeg takes them: the last ones may lie below the picture
-    /// if they are within a unit, but not those of the last units.
+    /// Returns the rows from two above to two below, chosen like libjpeg: rows below the picture are used if they are
+    /// within a unit, except in the last row of units.
     pub(super) fn rows_around(&self, row: usize) -> [usize; 5] {
-        let (unit, within) = (row / self.down, row % self.down);
+        let (unit, row_in_unit) = (row / self.unit_rows, row % self.unit_rows);
         let is_last = unit + 1 == self.units;
-        let (down, end) = if is_last {
-            (self.rows - unit * self.down, self.rows)
+        let (rows_per_unit, end) = if is_last {
+            (self.rows - unit * self.unit_rows, self.rows)
         } else {
-            (self.down, self.down * self.units)
+            (self.unit_rows, self.unit_rows * self.units)
         };
-        // So counted, a row in a last unit that is not filled can be the second one where it is a later one.
-        let counted = unit * down + within;
+        // libjpeg multiplies by the rows of the current unit, so in an incomplete last unit, a later row can count as the
+        // second.
+        let libjpeg_row = unit * rows_per_unit + row_in_unit;
         let above = row.saturating_sub(1);
-        let above_that = if counted > 1 { row - 2 } else { above };
+        let two_above = if libjpeg_row > 1 { row - 2 } else { above };
         let below = if row + 1 < end { row + 1 } else { row };
-        let below_that = if row + 2 < end { row + 2 } else { below };
-        [above_that, above, row, below, below_that]
+        let two_below = if row + 2 < end { row + 2 } else { below };
+        [two_above, above, row, below, two_below]
     }
 }
 
@@ -51,11 +52,11 @@ impl Plane {
     }
 
     /// Returns a plane without samples.
-    pub(super) fn none() -> Self {
+    pub(super) fn empty() -> Self {
         Self { samples: Vec::new(), width: 0, height: 0 }
     }
 
-    /// Puts the samples of a block into the plane and drops those beyond the edges.
+    /// Copies the samples of a block to the plane. Samples beyond the edges are dropped.
     #[inline(always)]
     pub(super) fn place(&mut self, row: usize, column: usize, samples: &Samples) {
         let (top, left) = (8 * row, 8 * column);

@@ -1,5 +1,5 @@
-//! Reads a JPEG up to its first scan: size, components, and the meaning of its colours. What decoders read is checked
-//! against this.
+//! Reads a JPEG up to its first scan: size, components and colour model. The results of decoders are checked against this
+//! header.
 
 use super::super::DecodeError;
 
@@ -8,44 +8,44 @@ use super::super::DecodeError;
 pub(super) enum Colours {
     Gray,
     YCbCr,
-    /// Three components without a transform, marked as such by `R`, `G` and `B`.
+    /// Three components without a transform, identified by the ids `R`, `G` and `B`.
     Rgb,
-    /// The same, marked by Adobe's segment.
+    /// RGB, identified by Adobe's segment.
     AdobeRgb,
     Cmyk,
-    /// Inks of which three are transformed: four components under any mark of Adobe's but the one that says no.
+    /// CMYK with three transformed inks: four components with any Adobe mark other than 0.
     Ycck,
 }
 
 /// Marker at the end of a picture.
 pub(super) const END: u8 = 0xd9;
 
-/// Known values of Adobe's mark. Other values are read as 1, or as 2 for four components.
-const MARKS: [u8; 3] = [0, 1, 2];
-/// Offset of the mark in its segment.
-const ADOBE: usize = 11;
-/// Bytes of a segment that says JFIF. One that is shorter says nothing to libjpeg.
-const JFIF: usize = 14;
+/// Known values of the Adobe mark (colour transform). Other values count as 1, or as 2 for four components.
+const KNOWN_MARKS: [u8; 3] = [0, 1, 2];
+/// Offset of the mark in Adobe's segment.
+const ADOBE_MARK_OFFSET: usize = 11;
+/// Length of a JFIF segment in bytes. libjpeg ignores shorter ones.
+const JFIF_LENGTH: usize = 14;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct JpegHeader {
     pub(in super::super) width: u32,
     pub(in super::super) height: u32,
     pub(super) colours: Colours,
-    /// All scans are kept as coefficients until the last one: progressive, or one component after the other.
+    /// True if coefficients are buffered until the last scan: progressive files, and files with several scans.
     pub(super) is_buffered: bool,
-    /// Samples of all components together, in whole blocks.
+    /// Samples of all components together, rounded up to whole blocks.
     pub(super) samples: u64,
-    /// Sampled and scanned as nearly all files are.
+    /// True for the sampling factors and scans of nearly all files.
     pub(super) is_common: bool,
-    /// Huffman coded, eight bits a sample, with loss.
+    /// True for lossy Huffman coding with eight bits a sample.
     pub(super) is_plain: bool,
-    /// Arithmetic coding, which neither browsers nor our decoders read.
+    /// True for arithmetic coding, which browsers and Tidegate do not support.
     pub(super) is_arithmetic: bool,
     pub(super) is_progressive: bool,
-    /// The first of them is luma, if any is. One to four.
+    /// One to four components. Luma, if present, is the first.
     pub(super) components: Vec<Component>,
-    /// True if a mark of Adobe's has an unknown value. Other decoders get a copy that states what it means.
+    /// True if an Adobe mark has an unknown value. zune-jpeg gets a copy with the effective value.
     pub(super) has_unknown_mark: bool,
 }
 
@@ -54,47 +54,48 @@ pub(super) struct Component {
     pub(super) id: u8,
     pub(super) across: u8,
     pub(super) down: u8,
-    /// Table of the steps that its coefficients are multiples of.
+    /// Index of the quantization table.
     pub(super) table: u8,
 }
 
 impl JpegHeader {
     /// Returns the largest sampling factors, across and down.
-    pub(super) fn most(&self) -> [u8; 2] {
-        most(&self.components)
+    pub(super) fn max_sampling(&self) -> [u8; 2] {
+        max_factors(&self.components)
     }
 
-    /// The component that is meant by the part of a scan at that place. Several may share a name: as libjpeg has it, each
-    /// part names the first of them that is not before its own place.
-    pub(super) fn named(&self, id: u8, place: usize) -> Option<usize> {
-        let from = |first: usize| (first..self.components.len()).find(|at| self.components[*at].id == id);
-        from(place).or_else(|| from(0))
+    /// Returns the component selected by the part of a scan at this place. Like libjpeg, a part with an ambiguous id
+    /// selects the first such component at or after its own place.
+    pub(super) fn find_component(&self, id: u8, place: usize) -> Option<usize> {
+        let find_from =
+            |first: usize| (first..self.components.len()).find(|at| self.components[*at].id == id);
+        find_from(place).or_else(|| find_from(0))
     }
 
-    /// Samples of a component, across and down.
+    /// Returns the samples of a component, across and down.
     pub(super) fn sides(&self, component: usize) -> [usize; 2] {
-        let [across, down] = self.most().map(u32::from);
+        let [across, down] = self.max_sampling().map(u32::from);
         let Component { across: own_across, down: own_down, .. } = self.components[component];
         let side = |side: u32, own: u8, most: u32| (side * u32::from(own)).div_ceil(most) as usize;
         [side(self.width, own_across, across), side(self.height, own_down, down)]
     }
 
-    /// Units of a scan that has several components, across and down.
+    /// Returns the units of a scan with several components, across and down.
     pub(super) fn units(&self) -> (usize, usize) {
-        let [across, down] = self.most().map(u32::from);
+        let [across, down] = self.max_sampling().map(u32::from);
         (self.width.div_ceil(8 * across) as usize, self.height.div_ceil(8 * down) as usize)
     }
 }
 
-fn most(components: &[Component]) -> [u8; 2] {
-    let most = |of: fn(&Component) -> u8| components.iter().map(of).max().unwrap_or(1);
-    [most(|component| component.across), most(|component| component.down)]
+fn max_factors(components: &[Component]) -> [u8; 2] {
+    let max_factor = |of: fn(&Component) -> u8| components.iter().map(of).max().unwrap_or(1);
+    [max_factor(|component| component.across), max_factor(|component| component.down)]
 }
 
 #[derive(Default)]
 struct Marks {
     jfif: bool,
-    /// The last one counts.
+    /// Value of the last Adobe mark.
     adobe: Option<u8>,
     has_unknown: bool,
 }
@@ -117,20 +118,21 @@ pub(in super::super) fn read(bytes: &[u8]) -> Result<JpegHeader, DecodeError> {
         match marker {
             0xd9 => return Err(DecodeError::BROKEN),
             0xda => {
-                let in_scan = usize::from(*segment.first().ok_or(DecodeError::BROKEN)?);
-                return header(&frame.ok_or(DecodeError::BROKEN)?, in_scan, &marks);
+                let scan_components = usize::from(*segment.first().ok_or(DecodeError::BROKEN)?);
+                return build_header(&frame.ok_or(DecodeError::BROKEN)?, scan_components, &marks);
             }
             0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
-                let earlier = frame.replace(start_of_frame(marker, segment)?);
-                if earlier.is_some() {
+                let earlier_frame = frame.replace(start_of_frame(marker, segment)?);
+                // libjpeg refuses a second frame header.
+                if earlier_frame.is_some() {
                     return Err(DecodeError::BROKEN);
                 }
             }
-            0xe0 => marks.jfif |= segment.starts_with(b"JFIF\0") && segment.len() >= JFIF,
+            0xe0 => marks.jfif |= segment.starts_with(b"JFIF\0") && segment.len() >= JFIF_LENGTH,
             _ => {
-                if let Some(mark) = adobe(marker, segment) {
+                if let Some(mark) = read_adobe_mark(marker, segment) {
                     marks.adobe = Some(mark);
-                    marks.has_unknown |= !MARKS.contains(&mark);
+                    marks.has_unknown |= !KNOWN_MARKS.contains(&mark);
                 }
             }
         }
@@ -138,24 +140,24 @@ pub(in super::super) fn read(bytes: &[u8]) -> Result<JpegHeader, DecodeError> {
     }
 }
 
-fn adobe(marker: u8, segment: &[u8]) -> Option<u8> {
-    segment.get(ADOBE).copied().filter(|_| marker == 0xee && segment.starts_with(b"Adobe"))
+fn read_adobe_mark(marker: u8, segment: &[u8]) -> Option<u8> {
+    segment.get(ADOBE_MARK_OFFSET).copied().filter(|_| marker == 0xee && segment.starts_with(b"Adobe"))
 }
 
-/// A file whose header was read, with known marks in place of unknown ones.
-pub(super) fn with_known_marks(bytes: &[u8], header: &JpegHeader) -> Vec<u8> {
-    let meant = if header.components.len() == 4 { 2 } else { 1 };
-    let (mut known, mut rest) = (bytes.to_vec(), &bytes[2..]);
+/// Returns a copy of the file with unknown Adobe marks replaced by their effective value.
+pub(super) fn replace_unknown_marks(bytes: &[u8], header: &JpegHeader) -> Vec<u8> {
+    let effective_mark = if header.components.len() == 4 { 2 } else { 1 };
+    let (mut patched_bytes, mut rest) = (bytes.to_vec(), &bytes[2..]);
     while let Some((marker, segment, after)) = next_segment(rest).filter(|(marker, ..)| *marker != 0xda) {
-        if adobe(marker, segment).is_some_and(|mark| !MARKS.contains(&mark)) {
-            known[bytes.len() - after.len() - segment.len() + ADOBE] = meant;
+        if read_adobe_mark(marker, segment).is_some_and(|mark| !KNOWN_MARKS.contains(&mark)) {
+            patched_bytes[bytes.len() - after.len() - segment.len() + ADOBE_MARK_OFFSET] = effective_mark;
         }
         rest = after;
     }
-    known
+    patched_bytes
 }
 
-/// The next marker that has a segment or ends the picture, its segment, and what follows.
+/// Returns the next marker with a segment, its segment, and the remaining bytes.
 fn next_segment(mut bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     loop {
         let (marker, after) = next_marker(bytes)?;
@@ -168,7 +170,7 @@ fn next_segment(mut bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     }
 }
 
-/// The next marker, past anything between segments, and what follows it.
+/// Returns the next marker and the remaining bytes. Skips garbage between segments.
 pub(super) fn next_marker(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let mut at = 0;
     loop {
@@ -189,14 +191,20 @@ fn start_of_frame(marker: u8, segment: &[u8]) -> Result<Frame, DecodeError> {
     }
     let components: Vec<_> = components
         .chunks_exact(3)
-        .map(|named| Component { id: named[0], across: named[1] >> 4, down: named[1] & 15, table: named[2] })
+        .map(|fields| Component {
+            id: fields[0],
+            across: fields[1] >> 4,
+            down: fields[1] & 15,
+            table: fields[2],
+        })
         .collect();
-    let is_sampled =
+    let has_valid_sampling =
         |component: &Component| (1..=4).contains(&component.across) && (1..=4).contains(&component.down);
-    if !components.iter().all(is_sampled) {
+    if !components.iter().all(has_valid_sampling) {
         return Err(DecodeError::BROKEN);
     }
     let (width, height) = (u16::from_be_bytes([*w0, *w1]).into(), u16::from_be_bytes([*h0, *h1]).into());
+    // A later segment (DNL) would state the height. libjpeg does not support it.
     if width == 0 || height == 0 {
         return Err(DecodeError::UNSUPPORTED);
     }
@@ -205,7 +213,7 @@ fn start_of_frame(marker: u8, segment: &[u8]) -> Result<Frame, DecodeError> {
     Ok(Frame { progressive, plain, arithmetic, width, height, components })
 }
 
-fn header(frame: &Frame, in_scan: usize, marks: &Marks) -> Result<JpegHeader, DecodeError> {
+fn build_header(frame: &Frame, scan_components: usize, marks: &Marks) -> Result<JpegHeader, DecodeError> {
     let ids: Vec<_> = frame.components.iter().map(|component| component.id).collect();
     let colours = match (ids.len(), marks.adobe) {
         (1, _) => Colours::Gray,
@@ -216,25 +224,25 @@ fn header(frame: &Frame, in_scan: usize, marks: &Marks) -> Result<JpegHeader, De
         (4, Some(_)) => Colours::Ycck,
         _ => return Err(DecodeError::UNSUPPORTED),
     };
-    let [across, down] = most(&frame.components).map(u64::from);
+    let [across, down] = max_factors(&frame.components).map(u64::from);
     let units = u64::from(frame.width).div_ceil(8 * across) * u64::from(frame.height).div_ceil(8 * down);
     let blocks = frame.components.iter().map(|component| u64::from(component.across * component.down));
     let blocks = units * blocks.sum::<u64>();
-    let one_scan = in_scan == ids.len();
-    let sampled = |component: &Component| (component.across, component.down);
-    let first = frame.components.first().map(sampled);
-    let others_are_single = frame.components.iter().skip(1).map(sampled).all(|sampled| sampled == (1, 1));
-    let is_common = match first {
+    let is_single_scan = scan_components == ids.len();
+    let sampling = |component: &Component| (component.across, component.down);
+    let first_sampling = frame.components.first().map(sampling);
+    let others_are_single = frame.components.iter().skip(1).map(sampling).all(|sampled| sampled == (1, 1));
+    let is_common = match first_sampling {
         _ if ids.len() == 1 => true,
-        Some((1, 2)) => !frame.progressive && one_scan && others_are_single,
-        Some((1, 1) | (2, 1 | 2)) => (frame.progressive || one_scan) && others_are_single,
+        Some((1, 2)) => !frame.progressive && is_single_scan && others_are_single,
+        Some((1, 1) | (2, 1 | 2)) => (frame.progressive || is_single_scan) && others_are_single,
         _ => false,
     };
     Ok(JpegHeader {
         width: frame.width,
         height: frame.height,
         colours,
-        is_buffered: frame.progressive || !one_scan,
+        is_buffered: frame.progressive || !is_single_scan,
         samples: 64 * blocks,
         is_common,
         is_plain: frame.plain,
@@ -303,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_told_as_browsers_tell_them() {
+    fn colour_model_is_detected_as_in_browsers() {
         let jfif = || segment(0xe0, b"JFIF\0\x01\x02\0\0\x01\0\x01\0\0");
         let short = || segment(0xe0, b"JFIF\0\x01\x02\0\0\x01\0\x01\0");
         let adobe = |transform| segment(0xee, &[b"Adobe\0\x64\0\0\0\0".as_slice(), &[transform]].concat());
@@ -347,7 +355,7 @@ mod tests {
             let bytes = file([9, 0, 9], components);
             let header = read(&bytes).unwrap();
             assert!(header.has_unknown_mark);
-            assert_eq!(with_known_marks(&bytes, &header), file([meant, 0, 9], components));
+            assert_eq!(replace_unknown_marks(&bytes, &header), file([meant, 0, 9], components));
         }
         assert!(!read(&file([0, 1, 9], &THREE)).unwrap().has_unknown_mark);
     }

@@ -1,14 +1,14 @@
-//! Huffman codes: what a segment says of them, and tables that look up a code together with the value that follows it.
+//! Huffman codes: reads their definitions, and builds tables that look up a code together with its value.
 
 use super::bits::Bits;
 
-/// Bits that are looked up at once. Longer codes are rare.
-const AHEAD: u32 = 11;
+/// Number of bits resolved by one look-up. Longer codes are rare.
+const LOOKAHEAD_BITS: u32 = 11;
 
-/// Codes that can be read each time after the bits were filled up.
-pub(super) const A_FILL: usize = 3;
+/// Number of codes readable after one fill of the bits.
+pub(super) const CODES_PER_FILL: usize = 3;
 
-/// Codes as a segment defines them: the number of codes of each length, and the symbols in order.
+/// Definition of a code: the number of words of each length, and the symbols in order.
 #[derive(Clone)]
 pub(super) struct Codes {
     counts: [u8; 16],
@@ -16,22 +16,22 @@ pub(super) struct Codes {
 }
 
 impl Codes {
-    /// And what follows them in the segment.
+    /// Reads a definition, and returns it with the remaining bytes of the segment.
     pub(super) fn read(segment: &[u8]) -> Option<(Self, &[u8])> {
         let (counts, rest) = segment.split_first_chunk::<16>()?;
         let count = counts.iter().map(|count| usize::from(*count)).sum();
-        let (named, rest) = rest.split_at_checked(count)?;
-        Some((Self::new(*counts, named)?, rest))
+        let (symbols, rest) = rest.split_at_checked(count)?;
+        Some((Self::new(*counts, symbols)?, rest))
     }
 
-    pub(super) fn new(counts: [u8; 16], named: &[u8]) -> Option<Self> {
+    pub(super) fn new(counts: [u8; 16], used_symbols: &[u8]) -> Option<Self> {
         let mut symbols = [0; 256];
-        symbols.get_mut(..named.len())?.copy_from_slice(named);
+        symbols.get_mut(..used_symbols.len())?.copy_from_slice(used_symbols);
         Some(Self { counts, symbols })
     }
 
-    /// Those of scans that refine, in which every new coefficient is one bit and its sign.
-    pub(super) fn refining(&self) -> Self {
+    /// Returns the code for refinement scans, in which every new coefficient has one bit.
+    pub(super) fn for_refinement(&self) -> Self {
         let mut codes = self.clone();
         for symbol in &mut codes.symbols {
             if *symbol & 15 > 1 {
@@ -41,14 +41,14 @@ impl Codes {
         codes
     }
 
-    /// True if all symbols are sizes that a first coefficient's difference can have.
+    /// True if all symbols are valid sizes of a first coefficient's difference.
     pub(super) fn are_sizes(&self) -> bool {
         self.symbols.iter().all(|symbol| *symbol < 16)
     }
 }
 
-/// Meaning of a code, packed: number of bits to take, number of coefficients to pass, and the value, or its size if it is
-/// not within the bits that were looked up.
+/// Packed meaning of a code: number of bits to consume, number of coefficients to skip, and the value, or the size of a
+/// value outside of the looked-up bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry(u32);
 
@@ -60,23 +60,23 @@ impl Entry {
         let (run, size) = (u32::from(symbol >> 4), u32::from(symbol & 15));
         match (run, size) {
             (15, 0) => Self(code_length | 15 << 8),
-            (_, 0) => Self(code_length | (END | run) << 8),
+            (_, 0) => Self(code_length | (BLOCK_END | run) << 8),
             _ => Self(code_length | Self::IS_OPEN | run << 8 | size << 16),
         }
     }
 
-    /// Adds the value, if all of it follows the code within the bits.
-    fn closed(self, bits: u32) -> Self {
+    /// Adds the value if the looked-up bits contain all of it.
+    fn with_value(self, bits: u32) -> Self {
         let (length, size) = (self.length(), self.size());
-        if !self.is_open() || length + size > AHEAD {
+        if !self.is_open() || length + size > LOOKAHEAD_BITS {
             return self;
         }
-        let value = (bits >> (AHEAD - length - size)).cast_signed() & ((1 << size) - 1);
+        let value = (bits >> (LOOKAHEAD_BITS - length - size)).cast_signed() & ((1 << size) - 1);
         let value = if value >> (size - 1) == 0 { value + (-1 << size) + 1 } else { value };
         Self((length + size) | self.0 & 0xff00 | value.cast_unsigned() << 16)
     }
 
-    /// The value must be read after the code.
+    /// True if the value must be read after the code.
     #[inline(always)]
     fn is_open(self) -> bool {
         self.0 & Self::IS_OPEN != 0
@@ -87,7 +87,8 @@ impl Entry {
         self.0 & 0x3f
     }
 
-    /// Coefficients that are passed; `END` and how many bits tell the length of a run of blocks, if the block ends.
+    /// Number of coefficients to skip. At the end of a block: `BLOCK_END` plus the number of bits in the length of a run of
+    /// blocks.
     #[inline(always)]
     pub(super) fn run(self) -> u32 {
         self.0 >> 8 & 0x7f
@@ -104,22 +105,22 @@ impl Entry {
     }
 }
 
-pub(super) const END: u32 = 64;
+pub(super) const BLOCK_END: u32 = 64;
 
 pub(super) struct Table {
-    entries: [Entry; 1 << AHEAD],
-    /// Bounds for each length from one: one above the last code, padded with zeros to 16 bits, and the symbol's index minus the
-    /// code.
-    longer: [(u32, u32); 16],
+    entries: [Entry; 1 << LOOKAHEAD_BITS],
+    /// For each length from 1: the bound above the last code, padded with zeros to 16 bits, and the difference between the
+    /// index of a symbol and its code.
+    longer_codes: [(u32, u32); 16],
     symbols: [u8; 256],
 }
 
 impl Table {
-    /// Builds the table; `None` if there are more codes than the bits can distinguish.
+    /// Builds the table; `None` if the definition has more codes than fit.
     pub(super) fn new(codes: &Codes) -> Option<Box<Self>> {
         let mut table = Box::new(Self {
-            entries: [Entry::UNKNOWN; 1 << AHEAD],
-            longer: [(0, 0); 16],
+            entries: [Entry::UNKNOWN; 1 << LOOKAHEAD_BITS],
+            longer_codes: [(0, 0); 16],
             symbols: codes.symbols,
         });
         let (mut code, mut place) = (0u32, 0u32);
@@ -127,17 +128,17 @@ impl Table {
             let first = (code, place);
             code += u32::from(count);
             place += u32::from(count);
-            // None is all ones.
+            // The standard reserves the code of all ones.
             if count > 0 && code >= 1 << length {
                 return None;
             }
-            table.longer[length as usize - 1] = (code << (16 - length), first.1.wrapping_sub(first.0));
-            if length <= AHEAD {
+            table.longer_codes[length as usize - 1] = (code << (16 - length), first.1.wrapping_sub(first.0));
+            if length <= LOOKAHEAD_BITS {
                 for (code, place) in (first.0..code).zip(first.1..) {
                     let entry = Entry::new(length, codes.symbols[place as usize & 255]);
-                    let same = AHEAD - length;
-                    for bits in code << same..(code + 1) << same {
-                        table.entries[bits as usize] = entry.closed(bits);
+                    let free_bits = LOOKAHEAD_BITS - length;
+                    for bits in code << free_bits..(code + 1) << free_bits {
+                        table.entries[bits as usize] = entry.with_value(bits);
                     }
                 }
             }
@@ -146,23 +147,23 @@ impl Table {
         Some(table)
     }
 
-    /// The next code, and the value that follows it. There must be 32 bits; if more than a few are taken, they are filled
-    /// up again, so that `A_FILL` codes can be read after each time that they were.
+    /// Reads the next code and its value. The window must contain 32 bits. Refills it after a long value, so that
+    /// `CODES_PER_FILL` codes can be read after each fill.
     #[inline(always)]
     fn next(&self, bits: &mut Bits<'_>) -> (Entry, i32) {
         let entry = self.look_up(bits);
-        self.taken(entry, bits)
+        self.take_value(entry, bits)
     }
 
-    /// The same after the bits are filled up, which the look-up does not wait for: there must be `AHEAD` before.
+    /// Like `next`, with a fill that runs in parallel with the look-up. The window must contain `LOOKAHEAD_BITS`.
     #[inline(always)]
     pub(super) fn fill_and_next(&self, bits: &mut Bits<'_>) -> (Entry, i32) {
         let entry = self.look_up(bits);
         bits.fill();
-        self.taken(entry, bits)
+        self.take_value(entry, bits)
     }
 
-    /// The first of `A_FILL` codes fills up the bits.
+    /// Reads code number `code` of `CODES_PER_FILL`. The first one fills the window.
     #[inline(always)]
     pub(super) fn one_of_a_fill(&self, code: usize, bits: &mut Bits<'_>) -> (Entry, i32) {
         if code == 0 { self.fill_and_next(bits) } else { self.next(bits) }
@@ -170,22 +171,22 @@ impl Table {
 
     #[inline(always)]
     fn look_up(&self, bits: &Bits<'_>) -> Entry {
-        #[allow(clippy::cast_possible_truncation, reason = "of few bits")]
-        return self.entries[bits.peek(AHEAD) as usize];
+        #[allow(clippy::cast_possible_truncation, reason = "11 bits at most")]
+        return self.entries[bits.peek(LOOKAHEAD_BITS) as usize];
     }
 
     #[inline(always)]
-    fn taken(&self, entry: Entry, bits: &mut Bits<'_>) -> (Entry, i32) {
+    fn take_value(&self, entry: Entry, bits: &mut Bits<'_>) -> (Entry, i32) {
         if entry.is_open() {
-            return self.open(entry, bits);
+            return self.take_open_value(entry, bits);
         }
         bits.skip(entry.length());
         (entry, entry.value())
     }
 
     #[inline(always)]
-    fn open(&self, entry: Entry, bits: &mut Bits<'_>) -> (Entry, i32) {
-        let entry = if entry == Entry::UNKNOWN { self.long(bits.peek(16)) } else { entry };
+    fn take_open_value(&self, entry: Entry, bits: &mut Bits<'_>) -> (Entry, i32) {
+        let entry = if entry == Entry::UNKNOWN { self.look_up_long(bits.peek(16)) } else { entry };
         bits.skip(entry.length());
         let value = if entry.is_open() { bits.value(entry.size()) } else { entry.value() };
         bits.fill();
@@ -194,16 +195,16 @@ impl Table {
 
     #[cold]
     #[inline(never)]
-    fn long(&self, bits: u64) -> Entry {
-        #[allow(clippy::cast_possible_truncation, reason = "of 16 bits")]
+    fn look_up_long(&self, bits: u64) -> Entry {
+        #[allow(clippy::cast_possible_truncation, reason = "16 bits at most")]
         let bits = bits as u32;
-        for (length, (above, place)) in (1..).zip(self.longer).skip(AHEAD as usize) {
+        for (length, (above, place)) in (1..).zip(self.longer_codes).skip(LOOKAHEAD_BITS as usize) {
             if bits < above {
                 let place = (bits >> (16 - length)).wrapping_add(place);
                 return Entry::new(length, self.symbols[place as usize & 255]);
             }
         }
-        // As libjpeg: what is no code is taken for the one that says nothing, once its bits are longer than any.
+        // Like libjpeg: an invalid code counts as 0, after more bits than any code has.
         Entry::new(17, 0)
     }
 }

@@ -1,6 +1,6 @@
-//! JPEG: decodes luma as it is stored if that is what the picture shows, and converts colours if it is not.
+//! JPEG: decodes stored luma directly, or converts colours to luma.
 //!
-//! Our decoder is asked first, then zune-jpeg. Both get a header that was read before.
+//! Tries the decoder of this crate, then zune-jpeg. Both get a header that was already read and checked.
 
 use std::borrow::Cow;
 
@@ -39,10 +39,10 @@ mod vectors;
 use self::header::Colours;
 pub(super) use self::header::{JpegHeader, read};
 
-/// Bytes for tables, rows in work, and whatever else does not grow with the picture.
+/// Memory that does not depend on the picture's size: tables and row buffers.
 const FIXED_BYTES: u64 = 1 << 20;
 
-/// Returns the luma and the reservation of the memory that it occupies.
+/// Returns the luma with the reservation of its memory.
 pub(super) fn decode<'a>(
     bytes: &[u8],
     header: &JpegHeader,
@@ -51,11 +51,11 @@ pub(super) fn decode<'a>(
     if header.is_arithmetic {
         return Err(DecodeError::UNSUPPORTED);
     }
-    let by_zune = || decode_by_zune(bytes, header, budget);
+    let run_zune = || decode_by_zune(bytes, header, budget);
     if header.is_plain {
-        with_fallback(Format::Jpeg, || decoder::decode(bytes, header, budget), by_zune)
+        with_fallback(Format::Jpeg, || decoder::decode(bytes, header, budget), run_zune)
     } else {
-        catch_panic(Format::Jpeg, by_zune)
+        catch_panic(Format::Jpeg, run_zune)
     }
 }
 
@@ -64,32 +64,37 @@ fn decode_by_zune<'a>(
     header: &JpegHeader,
     budget: &'a MemoryBudget,
 ) -> Result<(Gray, Reservation<'a>), DecodeError> {
-    // zune-jpeg reads Adobe's mark as if it were of four components, and gives wrong luma, without an error, for
-    // progressive files that are sampled less often downwards alone. Rare files are not left to it.
+    // zune-jpeg applies the four-component meaning of Adobe's mark to three components, and returns wrong luma without an
+    // error for progressive files with only vertical subsampling. Rare files are not passed to it.
     if header.colours == Colours::AdobeRgb || !header.is_common {
         return Err(DecodeError::UNSUPPORTED);
     }
-    // Of more scans than it decodes it would show the first ones.
-    if header.is_buffered && scans::are_too_many(bytes) {
+    // zune-jpeg ignores scans above its limit and would return the incomplete picture.
+    if header.is_buffered && scans::has_too_many_scans(bytes) {
         return Err(DecodeError::BROKEN);
     }
-    let as_stored = matches!(header.colours, Colours::Gray | Colours::YCbCr);
-    let (out, out_bytes) = if as_stored { (ColorSpace::Luma, 1) } else { (ColorSpace::RGB, 4) };
+    let is_luma_stored = matches!(header.colours, Colours::Gray | Colours::YCbCr);
+    let (output_colours, output_pixel_bytes) =
+        if is_luma_stored { (ColorSpace::Luma, 1) } else { (ColorSpace::RGB, 4) };
     let pixels = pixels(header);
-    // Coefficients of two bytes, for twice the rows if only those are sampled less often.
-    let buffered = if header.is_buffered { 4 * header.samples } else { 0 };
-    let copied = if header.has_unknown_mark { bytes.len() as u64 } else { 0 };
-    let reservation = budget.reserve(FIXED_BYTES + copied + buffered + (out_bytes + 1) * pixels)?;
-    // It refuses marks of Adobe's that it does not know, so it gets a copy that states what is meant.
-    let bytes: Cow<'_, [u8]> =
-        if header.has_unknown_mark { header::with_known_marks(bytes, header).into() } else { bytes.into() };
+    // Coefficients of two bytes, for twice the rows in case of vertical subsampling.
+    let buffered_bytes = if header.is_buffered { 4 * header.samples } else { 0 };
+    let copied_bytes = if header.has_unknown_mark { bytes.len() as u64 } else { 0 };
+    let reservation =
+        budget.reserve(FIXED_BYTES + copied_bytes + buffered_bytes + (output_pixel_bytes + 1) * pixels)?;
+    // zune-jpeg refuses unknown Adobe marks, so it gets a copy with the effective value.
+    let bytes: Cow<'_, [u8]> = if header.has_unknown_mark {
+        header::replace_unknown_marks(bytes, header).into()
+    } else {
+        bytes.into()
+    };
     let options = DecoderOptions::default()
         .set_max_width(usize::MAX)
         .set_max_height(usize::MAX)
-        .jpeg_set_out_colorspace(out);
+        .jpeg_set_out_colorspace(output_colours);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(&*bytes), options);
     decoder.decode_headers().map_err(|_| DecodeError::BROKEN)?;
-    let as_expected = match decoder.input_colorspace() {
+    let has_expected_colours = match decoder.input_colorspace() {
         Some(ColorSpace::Luma) => header.colours == Colours::Gray,
         Some(ColorSpace::YCbCr) => header.colours == Colours::YCbCr,
         Some(ColorSpace::RGB) => header.colours == Colours::Rgb,
@@ -97,11 +102,12 @@ fn decode_by_zune<'a>(
         Some(ColorSpace::YCCK) => header.colours == Colours::Ycck,
         _ => false,
     };
-    if !as_expected || decoder.dimensions() != Some((header.width as usize, header.height as usize)) {
+    if !has_expected_colours || decoder.dimensions() != Some((header.width as usize, header.height as usize))
+    {
         return Err(DecodeError::BROKEN);
     }
     let samples = decoder.decode().map_err(|_| DecodeError::BROKEN)?;
-    let samples = if as_stored {
+    let samples = if is_luma_stored {
         samples
     } else {
         luma::of_pixels(&samples, |[red, green, blue]| luma::of_rgb(red, green, blue))

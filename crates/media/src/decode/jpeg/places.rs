@@ -1,33 +1,33 @@
-//! Bits of a mask by their order: where the first of them is, the second, and each other one.
+//! Lists the positions of the set bits of a mask, in order.
 //!
-//! It is made without a branch, so that it costs the same for every mask.
+//! Works without branches on the bits, so that mispredictions do not add to the cost.
 
-/// The same of each byte, one place in each of eight bytes, the first one lowest.
-const OF_BYTES: [u64; 256] = {
-    let mut of_bytes = [0; 256];
+/// Positions for each value of a byte, packed in eight bytes, the first one lowest.
+const BYTE_PLACES: [u64; 256] = {
+    let mut byte_places = [0; 256];
     let mut byte = 0;
     while byte < 256 {
-        let (mut at, mut moved) = (0, 0);
+        let (mut at, mut shift) = (0, 0);
         while at < 8 {
             if byte >> at & 1 == 1 {
-                of_bytes[byte] |= at << moved;
-                moved += 8;
+                byte_places[byte] |= at << shift;
+                shift += 8;
             }
             at += 1;
         }
         byte += 1;
     }
-    of_bytes
+    byte_places
 };
 
-/// Lists the positions of a mask's bits. As many entries are valid as the mask has bits.
+/// Lists the positions of the set bits. The number of valid entries equals the number of set bits.
 #[inline(always)]
-pub(super) fn list(mask: u64, places: &mut [u8; 64]) {
+pub(super) fn list_places(mask: u64, places: &mut [u8; 64]) {
     let mut count = 0;
     for (at, byte) in (0..).zip(mask.to_le_bytes()) {
-        let eight = OF_BYTES[usize::from(byte)] + 0x0808_0808_0808_0808 * at;
+        let byte_places = BYTE_PLACES[usize::from(byte)] + 0x0808_0808_0808_0808 * at;
         if let Some(places) = places.get_mut(count..).and_then(<[u8]>::first_chunk_mut) {
-            *places = eight.to_le_bytes();
+            *places = byte_places.to_le_bytes();
         }
         count += byte.count_ones() as usize;
     }
@@ -45,7 +45,7 @@ mod tests {
             let mask = [mask, mask & mask.rotate_left(7), mask | mask.rotate_left(7), !0, 0][case % 5];
             let expected: Vec<u8> = (0..64).filter(|at| mask >> at & 1 == 1).collect();
             let mut places = [0; 64];
-            list(mask, &mut places);
+            list_places(mask, &mut places);
             assert_eq!(places[..expected.len()], expected, "{mask:x}");
         }
     }

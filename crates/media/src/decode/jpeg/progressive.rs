@@ -1,28 +1,28 @@
-//! Scans of parts of a component's coefficients, which are kept until the last one: bands of them, bits of bands, and whole
-//! blocks that come again.
+//! Reads scans with parts of a component's coefficients: bands, bits of bands, and repeated whole blocks. Coefficients are
+//! buffered until the last scan.
 
 use std::ops::Range;
 
 use super::{
     bits::Bits,
     frame::{Frame, Plane},
-    huffman::{A_FILL, END, Table},
-    places::list,
-    scan::{Band, Scan, WHOLE},
-    sequential::{self, truncated},
+    huffman::{BLOCK_END, CODES_PER_FILL, Table},
+    places::list_places,
+    scan::{Band, FULL_BAND, Scan},
+    sequential::{self, truncate},
     smooth::Guess,
-    transform::{ORDER, samples},
+    transform::{ORDER, block_to_samples},
     vectors::Vectors,
 };
 
 pub(super) struct Coefficients {
-    /// The first one of each block, apart, because scans of them have no others. With those below the picture's edge, by
-    /// which others are guessed.
+    /// First coefficient (DC) of each block, stored separately because its scans contain no others. Includes blocks below
+    /// the picture's edge, which are needed for guesses.
     firsts: Vec<i16>,
-    /// 64 of a block, by their place in it; the first one is not there before all are transformed.
+    /// 64 coefficients of each block, by place. The first one is inserted before the transform.
     values: Vec<i16>,
-    /// Masks of the values that are not zero, by their place in a scan.
-    set: Vec<u64>,
+    /// Mask of the nonzero coefficients of each block, in the order of a scan.
+    nonzero_masks: Vec<u64>,
     frame: Frame,
     has_any: bool,
 }
@@ -31,27 +31,27 @@ impl Coefficients {
     pub(super) fn new(frame: Frame) -> Self {
         let blocks = frame.columns * frame.rows;
         Self {
-            firsts: vec![0; frame.columns * frame.down * frame.units],
+            firsts: vec![0; frame.columns * frame.unit_rows * frame.units],
             values: vec![0; 64 * blocks],
-            set: vec![0; blocks],
+            nonzero_masks: vec![0; blocks],
             frame,
             has_any: false,
         }
     }
 
-    /// Returns the number of bytes that are allocated.
+    /// Returns the number of allocated bytes.
     pub(super) const fn bytes(frame: &Frame) -> u64 {
-        (frame.columns * (2 * frame.down * frame.units + (64 * 2 + 8) * frame.rows)) as u64
+        (frame.columns * (2 * frame.unit_rows * frame.units + (64 * 2 + 8) * frame.rows)) as u64
     }
 
     pub(super) fn has_any(&self) -> bool {
         self.has_any
     }
 
-    /// Units between two restarts. Those that the data is too short for stay as they are; the first of them, of which a
-    /// part may have come, is told.
+    /// Reads the units between two restarts. If the data is too short, the missing units stay unchanged, and the first
+    /// incomplete unit is returned.
     #[inline(always)]
-    pub(super) fn units(
+    pub(super) fn read_units(
         &mut self,
         mut bits: Bits<'_>,
         units: Range<usize>,
@@ -60,35 +60,42 @@ impl Coefficients {
         self.has_any = true;
         let bits = &mut bits;
         bits.fill();
-        let missing = match (scan.band.first, scan.band.is_refined) {
-            _ if scan.band == WHOLE => self.whole(bits, units, scan),
-            (0, false) => self.first(bits, units, scan),
+        let missing_units = match (scan.band.first, scan.band.is_refined) {
+            _ if scan.band == FULL_BAND => self.read_whole_blocks(bits, units, scan),
+            (0, false) => self.read_first(bits, units, scan),
             (0, true) => self.refine_first(bits, units, scan),
             (_, is_refined) => {
-                let table = scan.parts.first().and_then(|part| scan.others(part))?;
+                let table = scan.parts.first().and_then(|part| scan.others_table(part))?;
                 return if is_refined {
                     self.refine_others(bits, units, &scan.band, table)
                 } else {
-                    self.others(bits, units, &scan.band, table)
+                    self.read_others(bits, units, &scan.band, table)
                 };
             }
         };
-        bits.has_ended_early().then(|| missing.start - 1)
+        bits.has_ended_early().then(|| missing_units.start - 1)
     }
 
     /// Reads a scan of whole blocks. Its zeros do not overwrite earlier values, as in libjpeg.
-    fn whole(&mut self, bits: &mut Bits<'_>, units: Range<usize>, scan: &Scan<'_>) -> Range<usize> {
+    fn read_whole_blocks(
+        &mut self,
+        bits: &mut Bits<'_>,
+        units: Range<usize>,
+        scan: &Scan<'_>,
+    ) -> Range<usize> {
         let mut level = 0;
-        scan.blocks(bits, units, |bits, part, row, column| {
-            let (Some(first), Some(others)) = (scan.first(part), scan.others(part)) else { return };
+        scan.for_each_block(bits, units, |bits, part, row, column| {
+            let (Some(first), Some(others)) = (scan.first_table(part), scan.others_table(part)) else {
+                return;
+            };
             if part.is_wanted {
                 let mut block = [0; 64];
-                sequential::block(bits, first, others, &mut level, &mut block);
-                if let Some(first) = self.first_of(row, column) {
+                sequential::read_block(bits, first, others, &mut level, &mut block);
+                if let Some(first) = self.first_coefficient(row, column) {
                     *first = block[0];
                     let at = row * self.frame.columns + column;
                     let values = self.values.as_chunks_mut::<64>().0.get_mut(at);
-                    let Some((values, set)) = values.zip(self.set.get_mut(at)) else { return };
+                    let Some((values, set)) = values.zip(self.nonzero_masks.get_mut(at)) else { return };
                     for (nth, place) in ORDER.iter().map(|place| usize::from(*place)).enumerate().skip(1) {
                         if block[place] != 0 {
                             values[place] = block[place];
@@ -97,25 +104,25 @@ impl Coefficients {
                     }
                 }
             } else {
-                sequential::pass_over(bits, first, others);
+                sequential::skip_block(bits, first, others);
             }
         })
     }
 
     #[inline(always)]
-    fn first(&mut self, bits: &mut Bits<'_>, units: Range<usize>, scan: &Scan<'_>) -> Range<usize> {
+    fn read_first(&mut self, bits: &mut Bits<'_>, units: Range<usize>, scan: &Scan<'_>) -> Range<usize> {
         let mut level = 0i32;
-        scan.blocks(
+        scan.for_each_block(
             bits,
             units,
             #[inline(always)]
             |bits, part, row, column| {
-                let Some(table) = scan.first(part) else { return };
+                let Some(table) = scan.first_table(part) else { return };
                 let (_, value) = table.fill_and_next(bits);
                 if part.is_wanted {
                     level = level.wrapping_add(value);
-                    if let Some(first) = self.first_of(row, column) {
-                        *first = truncated(level << scan.band.low);
+                    if let Some(first) = self.first_coefficient(row, column) {
+                        *first = truncate(level << scan.band.low);
                     }
                 }
             },
@@ -124,7 +131,7 @@ impl Coefficients {
 
     #[inline(always)]
     fn refine_first(&mut self, bits: &mut Bits<'_>, units: Range<usize>, scan: &Scan<'_>) -> Range<usize> {
-        scan.blocks(
+        scan.for_each_block(
             bits,
             units,
             #[inline(always)]
@@ -133,7 +140,7 @@ impl Coefficients {
                 #[allow(clippy::cast_possible_truncation, reason = "one bit, moved by 13 at most")]
                 let bit = (bits.take(1) << scan.band.low) as i16;
                 if part.is_wanted
-                    && let Some(first) = self.first_of(row, column)
+                    && let Some(first) = self.first_coefficient(row, column)
                 {
                     *first |= bit;
                 }
@@ -141,9 +148,9 @@ impl Coefficients {
         )
     }
 
-    /// Blocks beyond the picture's right edge are not kept.
+    /// Returns the first coefficient of a block; `None` beyond the right edge.
     #[inline(always)]
-    fn first_of(&mut self, row: usize, column: usize) -> Option<&mut i16> {
+    fn first_coefficient(&mut self, row: usize, column: usize) -> Option<&mut i16> {
         if column >= self.frame.columns {
             return None;
         }
@@ -151,7 +158,7 @@ impl Coefficients {
     }
 
     #[inline(always)]
-    fn others(
+    fn read_others(
         &mut self,
         bits: &mut Bits<'_>,
         units: Range<usize>,
@@ -159,30 +166,30 @@ impl Coefficients {
         table: &Table,
     ) -> Option<usize> {
         let (blocks, sets) = self.blocks(units.clone())?;
-        let mut left = blocks.iter_mut().zip(sets);
-        while let Some((values, set)) = left.next() {
-            let after = left.len();
-            let (mut at, mut now) = (band.first, *set);
+        let mut remaining_blocks = blocks.iter_mut().zip(sets);
+        while let Some((values, set)) = remaining_blocks.next() {
+            let later_blocks = remaining_blocks.len();
+            let (mut at, mut mask) = (band.first, *set);
             'block: loop {
-                for code in 0..A_FILL {
+                for code in 0..CODES_PER_FILL {
                     let (entry, value) = table.one_of_a_fill(code, bits);
-                    if entry.run() >= END {
-                        let size = entry.run() - END;
-                        let empty = (1 << size) - 1 + bits.take(size) as usize;
-                        if empty > 0 {
-                            left.nth(empty - 1);
+                    if entry.run() >= BLOCK_END {
+                        let size = entry.run() - BLOCK_END;
+                        let empty_blocks = (1 << size) - 1 + bits.take(size) as usize;
+                        if empty_blocks > 0 {
+                            remaining_blocks.nth(empty_blocks - 1);
                             bits.fill();
                         }
                         break 'block;
                     }
                     at += entry.run();
-                    // One beyond the band is taken for what it says, and one beyond the last one for that one, as in
-                    // libjpeg, which also keeps the zero that is left of a value of too many bits.
+                    // Like libjpeg: a place beyond the band is accepted, a place beyond the block counts as the last one,
+                    // and a value that overflows to zero is stored.
                     let place = at.min(63);
                     if value != 0 {
-                        let value = truncated(value << band.low);
+                        let value = truncate(value << band.low);
                         values[usize::from(ORDER[place as usize])] = value;
-                        now = now & !(1 << place) | u64::from(value != 0) << place;
+                        mask = mask & !(1 << place) | u64::from(value != 0) << place;
                     }
                     at += 1;
                     if at > band.last {
@@ -190,9 +197,9 @@ impl Coefficients {
                     }
                 }
             }
-            *set = now;
+            *set = mask;
             if bits.has_ended_early() {
-                return Some(units.end - 1 - after);
+                return Some(units.end - 1 - later_blocks);
             }
         }
         None
@@ -200,7 +207,7 @@ impl Coefficients {
 
     fn blocks(&mut self, units: Range<usize>) -> Option<(&mut [[i16; 64]], &mut [u64])> {
         let blocks = self.values.as_chunks_mut::<64>().0.get_mut(units.clone())?;
-        Some((blocks, self.set.get_mut(units)?))
+        Some((blocks, self.nonzero_masks.get_mut(units)?))
     }
 
     #[inline(always)]
@@ -212,41 +219,41 @@ impl Coefficients {
         table: &Table,
     ) -> Option<usize> {
         let (blocks, sets) = self.blocks(units.clone())?;
-        let in_band = (!0 << band.first) & (!0 >> (63 - band.last));
-        // How many blocks get nothing new, this one included.
-        let mut ended = 0u32;
-        // Of this block's coefficients that are zero, and the next one's: made before they are waited for.
+        let band_mask = (!0 << band.first) & (!0 >> (63 - band.last));
+        // Number of blocks without new coefficients, including the current one.
+        let mut ended_blocks = 0u32;
+        // Places of the zero coefficients of the current and the next block. Computed one block ahead to hide the latency.
         let mut lists = [[0; 64]; 2];
-        list(in_band & !sets.first().unwrap_or(&0), &mut lists[0]);
+        list_places(band_mask & !sets.first().unwrap_or(&0), &mut lists[0]);
         for (number, values) in blocks.iter_mut().enumerate() {
-            if ended <= 1 {
-                list(in_band & !sets.get(number + 1).unwrap_or(&0), &mut lists[(number + 1) % 2]);
+            if ended_blocks <= 1 {
+                list_places(band_mask & !sets.get(number + 1).unwrap_or(&0), &mut lists[(number + 1) % 2]);
             }
             let set = sets.get_mut(number)?;
-            let before = *set & in_band;
-            // Bits that these get, and how many of them they are.
-            let (mut more, mut count, mut beyond) = (0, 0, 0);
-            if ended == 0 {
-                let (zeros, places) = ((in_band & !before).count_ones(), &lists[number % 2]);
+            let earlier_mask = *set & band_mask;
+            // Correction bits of the nonzero coefficients, the number of these bits, and a value beyond the band.
+            let (mut correction_bits, mut count, mut value_beyond) = (0, 0, 0);
+            if ended_blocks == 0 {
+                let (zeros, places) = ((band_mask & !earlier_mask).count_ones(), &lists[number % 2]);
                 let mut zero = 0;
                 loop {
                     let (entry, value) = table.fill_and_next(bits);
-                    if entry.run() >= END {
-                        let size = entry.run() - END;
-                        ended = (1 << size) + bits.take(size);
+                    if entry.run() >= BLOCK_END {
+                        let size = entry.run() - BLOCK_END;
+                        ended_blocks = (1 << size) + bits.take(size);
                         break;
                     }
-                    let value = truncated(value << band.low);
+                    let value = truncate(value << band.low);
                     zero += entry.run();
                     if zero >= zeros {
-                        beyond = value;
+                        value_beyond = value;
                         break;
                     }
                     let at = u32::from(places[zero as usize & 63]);
-                    // Those that are passed are the ones before that are not zero.
-                    let passed = at - (band.first + zero) - count;
-                    more = more << passed | bits.take_many(passed);
-                    count += passed;
+                    // Nonzero coefficients before this place: each has a correction bit in the data.
+                    let passed_values = at - (band.first + zero) - count;
+                    correction_bits = correction_bits << passed_values | bits.take_many(passed_values);
+                    count += passed_values;
                     if value != 0 {
                         values[usize::from(ORDER[at as usize & 63])] = value;
                         *set |= 1 << at;
@@ -257,15 +264,15 @@ impl Coefficients {
                     zero += 1;
                 }
             }
-            let rest = before.count_ones() - count;
+            let remaining_values = earlier_mask.count_ones() - count;
             bits.fill();
-            more = more << rest | bits.take_many(rest);
-            ended = ended.saturating_sub(1);
-            refine(values, before, more, band.low);
-            if beyond != 0 {
-                // As libjpeg does with one for which there is no place.
+            correction_bits = correction_bits << remaining_values | bits.take_many(remaining_values);
+            ended_blocks = ended_blocks.saturating_sub(1);
+            refine(values, earlier_mask, correction_bits, band.low);
+            if value_beyond != 0 {
+                // Like libjpeg, which stores such a value after the band.
                 let at = (band.last + 1).min(63);
-                values[usize::from(ORDER[at as usize])] = beyond;
+                values[usize::from(ORDER[at as usize])] = value_beyond;
                 *set |= 1 << at;
             }
             if bits.has_ended_early() {
@@ -279,56 +286,56 @@ impl Coefficients {
     pub(super) fn transform(mut self, vectors: Vectors, steps: &[i16; 64], plane: &mut Plane) {
         let columns = self.frame.columns;
         let blocks = self.values.as_chunks_mut::<64>().0.chunks_mut(columns);
-        let kept = self.firsts.chunks(columns).zip(self.set.chunks(columns));
-        for (row, (blocks, (firsts, sets))) in blocks.zip(kept).enumerate() {
+        let masked_firsts = self.firsts.chunks(columns).zip(self.nonzero_masks.chunks(columns));
+        for (row, (blocks, (firsts, sets))) in blocks.zip(masked_firsts).enumerate() {
             for (column, (values, (first, set))) in blocks.iter_mut().zip(firsts.iter().zip(sets)).enumerate()
             {
                 values[0] = *first;
-                plane.place(row, column, &samples(vectors, values, steps, (set | 1).ilog2()));
+                plane.place(row, column, &block_to_samples(vectors, values, steps, (set | 1).ilog2()));
             }
         }
     }
 
-    /// Puts in what is guessed of coefficients that did not come.
+    /// Fills in guesses of missing coefficients.
     pub(super) fn fill(&mut self, guess: &Guess, steps: &[i16; 64]) {
         let columns = self.frame.columns;
         let blocks = self.values.as_chunks_mut::<64>().0;
-        for (at, (values, set)) in blocks.iter_mut().zip(&mut self.set).enumerate() {
+        for (at, (values, set)) in blocks.iter_mut().zip(&mut self.nonzero_masks).enumerate() {
             let (row, column) = (at / columns, at % columns);
             let around = self.frame.rows_around(row).map(|row| {
-                let beside =
+                let columns_around =
                     [column.saturating_sub(2), column.saturating_sub(1), column, column + 1, column + 2];
-                beside.map(|column| self.firsts[row * columns + column.min(columns - 1)])
+                columns_around.map(|column| self.firsts[row * columns + column.min(columns - 1)])
             });
             values[0] = around[2][2];
-            guess.fill(values, row / self.frame.down, &around, steps);
+            guess.fill(values, row / self.frame.unit_rows, &around, steps);
             let places = ORDER.iter().enumerate().skip(1);
             *set = places.fold(0, |set, (nth, at)| set | u64::from(values[usize::from(*at)] != 0) << nth);
         }
-        // Others were guessed by what they were.
+        // Written last: the guesses of all blocks depend on the original values.
         for (first, values) in self.firsts.iter_mut().zip(blocks) {
             *first = values[0];
         }
     }
 }
 
-/// One more bit for each of the coefficients, all of which are other than zero.
+/// Adds one bit to each coefficient in `mask`. All of them are nonzero.
 #[inline(always)]
-fn refine(values: &mut [i16; 64], mut which: u64, more: u64, low: u32) {
-    let mut more = more << 1 << (63 - which.count_ones());
-    while more != 0 {
-        // Beyond the last one, nothing is added to the first coefficient.
-        for _ in 0..AT_ONCE {
-            let value = &mut values[usize::from(ORDER[which.trailing_zeros() as usize & 63])];
+fn refine(values: &mut [i16; 64], mut mask: u64, correction_bits: u64, low: u32) {
+    let mut shifted_bits = correction_bits << 1 << (63 - mask.count_ones());
+    while shifted_bits != 0 {
+        // After the last coefficient, the remaining rounds add 0 to the first one.
+        for _ in 0..VALUES_PER_ROUND {
+            let value = &mut values[usize::from(ORDER[mask.trailing_zeros() as usize & 63])];
             let sign = (*value >> 15) | 1;
-            // Where it is set already, it was said before.
-            let bit = i16::from(more >> 63 != 0) << low & !*value;
+            // A bit that is already set was added by an earlier, repeated scan.
+            let bit = i16::from(shifted_bits >> 63 != 0) << low & !*value;
             *value = value.wrapping_add(sign * bit);
-            more <<= 1;
-            which &= which.wrapping_sub(1);
+            shifted_bits <<= 1;
+            mask &= mask.wrapping_sub(1);
         }
     }
 }
 
-/// Bits handled per round, so that the number of rounds is predicted more often.
-const AT_ONCE: usize = 4;
+/// Coefficients per round. Fewer rounds mean fewer branch mispredictions.
+const VALUES_PER_ROUND: usize = 4;

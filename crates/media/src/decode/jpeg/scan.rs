@@ -1,6 +1,4 @@
-//! A scan: which components it has, which part of their coefficients, by which codes, and in which units.
-//!
-//! What its data says is read elsewhere.
+//! Header of a scan: its components, band of coefficients, codes and units. `sequential` and `progressive` read the data.
 
 use std::ops::Range;
 
@@ -12,14 +10,14 @@ use super::{
     standard,
 };
 
-/// Codes that are defined, for first coefficients and for the others.
-pub(super) struct Defined {
+/// Codes defined so far, for first (DC) coefficients and for the others (AC).
+pub(super) struct DefinedCodes {
     pub(super) first: [Option<Codes>; 4],
     pub(super) others: [Option<Codes>; 4],
 }
 
-impl Defined {
-    /// Those that a file has that defines none.
+impl DefinedCodes {
+    /// Returns the codes of a file without definitions.
     pub(super) fn standard() -> Self {
         let [first, others] = standard::CODES;
         let codes = |of: [standard::Code; 2]| {
@@ -30,24 +28,24 @@ impl Defined {
     }
 }
 
-/// Coefficients by their place in a scan, and bits of them.
+/// Range of coefficients in the order of a scan, and the bits of them in this scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Band {
     pub(super) first: u32,
     pub(super) last: u32,
-    /// The bits above the lowest one of this scan are known, and this scan has but one.
+    /// True for a refinement scan: it adds one bit, `low`, to the known higher bits.
     pub(super) is_refined: bool,
     pub(super) low: u32,
 }
 
-/// All coefficients at once: what sequential files have, and no others.
-pub(super) const WHOLE: Band = Band { first: 0, last: 63, is_refined: false, low: 0 };
+/// Band of all coefficients, as in sequential files.
+pub(super) const FULL_BAND: Band = Band { first: 0, last: 63, is_refined: false, low: 0 };
 
-/// A component within a scan: how many of its blocks a unit has, and which codes.
+/// Component of a scan: its blocks in a unit, and its codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) component: usize,
-    /// True for the component that is read. Others are passed over.
+    /// True for the component to read. Others are skipped.
     pub(super) is_wanted: bool,
     pub(super) across: usize,
     pub(super) down: usize,
@@ -55,30 +53,38 @@ pub(super) struct Part {
     others: usize,
 }
 
-/// Contents of the segment at a scan's beginning.
-pub(super) struct Head {
+/// Content of the segment at the start of a scan.
+pub(super) struct ScanHeader {
     pub(super) parts: Vec<Part>,
     pub(super) band: Band,
 }
 
-impl Head {
-    /// Reads the segment; `None` if it breaks a rule.
-    pub(super) fn read(segment: &[u8], header: &JpegHeader, wanted: usize) -> Option<Self> {
+impl ScanHeader {
+    /// Reads the segment; `None` if it is invalid.
+    pub(super) fn read(segment: &[u8], header: &JpegHeader, wanted_component: usize) -> Option<Self> {
         let (count, rest) = segment.split_first()?;
-        let (named, rest) = rest.split_at_checked(2 * usize::from(*count))?;
+        let (selectors, rest) = rest.split_at_checked(2 * usize::from(*count))?;
         let [first, last, bits] = rest.first_chunk().filter(|_| rest.len() == 3)?;
         let is_alone = *count == 1;
         let mut parts: Vec<Part> = Vec::with_capacity(4);
-        for (at, pair) in named.as_chunks::<2>().0.iter().enumerate() {
+        for (at, pair) in selectors.as_chunks::<2>().0.iter().enumerate() {
             let [id, tables] = *pair;
-            let component = header.named(id, at)?;
+            let component = header.find_component(id, at)?;
+            // libjpeg refuses a scan with a repeated component.
             if parts.iter().any(|part| part.component == component) {
                 return None;
             }
             let Component { across, down, .. } = header.components[component];
             let (across, down) = if is_alone { (1, 1) } else { (across.into(), down.into()) };
             let [first, others] = [tables >> 4, tables & 15].map(usize::from);
-            parts.push(Part { component, is_wanted: component == wanted, across, down, first, others });
+            parts.push(Part {
+                component,
+                is_wanted: component == wanted_component,
+                across,
+                down,
+                first,
+                others,
+            });
         }
         let high = u32::from(bits >> 4);
         let band = Band {
@@ -87,35 +93,35 @@ impl Head {
             is_refined: high > 0,
             low: u32::from(bits & 15),
         };
-        let is_band = if *first == 0 { *last == 0 } else { is_alone && first <= last && *last < 64 };
-        let is_right = is_band && band.low <= 13 && (high == 0 || high == band.low + 1);
-        // What sequential files say of bands means nothing, as in libjpeg.
-        let band = if header.is_progressive { band } else { WHOLE };
-        ((is_right || !header.is_progressive) && !parts.is_empty()).then_some(Self { parts, band })
+        let is_valid_range = if *first == 0 { *last == 0 } else { is_alone && first <= last && *last < 64 };
+        let is_valid_band = is_valid_range && band.low <= 13 && (high == 0 || high == band.low + 1);
+        // Like libjpeg, sequential files are read as full bands regardless of these fields.
+        let band = if header.is_progressive { band } else { FULL_BAND };
+        ((is_valid_band || !header.is_progressive) && !parts.is_empty()).then_some(Self { parts, band })
     }
 
     pub(super) fn is_wanted(&self) -> bool {
         self.parts.iter().any(|part| part.is_wanted)
     }
 
-    /// Across and down.
-    pub(super) fn units(&self, header: &JpegHeader) -> (usize, usize) {
+    /// Returns the number of units, across and down.
+    pub(super) fn count_units(&self, header: &JpegHeader) -> (usize, usize) {
         match self.parts.as_slice() {
-            [alone] => {
-                let Frame { columns, rows, .. } = Frame::new(header, alone.component);
+            [part] => {
+                let Frame { columns, rows, .. } = Frame::new(header, part.component);
                 (columns, rows)
             }
             _ => header.units(),
         }
     }
 
-    /// The row of the file's units that a unit of this scan lies in.
-    pub(super) fn row(&self, unit: usize, header: &JpegHeader) -> usize {
+    /// Converts a unit of this scan to a row of units of the file.
+    pub(super) fn unit_row(&self, unit: usize, header: &JpegHeader) -> usize {
         let down = match self.parts.as_slice() {
-            [alone] => header.components[alone.component].down.into(),
+            [part] => header.components[part.component].down.into(),
             _ => 1,
         };
-        unit / self.units(header).0 / down
+        unit / self.count_units(header).0 / down
     }
 }
 
@@ -123,7 +129,7 @@ impl Head {
 pub(super) struct Scan<'a> {
     pub(super) parts: &'a [Part],
     pub(super) band: Band,
-    /// Number of units in a row, and in all.
+    /// Number of units in a row, and in total.
     pub(super) across: usize,
     pub(super) units: usize,
     first: [Option<Box<Table>>; 4],
@@ -131,10 +137,10 @@ pub(super) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// A scan that is read. Nothing if it needs codes that are not defined.
-    pub(super) fn new(head: &'a Head, header: &JpegHeader, defined: &Defined) -> Option<Self> {
-        let Head { parts, band } = head;
-        let (across, down) = head.units(header);
+    /// Builds the tables of a scan; `None` if a needed code is undefined.
+    pub(super) fn new(head: &'a ScanHeader, header: &JpegHeader, defined: &DefinedCodes) -> Option<Self> {
+        let ScanHeader { parts, band } = head;
+        let (across, down) = head.count_units(header);
         let mut scan = Scan {
             parts,
             band: *band,
@@ -147,9 +153,11 @@ impl<'a> Scan<'a> {
             if band.first == 0 && !band.is_refined {
                 let codes = defined.first.get(part.first)?.as_ref()?;
                 let table = scan.first.get_mut(part.first)?;
+                // libjpeg refuses larger symbols in a code for first coefficients.
                 if !codes.are_sizes() {
                     return None;
                 }
+                // Components often share a table.
                 if table.is_none() {
                     *table = Some(Table::new(codes)?);
                 }
@@ -159,7 +167,7 @@ impl<'a> Scan<'a> {
                 let table = scan.others.get_mut(part.others)?;
                 if table.is_none() {
                     *table = Some(if band.is_refined {
-                        Table::new(&codes.refining())
+                        Table::new(&codes.for_refinement())
                     } else {
                         Table::new(codes)
                     }?);
@@ -170,30 +178,30 @@ impl<'a> Scan<'a> {
     }
 
     #[inline(always)]
-    pub(super) fn first(&self, part: &Part) -> Option<&Table> {
+    pub(super) fn first_table(&self, part: &Part) -> Option<&Table> {
         self.first.get(part.first)?.as_deref()
     }
 
     #[inline(always)]
-    pub(super) fn others(&self, part: &Part) -> Option<&Table> {
+    pub(super) fn others_table(&self, part: &Part) -> Option<&Table> {
         self.others.get(part.others)?.as_deref()
     }
 
-    /// Goes through the units' blocks as they follow each other: the component that each is of, its row and its column.
-    /// A unit for which there were not enough bits is the last one; which come after it is told.
+    /// Calls `on_block` with the component, row and column of each block, in file order. Stops after a unit with too few
+    /// bits, and returns the units after it.
     #[inline(always)]
-    pub(super) fn blocks(
+    pub(super) fn for_each_block(
         &self,
         bits: &mut Bits<'_>,
         units: Range<usize>,
-        mut each: impl FnMut(&mut Bits<'_>, &Part, usize, usize),
+        mut on_block: impl FnMut(&mut Bits<'_>, &Part, usize, usize),
     ) -> Range<usize> {
         let (mut row, mut column) = (units.start / self.across, units.start % self.across);
         for unit in units.clone() {
             for part in self.parts {
                 for down in 0..part.down {
                     for across in 0..part.across {
-                        each(bits, part, row * part.down + down, column * part.across + across);
+                        on_block(bits, part, row * part.down + down, column * part.across + across);
                     }
                 }
             }

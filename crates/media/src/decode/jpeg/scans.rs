@@ -1,6 +1,4 @@
-//! The scans of a JPEG that is made of several: how many there are, and where each ends.
-//!
-//! It decodes none.
+//! Finds and counts the scans of a JPEG with several scans, without decoding them.
 
 use memchr::memchr_iter;
 
@@ -9,33 +7,33 @@ use super::{
     header::{END, JpegHeader, next_marker},
 };
 
-/// Scans that any picture may have. Each goes over the whole picture, and takes a few bytes in the file; encoders make
-/// about ten.
-const MOST: usize = 100;
+/// Number of scans allowed for pictures of any size. Each scan processes the whole picture but needs only a few bytes in
+/// the file, so a limit is necessary; encoders write about ten.
+const MIN_SCAN_LIMIT: usize = 100;
 
-/// Blocks that the scans of a component may go over if they are more, and how many a scan costs by itself.
-const BLOCKS: usize = MOST << 18;
-const A_SCAN: usize = 256;
+/// Number of blocks that all scans of a small component may process, and the fixed cost of a scan in blocks.
+const MAX_SCANNED_BLOCKS: usize = MIN_SCAN_LIMIT << 18;
+const BLOCKS_PER_SCAN: usize = 256;
 
-pub(super) fn most(frame: &Frame) -> usize {
-    MOST.max(BLOCKS / (frame.columns * frame.rows + A_SCAN))
+pub(super) fn max_scans(frame: &Frame) -> usize {
+    MIN_SCAN_LIMIT.max(MAX_SCANNED_BLOCKS / (frame.columns * frame.rows + BLOCKS_PER_SCAN))
 }
 
 const START: u8 = 0xda;
 
-pub(super) fn are_too_many(bytes: &[u8]) -> bool {
-    // Within a scan these two bytes never follow each other.
-    memchr_iter(0xff, bytes).filter(|at| bytes.get(at + 1) == Some(&START)).nth(MOST).is_some()
+pub(super) fn has_too_many_scans(bytes: &[u8]) -> bool {
+    // These two bytes cannot occur in the data of a scan.
+    memchr_iter(0xff, bytes).filter(|at| bytes.get(at + 1) == Some(&START)).nth(MIN_SCAN_LIMIT).is_some()
 }
 
-/// Returns the offset of the next marker that is not within the scan's data, or the file's end.
+/// Returns the offset of the first marker after the data of a scan, or the end of the file.
 pub(super) fn end_of_scan(bytes: &[u8], from: usize) -> usize {
     let data = bytes.get(from..).unwrap_or_default();
     let is_end = |at: &usize| !matches!(data.get(at + 1), Some(0..=0xbf | 0xd0..=0xd7 | 0xff));
     memchr_iter(0xff, data).find(is_end).map_or(bytes.len(), |at| from + at)
 }
 
-/// The scans up to the picture's end: what each names.
+/// Iterator over the component selectors of each scan, up to the end of the picture.
 struct Scans<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -56,15 +54,15 @@ impl<'a> Iterator for Scans<'a> {
             self.at = self.bytes.len() - after.len();
             match marker {
                 END => self.at = self.bytes.len(),
-                // Of these, only garbage within data can have a length.
+                // These markers have no segment.
                 0x01..=0xbf | 0xd0..=0xd8 => {}
                 _ => {
                     let length = usize::from(u16::from_be_bytes(*after.first_chunk()?)).max(2);
                     self.at += length;
                     if marker == START {
                         self.at = end_of_scan(self.bytes, self.at);
-                        let (count, named) = after.get(2..length)?.split_first()?;
-                        return named.get(..2 * usize::from(*count));
+                        let (count, selectors) = after.get(2..length)?.split_first()?;
+                        return selectors.get(..2 * usize::from(*count));
                     }
                 }
             }
@@ -72,13 +70,14 @@ impl<'a> Iterator for Scans<'a> {
     }
 }
 
-fn names(named: &[u8]) -> impl Iterator<Item = u8> {
-    named.iter().copied().step_by(2)
+fn component_ids(selectors: &[u8]) -> impl Iterator<Item = u8> {
+    selectors.iter().copied().step_by(2)
 }
 
-/// Several scans name that component of a sequential file.
+/// True if several scans of a sequential file contain the component.
 pub(super) fn is_repeated(bytes: &[u8], header: &JpegHeader, component: usize) -> bool {
-    let is_named = |named: &&[u8]| names(named).any(|id| id == header.components[component].id);
+    let is_named =
+        |selectors: &&[u8]| component_ids(selectors).any(|id| id == header.components[component].id);
     header.is_buffered && !header.is_progressive && Scans::new(bytes).filter(is_named).nth(1).is_some()
 }
 
@@ -92,7 +91,7 @@ mod tests {
     const END: &[u8] = &[0xff, 0xd9];
 
     #[test]
-    fn a_scan_ends_at_the_first_marker_that_is_not_part_of_its_data() {
+    fn scan_ends_at_the_first_marker_outside_its_data() {
         for data in [&[][..], &[4, 5], &[4, 0xff, 0, 5], &[0xff, 0xd0, 7, 0xff, 0xd7]] {
             let file = [SCAN, data, END, END].concat();
             let end = SCAN.len() + data.len();
@@ -104,9 +103,9 @@ mod tests {
     }
 
     #[test]
-    fn as_many_scans_as_allowed_are_not_too_many() {
+    fn allowed_number_of_scans_is_not_too_many() {
         let file = |scans: usize| [HEAD, &SCAN.repeat(scans), END].concat();
         // One is in a table of `HEAD`.
-        assert!(!are_too_many(&file(MOST - 1)) && are_too_many(&file(MOST)));
+        assert!(!has_too_many_scans(&file(MIN_SCAN_LIMIT - 1)) && has_too_many_scans(&file(MIN_SCAN_LIMIT)));
     }
 }

@@ -1,19 +1,19 @@
-//! Scans of whole blocks: those of the component that is read are transformed, others are passed over.
+//! Reads scans of whole blocks: transforms the blocks of one component and skips the others.
 
 use std::ops::Range;
 
 use super::{
     bits::Bits,
     frame::Plane,
-    huffman::{A_FILL, Table},
+    huffman::{CODES_PER_FILL, Table},
     scan::Scan,
-    transform::{ORDER, samples},
+    transform::{ORDER, block_to_samples},
     vectors::Vectors,
 };
 
-/// Units between two restarts. Those that the data is too short for are gray. Whether there are any.
+/// Reads the units between two restarts. Missing units are gray. Returns true if the data is too short.
 #[inline(always)]
-pub(super) fn units(
+pub(super) fn read_units(
     vectors: Vectors,
     mut bits: Bits<'_>,
     units: Range<usize>,
@@ -23,42 +23,44 @@ pub(super) fn units(
 ) -> bool {
     let mut level = 0;
     bits.fill();
-    let missing = scan.blocks(
+    let missing_units = scan.for_each_block(
         &mut bits,
         units,
         #[inline(always)]
         |bits, part, row, column| {
-            let (Some(first), Some(others)) = (scan.first(part), scan.others(part)) else { return };
+            let (Some(first), Some(others)) = (scan.first_table(part), scan.others_table(part)) else {
+                return;
+            };
             if part.is_wanted {
                 let mut values = [0; 64];
-                let last = block(bits, first, others, &mut level, &mut values);
-                plane.place(row, column, &samples(vectors, &values, steps, last));
+                let last = read_block(bits, first, others, &mut level, &mut values);
+                plane.place(row, column, &block_to_samples(vectors, &values, steps, last));
             } else {
-                pass_over(bits, first, others);
+                skip_block(bits, first, others);
             }
         },
     );
-    gray(missing, scan, plane);
+    fill_gray(missing_units, scan, plane);
     bits.has_ended_early()
 }
 
 /// Fills missing units with gray.
-pub(super) fn gray(units: Range<usize>, scan: &Scan<'_>, plane: &mut Plane) {
+pub(super) fn fill_gray(units: Range<usize>, scan: &Scan<'_>, plane: &mut Plane) {
     if units.is_empty() {
         return;
     }
     let mut bits = Bits::NONE;
-    scan.blocks(&mut bits, units, |_, part, row, column| {
+    scan.for_each_block(&mut bits, units, |_, part, row, column| {
         if part.is_wanted {
             plane.place(row, column, &[[128; 8]; 8]);
         }
     });
 }
 
-/// Reads a block, and says which of its coefficients is the last one that is not zero. One beyond the last one is taken
-/// for that one, as in libjpeg.
+/// Reads a block, and returns the place of its last nonzero coefficient. Like in libjpeg, a place beyond the block counts
+/// as the last one.
 #[inline(always)]
-pub(super) fn block(
+pub(super) fn read_block(
     bits: &mut Bits<'_>,
     first: &Table,
     others: &Table,
@@ -66,12 +68,12 @@ pub(super) fn block(
     values: &mut [i16; 64],
 ) -> u32 {
     *level = level.wrapping_add(first.fill_and_next(bits).1);
-    values[0] = truncated(*level);
+    values[0] = truncate(*level);
     let (mut at, mut last) = (1, 0);
     loop {
-        for code in 0..A_FILL {
+        for code in 0..CODES_PER_FILL {
             let (entry, value) = others.one_of_a_fill(code, bits);
-            let value = truncated(value);
+            let value = truncate(value);
             at += entry.run();
             if at > 63 {
                 if value != 0 {
@@ -90,11 +92,11 @@ pub(super) fn block(
 }
 
 #[inline(always)]
-pub(super) fn pass_over(bits: &mut Bits<'_>, first: &Table, others: &Table) {
+pub(super) fn skip_block(bits: &mut Bits<'_>, first: &Table, others: &Table) {
     first.fill_and_next(bits);
     let mut at = 0;
     loop {
-        for code in 0..A_FILL {
+        for code in 0..CODES_PER_FILL {
             let (entry, _) = others.one_of_a_fill(code, bits);
             at += entry.run() + 1;
             if at >= 63 {
@@ -104,9 +106,9 @@ pub(super) fn pass_over(bits: &mut Bits<'_>, first: &Table, others: &Table) {
     }
 }
 
-/// Truncates a coefficient that is too large, as libjpeg does.
+/// Truncates an oversized coefficient like libjpeg.
 #[inline(always)]
-pub(super) const fn truncated(value: i32) -> i16 {
-    #[allow(clippy::cast_possible_truncation, reason = "as it says")]
+pub(super) const fn truncate(value: i32) -> i16 {
+    #[allow(clippy::cast_possible_truncation, reason = "truncation is intended")]
     return value as i16;
 }

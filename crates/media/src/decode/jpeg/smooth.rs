@@ -1,32 +1,32 @@
-//! Guesses missing coefficients of an incomplete progressive file from the first coefficients of the blocks around, as
-//! libjpeg does.
+//! Guesses missing coefficients of an incomplete progressive file from the first coefficients of nearby blocks, like
+//! libjpeg.
 
 use super::{
     header::JpegHeader,
-    scan::{Band, Head},
+    scan::{Band, ScanHeader},
     transform::ORDER,
 };
 
-/// Coefficients that are guessed, by their place in a scan.
+/// Number of guessed coefficients, in the order of a scan.
 const GUESSED: usize = 10;
 
-/// The lowest bit that is known of each; -1 is none.
-type Known = [i8; GUESSED];
+/// Lowest known bit of each guessed coefficient; -1 if none is known.
+type KnownBits = [i8; GUESSED];
 
-/// The first coefficients of a block, which is in the middle, and of those around it.
-pub(super) type Around = [[i16; 5]; 5];
+/// First coefficients of a block (in the middle) and of the blocks around it.
+pub(super) type NearbyFirsts = [[i16; 5]; 5];
 
 #[derive(Clone, Copy)]
 struct Component {
-    now: Known,
-    /// State when its last scan began.
-    before: Known,
-    /// True if its steps are known, and none that is needed is zero.
+    known_bits: KnownBits,
+    /// Known bits at the start of the last scan.
+    previous_bits: KnownBits,
+    /// True if the quantization steps are known and no needed step is zero.
     has_steps: bool,
     is_begun: bool,
 }
 
-/// State of each component after the scans so far.
+/// Known bits of each component after the scans so far.
 pub(super) struct Progress {
     components: Vec<Component>,
     scans: usize,
@@ -34,12 +34,17 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(header: &JpegHeader) -> Self {
-        let none = Component { now: [-1; GUESSED], before: [-1; GUESSED], has_steps: false, is_begun: false };
-        Self { components: vec![none; header.components.len()], scans: 0 }
+        let initial_state = Component {
+            known_bits: [-1; GUESSED],
+            previous_bits: [-1; GUESSED],
+            has_steps: false,
+            is_begun: false,
+        };
+        Self { components: vec![initial_state; header.components.len()], scans: 0 }
     }
 
-    /// Steps are those that hold when a component's first scan begins.
-    pub(super) fn begin(&mut self, head: &Head, header: &JpegHeader, steps: &[Option<[i16; 64]>; 4]) {
+    /// Records the start of a scan. `steps` are the current quantization steps; a component keeps those of its first scan.
+    pub(super) fn begin(&mut self, head: &ScanHeader, header: &JpegHeader, steps: &[Option<[i16; 64]>; 4]) {
         self.scans += 1;
         let Band { first, last, low, .. } = head.band;
         for part in &head.parts {
@@ -51,62 +56,68 @@ impl Progress {
                 component.has_steps = steps.is_some_and(|steps| steps.as_ref().is_some_and(are_set));
                 component.is_begun = true;
             }
-            // As libjpeg has it, for which the first scan has nothing before it that is not known.
-            component.before = if self.scans > 1 { component.now } else { [0; GUESSED] };
-            for (_, known) in (0..).zip(&mut component.now).filter(|(at, _)| (first..=last).contains(at)) {
+            // Like libjpeg, which treats every bit as known before the first scan.
+            component.previous_bits = if self.scans > 1 { component.known_bits } else { [0; GUESSED] };
+            for (_, known_bit) in
+                (0..).zip(&mut component.known_bits).filter(|(at, _)| (first..=last).contains(at))
+            {
                 #[allow(clippy::cast_possible_truncation, reason = "13 at most")]
                 let low = low as i8;
-                *known = low;
+                *known_bit = low;
             }
         }
     }
 
-    /// Returns how to guess; `None` if all is known, or nothing of some component.
+    /// Returns the parameters for guesses. `None` if all bits are known, or if a component has no data.
     pub(super) fn guess(&self, component: usize) -> Option<Guess> {
-        let is_begun = |component: &Component| component.has_steps && component.now[0] >= 0;
-        let is_known = |component: &Component| component.now[1..].iter().all(|low| *low == 0);
+        let is_begun = |component: &Component| component.has_steps && component.known_bits[0] >= 0;
+        let is_known = |component: &Component| component.known_bits[1..].iter().all(|low| *low == 0);
         if !self.components.iter().all(is_begun) || self.components.iter().all(is_known) {
             return None;
         }
-        let Component { now, before, .. } = self.components[component];
-        Some(Guess { now, before: if self.scans > 1 { before } else { [-1; GUESSED] }, last: 0 })
+        let Component { known_bits: now, previous_bits: before, .. } = self.components[component];
+        Some(Guess {
+            known_bits: now,
+            previous_bits: if self.scans > 1 { before } else { [-1; GUESSED] },
+            last_row: 0,
+        })
     }
 }
 
-/// Guess for one component.
+/// Parameters for guesses in one component.
 pub(super) struct Guess {
-    now: Known,
-    before: Known,
-    /// The row of units where the last scan's data ran out. Below it, as much is known as before.
-    pub(super) last: usize,
+    known_bits: KnownBits,
+    previous_bits: KnownBits,
+    /// Row of units at which the data of the last scan ended. Below it, `previous_bits` apply.
+    pub(super) last_row: usize,
 }
 
 impl Guess {
-    pub(super) fn is_the_same_below(&self) -> bool {
-        self.now[1..] == self.before[1..]
+    pub(super) fn is_same_below(&self) -> bool {
+        self.known_bits[1..] == self.previous_bits[1..]
     }
 
-    /// Fills in a block that lies in that row of units.
-    pub(super) fn fill(&self, values: &mut [i16; 64], row: usize, around: &Around, steps: &[i16; 64]) {
-        let known = if row > self.last { &self.before } else { &self.now };
-        let has_only_first = known[1..].iter().all(|low| *low == -1);
-        let weights: &[Weights] = if has_only_first { &OF_FIRST_ALONE } else { &OF_FIRST };
+    /// Fills in the missing coefficients of a block in the given row of units.
+    pub(super) fn fill(&self, values: &mut [i16; 64], row: usize, around: &NearbyFirsts, steps: &[i16; 64]) {
+        let known_bits = if row > self.last_row { &self.previous_bits } else { &self.known_bits };
+        let has_only_first = known_bits[1..].iter().all(|low| *low == -1);
+        let weights: &[Weights] = if has_only_first { &WEIGHTS_WITHOUT_OTHERS } else { &WEIGHTS };
         for (nth, weights) in weights.iter().enumerate() {
             let at = usize::from(ORDER[nth]);
-            let low = if nth == 0 { -1 } else { known[nth] };
+            let low = if nth == 0 { -1 } else { known_bits[nth] };
             if nth == 0 && has_only_first || nth > 0 && low != 0 && values[at] == 0 {
                 let sum = weights.as_flattened().iter().zip(around.as_flattened());
                 let sum = sum.map(|(weight, first)| i64::from(*weight) * i64::from(*first)).sum();
-                values[at] = guessed(sum, [steps[0], steps[at]], low);
+                values[at] = guess_value(sum, [steps[0], steps[at]], low);
             }
         }
     }
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "as libjpeg keeps it")]
-fn guessed(sum: i64, steps: [i16; 2], low: i8) -> i16 {
-    let [of_first, step] = steps.map(|step| i64::from(step.cast_unsigned()));
-    let product = of_first * sum;
+#[allow(clippy::cast_possible_truncation, reason = "libjpeg truncates as well")]
+fn guess_value(sum: i64, steps: [i16; 2], low: i8) -> i16 {
+    let [first_step, step] = steps.map(|step| i64::from(step.cast_unsigned()));
+    let product = first_step * sum;
     let mut size = (((step << 7) + product.abs()) / (step << 8)) as i32;
     if low > 0 {
         size = size.min((1 << low) - 1);
@@ -117,35 +128,46 @@ fn guessed(sum: i64, steps: [i16; 2], low: i8) -> i16 {
 /// Weights in 256ths.
 type Weights = [[i16; 5]; 5];
 
-const fn turned(weights: Weights) -> Weights {
-    let mut turned = [[0; 5]; 5];
+const fn transpose(weights: Weights) -> Weights {
+    let mut transposed = [[0; 5]; 5];
     let mut at = 0;
     while at < 25 {
-        turned[at % 5][at / 5] = weights[at / 5][at % 5];
+        transposed[at % 5][at / 5] = weights[at / 5][at % 5];
         at += 1;
     }
-    turned
+    transposed
 }
 
-const NONE: [i16; 5] = [0; 5];
+const ZEROS: [i16; 5] = [0; 5];
 
-/// Weights for when other coefficients than the first one are partly known. The first one stays as it is.
-const OF_FIRST: [Weights; 6] = {
-    let slope = [NONE, NONE, [-7, 50, 0, -50, 7], NONE, NONE];
-    let bend = [NONE, NONE, [-1, 13, -24, 13, -1], NONE, NONE];
-    let twist = [[0, -1, 0, 1, 0], [-1, 10, 0, -10, 1], NONE, [1, -10, 0, 10, -1], [0, 1, 0, -1, 0]];
-    [[NONE; 5], slope, turned(slope), turned(bend), twist, bend]
+/// Weights for blocks with some known coefficients besides the first one, which stays unchanged.
+const WEIGHTS: [Weights; 6] = {
+    let slope = [ZEROS, ZEROS, [-7, 50, 0, -50, 7], ZEROS, ZEROS];
+    let bend = [ZEROS, ZEROS, [-1, 13, -24, 13, -1], ZEROS, ZEROS];
+    let twist = [[0, -1, 0, 1, 0], [-1, 10, 0, -10, 1], ZEROS, [1, -10, 0, 10, -1], [0, 1, 0, -1, 0]];
+    [[ZEROS; 5], slope, transpose(slope), transpose(bend), twist, bend]
 };
 
-const OF_FIRST_ALONE: [Weights; GUESSED] = {
+const WEIGHTS_WITHOUT_OTHERS: [Weights; GUESSED] = {
     let outer = [-2, -6, -8, -6, -2];
     let inner = [-6, 6, 42, 6, -6];
     let mean = [outer, inner, [-8, 42, 152, 42, -8], inner, outer];
-    let beside = [-3, 13, 0, -13, 3];
-    let slope = [[-1, -1, 0, 1, 1], beside, [-3, 38, 0, -38, 3], beside, [-1, -1, 0, 1, 1]];
-    let bend = [NONE, [0, 2, -5, 2, 0], [1, 7, -14, 7, 1], [0, 2, -5, 2, 0], NONE];
-    let twist = [[-1, 0, 0, 0, 1], [0, 9, 0, -9, 0], NONE, [0, -9, 0, 9, 0], [1, 0, 0, 0, -1]];
-    let third = [NONE, [0, 1, 0, -1, 0], [0, 2, 0, -2, 0], [0, 1, 0, -1, 0], NONE];
-    let mixed = [NONE, [0, 1, -3, 1, 0], NONE, [0, -1, 3, -1, 0], NONE];
-    [mean, slope, turned(slope), turned(bend), twist, bend, third, mixed, turned(mixed), turned(third)]
+    let neighbour_row = [-3, 13, 0, -13, 3];
+    let slope = [[-1, -1, 0, 1, 1], neighbour_row, [-3, 38, 0, -38, 3], neighbour_row, [-1, -1, 0, 1, 1]];
+    let bend = [ZEROS, [0, 2, -5, 2, 0], [1, 7, -14, 7, 1], [0, 2, -5, 2, 0], ZEROS];
+    let twist = [[-1, 0, 0, 0, 1], [0, 9, 0, -9, 0], ZEROS, [0, -9, 0, 9, 0], [1, 0, 0, 0, -1]];
+    let third = [ZEROS, [0, 1, 0, -1, 0], [0, 2, 0, -2, 0], [0, 1, 0, -1, 0], ZEROS];
+    let mixed = [ZEROS, [0, 1, -3, 1, 0], ZEROS, [0, -1, 3, -1, 0], ZEROS];
+    [
+        mean,
+        slope,
+        transpose(slope),
+        transpose(bend),
+        twist,
+        bend,
+        third,
+        mixed,
+        transpose(mixed),
+        transpose(third),
+    ]
 };

@@ -1,25 +1,25 @@
-//! The codes of files that define none, such as the frames of a film in JPEG: those that the standard gives as examples
-//! (ITU-T T.81, K.3), which libjpeg takes, too.
+//! Huffman codes for files without definitions, such as frames of Motion JPEG: the examples of the standard (ITU-T T.81,
+//! K.3), which libjpeg also uses.
 
-/// Number of codes of each length, and the symbols in order.
+/// Number of words of each length, and the symbols in order.
 pub(super) type Code = ([u8; 16], &'static [u8]);
 
-/// Codes of first and of other coefficients, each for luma and for colours.
+/// Codes of the first and of the other coefficients, each for luma and for chroma.
 pub(super) const CODES: [[Code; 2]; 2] = [
     [
         ([0, 1, 5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0], &SIZES),
         ([0, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0], &SIZES),
     ],
     [
-        ([0, 2, 1, 3, 3, 2, 4, 3, 5, 5, 4, 4, 0, 0, 1, 125], &OF_LUMA),
-        ([0, 2, 1, 2, 4, 4, 3, 4, 7, 5, 4, 4, 0, 1, 2, 119], &OF_COLOURS),
+        ([0, 2, 1, 3, 3, 2, 4, 3, 5, 5, 4, 4, 0, 0, 1, 125], &LUMA_SYMBOLS),
+        ([0, 2, 1, 2, 4, 4, 3, 4, 7, 5, 4, 4, 0, 1, 2, 119], &COLOUR_SYMBOLS),
     ],
 ];
 
 const SIZES: [u8; 12] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
 
 #[rustfmt::skip]
-const OF_LUMA: [u8; 162] = [
+const LUMA_SYMBOLS: [u8; 162] = [
     0x01, 0x02, 0x03, 0x00, 0x04, 0x11, 0x05, 0x12, 0x21, 0x31, 0x41, 0x06, 0x13, 0x51, 0x61, 0x07,
     0x22, 0x71, 0x14, 0x32, 0x81, 0x91, 0xa1, 0x08, 0x23, 0x42, 0xb1, 0xc1, 0x15, 0x52, 0xd1, 0xf0,
     0x24, 0x33, 0x62, 0x72, 0x82, 0x09, 0x0a, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x25, 0x26, 0x27, 0x28,
@@ -34,7 +34,7 @@ const OF_LUMA: [u8; 162] = [
 ];
 
 #[rustfmt::skip]
-const OF_COLOURS: [u8; 162] = [
+const COLOUR_SYMBOLS: [u8; 162] = [
     0x00, 0x01, 0x02, 0x03, 0x11, 0x04, 0x05, 0x21, 0x31, 0x06, 0x12, 0x41, 0x51, 0x07, 0x61, 0x71,
     0x13, 0x22, 0x32, 0x81, 0x08, 0x14, 0x42, 0x91, 0xa1, 0xb1, 0xc1, 0x09, 0x23, 0x33, 0x52, 0xf0,
     0x15, 0x62, 0x72, 0xd1, 0x0a, 0x16, 0x24, 0x34, 0xe1, 0x25, 0xf1, 0x17, 0x18, 0x19, 0x1a, 0x26,

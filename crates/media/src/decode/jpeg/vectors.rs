@@ -1,6 +1,5 @@
-//! The instructions that are found when the service runs, and what compilers make no vectors of: turning a square.
-//!
-//! What is turned, and why, is not known here.
+//! Detects vector instructions at run time, and transposes blocks with them, because compilers do not vectorize a
+//! transposition.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::__m256i;
@@ -15,18 +14,18 @@ pub(super) type Samples = [[u8; 8]; 8];
 #[derive(Clone, Copy)]
 pub(super) struct Vectors {
     #[cfg(target_arch = "x86_64")]
-    found: Option<V3>,
+    avx: Option<V3>,
 }
 
 impl Vectors {
-    /// Runs `work` with the instructions that are found. Only inlined code is compiled for them, and only a closure that
-    /// moves what it captures is inlined as a whole.
+    /// Runs `work` with the detected instructions. Only inlined code is compiled for them, and only a closure that moves
+    /// its captures is inlined completely.
     pub(super) fn dispatch<R>(work: impl FnOnce(Self) -> R) -> R {
         #[cfg(target_arch = "x86_64")]
-        if let Some(found) = V3::try_new() {
-            return found.vectorize(
+        if let Some(avx) = V3::try_new() {
+            return avx.vectorize(
                 #[inline(always)]
-                move || work(Self { found: Some(found) }),
+                move || work(Self { avx: Some(avx) }),
             );
         }
         work(Self::PLAIN)
@@ -34,42 +33,42 @@ impl Vectors {
 
     pub(super) const PLAIN: Self = Self {
         #[cfg(target_arch = "x86_64")]
-        found: None,
+        avx: None,
     };
 
     #[inline(always)]
-    pub(super) fn turned(self, rows: &Rows) -> Rows {
+    pub(super) fn transpose(self, rows: &Rows) -> Rows {
         #[cfg(target_arch = "x86_64")]
-        if let Some(found) = self.found {
-            return turned(found, rows);
+        if let Some(avx) = self.avx {
+            return transpose_with_avx(avx, rows);
         }
-        let mut turned = [[0; 8]; 8];
+        let mut transposed = [[0; 8]; 8];
         for (at, row) in rows.iter().enumerate() {
             for (across, value) in row.iter().enumerate() {
-                turned[across][at] = *value;
+                transposed[across][at] = *value;
             }
         }
-        turned
+        transposed
     }
 
-    /// The same, as `sample` makes samples of them.
+    /// Transposes the rows and converts each value with `sample`.
     #[inline(always)]
-    pub(super) fn turned_samples(self, rows: &Rows) -> Samples {
+    pub(super) fn transpose_to_samples(self, rows: &Rows) -> Samples {
         #[cfg(target_arch = "x86_64")]
-        if let Some(found) = self.found {
-            return turned_samples(found, rows);
+        if let Some(avx) = self.avx {
+            return transpose_to_samples_with_avx(avx, rows);
         }
-        let mut turned = [[0; 8]; 8];
+        let mut transposed = [[0; 8]; 8];
         for (at, row) in rows.iter().enumerate() {
             for (across, value) in row.iter().enumerate() {
-                turned[across][at] = sample(*value);
+                transposed[across][at] = sample(*value);
             }
         }
-        turned
+        transposed
     }
 }
 
-/// Shifts a value around zero to the middle of a byte, and clamps it.
+/// Converts a value around zero to a byte: adds 128 and clamps.
 #[inline(always)]
 pub(super) fn sample(value: i32) -> u8 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
@@ -78,8 +77,8 @@ pub(super) fn sample(value: i32) -> u8 {
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn turned(found: V3, rows: &Rows) -> Rows {
-    let avx2 = found.avx2;
+fn transpose_with_avx(avx: V3, rows: &Rows) -> Rows {
+    let avx2 = avx.avx2;
     let row = |at: usize| -> __m256i { cast(rows[at]) };
     let mut fours = [cast([0i32; 8]); 8];
     for half in [0, 4] {
@@ -92,26 +91,26 @@ fn turned(found: V3, rows: &Rows) -> Rows {
         fours[half + 2] = avx2._mm256_unpacklo_epi64(upper, lower);
         fours[half + 3] = avx2._mm256_unpackhi_epi64(upper, lower);
     }
-    let mut turned = [[0; 8]; 8];
+    let mut transposed = [[0; 8]; 8];
     for at in 0..4 {
-        turned[at] = cast(avx2._mm256_permute2x128_si256::<0x20>(fours[at], fours[at + 4]));
-        turned[at + 4] = cast(avx2._mm256_permute2x128_si256::<0x31>(fours[at], fours[at + 4]));
+        transposed[at] = cast(avx2._mm256_permute2x128_si256::<0x20>(fours[at], fours[at + 4]));
+        transposed[at + 4] = cast(avx2._mm256_permute2x128_si256::<0x31>(fours[at], fours[at + 4]));
     }
-    turned
+    transposed
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn turned_samples(found: V3, rows: &Rows) -> Samples {
+fn transpose_to_samples_with_avx(avx: V3, rows: &Rows) -> Samples {
     const TURNS_FOURS: [u8; 16] = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15];
-    let avx2 = found.avx2;
+    let avx2 = avx.avx2;
     let order = cast([TURNS_FOURS; 2]);
     let pair = |at: usize| avx2._mm256_packs_epi32(cast(rows[at]), cast(rows[at + 1]));
     let four = |at: usize| -> __m256i {
         let around_zero = avx2._mm256_packs_epi16(pair(at), pair(at + 2));
         avx2._mm256_xor_si256(around_zero, cast([128u8; 32]))
     };
-    // Four rows' first four values, then their last four.
+    // In each half: the first, then the last four values of four rows, transposed.
     let left = avx2._mm256_shuffle_epi8(four(0), order);
     let right = avx2._mm256_shuffle_epi8(four(4), order);
     let [zero, one, four, five]: [[u8; 8]; 4] = cast(avx2._mm256_unpacklo_epi32(left, right));
@@ -124,18 +123,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn squares_are_turned_alike_with_and_without_vectors() {
+    fn vectors_transpose_like_plain_code() {
         let mut rows = [[0; 8]; 8];
         for (at, value) in rows.as_flattened_mut().iter_mut().enumerate() {
             *value =
                 [1, 17, -40_000, 100, 70_000, 127, -128, -1][at % 8] + i32::try_from(at).unwrap_or_default();
         }
-        let (turned, samples) = (Vectors::PLAIN.turned(&rows), Vectors::PLAIN.turned_samples(&rows));
+        let (transposed, samples) =
+            (Vectors::PLAIN.transpose(&rows), Vectors::PLAIN.transpose_to_samples(&rows));
         for at in 0..64 {
-            assert_eq!(turned[at % 8][at / 8], rows[at / 8][at % 8]);
+            assert_eq!(transposed[at % 8][at / 8], rows[at / 8][at % 8]);
             assert_eq!(i32::from(samples[at % 8][at / 8]), (rows[at / 8][at % 8] + 128).clamp(0, 255));
         }
-        let found = Vectors::dispatch(|vectors| (vectors.turned(&rows), vectors.turned_samples(&rows)));
-        assert_eq!(found, (turned, samples));
+        let found =
+            Vectors::dispatch(|vectors| (vectors.transpose(&rows), vectors.transpose_to_samples(&rows)));
+        assert_eq!(found, (transposed, samples));
     }
 }

@@ -1,4 +1,4 @@
-//! The frames of an animated PNG: where each is drawn, and its data as a file of its own.
+//! Frames of an animated PNG: reads the placement of each, and wraps its data as a separate PNG file.
 
 use super::{
     super::{
@@ -11,7 +11,7 @@ use super::{
     essential_chunks::{Chunk, END, chunk_at, is_indexed},
 };
 
-/// Offset of the second chunk, and of the size in the first one.
+/// Offsets of the second chunk, and of the size in the first chunk.
 const SECOND_CHUNK: usize = 33;
 const SIZE: usize = 16;
 /// Largest number of colours in a palette.
@@ -21,75 +21,85 @@ pub(super) struct Frame<'a> {
     pub(super) placement: Placement,
     bytes: &'a [u8],
     kind: [u8; 4],
-    /// Range of the file that its data lies in.
-    from: usize,
-    to: usize,
+    /// Range of the file that contains the frame's data.
+    data_start: usize,
+    data_end: usize,
 }
 
-/// A frame whose control was read. `kind` is that of its data, if there was any yet.
+/// Frame in progress: its control chunk was read. `kind` is the type of its data chunks, `None` before the first.
 struct OpenFrame {
     placement: Placement,
     kind: Option<[u8; 4]>,
-    from: usize,
+    data_start: usize,
 }
 
 pub(super) struct Frames<'a> {
     bytes: &'a [u8],
     header: &'a Header,
     at: usize,
-    /// Sequence number of the next chunk that has one.
+    /// Expected sequence number of the next control or data chunk.
     sequence: u32,
     has_pixels: bool,
-    /// Palette and transparency, which all frames share. Each frame's decoder gets a copy, so a chunk that is longer than
-    /// allowed is ignored, as libpng does with transparency.
-    shared: [&'a [u8]; 2],
+    /// Palette and transparency, shared by all frames. Each frame's decoder gets a copy, so oversized chunks are ignored,
+    /// as libpng does for transparency.
+    shared_chunks: [&'a [u8]; 2],
 }
 
 impl<'a> Frames<'a> {
     pub(super) fn new(bytes: &'a [u8], header: &'a Header) -> Self {
-        let none: &[u8] = &[];
-        Self { bytes, header, at: SECOND_CHUNK, sequence: 0, has_pixels: false, shared: [none; 2] }
+        let empty_chunk: &[u8] = &[];
+        Self {
+            bytes,
+            header,
+            at: SECOND_CHUNK,
+            sequence: 0,
+            has_pixels: false,
+            shared_chunks: [empty_chunk; 2],
+        }
     }
 
-    /// Returns the next frame. A chunk that breaks a rule ends the frame before it, and is an error if it comes first.
+    /// Returns the next frame. An invalid chunk ends the current frame; without a current frame, it is an error.
     pub(super) fn next(&mut self) -> Result<Option<Frame<'a>>, DecodeError> {
-        let mut open = None;
+        let mut open_frame = None;
         while let Some(chunk) = chunk_at(self.bytes, self.at) {
-            if chunk.kind == b"IEND" || chunk.kind == b"fcTL" && open.is_some() {
+            if chunk.kind == b"IEND" || chunk.kind == b"fcTL" && open_frame.is_some() {
                 break;
             }
-            match self.read(&chunk, &mut open) {
-                Some(()) => self.at += chunk.all.len(),
-                None if open.is_none() => return Err(DecodeError::BROKEN),
+            match self.read_chunk(&chunk, &mut open_frame) {
+                Some(()) => self.at += chunk.bytes.len(),
+                None if open_frame.is_none() => return Err(DecodeError::BROKEN),
                 None => break,
             }
         }
         let (bytes, to) = (self.bytes, self.at);
-        let frame = open.map(|OpenFrame { placement, kind, from }| {
+        let frame = open_frame.map(|OpenFrame { placement, kind, data_start: from }| {
             let kind = kind.unwrap_or(*b"fdAT");
-            Frame { placement, bytes, kind, from, to }
+            Frame { placement, bytes, kind, data_start: from, data_end: to }
         });
         Ok(frame)
     }
 
-    /// Reads one chunk; `None` if it breaks a rule.
-    fn read(&mut self, chunk: &Chunk<'a>, open: &mut Option<OpenFrame>) -> Option<()> {
+    /// Reads one chunk; `None` if it is invalid.
+    fn read_chunk(&mut self, chunk: &Chunk<'a>, open_frame: &mut Option<OpenFrame>) -> Option<()> {
         match chunk.kind {
             b"IHDR" => return None,
             b"PLTE"
                 if !self.has_pixels && is_indexed(self.bytes) && chunk.content.len() <= 3 * MAX_COLOURS =>
             {
-                self.shared[0] = chunk.all;
+                self.shared_chunks[0] = chunk.bytes;
             }
-            b"tRNS" if !self.has_pixels && chunk.content.len() <= MAX_COLOURS => self.shared[1] = chunk.all,
+            b"tRNS" if !self.has_pixels && chunk.content.len() <= MAX_COLOURS => {
+                self.shared_chunks[1] = chunk.bytes;
+            }
             b"fcTL" => {
-                let placement = self.placement(chunk.content)?;
+                let placement = self.read_placement(chunk.content)?;
                 self.check_sequence(chunk.content)?;
-                *open = Some(OpenFrame { placement, kind: None, from: self.at + chunk.all.len() });
+                *open_frame =
+                    Some(OpenFrame { placement, kind: None, data_start: self.at + chunk.bytes.len() });
             }
             b"IDAT" | b"fdAT" => {
                 let is_of_frame = chunk.kind == b"fdAT";
-                let kind = open.as_mut().map(|frame| *frame.kind.get_or_insert(*chunk.kind));
+                let kind = open_frame.as_mut().map(|frame| *frame.kind.get_or_insert(*chunk.kind));
                 if kind.map_or(is_of_frame, |kind| kind != *chunk.kind) {
                     return None;
                 }
@@ -111,8 +121,9 @@ impl<'a> Frames<'a> {
         Some(())
     }
 
-    /// Returns where a frame is drawn; `None` if it is not within the canvas, or is the default picture and does not fill it.
-    fn placement(&self, control: &[u8]) -> Option<Placement> {
+    /// Returns the placement of a frame. `None` if it exceeds the canvas, or if the default picture does not fill the
+    /// canvas.
+    fn read_placement(&self, control: &[u8]) -> Option<Placement> {
         let field = |at| be32(control, at);
         let area = Area { width: field(4)?, height: field(8)?, x: field(12)?, y: field(16)? };
         let Header { width, height, .. } = *self.header;
@@ -126,7 +137,7 @@ impl<'a> Frames<'a> {
         let disposal = match *control.get(24)? {
             0 => Disposal::Keep,
             2 if self.sequence > 0 => Disposal::Restore,
-            // Before the first frame there is nothing to restore.
+            // The first frame has no previous state, so the specification says to clear.
             1 | 2 => Disposal::Clear,
             _ => return None,
         };
@@ -138,13 +149,13 @@ impl<'a> Frames<'a> {
         Some(Placement { area, is_blended, disposal })
     }
 
-    /// Returns the beginning of a frame's own file, up to its data, which is one chunk.
+    /// Returns the start of the separate file of a frame, up to the content of its single data chunk.
     pub(super) fn file_head(&self, frame: &Frame<'a>) -> Vec<u8> {
         let Area { width, height, .. } = frame.placement.area;
         let mut head = self.bytes[..SECOND_CHUNK].to_vec();
         head[SIZE..SIZE + 4].copy_from_slice(&width.to_be_bytes());
         head[SIZE + 4..SIZE + 8].copy_from_slice(&height.to_be_bytes());
-        head.extend(self.shared.concat());
+        head.extend(self.shared_chunks.concat());
         let length: usize = frame.data().map(<[u8]>::len).sum();
         head.extend(u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
         head.extend(b"IDAT");
@@ -154,16 +165,16 @@ impl<'a> Frames<'a> {
 
 impl<'a> Frame<'a> {
     fn data(&self) -> Data<'a> {
-        Data { bytes: &self.bytes[..self.to], at: self.from, kind: self.kind }
+        Data { bytes: &self.bytes[..self.data_end], at: self.data_start, kind: self.kind }
     }
 
-    /// Returns the frame as a file of its own, whose checksums are not valid.
+    /// Returns the frame as a separate file. Its checksums are invalid, so the decoder must ignore them.
     pub(super) fn file(&self, head: &'a [u8]) -> FrameFile<'a> {
         FrameFile { head, data: self.data(), end: [b"\0\0\0\0", END] }
     }
 }
 
-/// The parts of a frame's data.
+/// Iterator over the data chunks of a frame.
 struct Data<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -176,7 +187,7 @@ impl<'a> Iterator for Data<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         loop {
             let chunk = chunk_at(self.bytes, self.at)?;
-            self.at += chunk.all.len();
+            self.at += chunk.bytes.len();
             if *chunk.kind == self.kind {
                 let data = if chunk.kind == b"fdAT" { chunk.content.get(4..) } else { Some(chunk.content) };
                 return Some(data.unwrap_or_default());
@@ -196,7 +207,7 @@ impl<'a> Parts<'a> for FrameFile<'a> {
         if !self.head.is_empty() {
             return std::mem::take(&mut self.head);
         }
-        // An empty part would be taken for the end.
+        // The reader would take an empty part for the end.
         let data = self.data.find(|data| !data.is_empty());
         data.unwrap_or_else(|| {
             let [checksum, end] = self.end;

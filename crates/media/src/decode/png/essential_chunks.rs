@@ -1,4 +1,4 @@
-//! The chunks of a PNG file that its pixels need.
+//! Selects the chunks of a PNG file needed for its pixels.
 
 use super::super::parts_reader::Parts;
 
@@ -8,31 +8,36 @@ const INDEXED: u8 = 3;
 /// Last chunk of a file.
 pub(super) const END: &[u8] = b"\0\0\0\0IEND\xae\x42\x60\x82";
 
-/// A chunk. The last one of a file may be cut off.
+/// A chunk. The last chunk of a file may be truncated.
 pub(super) struct Chunk<'a> {
     pub(super) kind: &'a [u8; 4],
     pub(super) content: &'a [u8],
-    pub(super) all: &'a [u8],
-    pub(super) is_whole: bool,
+    pub(super) bytes: &'a [u8],
+    pub(super) is_complete: bool,
 }
 
-/// Returns the chunk that begins at `at`.
+/// Returns the chunk starting at `at`.
 pub(super) fn chunk_at(bytes: &[u8], at: usize) -> Option<Chunk<'_>> {
-    let rest = bytes.get(at..)?;
-    let length = u32::from_be_bytes(*rest.first_chunk()?) as usize;
-    let kind = rest.get(4..)?.first_chunk()?;
-    let whole = rest.get(..length.saturating_add(12));
-    let content = &rest[8..];
+    let remaining_bytes = bytes.get(at..)?;
+    let length = u32::from_be_bytes(*remaining_bytes.first_chunk()?) as usize;
+    let kind = remaining_bytes.get(4..)?.first_chunk()?;
+    let complete_chunk = remaining_bytes.get(..length.saturating_add(12));
+    let content = &remaining_bytes[8..];
     let content = &content[..content.len().min(length)];
-    Some(Chunk { kind, content, all: whole.unwrap_or(rest), is_whole: whole.is_some() })
+    Some(Chunk {
+        kind,
+        content,
+        bytes: complete_chunk.unwrap_or(remaining_bytes),
+        is_complete: complete_chunk.is_some(),
+    })
 }
 
 pub(super) fn is_indexed(bytes: &[u8]) -> bool {
     bytes.get(25) == Some(&INDEXED)
 }
 
-/// The chunks of the default picture, up to the end of its pixels. A file without an end gets one: decoders hold back rows
-/// until they see the next chunk.
+/// Chunks of the default picture, up to the end of its pixels. Adds a missing end chunk, because decoders hold back rows
+/// until they read the next chunk.
 pub(super) struct EssentialChunks<'a> {
     bytes: &'a [u8],
     /// Offset of the next chunk.
@@ -63,17 +68,17 @@ impl<'a> Parts<'a> for EssentialChunks<'a> {
         }
         while let Some(chunk) = chunk_at(self.bytes, self.at) {
             let is_data = chunk.kind == b"IDAT";
-            if chunk.kind == b"IEND" || self.has_data && !is_data || !chunk.is_whole && !is_data {
+            if chunk.kind == b"IEND" || self.has_data && !is_data || !chunk.is_complete && !is_data {
                 break;
             }
-            self.at += chunk.all.len();
+            self.at += chunk.bytes.len();
             self.has_data |= is_data;
-            if !chunk.is_whole {
-                // Rows of a chunk that is cut off are still shown, so no end may follow them.
+            if !chunk.is_complete {
+                // Rows of a truncated chunk are still decoded. An end chunk would be read as its missing content.
                 self.end = &[];
             }
             if self.is_essential(chunk.kind) {
-                return chunk.all;
+                return chunk.bytes;
             }
         }
         self.at = self.bytes.len();

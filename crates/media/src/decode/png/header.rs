@@ -1,4 +1,4 @@
-//! Reads a PNG's header and the headers of its animation frames.
+//! Reads the header of a PNG and of its animation frames.
 
 use super::super::{header::Header, read_int::be32};
 
@@ -10,6 +10,7 @@ pub(in super::super) fn read(bytes: &[u8]) -> Option<Header> {
         return None;
     }
     let depth = if *bytes.get(24)? == 16 { 2 } else { 1 };
+    // Transparency can add an alpha channel, so gray counts as two channels and RGB as four.
     let channels = if matches!(bytes.get(25)?, 0 | 4) { 2 } else { 4 };
     let mut header = Header {
         width: be32(bytes, 16)?,
@@ -23,7 +24,7 @@ pub(in super::super) fn read(bytes: &[u8]) -> Option<Header> {
         let content = &content[..content.len().min(length as usize)];
         match kind {
             b"IEND" => break,
-            // A second header is an error, as in libpng: no viewer shows what follows it.
+            // A second header is an error, as in libpng: viewers stop there.
             b"IHDR" if at > 8 && has_pixels => break,
             b"IHDR" if at > 8 => return None,
             b"acTL" => {
@@ -32,7 +33,7 @@ pub(in super::super) fn read(bytes: &[u8]) -> Option<Header> {
             }
             b"fcTL" => {
                 let (Some(width), Some(height)) = (be32(content, 4), be32(content, 8)) else { break };
-                // A control chunk that is cut off is no frame, and hides none of those before it.
+                // A truncated control chunk does not count as a frame, but the frames before it remain valid.
                 if content.len() < FRAME_CONTROL {
                     break;
                 }
@@ -40,7 +41,7 @@ pub(in super::super) fn read(bytes: &[u8]) -> Option<Header> {
                     header.add_frame(width, height);
                 }
             }
-            // Without `acTL` before the first data, a file is a single picture, whatever follows.
+            // Without `acTL` before the first data, a file is a single picture, even if frames follow.
             b"IDAT" if max_frames.is_none() => break,
             b"IDAT" => {
                 header.has_separate_default |= header.frames == 0;
@@ -53,6 +54,7 @@ pub(in super::super) fn read(bytes: &[u8]) -> Option<Header> {
     if max_frames.is_none() || header.frames == 0 {
         header = Header { frames: 0, total_frame_pixels: 0, has_separate_default: false, ..header };
     }
+    // The default picture is decoded in addition to the frames.
     if header.has_separate_default {
         header.total_frame_pixels = header.total_frame_pixels.saturating_add(header.canvas_pixels());
     }

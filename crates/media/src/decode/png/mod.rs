@@ -1,5 +1,5 @@
-//! PNG: decodes the default picture or the frames of an animation row by row, so that missing data costs no more than the
-//! rows that it held.
+//! PNG: decodes the default picture or the frames of an animation row by row, so that a truncated file loses only its
+//! missing rows.
 
 mod apng;
 mod essential_chunks;
@@ -22,21 +22,22 @@ use super::{
     parts_reader::{Parts, PartsReader},
 };
 
-/// Decodes the default picture. Missing rows are black, like everything that nothing was drawn on.
+/// Decodes the default picture. Missing rows are black.
 pub(super) fn luma(bytes: &[u8], header: &Header, memory: u64) -> Result<Vec<u8>, DecodeError> {
     let is_over = Cell::new(false);
-    let file = PartsReader::new(EssentialChunks::new(bytes)).until(&is_over);
-    let mut reader = reader(file, memory, Transformations::EXPAND, false)?;
+    let file = PartsReader::new(EssentialChunks::new(bytes)).ending_with(&is_over);
+    let mut reader = open_reader(file, memory, Transformations::EXPAND, false)?;
+    // The limits were checked against the header, so the decoder must have read the same size.
     if reader.info().size() != (header.width, header.height) {
         return Err(DecodeError::BROKEN);
     }
     let width = header.width as usize;
     let mut samples = vec![0; width * header.height as usize];
     for_each_row(&mut reader, &is_over, |nth, row, kind, interlace| {
-        let row = luma_of_row(row, kind).ok_or(DecodeError::UNSUPPORTED)?;
+        let row = convert_row(row, kind).ok_or(DecodeError::UNSUPPORTED)?;
         match interlace {
             InterlaceInfo::Null(_) => samples[nth * width..][..width].copy_from_slice(&row),
-            // Pixels of later passes look like those before them until they are read, as in browsers.
+            // A pixel of a later pass is filled from the earlier passes until it is read, as in browsers.
             InterlaceInfo::Adam7(pass) => png::splat_interlaced_row(&mut samples, width, &row, &pass, 8),
         }
         Ok(())
@@ -44,19 +45,20 @@ pub(super) fn luma(bytes: &[u8], header: &Header, memory: u64) -> Result<Vec<u8>
     Ok(samples)
 }
 
-/// Hands out the rows that can be read and returns their number. It is an error if there is none.
+/// Calls `on_row` with each readable row and returns their number. Fails if the first row is unreadable.
 fn for_each_row<'a, P: Parts<'a>>(
     reader: &mut Reader<PartsReader<'a, P>>,
     is_over: &Cell<bool>,
-    mut each: impl FnMut(usize, &[u8], (ColorType, BitDepth), InterlaceInfo) -> Result<(), DecodeError>,
+    mut on_row: impl FnMut(usize, &[u8], (ColorType, BitDepth), InterlaceInfo) -> Result<(), DecodeError>,
 ) -> Result<usize, DecodeError> {
     let (kind, (width, _)) = (reader.output_color_type(), reader.info().size());
     let mut row = vec![0; reader.output_line_size(width).ok_or(DecodeError::OUT_OF_MEMORY)?];
     let mut rows = 0;
     loop {
         match reader.read_row(&mut row) {
-            Ok(Some(interlace)) => each(rows, &row, kind, interlace)?,
-            // The decoder gives out the rows that it holds back only at the file's end, so the first error ends the file.
+            Ok(Some(interlace)) => on_row(rows, &row, kind, interlace)?,
+            // The decoder holds back rows until the end of the file. The first error ends the file, so that it returns
+            // them.
             Err(_) if !is_over.replace(true) => continue,
             Err(error) if rows == 0 => return Err(error.into()),
             Ok(None) | Err(_) => return Ok(rows),
@@ -65,7 +67,7 @@ fn for_each_row<'a, P: Parts<'a>>(
     }
 }
 
-/// Shows the canvas after each frame, for as long as more are wanted.
+/// Shows the canvas after each frame until `show` returns false.
 pub(super) fn play(
     bytes: &[u8],
     header: &Header,
@@ -74,32 +76,32 @@ pub(super) fn play(
 ) -> Result<(), DecodeError> {
     let mut frames = Frames::new(bytes, header);
     let mut canvas = Canvas::new(header.width, header.height);
-    let mut has_any = false;
+    let mut has_picture = false;
     for index in 0..header.frames {
         let Some(frame) = frames.next()? else { break };
-        // Where rows are missing, the canvas stays as it was.
-        let picture = match picture(&frame, &frames.file_head(&frame), memory) {
+        // Missing rows leave the canvas unchanged.
+        let picture = match decode_frame(&frame, &frames.file_head(&frame), memory) {
             Err(error @ DecodeError::TooLarge(_)) => return Err(error),
             picture => picture.ok(),
         };
-        has_any |= picture.is_some();
+        has_picture |= picture.is_some();
         if !canvas.play_frame(index, frame.placement, picture, show)? {
             break;
         }
     }
-    if has_any { Ok(()) } else { Err(DecodeError::BROKEN) }
+    if has_picture { Ok(()) } else { Err(DecodeError::BROKEN) }
 }
 
-/// Decodes the rows of a frame that can be read.
-fn picture<'a>(frame: &Frame<'a>, head: &'a [u8], memory: u64) -> Result<RgbaImage, DecodeError> {
+/// Decodes the readable rows of a frame.
+fn decode_frame<'a>(frame: &Frame<'a>, head: &'a [u8], memory: u64) -> Result<RgbaImage, DecodeError> {
     let is_over = Cell::new(false);
-    let file = PartsReader::new(frame.file(head)).until(&is_over);
+    let file = PartsReader::new(frame.file(head)).ending_with(&is_over);
     let conversions = Transformations::EXPAND | Transformations::STRIP_16 | Transformations::ALPHA;
-    let mut reader = reader(file, memory, conversions, true)?;
+    let mut reader = open_reader(file, memory, conversions, true)?;
     let Area { width, height, .. } = frame.placement.area;
-    let (stride, all) = (4 * width as usize, height as usize);
-    let mut samples = vec![0; stride * all];
-    let mut complete = 0;
+    let (stride, row_count) = (4 * width as usize, height as usize);
+    let mut samples = vec![0; stride * row_count];
+    let mut complete_rows = 0;
     for_each_row(&mut reader, &is_over, |nth, row, kind, interlace| {
         let row = match kind {
             (ColorType::Rgba, BitDepth::Eight) => row.into(),
@@ -113,21 +115,22 @@ fn picture<'a>(frame: &Frame<'a>, head: &'a [u8], memory: u64) -> Result<RgbaIma
         match interlace {
             InterlaceInfo::Null(_) => {
                 samples[nth * stride..][..stride].copy_from_slice(&row);
-                complete = nth + 1;
+                complete_rows = nth + 1;
             }
-            // A row of the first pass stands for eight rows of the picture.
+            // A row of the first pass covers eight rows of the picture.
             InterlaceInfo::Adam7(pass) => {
                 png::splat_interlaced_row(&mut samples, stride, &row, &pass, 32);
-                complete = all.min(complete.max(8 * (nth + 1)));
+                complete_rows = row_count.min(complete_rows.max(8 * (nth + 1)));
             }
         }
         Ok(())
     })?;
-    samples.truncate(stride * complete);
-    RgbaImage::from_raw(width, u32::try_from(complete).unwrap_or(height), samples).ok_or(DecodeError::BROKEN)
+    samples.truncate(stride * complete_rows);
+    RgbaImage::from_raw(width, u32::try_from(complete_rows).unwrap_or(height), samples)
+        .ok_or(DecodeError::BROKEN)
 }
 
-fn reader<'a, P: Parts<'a>>(
+fn open_reader<'a, P: Parts<'a>>(
     file: PartsReader<'a, P>,
     memory: u64,
     conversions: Transformations,
@@ -140,24 +143,24 @@ fn reader<'a, P: Parts<'a>>(
     Ok(decoder.read_info()?)
 }
 
-fn luma_of_row(row: &[u8], kind: (ColorType, BitDepth)) -> Option<Vec<u8>> {
-    let deep = |high, low| u16::from_be_bytes([high, low]);
+fn convert_row(row: &[u8], kind: (ColorType, BitDepth)) -> Option<Vec<u8>> {
+    let sample = |high, low| u16::from_be_bytes([high, low]);
     Some(match kind {
         (ColorType::Grayscale, BitDepth::Eight) => row.to_vec(),
         (ColorType::GrayscaleAlpha, BitDepth::Eight) => luma::of_pixels(row, |[luma, _]| luma),
         (ColorType::Rgb, BitDepth::Eight) => luma::of_pixels(row, |[r, g, b]| luma::of_rgb(r, g, b)),
         (ColorType::Rgba, BitDepth::Eight) => luma::of_pixels(row, |[r, g, b, _]| luma::of_rgb(r, g, b)),
         (ColorType::Grayscale, BitDepth::Sixteen) => {
-            luma::of_pixels(row, |[high, low]| luma::of_16(deep(high, low)))
+            luma::of_pixels(row, |[high, low]| luma::of_16(sample(high, low)))
         }
         (ColorType::GrayscaleAlpha, BitDepth::Sixteen) => {
-            luma::of_pixels(row, |[high, low, _, _]| luma::of_16(deep(high, low)))
+            luma::of_pixels(row, |[high, low, _, _]| luma::of_16(sample(high, low)))
         }
-        (ColorType::Rgb, BitDepth::Sixteen) => {
-            luma::of_pixels(row, |[r, s, g, h, b, c]| luma::of_rgb16(deep(r, s), deep(g, h), deep(b, c)))
-        }
+        (ColorType::Rgb, BitDepth::Sixteen) => luma::of_pixels(row, |[r, s, g, h, b, c]| {
+            luma::of_rgb16(sample(r, s), sample(g, h), sample(b, c))
+        }),
         (ColorType::Rgba, BitDepth::Sixteen) => luma::of_pixels(row, |[r, s, g, h, b, c, _, _]| {
-            luma::of_rgb16(deep(r, s), deep(g, h), deep(b, c))
+            luma::of_rgb16(sample(r, s), sample(g, h), sample(b, c))
         }),
         _ => return None,
     })

@@ -1,17 +1,17 @@
-//! Reads a WebP's size, frames and chunks.
+//! Reads size, frames and chunks of a WebP.
 
 use super::super::{
     header::Header,
     read_int::{le16, le24, le32},
 };
 
-/// Returns a file without what follows the end of its RIFF.
-pub(in super::super) fn within_riff(bytes: &[u8]) -> &[u8] {
+/// Removes bytes after the end of the RIFF container.
+pub(in super::super) fn trim_to_riff(bytes: &[u8]) -> &[u8] {
     let end = le32(bytes, 4).map_or(0, |length| (length as usize).saturating_add(8));
     &bytes[..end.min(bytes.len())]
 }
 
-/// Reads the header. The first chunk alone decides if the file is simple or extended.
+/// Reads the header. The first chunk decides whether the file is simple or extended.
 pub(in super::super) fn read(bytes: &[u8]) -> Option<Header> {
     let mut header = Header { pixel_bytes: 4, ..Header::default() };
     let mut chunks = Chunks(bytes.get(12..)?);
@@ -29,13 +29,14 @@ pub(in super::super) fn read(bytes: &[u8]) -> Option<Header> {
             else {
                 break;
             };
+            // The format stores sides minus one.
             header.add_frame(width + 1, height + 1);
             let mut pictures = Chunks(parts).filter_map(|(kind, content, _)| bitstream_size(kind, content));
             if let Some((width, height)) = pictures.next() {
                 header.add_embedded(width, height);
             }
         } else if !is_animated && let Some((width, height)) = bitstream_size(kind, content) {
-            // Pictures after the first one are not shown.
+            // Viewers show only the first picture.
             header.add_embedded(width, height);
             break;
         }
@@ -43,8 +44,8 @@ pub(in super::super) fn read(bytes: &[u8]) -> Option<Header> {
     Some(header)
 }
 
-/// Returns the flags of an extended WebP without the one for alpha, if its alpha is in a chunk of its own. Alpha is not
-/// hashed, and its chunk may be missing or broken.
+/// Returns the flags of an extended WebP without the alpha flag, if its alpha is in a separate chunk. Alpha is not hashed,
+/// and a missing or broken alpha chunk would fail the decoder.
 pub(super) fn flags_without_alpha(bytes: &[u8]) -> Option<u8> {
     let mut chunks = Chunks(bytes.get(12..)?);
     let flags = chunks.next().and_then(|(kind, content, _)| content.first().filter(|_| kind == b"VP8X"))?;
@@ -52,7 +53,7 @@ pub(super) fn flags_without_alpha(bytes: &[u8]) -> Option<u8> {
     (flags & 0x12 == 0x10 && picture == b"VP8 ").then_some(flags & !0x10)
 }
 
-/// Returns the size that a bitstream declares.
+/// Returns the size stated by a bitstream.
 fn bitstream_size(kind: &[u8; 4], content: &[u8]) -> Option<(u32, u32)> {
     match kind {
         b"VP8 " => Some((le16(content, 6)? & 0x3fff, le16(content, 8)? & 0x3fff)),
@@ -64,7 +65,7 @@ fn bitstream_size(kind: &[u8; 4], content: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// The chunks of a RIFF file: kind, content, and the whole chunk with its padding. The last one may be cut off.
+/// Chunks of a RIFF file: kind, content, and the whole chunk with padding. The last chunk may be truncated.
 pub(super) struct Chunks<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for Chunks<'a> {
@@ -73,11 +74,11 @@ impl<'a> Iterator for Chunks<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let kind = self.0.first_chunk()?;
         let length = le32(self.0, 4)? as usize;
-        let rest = &self.0[8..];
-        let content = &rest[..length.min(rest.len())];
+        let remaining_bytes = &self.0[8..];
+        let content = &remaining_bytes[..length.min(remaining_bytes.len())];
         let end = length.saturating_add(8 + length % 2).min(self.0.len());
-        let (whole, rest) = self.0.split_at(end);
-        self.0 = rest;
-        Some((kind, content, whole))
+        let (whole_chunk, later_chunks) = self.0.split_at(end);
+        self.0 = later_chunks;
+        Some((kind, content, whole_chunk))
     }
 }

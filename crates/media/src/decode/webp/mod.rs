@@ -1,7 +1,7 @@
-//! WebP: decodes the picture or the frames of an animation, and counts the cost of lossless prefix codes beforehand.
+//! WebP: computes the cost of lossless prefix codes, then decodes the picture or the frames of an animation.
 //!
-//! Each frame is decoded by `image` as a file of its own and drawn onto our canvas: `image` clears other areas than
-//! libwebp between frames.
+//! `image` decodes each frame as a separate file, and `Canvas` composes them, because `image` clears other areas between
+//! frames than libwebp.
 
 pub(super) mod header;
 mod vp8l;
@@ -22,18 +22,18 @@ use super::{
 
 pub(super) fn decode(bytes: &[u8], header: &Header, memory: u64) -> Result<DynamicImage, DecodeError> {
     let flags = flags_without_alpha(bytes);
-    let file = SplicedReader::patched(bytes, 20, flags.as_slice());
+    let file = SplicedReader::with_patch(bytes, 20, flags.as_slice());
     Ok(image_decoder::decode(WebPDecoder::new(file)?, header, memory)?)
 }
 
-/// Returns the cost of the prefix codes of a file's lossless pictures: the memory of the picture that takes most of it,
-/// and the time of all pictures beyond the time of their pixels. It covers whatever `image-webp` may decode, and no frame
-/// that the header did not count.
+/// Returns the cost of the prefix codes of all lossless pictures of a file: the largest memory of one picture, and the
+/// total time in excess of the time for the pixels. Covers every picture that `image-webp` may decode, and only frames
+/// counted in the header.
 pub(super) fn code_cost(bytes: &[u8], header: &Header, max: CodeCost) -> CodeCost {
-    let counted = header.canvas_pixels().max(MIN_FRAME_PIXELS);
+    let counted_pixels = header.canvas_pixels().max(MIN_FRAME_PIXELS);
     let is_extended = bytes.get(12..16) == Some(b"VP8X");
     let chunks = Chunks(bytes.get(12..).unwrap_or_default()).take(if is_extended { usize::MAX } else { 1 });
-    let (mut all, mut stills, mut frames) = (CodeCost::default(), 1, header.frames.max(1));
+    let (mut total_cost, mut stills, mut frames) = (CodeCost::default(), 1, header.frames.max(1));
     for (kind, content, _) in chunks {
         let cost = match kind {
             b"VP8L" if stills > 0 => {
@@ -46,27 +46,29 @@ pub(super) fn code_cost(bytes: &[u8], header: &Header, max: CodeCost) -> CodeCos
             }
             _ => continue,
         };
-        all.bytes = all.bytes.max(cost.bytes);
-        all.pixels = all.pixels.saturating_add(cost.pixels.saturating_sub(counted));
-        if all.bytes > max.bytes || all.pixels > max.pixels {
+        total_cost.bytes = total_cost.bytes.max(cost.bytes);
+        total_cost.pixels = total_cost.pixels.saturating_add(cost.pixels.saturating_sub(counted_pixels));
+        // The file is refused in any case, so reading further codes would only cost time.
+        if total_cost.bytes > max.bytes || total_cost.pixels > max.pixels {
             break;
         }
     }
-    all
+    total_cost
 }
 
-/// Returns the cost of one frame. A picture may have another size than its frame, and none is decoded that is larger than
-/// the canvas.
+/// Returns the cost of one frame. The size of its picture may differ from the frame's. Pictures larger than the canvas are
+/// never decoded and cost 0.
 fn frame_code_cost(content: &[u8], header: &Header, max_bytes: u64) -> Option<CodeCost> {
     let canvas = (header.width, header.height);
     let size = (le24(content, 6)? + 1, le24(content, 9)? + 1);
     let (parts, is_within) = (content.get(16..)?, size.0 <= canvas.0 && size.1 <= canvas.1);
-    let find =
-        |wanted: &[u8; 4]| Chunks(parts).find(|(kind, ..)| *kind == wanted).map(|(_, content, _)| content);
-    let lossless = find(b"VP8L");
+    let find_chunk = |wanted_kind: &[u8; 4]| {
+        Chunks(parts).find(|(kind, ..)| *kind == wanted_kind).map(|(_, content, _)| content)
+    };
+    let lossless = find_chunk(b"VP8L");
     let picture = lossless.map(|content| vp8l::code_cost(content, StreamKind::Chunk, canvas, max_bytes));
     let picture = picture.unwrap_or_default();
-    let alpha = match find(b"ALPH") {
+    let alpha = match find_chunk(b"ALPH") {
         Some([method, content @ ..]) if method & 3 == 1 && is_within => {
             vp8l::code_cost(content, StreamKind::Alpha, size, max_bytes)
         }
@@ -75,7 +77,7 @@ fn frame_code_cost(content: &[u8], header: &Header, max_bytes: u64) -> Option<Co
     Some(CodeCost { bytes: picture.bytes.max(alpha.bytes), pixels: picture.pixels + alpha.pixels })
 }
 
-/// Shows the canvas after each frame, for as long as more are wanted.
+/// Shows the canvas after each frame until `show` returns false.
 pub(super) fn play(
     bytes: &[u8],
     header: &Header,
@@ -95,14 +97,14 @@ pub(super) fn play(
 
 struct Frame<'a> {
     placement: Placement,
-    /// The alpha chunk with its head.
+    /// The alpha chunk, including its header.
     alpha: Option<&'a [u8]>,
-    /// The picture's chunk with its head.
+    /// The picture chunk, including its header.
     picture: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
-    /// Reads a frame; `None` if it is not within the canvas, or has no picture.
+    /// Reads a frame; `None` if it exceeds the canvas or has no picture.
     fn read(content: &'a [u8], header: &Header) -> Option<Self> {
         let field = |at| le24(content, at);
         let area = Area { x: 2 * field(0)?, y: 2 * field(3)?, width: field(6)? + 1, height: field(9)? + 1 };
@@ -113,12 +115,12 @@ impl<'a> Frame<'a> {
             return None;
         }
         let mut alpha = None;
-        for (kind, _, whole) in Chunks(content.get(16..)?) {
+        for (kind, _, whole_chunk) in Chunks(content.get(16..)?) {
             match kind {
-                b"ALPH" if alpha.is_none() => alpha = Some(whole),
+                b"ALPH" if alpha.is_none() => alpha = Some(whole_chunk),
                 b"VP8 " | b"VP8L" => {
                     let alpha = alpha.filter(|_| kind == b"VP8 ");
-                    return Some(Self { placement, alpha, picture: whole });
+                    return Some(Self { placement, alpha, picture: whole_chunk });
                 }
                 _ => {}
             }
@@ -126,7 +128,7 @@ impl<'a> Frame<'a> {
         None
     }
 
-    /// Decodes the frame as a file of its own.
+    /// Decodes the frame as a separate file.
     fn picture(&self, header: &Header, memory: u64) -> Result<RgbaImage, DecodeError> {
         const HEAD: usize = 30;
         let Area { width, height, .. } = self.placement.area;
@@ -139,7 +141,7 @@ impl<'a> Frame<'a> {
         head[20] = 0x10;
         head[24..27].copy_from_slice(&(width - 1).to_le_bytes()[..3]);
         head[27..].copy_from_slice(&(height - 1).to_le_bytes()[..3]);
-        // Only alpha in a chunk of its own needs the extended header.
+        // Only a separate alpha chunk needs the extended header.
         let head = if self.alpha.is_some() { &head[..] } else { &head[..12] };
         let file = SplicedReader::new([head, self.alpha.unwrap_or_default(), self.picture]);
         let picture = image_decoder::decode(WebPDecoder::new(file)?, header, memory)?.into_rgba8();

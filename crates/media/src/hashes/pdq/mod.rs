@@ -1,7 +1,7 @@
-//! PDQ: a hash of 256 bits of a picture's low frequencies, from all of its luma in one pass.
+//! PDQ: a 256-bit hash of a picture's low frequencies, computed from its luma in one pass.
 //!
-//! The reference blurs the whole picture twice in each direction, keeps 64 x 64 points of it, and transforms those.
-//! All of that is linear, so here each of the points is one weighted sum over the few pixels that reach it.
+//! The reference implementation blurs the picture twice in each direction, samples 64 x 64 points, and transforms them. All
+//! steps are linear, so each point is computed here directly, as one weighted sum over the pixels of its window.
 
 mod reduce;
 mod taps;
@@ -12,37 +12,37 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use tidegate_schemas::hex::{self, hex};
 
-use self::taps::{Taps, reversed, taps};
+use self::taps::{Taps, compute_taps, reverse_taps};
 pub use self::transform::{Coefficients, Orientation};
 
-/// Lowest quality of a hash that is worth comparing.
+/// Lowest quality of a comparable hash.
 pub const MIN_QUALITY: u8 = 50;
-/// Shortest side of a picture that gets a hash.
+/// Shortest side of a hashed picture, in pixels.
 pub const MIN_SIDE: u32 = 5;
-/// Shortest side of a picture whose quality is not 0. A hash is made of frequencies 1 to 16, and a line of pixels has as
-/// many frequencies as pixels, including 0. The others would come from stretching the line.
+/// Shortest side of a picture with a quality above 0. A hash consists of frequencies 1 to 16, and a line of n pixels
+/// contains only the frequencies 0 to n - 1. In shorter lines, the higher ones are artefacts of stretching.
 pub const MIN_QUALITY_SIDE: u32 = 17;
-/// Longest side of a picture that gets a hash: the sums are made for this many pixels.
+/// Longest side of a hashed picture. The sums of up to this many pixels fit their integer types.
 pub const MAX_SIDE: u32 = 32_768;
 
-/// Distance up to which two pictures count as the same.
+/// Largest distance of two pictures that count as the same.
 pub const MATCH_DISTANCE: u32 = 31;
 
-/// A PDQ hash. Bit `k`, counted from the lowest of the 256-bit number that its text writes, is row `k / 16` and column
-/// `k % 16` of the transformed picture.
+/// A PDQ hash. Its text is a 256-bit number. Bit `k` of the number, counted from the lowest, belongs to row `k / 16` and
+/// column `k % 16` of the transformed picture.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PdqHash(pub [u8; 32]);
 
 impl PdqHash {
-    /// Number of bits that differ. It is even between hashes of pictures, because each has 128 bits set.
+    /// Number of differing bits. Even between hashes of detailed pictures, because each has 128 bits set.
     pub fn distance(&self, other: &Self) -> u32 {
         let word =
             |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("chunks_exact gives eight bytes"));
         let pairs = self.0.chunks_exact(8).zip(other.0.chunks_exact(8));
-        pairs.map(|(mine, theirs)| (word(mine) ^ word(theirs)).count_ones()).sum()
+        pairs.map(|(left, right)| (word(left) ^ word(right)).count_ones()).sum()
     }
 
-    /// Number of bits that are set: 128 in the hash of any picture with some detail.
+    /// Number of set bits: 128 in the hash of any picture with some detail.
     pub fn weight(&self) -> u32 {
         self.distance(&Self([0; 32]))
     }
@@ -80,75 +80,78 @@ impl FromStr for PdqHash {
 }
 
 impl Serialize for PdqHash {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
 impl<'de> Deserialize<'de> for PdqHash {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
         text.parse().map_err(D::Error::custom)
     }
 }
 
-/// A transformed picture, with its hash.
+/// Hash of a picture, with its quality and the transform behind it.
 #[derive(Clone, Debug)]
-pub struct Hashed {
+pub struct PdqResult {
     pub hash: PdqHash,
     /// Amount of detail, from 0 to 100.
     pub quality: u8,
     pub coefficients: Coefficients,
 }
 
-/// Hashes luma, row by row without gaps. Returns `None` for a side below `MIN_SIDE` or above `MAX_SIDE`, and if there are
-/// not width x height samples.
-pub fn hash(luma: &[u8], width: u32, height: u32) -> Option<Hashed> {
-    let (width, height) = sides(luma, width, height)?;
-    let [points] = reduce::reduce(luma, width, &taps(height), [&taps(width)]);
-    Some(Hashed::of((width, height), &points, Coefficients::of(&points)))
+/// Hashes luma, stored in rows without gaps. Returns `None` if a side is below `MIN_SIDE` or above `MAX_SIDE`, or if the
+/// number of samples is not width x height.
+pub fn hash(luma: &[u8], width: u32, height: u32) -> Option<PdqResult> {
+    let (width, height) = checked_sides(luma, width, height)?;
+    let [points] = reduce::reduce(luma, width, &compute_taps(height), [&compute_taps(width)]);
+    Some(PdqResult::of((width, height), &points, Coefficients::of(&points)))
 }
 
-/// Hashes luma as `hash` does, and also in each other orientation, in the order of `Orientation::ALL`.
-pub fn hash_all_orientations(luma: &[u8], width: u32, height: u32) -> Option<(Hashed, [PdqHash; 7])> {
-    let (width, height) = sides(luma, width, height)?;
-    let (rows, columns) = (taps(height), taps(width));
-    let (up, back) = (reversed(&rows, height), reversed(&columns, width));
-    // In lines of most lengths, the box filter's windows or the kept points lie unevenly. Such lines are weighed back to
-    // front as well. For even ones, other signs of the transform give the same.
-    let is_even = |taps: &[Taps], reversed: &[Taps]| taps.iter().rev().eq(reversed);
-    let of_rows = |rows: &[Taps]| {
-        if is_even(&columns, &back) {
+/// Hashes luma like `hash`, and also in each other orientation, in the order of `Orientation::ALL`.
+pub fn hash_all_orientations(luma: &[u8], width: u32, height: u32) -> Option<(PdqResult, [PdqHash; 7])> {
+    let (width, height) = checked_sides(luma, width, height)?;
+    let (rows, columns) = (compute_taps(height), compute_taps(width));
+    let (rows_upward, columns_backward) = (reverse_taps(&rows, height), reverse_taps(&columns, width));
+    // For most line lengths, the windows of the box filter or the sampled points are not symmetric, so the reversed line
+    // has other sums and needs a pass of its own. For symmetric lengths, changing signs of the transform gives the same
+    // result.
+    let is_symmetric = |taps: &[Taps], reversed: &[Taps]| taps.iter().rev().eq(reversed);
+    let transform_rows = |rows: &[Taps]| {
+        if is_symmetric(&columns, &columns_backward) {
             let [points] = reduce::reduce(luma, width, rows, [&columns]);
-            let ahead = Coefficients::of(&points);
-            let back = ahead.reoriented(Orientation::MirrorLeftRight);
-            (points, [ahead, back])
+            let forward = Coefficients::of(&points);
+            let backward = forward.reoriented(Orientation::MirrorLeftRight);
+            (points, [forward, backward])
         } else {
-            let [points, others] = reduce::reduce(luma, width, rows, [&columns, &back]);
-            let both = [&points, &others].map(|points| Coefficients::of(points));
-            (points, both)
+            let [points, backward_points] = reduce::reduce(luma, width, rows, [&columns, &columns_backward]);
+            let transforms = [&points, &backward_points].map(|points| Coefficients::of(points));
+            (points, transforms)
         }
     };
-    let (points, down) = of_rows(&rows);
-    let up = if is_even(&rows, &up) {
-        down.each_ref().map(|coefficients| coefficients.reoriented(Orientation::MirrorTopBottom))
+    let (points, downward) = transform_rows(&rows);
+    let upward = if is_symmetric(&rows, &rows_upward) {
+        downward.each_ref().map(|coefficients| coefficients.reoriented(Orientation::MirrorTopBottom))
     } else {
-        of_rows(&up).1
+        transform_rows(&rows_upward).1
     };
-    let turned = Orientation::ALL.map(|orientation| orientation.of_mirrored([&down, &up]).hash());
-    let [coefficients, _] = down;
-    Some((Hashed::of((width, height), &points, coefficients), turned))
+    let reoriented_hashes =
+        Orientation::ALL.map(|orientation| orientation.transform_from([&downward, &upward]).hash());
+    let [coefficients, _] = downward;
+    Some((PdqResult::of((width, height), &points, coefficients), reoriented_hashes))
 }
 
-impl Hashed {
+impl PdqResult {
     fn of((width, height): (usize, usize), points: &reduce::Points, coefficients: Coefficients) -> Self {
+        // Hashes of smaller pictures exist but are not comparable, so their quality is 0.
         let is_large_enough = width.min(height) >= MIN_QUALITY_SIDE as usize;
-        let quality = if is_large_enough { reduce::quality(points) } else { 0 };
+        let quality = if is_large_enough { reduce::measure_quality(points) } else { 0 };
         Self { hash: coefficients.hash(), quality, coefficients }
     }
 }
 
-fn sides(luma: &[u8], width: u32, height: u32) -> Option<(usize, usize)> {
+fn checked_sides(luma: &[u8], width: u32, height: u32) -> Option<(usize, usize)> {
     let sides = MIN_SIDE..=MAX_SIDE;
     let has_hash = sides.contains(&width) && sides.contains(&height);
     let (width, height) = (width as usize, height as usize);

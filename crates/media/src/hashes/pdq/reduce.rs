@@ -1,6 +1,6 @@
-//! Reduces luma to the 64 x 64 points that are transformed, and measures their detail.
+//! Reduces luma to the 64 x 64 points for the transform, and measures their detail.
 //!
-//! Sums are integers, so that nothing is lost before the one division.
+//! Sums are integers: only the final division rounds.
 
 use pulp::Arch;
 
@@ -8,10 +8,10 @@ use super::taps::{POINTS, Taps};
 
 pub(super) type Points = [[f64; POINTS]; POINTS];
 
-/// Largest total weight of pixels in a sum of 16 bits. Such sums cost half as much as those of 32.
-const NARROW: u32 = u16::MAX as u32 / 255;
+/// Largest total weight of pixels in a 16-bit sum. Such sums cost half as much as 32-bit ones.
+const MAX_NARROW_WEIGHT: u32 = u16::MAX as u32 / 255;
 
-/// Returns the points of luma in rows without gaps, for each of the given lists of columns.
+/// Computes the points of luma, stored in rows without gaps, for each list of columns.
 pub(super) fn reduce<const N: usize>(
     luma: &[u8],
     width: usize,
@@ -19,30 +19,30 @@ pub(super) fn reduce<const N: usize>(
     columns: [&[Taps]; N],
 ) -> [Box<Points>; N] {
     let points = [(); N].map(|()| Box::new([[0.0; POINTS]; POINTS]));
-    // Only what is inlined is made for the instructions that are found, and only a closure that gives away what it
-    // holds is inlined as a whole.
+    // Only inlined code is compiled for the instruction set that `pulp` detects, and only a closure that moves its captures
+    // is inlined completely.
     Arch::new().dispatch(
         #[inline(always)]
-        move || weighed(luma, width, rows, columns, points),
+        move || weigh_points(luma, width, rows, columns, points),
     )
 }
 
 #[inline(always)]
-fn weighed<const N: usize>(
+fn weigh_points<const N: usize>(
     luma: &[u8],
     width: usize,
     rows: &[Taps],
     columns: [&[Taps]; N],
     mut points: [Box<Points>; N],
 ) -> [Box<Points>; N] {
-    let mut narrow = vec![0; width];
+    let mut narrow_sums = vec![0; width];
     let mut sums = vec![0; width];
-    for (at, row) in rows.iter().enumerate() {
-        add_up(luma, width, row, &mut narrow, &mut sums);
+    for (index, row) in rows.iter().enumerate() {
+        sum_rows(luma, width, row, &mut narrow_sums, &mut sums);
         for (columns, points) in columns.iter().zip(&mut points) {
-            for (column, point) in columns.iter().zip(points[at].iter_mut()) {
+            for (column, point) in columns.iter().zip(points[index].iter_mut()) {
                 let divisor = u64::from(row.divisor) * u64::from(column.divisor);
-                *point = real(across(&sums, column)) / real(divisor);
+                *point = to_real(sum_columns(&sums, column)) / to_real(divisor);
             }
         }
     }
@@ -51,69 +51,77 @@ fn weighed<const N: usize>(
 
 /// Computes the weighted sums of one point's rows, column by column.
 #[inline(always)]
-fn add_up(luma: &[u8], width: usize, taps: &Taps, narrow: &mut [u16], sums: &mut [u32]) {
+fn sum_rows(luma: &[u8], width: usize, taps: &Taps, narrow_sums: &mut [u16], sums: &mut [u32]) {
     sums.fill(0);
     let mut rows = luma.chunks_exact(width).skip(taps.first).zip(taps.weights.iter().copied()).peekable();
     while let Some((row, weight)) = rows.next() {
-        if weight > NARROW {
+        // A single row of this weight would overflow a 16-bit sum.
+        if weight > MAX_NARROW_WEIGHT {
             for (sum, pixel) in sums.iter_mut().zip(row) {
                 *sum += weight * u32::from(*pixel);
             }
             continue;
         }
-        start(narrow, row, low(weight));
-        let mut room = NARROW - weight;
-        // Two rows at a time, so that the sums are loaded and stored half as often.
-        while let Some((upper, one)) = rows.next_if(|(_, weight)| *weight <= room) {
-            room -= one;
-            match rows.next_if(|(_, weight)| *weight <= room) {
-                Some((lower, two)) => {
-                    room -= two;
-                    add_two(narrow, upper, low(one), lower, low(two));
+        // Rows are summed in 16 bits while their total weight permits it, then added to the 32-bit sums.
+        set_weighted(narrow_sums, row, narrow_weight(weight));
+        let mut remaining_weight = MAX_NARROW_WEIGHT - weight;
+        // Two rows at a time halve the loads and stores of the sums.
+        while let Some((upper, upper_weight)) = rows.next_if(|(_, weight)| *weight <= remaining_weight) {
+            remaining_weight -= upper_weight;
+            match rows.next_if(|(_, weight)| *weight <= remaining_weight) {
+                Some((lower, lower_weight)) => {
+                    remaining_weight -= lower_weight;
+                    add_two_rows(
+                        narrow_sums,
+                        upper,
+                        narrow_weight(upper_weight),
+                        lower,
+                        narrow_weight(lower_weight),
+                    );
                 }
-                None => add_two(narrow, upper, low(one), upper, 0),
+                None => add_two_rows(narrow_sums, upper, narrow_weight(upper_weight), upper, 0),
             }
         }
-        for (sum, part) in sums.iter_mut().zip(&*narrow) {
-            *sum += u32::from(*part);
+        for (sum, narrow_sum) in sums.iter_mut().zip(&*narrow_sums) {
+            *sum += u32::from(*narrow_sum);
         }
     }
 }
 
-fn low(weight: u32) -> u16 {
-    u16::try_from(weight).expect("a weight within the room of narrow sums")
+fn narrow_weight(weight: u32) -> u16 {
+    u16::try_from(weight).expect("the weight is at most MAX_NARROW_WEIGHT")
 }
 
 #[inline(always)]
-fn start(sums: &mut [u16], row: &[u8], weight: u16) {
+fn set_weighted(sums: &mut [u16], row: &[u8], weight: u16) {
     for (sum, pixel) in sums.iter_mut().zip(row) {
         *sum = weight * u16::from(*pixel);
     }
 }
 
 #[inline(always)]
-fn add_two(sums: &mut [u16], upper: &[u8], one: u16, lower: &[u8], two: u16) {
+fn add_two_rows(sums: &mut [u16], upper: &[u8], upper_weight: u16, lower: &[u8], lower_weight: u16) {
     for ((sum, upper), lower) in sums.iter_mut().zip(upper).zip(lower) {
-        *sum += one * u16::from(*upper) + two * u16::from(*lower);
+        *sum += upper_weight * u16::from(*upper) + lower_weight * u16::from(*lower);
     }
 }
 
 /// Returns the weighted sum of one point's columns.
 #[inline(always)]
-fn across(sums: &[u32], taps: &Taps) -> u64 {
+fn sum_columns(sums: &[u32], taps: &Taps) -> u64 {
     let pixels = &sums[taps.first..taps.first + taps.weights.len()];
     pixels.iter().zip(&taps.weights).map(|(sum, weight)| u64::from(*sum) * u64::from(*weight)).sum()
 }
 
-/// Converts a sum, which is below 2^57. The rounding error is far below one step of one pixel.
+/// Converts a sum below 2^57. The rounding error is far below one step of one pixel.
 #[expect(clippy::cast_precision_loss, reason = "see above")]
-fn real(sum: u64) -> f64 {
+fn to_real(sum: u64) -> f64 {
     sum as f64
 }
 
-/// Returns the total difference of neighbours, from 0 to 100. A difference counts in whole hundredths of the range of luma,
-/// so that soft shading and noise count nothing.
-pub(super) fn quality(points: &Points) -> u8 {
+/// Returns the total difference between neighbouring points, scaled to 0 to 100. Each difference is truncated to whole
+/// hundredths of the luma range, so that soft shading and noise add 0.
+pub(super) fn measure_quality(points: &Points) -> u8 {
     let step = |one: f64, other: f64| ((one - other) * 100.0 / 255.0).abs().trunc();
     let mut sum = 0.0;
     for rows in points.windows(2) {
@@ -133,10 +141,10 @@ pub(super) fn quality(points: &Points) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::taps::taps, *};
+    use super::{super::taps::compute_taps, *};
 
     fn reduce(luma: &[u8], width: usize, height: usize) -> Box<Points> {
-        let [points] = super::reduce(luma, width, &taps(height), [&taps(width)]);
+        let [points] = super::reduce(luma, width, &compute_taps(height), [&compute_taps(width)]);
         points
     }
 
@@ -146,7 +154,7 @@ mod tests {
             for luma in [0, 1, 127, 255] {
                 let points = reduce(&vec![luma; width * height], width, height);
                 assert!(points.iter().flatten().all(|point| *point == f64::from(luma)), "{width} x {height}");
-                assert_eq!(quality(&points), 0);
+                assert_eq!(measure_quality(&points), 0);
             }
         }
     }
@@ -155,15 +163,15 @@ mod tests {
     fn chessboard_has_full_quality() {
         let luma: Vec<u8> =
             (0..64 * 64).map(|at| if (at / 64 + at % 64) % 2 == 0 { 0 } else { 255 }).collect();
-        assert_eq!(quality(&reduce(&luma, 64, 64)), 100);
+        assert_eq!(measure_quality(&reduce(&luma, 64, 64)), 100);
     }
 
     #[test]
     fn quality_counts_whole_hundredths_only() {
         let mut points = [[0.0; POINTS]; POINTS];
         points[0][0] = 2.54;
-        assert_eq!(quality(&points), 0);
+        assert_eq!(measure_quality(&points), 0);
         points[0] = [255.0 * 0.90; POINTS];
-        assert_eq!(quality(&points), 64);
+        assert_eq!(measure_quality(&points), 64);
     }
 }

@@ -1,16 +1,16 @@
-//! Transforms 64 x 64 points to their lowest frequencies, and those to the bits of a hash.
+//! Transforms 64 x 64 points to their lowest frequencies (DCT), and the frequencies to the bits of a hash.
 //!
-//! Rotating or mirroring a picture does the same to its points, which only swaps and negates frequencies.
+//! Rotating or mirroring a picture only swaps and negates its frequencies.
 
 use std::{borrow::Cow, f64::consts::PI, sync::LazyLock};
 
 use super::{PdqHash, reduce::Points, taps::POINTS};
 
 /// Number of frequencies kept in each direction. Frequency 0, the mean brightness, is not among them.
-const KEPT: usize = 16;
+const FREQUENCIES: usize = 16;
 
-static WAVES: LazyLock<[[f64; POINTS]; KEPT]> = LazyLock::new(|| {
-    let mut waves = [[0.0; POINTS]; KEPT];
+static WAVES: LazyLock<[[f64; POINTS]; FREQUENCIES]> = LazyLock::new(|| {
+    let mut waves = [[0.0; POINTS]; FREQUENCIES];
     for (frequency, wave) in (1u32..).zip(&mut waves) {
         for (place, value) in (0u32..).zip(wave) {
             let steps = f64::from(frequency * (2 * place + 1));
@@ -62,8 +62,8 @@ impl Orientation {
         }
     }
 
-    /// Returns three flags: rows become columns; then, the vertical and the horizontal direction is reversed.
-    const fn parts(self) -> (bool, bool, bool) {
+    /// Returns three flags, applied in this order: transpose, reverse vertically, reverse horizontally.
+    const fn axis_flags(self) -> (bool, bool, bool) {
         match self {
             Self::Left => (true, true, false),
             Self::Around => (false, true, true),
@@ -77,44 +77,44 @@ impl Orientation {
 }
 
 impl Orientation {
-    /// Returns the transform in this orientation, from the transforms with rows reversed or not, and columns reversed or not.
-    pub(super) fn of_mirrored(self, mirrored: [&[Coefficients; 2]; 2]) -> Cow<'_, Coefficients> {
-        let (transposed, reversed_down, reversed_across) = self.parts();
-        let of = |rows: bool, columns: bool| &mirrored[usize::from(rows)][usize::from(columns)];
-        if transposed {
-            Cow::Owned(of(reversed_across, reversed_down).reoriented(Self::MirrorDiagonal))
+    /// Returns the transform in this orientation. `mirrored` is indexed by reversed rows, then by reversed columns.
+    pub(super) fn transform_from(self, mirrored: [&[Coefficients; 2]; 2]) -> Cow<'_, Coefficients> {
+        let (is_transposed, is_reversed_down, is_reversed_across) = self.axis_flags();
+        let transform = |rows: bool, columns: bool| &mirrored[usize::from(rows)][usize::from(columns)];
+        if is_transposed {
+            Cow::Owned(transform(is_reversed_across, is_reversed_down).reoriented(Self::MirrorDiagonal))
         } else {
-            Cow::Borrowed(of(reversed_down, reversed_across))
+            Cow::Borrowed(transform(is_reversed_down, is_reversed_across))
         }
     }
 }
 
-/// Strength of each kept frequency, by vertical and then by horizontal frequency.
+/// Amplitude of each frequency, indexed by vertical, then by horizontal frequency.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Coefficients(Box<[[f64; KEPT]; KEPT]>);
+pub struct Coefficients(Box<[[f64; FREQUENCIES]; FREQUENCIES]>);
 
 impl Coefficients {
     pub(super) fn of(points: &Points) -> Self {
-        let mut kept = Box::new([[0.0; KEPT]; KEPT]);
-        for (down, kept) in WAVES.iter().zip(kept.iter_mut()) {
+        let mut coefficients = Box::new([[0.0; FREQUENCIES]; FREQUENCIES]);
+        for (vertical_wave, coefficient_row) in WAVES.iter().zip(coefficients.iter_mut()) {
             let mut row = [0.0; POINTS];
-            for (weight, points) in down.iter().zip(points) {
+            for (weight, points) in vertical_wave.iter().zip(points) {
                 for (sum, point) in row.iter_mut().zip(points) {
                     *sum += weight * point;
                 }
             }
-            for (across, kept) in WAVES.iter().zip(kept) {
-                *kept = across.iter().zip(&row).map(|(weight, value)| weight * value).sum();
+            for (horizontal_wave, coefficient) in WAVES.iter().zip(coefficient_row) {
+                *coefficient = horizontal_wave.iter().zip(&row).map(|(weight, value)| weight * value).sum();
             }
         }
-        Self(kept)
+        Self(coefficients)
     }
 
     pub fn hash(&self) -> PdqHash {
-        let mut sorted = [0.0; KEPT * KEPT];
+        let mut sorted = [0.0; FREQUENCIES * FREQUENCIES];
         sorted.copy_from_slice(self.0.as_flattened());
-        // The reference takes the lower of the two values in the middle.
-        let (_, median, _) = sorted.select_nth_unstable_by(KEPT * KEPT / 2 - 1, f64::total_cmp);
+        // Like the reference: the lower of the two middle values is the median.
+        let (_, median, _) = sorted.select_nth_unstable_by(FREQUENCIES * FREQUENCIES / 2 - 1, f64::total_cmp);
         let mut hash = [0; 32];
         for (bit, value) in self.0.as_flattened().iter().enumerate() {
             hash[31 - bit / 8] |= u8::from(value > median) << (bit % 8);
@@ -125,17 +125,19 @@ impl Coefficients {
     /// Returns the coefficients of the picture in another orientation.
     #[must_use]
     pub fn reoriented(&self, orientation: Orientation) -> Self {
-        let (transposed, reversed_down, reversed_across) = orientation.parts();
-        let mut turned = Box::new([[0.0; KEPT]; KEPT]);
-        for (down, row) in turned.iter_mut().enumerate() {
-            for (across, value) in row.iter_mut().enumerate() {
-                let of = if transposed { self.0[across][down] } else { self.0[down][across] };
-                // A wave of an odd frequency is negated when it is reversed. Frequencies begin at 1.
-                let negated = (reversed_down && down % 2 == 0) != (reversed_across && across % 2 == 0);
-                *value = if negated { -of } else { of };
+        let (is_transposed, is_reversed_down, is_reversed_across) = orientation.axis_flags();
+        let mut reoriented = Box::new([[0.0; FREQUENCIES]; FREQUENCIES]);
+        for (vertical, row) in reoriented.iter_mut().enumerate() {
+            for (horizontal, value) in row.iter_mut().enumerate() {
+                let source =
+                    if is_transposed { self.0[horizontal][vertical] } else { self.0[vertical][horizontal] };
+                // Reversal negates the waves of odd frequencies. The first frequency is 1, so these have even indices.
+                let is_negated =
+                    (is_reversed_down && vertical % 2 == 0) != (is_reversed_across && horizontal % 2 == 0);
+                *value = if is_negated { -source } else { source };
             }
         }
-        Self(turned)
+        Self(reoriented)
     }
 }
 

@@ -262,7 +262,7 @@ fn one_of_each() -> Vec<Vec<u8>> {
 
 /// Where data ends, it is as if there were zeros; what no bit came for is gray, as in libjpeg.
 #[test]
-fn a_file_that_ends_early_shows_what_came_and_gray() {
+fn truncated_file_is_gray_after_its_end() {
     let mut draw = Draw::new(17);
     for case in 0..12 {
         let picture = drawn(&mut draw, SAMPLINGS[0]);
@@ -302,7 +302,7 @@ fn blocks(samples: &[u8], width: usize) -> Vec<Vec<u8>> {
 /// What libjpeg-turbo shows of them was found once: the 1,931 that Pillow shows by version 3 are equal to the bit, but for
 /// those in gray of which no luma came.
 #[test]
-fn broken_files_show_what_libjpeg_reads_of_them() {
+fn broken_files_decode_as_in_libjpeg() {
     let seeds = broken_seeds();
     let seeds: Vec<&[u8]> = seeds.iter().map(Vec::as_slice).collect();
     let pieces: &[&[u8]] = &[
@@ -435,7 +435,7 @@ fn restarts_are_found_by_their_number() {
 }
 
 #[test]
-fn a_byte_may_be_filled_up_before_it_is_stuffed() {
+fn fill_bytes_before_a_stuffed_byte_are_skipped() {
     let mut draw = Draw::new(19);
     let mut filled = 0;
     for case in 0..20 {
@@ -517,7 +517,7 @@ fn long_runs_of_empty_blocks_are_refined() {
 
 /// As libjpeg, which warns.
 #[test]
-fn scans_count_in_whatever_order_they_come() {
+fn scans_count_in_any_order() {
     let mut draw = Draw::new(12);
     for case in 0..30 {
         let mut picture = drawn(&mut draw, SAMPLINGS[0]);
@@ -551,7 +551,7 @@ fn scans_count_in_whatever_order_they_come() {
 }
 
 #[test]
-fn what_came_before_a_scan_with_a_fault_stands() {
+fn scans_before_a_faulty_scan_are_kept() {
     let mut draw = Draw::new(12);
     let picture = drawn(&mut draw, SAMPLINGS[0]);
     let mut shown = |scans: &[Scan]| ours(&picture.write(0xc2, scans, 0, &mut draw));
@@ -574,7 +574,7 @@ fn scans_of(file: &[u8]) -> &[u8] {
 
 /// What libjpeg shows: later scans replace what is not zero in them, and the first coefficient.
 #[test]
-fn a_component_that_comes_again_is_as_its_last_scans_say() {
+fn repeated_component_uses_its_last_scans() {
     let mut draw = Draw::new(15);
     for case in 0..60 {
         let samplings = SAMPLINGS[[2, 3, 5, 6][case % 4]];

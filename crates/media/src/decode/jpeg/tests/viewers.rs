@@ -19,7 +19,7 @@ fn all_at_once(count: usize) -> Vec<Scan> {
 }
 
 #[test]
-fn a_segment_may_be_shorter_than_its_length() {
+fn segment_length_below_two_is_accepted() {
     for file in one_of_each() {
         let whole = ours(&file).unwrap();
         for at in segments(&file) {
@@ -150,7 +150,7 @@ fn columns_of_one_value_wrap_and_others_are_cut_off() {
 /// A column's first and fifth value of which the sum is one below and above the bound, if the factors before have a bit
 /// less. What libjpeg-turbo shows of these was found once.
 #[test]
-fn sums_wrap_by_the_roundings_that_libjpeg_has_before_them() {
+fn sums_wrap_after_the_roundings_of_libjpeg() {
     let mut draw = Draw::new(31);
     let (white, black, waves) = ([255; 8], [0; 8], [0, 255, 255, 0, 0, 255, 255, 0]);
     for (values, rows) in [
@@ -197,7 +197,7 @@ fn coefficients_are_overwritten_by_values_that_wrap_to_zero() {
 
 /// As libjpeg, which reads nothing behind a marker that is none, but passes over it where a restart is due.
 #[test]
-fn a_scan_that_is_passed_over_ends_where_libjpeg_ends_it() {
+fn skipped_scan_ends_as_in_libjpeg() {
     let mut draw = Draw::new(25);
     for case in 0..40 {
         let restart = [0, 2][case % 2];
@@ -325,7 +325,7 @@ fn cut_short(draw: &mut Draw, case: usize) -> Vec<Vec<u8>> {
 
 /// All that comes is each block's mean, and what is shown has no steps between blocks.
 #[test]
-fn a_slope_of_which_only_means_came_is_a_slope() {
+fn slope_is_guessed_from_first_coefficients() {
     let mut draw = Draw::new(34);
     for (across, down) in [(40, 0), (0, 40)] {
         let first = |at: i16| (at % 6) * across + (at / 6) * down - 100;
@@ -359,7 +359,7 @@ fn blocks_of(samples: &[u8]) -> Vec<Vec<u8>> {
 
 /// Where a scan of colours ends early, luma below is guessed from what was known before its own last scan.
 #[test]
-fn a_scan_of_colours_that_ends_early_says_where_luma_is_guessed() {
+fn truncated_chroma_scan_limits_luma_guesses() {
     let mut draw = Draw::new(35);
     let mut unlike = 0;
     for _ in 0..40 {
@@ -381,7 +381,7 @@ fn a_scan_of_colours_that_ends_early_says_where_luma_is_guessed() {
 
 /// libjpeg shows them; what costs more than a picture of 17 million pixels with a hundred scans is shown by no decoder.
 #[test]
-fn a_picture_may_have_so_many_scans_as_its_size_allows() {
+fn scan_limit_depends_on_the_picture_size() {
     let mut draw = Draw::new(36);
     let picture = drawn(&mut draw, SAMPLINGS[0]);
     let expected = expected(&picture, &mut draw);
@@ -478,7 +478,7 @@ fn broken_rgb_file_shows_each_component_as_alone() {
 }
 
 #[test]
-fn a_restart_that_is_not_found_at_once_changes_no_inks() {
+fn late_restart_does_not_change_inks() {
     let mut draw = Draw::new(29);
     for mark in [0, 2] {
         for file in of_each_kind(&mut draw, 4) {

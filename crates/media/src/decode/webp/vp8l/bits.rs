@@ -1,4 +1,4 @@
-//! Reads the bits of a lossless WebP, from the lowest of each byte up. Behind the end there are zeros to peek at.
+//! Reads the bits of a lossless WebP, from the lowest bit of each byte. `peek` returns zeros after the end.
 
 pub(super) struct Bits<'a> {
     bytes: &'a [u8],
@@ -10,18 +10,18 @@ impl<'a> Bits<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// Returns the next bits without consuming them, at least 57.
+    /// Returns at least 57 bits without consuming them.
     pub(super) fn peek(&self) -> u64 {
-        let rest = self.bytes.get(self.at / 8..).unwrap_or_default();
-        let eight = rest.first_chunk().copied().unwrap_or_else(|| {
-            let mut eight = [0; 8];
-            eight[..rest.len()].copy_from_slice(rest);
-            eight
+        let remaining_bytes = self.bytes.get(self.at / 8..).unwrap_or_default();
+        let window = remaining_bytes.first_chunk().copied().unwrap_or_else(|| {
+            let mut padded_bytes = [0; 8];
+            padded_bytes[..remaining_bytes.len()].copy_from_slice(remaining_bytes);
+            padded_bytes
         });
-        u64::from_le_bytes(eight) >> (self.at % 8)
+        u64::from_le_bytes(window) >> (self.at % 8)
     }
 
-    /// Consumes bits; `None` if there are fewer.
+    /// Consumes bits; `None` at the end of the data.
     pub(super) fn consume(&mut self, count: usize) -> Option<()> {
         self.at += count;
         (self.at <= 8 * self.bytes.len()).then_some(())

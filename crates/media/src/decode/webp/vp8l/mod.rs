@@ -1,8 +1,8 @@
-//! Counts what the prefix codes of a lossless WebP cost its decoder: a picture of one pixel may have 65,536 groups of
-//! five.
+//! Computes the cost of the prefix codes of a lossless WebP. A hostile picture of one pixel can define 65,536 groups of
+//! five codes each.
 //!
-//! The stream is read as `image-webp` reads it, as far as the last code. Pixels are read over: of the smaller pictures
-//! before the codes, only the largest group number counts.
+//! Parses the stream like `image-webp`, up to the last code. The pixels of embedded pictures are skipped; only the largest
+//! group number matters.
 
 mod bits;
 mod prefix;
@@ -17,26 +17,26 @@ use self::{
 pub(in super::super) struct CodeCost {
     /// Memory for the tables of one picture.
     pub(in super::super) bytes: u64,
-    /// Number of pixels that are decoded in the time that building the tables takes.
+    /// Time for building the tables, as a number of decoded pixels.
     pub(in super::super) pixels: u64,
 }
 
-/// Bytes of a group beside the tables of its codes. Groups lie in a vector, which is copied when it doubles.
+/// Bytes of a group in addition to its tables. The groups are in a vector, which is copied whenever it grows.
 const GROUP_BYTES: u64 = 1024;
 
-/// Symbols of each code, without those for cached colours: green or lengths, red, blue, alpha, distances.
+/// Alphabet sizes without cached colours: green or lengths, red, blue, alpha, distances.
 const ALPHABETS: [usize; 5] = [256 + 24, 256, 256, 256, 40];
 
-/// Chunk that a stream comes from.
+/// Chunk type of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamKind {
-    /// `VP8L`, whose head states its own size.
+    /// `VP8L`, which states its own size.
     Chunk,
     /// `ALPH`, without its first byte.
     Alpha,
 }
 
-/// Returns the cost of a picture that is no larger than the given size. Counting stops beyond `max_bytes`.
+/// Returns the cost of a picture of at most the given size. Stops counting above `max_bytes`.
 pub(super) fn code_cost(
     content: &[u8],
     kind: StreamKind,
@@ -45,7 +45,7 @@ pub(super) fn code_cost(
 ) -> CodeCost {
     let cost = CodeCost::default();
     let mut reader = Reader { bits: Bits::new(content), lengths: [0; MAX_SYMBOLS], cost, max_bytes };
-    // Where the stream breaks a rule or ends, its decoder stops, too, so the cost so far is the cost of all.
+    // The decoder also stops where the stream ends or is invalid, so the cost up to there is the total cost.
     reader.picture(kind, width as usize, height as usize);
     reader.cost
 }
@@ -82,12 +82,13 @@ impl Reader<'_> {
         (is_marked && version == 0).then_some((width, height))
     }
 
-    /// Reads the transforms and returns the width of what follows: with few colours, several indices share one pixel.
+    /// Reads the transforms and returns the width of the coded picture. With few colours, one pixel packs several indices.
     fn transforms(&mut self, mut width: usize, height: usize) -> Option<usize> {
-        let mut has = [false; 4];
+        let mut seen_kinds = [false; 4];
         while self.bits.read(1)? == 1 {
             let kind = self.bits.read(2)?;
-            if std::mem::replace(has.get_mut(kind)?, true) {
+            // Each transform may occur once; decoders refuse a repetition.
+            if std::mem::replace(seen_kinds.get_mut(kind)?, true) {
                 return None;
             }
             if kind < 2 {
@@ -106,13 +107,13 @@ impl Reader<'_> {
         Some(width)
     }
 
-    /// Reads over a picture that has one pixel for each block.
+    /// Skips a picture with one pixel for each block, and returns the largest number in it.
     fn blocks(&mut self, width: usize, height: usize) -> Option<usize> {
         let side = 4 << self.bits.read(3)?;
         self.image(width.div_ceil(side) * height.div_ceil(side))
     }
 
-    /// Reads the number of symbols that stand for cached colours.
+    /// Reads the number of symbols for cached colours.
     fn cache(&mut self) -> Option<usize> {
         if self.bits.read(1)? == 0 {
             return Some(0);
@@ -121,8 +122,8 @@ impl Reader<'_> {
         (1..=11).contains(&bits).then_some(1 << bits)
     }
 
-    /// Reads over a picture and returns the largest number that red and green make. Copied and cached pixels were literals
-    /// before, so their sources do not matter.
+    /// Skips a picture and returns the largest number formed by red and green. Copied and cached pixels repeat earlier
+    /// literals, so they cannot exceed the maximum.
     fn image(&mut self, pixels: usize) -> Option<usize> {
         let cache = self.cache()?;
         let mut codes = Vec::with_capacity(ALPHABETS.len());
@@ -149,35 +150,35 @@ impl Reader<'_> {
         (at == pixels).then_some(largest)
     }
 
-    /// Reads a length or a distance, which is a symbol and the bits that follow.
+    /// Reads a length or a distance: a symbol with extra bits.
     fn number(&mut self, symbol: usize) -> Option<usize> {
         if symbol < 4 {
             return Some(symbol + 1);
         }
-        let extra = (symbol - 2) / 2;
-        Some(((2 + symbol % 2) << extra) + self.bits.read(extra)? + 1)
+        let extra_bits = (symbol - 2) / 2;
+        Some(((2 + symbol % 2) << extra_bits) + self.bits.read(extra_bits)? + 1)
     }
 
-    /// Reads the definition of a code and counts its cost; `None` beyond the maximum.
+    /// Reads the definition of a code and adds its cost; `None` above the maximum.
     fn definition(&mut self, alphabet: usize) -> Option<Definition> {
-        let listed = if Definition::is_simple(&self.bits) { 0 } else { alphabet };
+        let listed_lengths = if Definition::is_simple(&self.bits) { 0 } else { alphabet };
         let definition = Definition::read(&mut self.bits, alphabet, &mut self.lengths)?;
         let bytes = definition.table_bytes();
         self.cost.bytes = self.cost.bytes.saturating_add(bytes);
-        self.cost.pixels += build_pixels(listed, bytes);
+        self.cost.pixels += build_pixels(listed_lengths, bytes);
         (self.cost.bytes <= self.max_bytes).then_some(definition)
     }
 }
 
-/// Returns the time for building a code, in pixels: lengths are read and sorted one by one, and entries filled. Measured
-/// codes of eight kinds took at most a quarter of it.
-fn build_pixels(listed: usize, bytes: u64) -> u64 {
-    32 + 4 * listed as u64 + bytes.min(1 << 32) / 8
+/// Returns the time for building a code, in pixels: for reading and sorting lengths, and for filling entries. An upper
+/// bound: codes of eight kinds were measured to take at most a quarter of it.
+fn build_pixels(listed_lengths: usize, bytes: u64) -> u64 {
+    32 + 4 * listed_lengths as u64 + bytes.min(1 << 32) / 8
 }
 
 fn alphabets(cache: usize) -> [usize; 5] {
-    let [green, others @ ..] = ALPHABETS;
-    let [red, blue, alpha, distance] = others;
+    let [green, smaller_alphabets @ ..] = ALPHABETS;
+    let [red, blue, alpha, distance] = smaller_alphabets;
     [green + cache, red, blue, alpha, distance]
 }
 
