@@ -1,5 +1,5 @@
-//! Memory that a file may take: nothing is allocated for pictures that their header declares too large, and decoding takes
-//! no more than it reserved. A process of its own, because its global allocator counts.
+//! Memory use of decoding: pictures with too large a header are refused without allocation, and decoding allocates at most
+//! its reservation. A separate process, because its global allocator counts.
 
 #![allow(unsafe_code, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
@@ -27,7 +27,7 @@ use self::support::{
     pictures::{self, encoded},
 };
 
-/// Counts what is held, and the most that was.
+/// Allocator that counts the allocated bytes and their peak.
 struct Counting;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
@@ -145,7 +145,7 @@ fn tiff_with_false_sizes_stays_within_its_share() {
     }
 }
 
-/// What a file needs is refused by a budget that is smaller by one byte: what is reserved is no less than what is held.
+/// Checks that the peak of a file is at most its reservation, and that a budget smaller by one byte refuses the file.
 #[track_caller]
 fn holds_its_share(name: &str, bytes: &[u8]) {
     let (print, held) = measured(&Limits::default(), bytes);
@@ -262,7 +262,7 @@ fn jpegs_of_every_kind_stay_within_their_share() {
     }
 }
 
-/// Our own decoder refuses what is left over at a scan's end, and others do not.
+/// Adds a byte after the data of a scan. The first decoder refuses it, zune-jpeg does not.
 fn with_a_stray_byte(mut bytes: Vec<u8>) -> Vec<u8> {
     let is_end = |pair: &[u8]| pair[0] == 0xff && !matches!(pair[1], 0 | 0xd0..=0xd7);
     let scan = bytes.windows(2).position(|pair| pair == [0xff, 0xda]).unwrap() + 2;

@@ -54,7 +54,7 @@ fn zune(bytes: &[u8]) -> Vec<u8> {
     JpegDecoder::new_with_options(ZCursor::new(bytes), options).decode().unwrap()
 }
 
-/// Shapes, shading and grain, at about the bytes a pixel that a camera's pictures have.
+/// Draws shapes, shading and grain, with about as many bytes a pixel as camera pictures.
 fn drawn(folder: &std::path::Path) -> Vec<PathBuf> {
     let mut grain = pictures::Draw::new(5);
     let write = |(at, family): (usize, u64)| {
@@ -241,14 +241,13 @@ fn print(sides: &[Side<'_>], figures: &[Vec<f64>]) {
     }
 }
 
-/// What files cost that are refused for what their header promises: the slowest of some runs, and by how much the process
-/// was larger at most.
+/// Prints the cost of files refused by their header: the time of the slowest run, and the largest growth of the process.
 fn print_bombs(decoders: &Decoders) {
     println!("| bomb | bytes | refused in, ms of CPU at most | MB at most |");
     println!("| --- | --- | --- | --- |");
     for (name, bytes, why) in bombs::all() {
         let digests = Digests::of(&bytes);
-        // The most that it was is what it is from here on.
+        // Resets the peak memory of the process to its current size.
         fs::write("/proc/self/clear_refs", "5").unwrap();
         let before = largest_kb();
         let mut slowest = 0.0_f64;

@@ -1,7 +1,7 @@
-//! Measures look-ups in banks of hashes: by number of entries, beside what comparing all of them costs and finds.
+//! Measures look-ups in hash banks by number of entries, and compares cost and matches with a full scan.
 //!
-//! `cargo bench -p tidegate-media --bench index -- [sizes] [queries] [folder]`; it prints a table. With `folder`, hashes and
-//! queries are written there as raw bytes, for `beside_faiss.py` to answer the same.
+//! `cargo bench -p tidegate-media --bench index -- [sizes] [queries] [folder]`; it prints a table. With `folder`, hashes
+//! and queries are written there as raw bytes, for `beside_faiss.py` to answer the same.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -25,7 +25,7 @@ use tidegate_schemas::{banks::HashKind, documents::Percent, ids::BankId};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Rounds over all queries; the median one is told.
+/// Rounds over all queries. The median is reported.
 const ROUNDS: usize = 5;
 const RADIUS: u32 = 31;
 
@@ -86,7 +86,7 @@ fn measure(size: usize, queries: usize, folder: Option<&Path>) {
     let found = |banks: &HashBanks| -> usize {
         asked.iter().map(|hashes| banks.find_hashes("item", hashes).matches.len()).sum()
     };
-    // Comparing all is slow: some of the queries show that nothing is missed.
+    // A full scan is slow, so only some queries are verified.
     let sample = (20_000_000 / size).clamp(20, queries);
     let began = cpu();
     let plain: Vec<_> = asked[..sample].iter().map(|hashes| banks.find_by_scan("item", hashes)).collect();
@@ -149,7 +149,7 @@ fn write(path: &Path, hashes: &[[u8; 32]]) {
     file.flush().unwrap();
 }
 
-/// CPU time of this process, in seconds: what others do on the machine does not count.
+/// CPU time of this process in seconds, independent of other load on the machine.
 fn cpu() -> f64 {
     let text = fs::read_to_string("/proc/self/schedstat").unwrap();
     text.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9

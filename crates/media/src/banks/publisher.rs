@@ -280,6 +280,7 @@ impl BankPublisher {
                 HashKind::Netclean => next_snapshot.netclean = snapshot.netclean.clone(),
             }
         }
+        // Changes made during the rebuild are applied again, because the rebuilt entries started from the old snapshot.
         let rebuilt_kinds: Vec<HashKind> = tag_numbers.keys().copied().collect();
         writer.numbers.extend(tag_numbers);
         for change in log {

@@ -123,6 +123,7 @@ impl<'a> Directory<'a> {
         let has_known_bits = self.value(BITS_PER_SAMPLE)?.unwrap_or(1) <= 16 || is_float;
         let is_reordered = self.value(FILL_ORDER)?.is_some_and(|order| order != 1);
         let is_planar = self.value(PLANAR_CONFIGURATION)? == Some(2);
+        // The decoder handles separate planes in strips only.
         let has_planar_tiles = is_planar && samples > 1 && self.has(TILE_OFFSETS);
         let is_jpeg = self.value(COMPRESSION)? == Some(JPEG);
         if has_known_samples && has_known_bits && !is_reordered && !has_planar_tiles && !is_jpeg {

@@ -47,6 +47,7 @@ impl RowSet {
         if self.words.len() <= word {
             self.words.resize(word + 1, 0);
         }
+        // A row can be removed twice, but `len` must count it once.
         self.count += usize::from(!self.contains(row));
         self.words[word] |= 1 << (row % 64);
     }
@@ -98,6 +99,7 @@ impl<const W: usize> Index<W> {
                 self.table.find_equal(bits).filter(|(row, tag)| is_own(*tag) && !self.removed.contains(*row));
             rows.for_each(|(row, _)| Arc::make_mut(&mut removed).insert(row));
         }
+        // Merges two sorted lists, so that the result stays sorted for the search.
         let mut recent = Vec::with_capacity(self.recent.len() + changes.len());
         let mut old_rows = self.recent.iter().peekable();
         for (bits, tag) in changes {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
-/// A generator that needs no crate: what it gives is the same in every run.
+/// Deterministic random generator without dependencies.
 pub(crate) struct Draw(pub(crate) u64);
 
 impl Draw {
@@ -41,7 +41,7 @@ impl Draw {
     }
 }
 
-/// How the hashes of a bank lie.
+/// Distribution of the hashes of a bank.
 #[derive(Clone, Copy, Debug)]
 enum Lie {
     Random,
@@ -49,7 +49,7 @@ enum Lie {
     Clustered,
     /// Like crops of few pictures: near each other in steps, so that pieces repeat.
     Walks,
-    /// In the first half of the bits all the same, so that most pieces say nothing.
+    /// Equal in the first half of the bits, so that most pieces do not discriminate.
     Alike,
 }
 
@@ -84,7 +84,7 @@ fn plainly(rows: &BTreeMap<(Vec<u8>, u32), ()>, query: &[u8], radius: u32) -> BT
     all.filter(|(_, distance, _)| *distance <= radius).collect()
 }
 
-/// What the index comes to; panics if it tells a row twice.
+/// Matches of the index; panics if a row is reported twice.
 fn told<const W: usize>(
     index: &Index<W>,
     query: &[u8],
@@ -181,7 +181,7 @@ fn crops(draw: &mut Draw, count: usize) -> Vec<[u8; 32]> {
         .collect()
 }
 
-/// All radii of few questions: what is near at the greatest has what is near at each.
+/// Few queries with all radii: the matches of the largest radius include those of each smaller one.
 #[test]
 fn large_clustered_banks_are_searched_without_a_miss() {
     const MOST: usize = 100_000;
@@ -218,7 +218,7 @@ fn large_clustered_banks_are_searched_without_a_miss() {
             }
         }
         assert!(met[31] > met[20] && met[20] > 0, "{name}: {met:?}");
-        // As hard as it gets: what differs lies evenly over all pieces.
+        // Worst case: the differing bits are spread evenly over all pieces.
         for (radius, start) in (0..=31).flat_map(|radius| (0..8).map(move |nth| (radius, nth * 32 + radius)))
         {
             let tag = draw.below(MOST as u64) as u32;
@@ -256,7 +256,7 @@ fn equal_hashes_are_one_place_with_all_their_rows() {
     }
 }
 
-/// Wide bands are for banks of millions; the lists are the same, so a small one shows whether they miss any.
+/// Wide bands are used for millions of hashes. Their lists are built in the same way, so a small bank suffices here.
 #[test]
 fn wide_pieces_find_all_hashes() {
     let mut draw = Draw(23);

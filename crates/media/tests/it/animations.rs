@@ -1,4 +1,4 @@
-//! Which frames of an animation are hashed, and that they show what players show.
+//! Selection of the hashed frames of an animation, and their agreement with players.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
@@ -59,7 +59,7 @@ fn separate_default_picture_of_apng_is_hashed() {
     let mut expected: Vec<_> = [0, 2, 4, 6, 8].iter().map(of).collect();
     let plain = apng(&frames, None);
     assert_eq!(hashes(&print(&plain)), expected);
-    // The last frame came, and nothing after it.
+    // The file is cut directly after the last frame.
     assert_eq!(hashes(&print(&plain[..plain.len() - 12])), expected);
 
     expected.push((9, alone(&default).frames[0].pdq));
@@ -105,7 +105,7 @@ fn with_alpha(mut picture: RgbaImage) -> RgbaImage {
     picture
 }
 
-/// The hashes of what frames come to, pixel by pixel: whether each is blended, and what becomes of its place.
+/// Hashes of composed frames, computed pixel by pixel from area, blending and disposal of each frame.
 fn drawn(frames: &[(Area, bool, After, RgbaImage)]) -> Vec<PdqHash> {
     let (mut canvas, mut hashes) = (RgbaImage::new(160, 120), Vec::new());
     for (Area(x, y, width, height), is_blended, after, picture) in frames {
@@ -164,11 +164,11 @@ fn webp_frames_are_cleared_only_within_their_area() {
 fn apng_frames_apply_their_disposal() {
     let (left, middle, under) = (Area(11, 7, 99, 91), Area(41, 20, 90, 80), Area(0, 60, 71, 50));
     let frames = [
-        // Of the first frame nothing can come back, so it is cleared.
+        // The first frame has no previous state to restore, so it is cleared.
         (ALL, true, After::Undone, part(1, ALL)),
         (ALL, true, After::Stays, with_alpha(part(2, ALL))),
         (middle, true, After::Cleared, part(3, middle)),
-        // What comes back is what was cleared.
+        // The restored state is the cleared one.
         (left, true, After::Undone, with_alpha(part(4, left))),
         (under, false, After::Undone, with_alpha(part(5, under))),
         (under, true, After::Stays, part(6, under)),
@@ -220,7 +220,7 @@ fn gif_of(frames: &[(Area, bool, After, RgbaImage)]) -> Vec<u8> {
     let mut palette: Vec<u8> =
         (0..216).flat_map(|at: u8| [at / 36 * 51, at / 6 % 6 * 51, at % 6 * 51]).collect();
     palette.resize(3 * 255, 9);
-    // Of what is looked through nothing is seen, its colour included.
+    // The colour of a transparent pixel must not be visible.
     palette.extend([250, 10, 120]);
     let mut bytes = Vec::new();
     let mut encoder = gif::Encoder::new(&mut bytes, 160, 120, &palette).unwrap();
@@ -265,7 +265,7 @@ fn frames_of_gif() -> Vec<(Area, bool, After, RgbaImage)> {
 fn gif_frames_apply_their_disposal() {
     let mut frames = frames_of_gif();
     assert_eq!(all_hashes(&gif_of(&frames)), drawn(&frames));
-    // Before the first one there is nothing to come back.
+    // The first frame has no previous state to restore.
     frames[0].2 = After::Undone;
     assert_eq!(all_hashes(&gif_of(&frames)), drawn(&frames));
     // What is beyond the screen is not shown.
@@ -302,7 +302,7 @@ fn gif_continues_after_a_frame_with_short_data() {
         let places: Vec<_> = print.frames.iter().map(|frame| frame.at).collect();
         let expected = (0..7).filter(|nth| has_rows || *nth != 3);
         assert_eq!(places, expected.collect::<Vec<_>>());
-        // It comes back to what was before, however much of it came.
+        // The previous state is restored even if the frame is incomplete.
         frames[3].3 = RgbaImage::new(99, 91);
         let expected = drawn(&frames);
         for frame in print.frames.iter().filter(|frame| frame.at != 3) {
@@ -313,7 +313,7 @@ fn gif_continues_after_a_frame_with_short_data() {
 
 #[test]
 fn frames_hashed_before_a_fault_are_kept() {
-    // Of a GIF's last frame a part came, which is shown.
+    // The last frame of the GIF is incomplete, and its rows are shown.
     for (bytes, is_cut) in [(webp(&frames()), true), (gif(&frames()), false)] {
         let print = print(&bytes[..bytes.len() * 3 / 4]);
         assert_eq!((print.state, print.reason), (State::Ok, None));
@@ -332,7 +332,7 @@ fn unknown_extensions_do_not_hide_an_animation() {
     }
 }
 
-/// libwebp shows it, and what it has as alpha would not be hashed.
+/// libwebp decodes the file, and alpha is not hashed in any case.
 #[test]
 fn webp_without_its_declared_alpha_is_decoded() {
     let picture = lossy_part().chunks;

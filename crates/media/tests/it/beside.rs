@@ -22,7 +22,7 @@ fn picture() -> DynamicImage {
     pictures::sized(4, 11, 160, 120).image().into()
 }
 
-/// With all of what it has within its bounds.
+/// Sets the RIFF length so that it includes the whole file.
 fn whole_riff(mut bytes: Vec<u8>) -> Vec<u8> {
     let length = (bytes.len() as u32 - 8).to_le_bytes();
     bytes[4..8].copy_from_slice(&length);
@@ -99,7 +99,7 @@ fn stream(png: &[u8]) -> Vec<u8> {
     data
 }
 
-/// Viewers show the rows that came, whatever stands behind them.
+/// Viewers show the available rows regardless of later chunks.
 #[test]
 fn chunks_behind_a_stream_that_is_cut_hide_none_of_its_rows() {
     let luma = |bytes: &[u8]| fingerprints::decoders(&Limits::default()).luma(bytes).unwrap().samples;

@@ -1,4 +1,4 @@
-//! Every format and variant of one picture has nearly one hash, and what is no picture has a state that says why.
+//! All formats and variants of one picture have nearly the same hash, and other files have a state and a reason.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
@@ -91,7 +91,7 @@ fn palette_keeps_the_hash_close() {
     close(&png_with_palette(&indices, &palette), Format::Png, 10);
 }
 
-/// Viewers show the rows that came.
+/// Viewers show the available rows.
 #[test]
 fn truncated_png_keeps_its_rows() {
     let image = DynamicImage::from(a_picture());
@@ -201,7 +201,7 @@ fn unknown_extensions_do_not_hide_a_gif() {
     }
 }
 
-/// Rows are told from the last one to the first.
+/// A BMP stores its rows from the last to the first.
 #[test]
 fn truncated_bmp_keeps_its_rows() {
     let image = DynamicImage::from(a_picture());
@@ -339,7 +339,7 @@ fn gray_tiffs_of_both_byte_orders_are_close() {
     }
 }
 
-/// Hashed as brightness, they would have other hashes than what they show.
+/// Read as brightness, these samples would give the hash of another picture.
 #[test]
 fn tiff_variants_without_a_decoder_are_unsupported() {
     let gray = DynamicImage::from(a_picture()).to_luma8().into_raw();
@@ -361,7 +361,7 @@ fn tiff_variants_without_a_decoder_are_unsupported() {
     }
 }
 
-/// Rows uncompressed: what matters is that indices are not taken for brightness.
+/// Writes uncompressed rows. Tests that palette indices are not read as brightness.
 fn png_with_palette(indices: &[u8], palette: &[u8]) -> Vec<u8> {
     let mut gray = Vec::new();
     image::codecs::png::PngEncoder::new(&mut gray)
@@ -438,7 +438,7 @@ fn inks_are_converted_and_never_taken_for_light() {
     }
 }
 
-/// As libjpeg, and so browsers: 0 says that nothing is transformed, anything else that it is.
+/// As in libjpeg and browsers: 0 means no transform, any other value means a transform.
 #[test]
 fn undefined_adobe_marks_are_read_as_browsers_do() {
     let mark = |bytes: &[u8], mark: u8| {
@@ -451,7 +451,7 @@ fn undefined_adobe_marks_are_read_as_browsers_do() {
         let light =
             jpeg(a_picture().as_raw(), ColorType::Rgb, |encoder| encoder.set_progressive(progressive));
         let light = [&light[..2], &adobe, &light[2..]].concat();
-        // What breaks a rule is left to decoders that go by the mark.
+        // Broken files are passed to zune-jpeg, which reads the mark.
         let broken = [&light[..light.len() - 2], &[0; 9]].concat();
         for (bytes, known) in [(inks, 2), (light, 1), (broken, 1)] {
             let expected = print(&mark(&bytes, known));
@@ -489,7 +489,7 @@ fn the_first_plane_of_an_rgb_file_is_not_taken_for_luma() {
 
 #[test]
 fn second_decoder_reads_files_the_first_cannot() {
-    // Marked as Adobe's RGB, and as JFIF, which is what counts: the first decoder goes by the former.
+    // Marked both as Adobe RGB and as JFIF. JFIF takes precedence.
     let bytes = jpeg(&a_picture(), ColorType::Rgb, |_| {});
     let app0 = usize::from(u16::from_be_bytes([bytes[4], bytes[5]])) + 4;
     let adobe = [0xff, 0xee, 0, 14, b'A', b'd', b'o', b'b', b'e', 0, 100, 0, 0, 0, 0, 0];

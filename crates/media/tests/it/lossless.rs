@@ -1,4 +1,4 @@
-//! Honest lossless WebPs are decoded in what their pixels take, and a little for their codes.
+//! Memory of ordinary lossless WebPs: that of their pixels plus a small amount for their codes.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Decoding and hashing of whole files. `tests/memory.rs` counts allocations, so it is a process of its own.
+//! Decoding and hashing of whole files. `tests/memory.rs` counts allocations, so it runs in a separate process.
 
 mod animations;
 mod beside;

@@ -1,4 +1,4 @@
-//! PDQ against an independent implementation, against the reference's own by way of PyPI, and against what it promises.
+//! Compares PDQ with an independent implementation and with the reference from PyPI, and checks its documented properties.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
@@ -27,7 +27,7 @@ fn hashed(luma: &[u8], width: u32, height: u32) -> PdqResult {
     pdq::hash(luma, width, height).unwrap()
 }
 
-/// Pictures with enough to be seen, by the oracle's measure, with their luma and what the oracle says.
+/// Pictures with enough detail by the oracle's measure, with their luma and the oracle's result.
 fn pictures_of(family: u64, count: usize) -> Vec<(Picture, Vec<u8>, String, u32)> {
     let all = (0..).map(|seed| {
         let picture = picture(family, seed);

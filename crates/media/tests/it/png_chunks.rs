@@ -1,4 +1,4 @@
-//! PNG files whose chunks are not as they should be: frames whose data is short, and headers that come twice.
+//! PNG files with invalid chunks: frames with too little data, and duplicate headers.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
@@ -48,8 +48,8 @@ fn data(png: &[u8]) -> Vec<u8> {
     data
 }
 
-/// An animation of frames that fill it, of which the first is shown to those who do not play it. Each stays; data comes in
-/// chunks of so many bytes.
+/// An animation of frames that fill the canvas and are kept. The first frame is also the default picture. The data is split
+/// into chunks of a given size.
 struct Animation {
     header: Vec<u8>,
     data: Vec<Vec<u8>>,
@@ -227,7 +227,7 @@ fn fault_between_frames_keeps_earlier_frames() {
     }
 }
 
-/// libpng refuses what has two, and so do browsers; Pillow shows it by the last one, in which a decoy may stand.
+/// libpng and browsers refuse a second header. Pillow uses the last one, which could be a decoy.
 #[test]
 fn second_header_before_the_pixels_is_an_error() {
     let whole = still(&picture(1));

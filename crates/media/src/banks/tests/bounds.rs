@@ -1,4 +1,4 @@
-//! What lies right at a bound: the last one that counts, and the first one that does not.
+//! Boundary cases: the last value that counts, and the first that does not.
 
 use super::*;
 
@@ -94,7 +94,7 @@ fn entry_distance_above_the_bank_survives_rebuild() {
     publisher.apply(&narrow, [Change { hash: hash(HashKind::Pdq, 0xa5), entry: Some(entry.clone()) }]);
     let found = |bits: u8| publisher.current().find_hashes("item", &picture(0xa5 ^ bits, 0)).matches.len();
     assert_eq!([found(0b1111), found(0b1_1111)], [1, 0]);
-    // What was there before is left behind, so there is something to build.
+    // The previous rows are orphaned, so a rebuild is needed.
     let mut load = BulkLoad::new(HashKind::Pdq);
     load.push(hash(HashKind::Pdq, 0xa5), entry);
     publisher.load(&narrow, load);

@@ -320,8 +320,8 @@ fn animation_matches_by_its_nearest_frame() {
     assert!(publisher.take_watched_matches().is_empty());
 }
 
-/// Changes and buildings go on while others look: each sees one state, in which index and comparison agree; in the end
-/// everything is there.
+/// Look-ups run during changes and rebuilds: each sees one state, in which index and scan agree. At the end, all entries
+/// are found.
 #[test]
 fn look_ups_during_changes_find_all_entries() {
     let publisher = Arc::new(publisher(vec![bank("a", HashKind::Pdq), bank("b", HashKind::Pdq)]));

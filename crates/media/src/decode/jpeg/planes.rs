@@ -34,6 +34,7 @@ fn is_luma(header: &JpegHeader) -> bool {
 
 /// Converts the needed planes to luma; `None` if all are missing.
 pub(super) fn luma(header: &JpegHeader, mut planes: Vec<Option<Vec<u8>>>) -> Option<Vec<u8>> {
+    // The usual case: the plane is the result and needs no second buffer.
     if is_luma(header) {
         return planes.swap_remove(0);
     }

@@ -82,6 +82,7 @@ impl<'a> Frames<'a> {
     /// Reads one chunk; `None` if it is invalid.
     fn read_chunk(&mut self, chunk: &Chunk<'a>, open_frame: &mut Option<OpenFrame>) -> Option<()> {
         match chunk.kind {
+            // A second header ends the picture, as in `header::read`.
             b"IHDR" => return None,
             b"PLTE"
                 if !self.has_pixels && is_indexed(self.bytes) && chunk.content.len() <= 3 * MAX_COLOURS =>

@@ -117,8 +117,10 @@ impl<'a> Frame<'a> {
         let mut alpha = None;
         for (kind, _, whole_chunk) in Chunks(content.get(16..)?) {
             match kind {
+                // Only the first alpha chunk counts.
                 b"ALPH" if alpha.is_none() => alpha = Some(whole_chunk),
                 b"VP8 " | b"VP8L" => {
+                    // A lossless picture contains its own alpha.
                     let alpha = alpha.filter(|_| kind == b"VP8 ");
                     return Some(Self { placement, alpha, picture: whole_chunk });
                 }

@@ -138,6 +138,7 @@ pub fn hash_all_orientations(luma: &[u8], width: u32, height: u32) -> Option<(Pd
     };
     let reoriented_hashes =
         Orientation::ALL.map(|orientation| orientation.transform_from([&downward, &upward]).hash());
+    // The unchanged picture: rows downward, columns forward.
     let [coefficients, _] = downward;
     Some((PdqResult::of((width, height), &points, coefficients), reoriented_hashes))
 }

@@ -59,7 +59,7 @@ pub(crate) fn webp_of_parts(frames: &[Part]) -> Vec<u8> {
     chunk(b"RIFF", &body)
 }
 
-/// `default` is shown to those who do not play it, and is no frame.
+/// `default` is the picture for viewers without animation. It is not a frame.
 pub(crate) fn apng(frames: &[RgbImage], default: Option<&RgbImage>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let (width, height) = frames[0].dimensions();

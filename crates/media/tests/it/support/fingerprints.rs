@@ -1,4 +1,4 @@
-//! What becomes of a file, within limits.
+//! Fingerprints of files under given limits.
 
 #![allow(dead_code, clippy::unwrap_used)]
 

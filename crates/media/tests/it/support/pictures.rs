@@ -1,6 +1,7 @@
 //! Pictures of ten families, drawn from a seed: the same ones on every machine.
 //!
-//! None is symmetric: what a symmetric picture's hash has in half of its bits is rounding noise, in every implementation.
+//! No picture is symmetric, because half of the hash bits of a symmetric picture are rounding noise in every
+//! implementation.
 
 #![allow(dead_code, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "drawn, not measured")]
 
@@ -29,7 +30,7 @@ pub(crate) struct Picture {
 }
 
 impl Picture {
-    /// By the formula of the standard, in floating point; not what the service uses.
+    /// Computes luma in floating point by the formula of the standard, independently of the service.
     pub(crate) fn luma(&self) -> Vec<u8> {
         let luma = |pixel: &[u8]| {
             let part = |at: usize, weight: f64| f64::from(pixel[at]) * weight;

@@ -1,5 +1,5 @@
-//! Our decoder against itself and zune-jpeg, sample by sample: files of pictures, and of coefficients in scans that
-//! encoders of pictures do not make; and broken files, of which it shows what libjpeg shows.
+//! Compares the decoder with itself and with zune-jpeg, sample by sample: for encoded pictures, for coefficients in unusual
+//! scans, and for broken files, which must decode as in libjpeg.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
@@ -70,7 +70,7 @@ fn pictures_have_nearly_the_samples_that_zune_jpeg_gives() {
         let progressive = draw.below(2) == 0;
         let colours = if draw.below(5) == 0 { ColorType::Luma } else { ColorType::Rgb };
         let restart = [0, 0, 1, 3, 40][draw.below(5) as usize];
-        // The encoder does not count what restarts change.
+        // The encoder ignores restarts when it optimises codes.
         let optimised = restart == 0 && draw.below(2) == 0;
         let plain = encoded(&picture, quality, colours, |encoder| encoder.set_sampling_factor(sampling));
         let (expected, near) = (ours(&plain).unwrap(), zune(&plain).unwrap());
@@ -83,7 +83,7 @@ fn pictures_have_nearly_the_samples_that_zune_jpeg_gives() {
         let name = format!("{case}: {width} x {height}, {quality}, {sampling:?}, {progressive}, {restart}");
         assert!(most_apart(&expected, &near) <= 1, "{name}, plain");
         assert!(ours(&file).is_some_and(|ours| ours == expected), "{name}");
-        // It is wrong with what is sampled less often downwards alone, and panics with scans that are rare.
+        // zune-jpeg is wrong for vertical subsampling alone, and panics on rare scans.
         if header::read(&file).unwrap().is_common {
             assert!(zune(&file).is_some_and(|theirs| theirs == near), "{name}, by zune-jpeg");
         }
@@ -260,7 +260,7 @@ fn one_of_each() -> Vec<Vec<u8>> {
     files
 }
 
-/// Where data ends, it is as if there were zeros; what no bit came for is gray, as in libjpeg.
+/// As in libjpeg: missing bits of a block are zeros, and missing blocks are gray.
 #[test]
 fn truncated_file_is_gray_after_its_end() {
     let mut draw = Draw::new(17);
@@ -299,8 +299,8 @@ fn blocks(samples: &[u8], width: usize) -> Vec<Vec<u8>> {
     rows.iter().flat_map(columns).collect()
 }
 
-/// What libjpeg-turbo shows of them was found once: the 1,931 that Pillow shows by version 3 are equal to the bit, but for
-/// those in gray of which no luma came.
+/// The output of libjpeg-turbo was recorded once. The 1,931 files that Pillow decodes with version 3 are bit-identical,
+/// except for gray files without luma data.
 #[test]
 fn broken_files_decode_as_in_libjpeg() {
     let seeds = broken_seeds();
@@ -404,7 +404,7 @@ fn restarts_are_found_by_their_number() {
             let with = |with: &[u8], skipped: usize| [&file[..at], with, &file[at + skipped..]].concat();
             let number = file[at + 1] - 0xd0;
             let other = |by: u8| [0xff, 0xd0 + (number + by) % 8];
-            // Added: nothing is lost.
+            // An inserted marker loses no data.
             for marker in [
                 &b"\xff\x02"[..],
                 b"\xff\x02\x09\x09\xff\xbf",
@@ -415,7 +415,7 @@ fn restarts_are_found_by_their_number() {
             ] {
                 assert_eq!(unlike(&with(marker, 0)), [0; 0], "{case}: {nth}, {marker:x?}");
             }
-            // What is lost is what stood after it, and that may be taken for what comes next.
+            // A lost restart loses the data after it, which may be read as the next interval.
             let lost = unlike(&with(&[], 2));
             assert!(lost.iter().all(|at| *at == nth + 1), "{case}: {nth}, {lost:?}");
             assert!(unlike(&with(&other(4), 2)).is_empty());
@@ -449,7 +449,7 @@ fn fill_bytes_before_a_stuffed_byte_are_skipped() {
     assert!(filled > 10, "{filled}");
 }
 
-/// Standard codes are what the encoder writes unless told to choose its own.
+/// The encoder writes standard codes by default.
 #[test]
 fn file_without_codes_uses_the_standard_ones() {
     let file = encoded(&pictures::sized(3, 9, 60, 40), 85, ColorType::Rgb, |_| {});
@@ -540,7 +540,7 @@ fn scans_count_in_any_order() {
             let file = picture.write(0xc2, &scans, [0, 3][case % 2], &mut draw);
             assert!(ours(&file).is_some_and(|ours| ours == expected), "{case}: {scans:?}");
         }
-        // In a sequential file, a scan's head says nothing of bands.
+        // Bands in the scan header of a sequential file are ignored.
         let mut file = picture.write(0xc1, &[scan(&[0], (0, 63), 0, 0)], 0, &mut draw);
         let head = first_scan(&file).0;
         for said in [[0, 63, 0x01], [0, 63, 0x10], [0, 63, 0xff], [0, 0, 0], [9, 5, 0], [255, 255, 0]] {
@@ -566,13 +566,13 @@ fn scans_before_a_faulty_scan_are_kept() {
     assert_eq!(shown(&scans[99..]), None);
 }
 
-/// The scans of a file, with their codes, and nothing before or after them.
+/// The scans of a file with their codes, without the segments around them.
 fn scans_of(file: &[u8]) -> &[u8] {
     let begin = file.windows(2).position(|pair| pair == [0xff, 0xc4]).unwrap();
     &file[begin..end_of_data(file)]
 }
 
-/// What libjpeg shows: later scans replace what is not zero in them, and the first coefficient.
+/// As in libjpeg: later scans replace the first coefficient and every coefficient that is nonzero in them.
 #[test]
 fn repeated_component_uses_its_last_scans() {
     let mut draw = Draw::new(15);

@@ -168,7 +168,7 @@ fn sums_wrap_after_the_roundings_of_libjpeg() {
     }
 }
 
-/// Eight times what 13 bits are left out of has none of its 16 bits, and is kept as the zero that it is.
+/// Eight shifted left by 13 bits wraps to zero in 16 bits, and this zero is stored.
 #[test]
 fn coefficients_are_overwritten_by_values_that_wrap_to_zero() {
     let mut draw = Draw::new(32);
@@ -195,7 +195,7 @@ fn coefficients_are_overwritten_by_values_that_wrap_to_zero() {
     }
 }
 
-/// As libjpeg, which reads nothing behind a marker that is none, but passes over it where a restart is due.
+/// libjpeg stops at an invalid marker, but skips it if a restart is due.
 #[test]
 fn skipped_scan_ends_as_in_libjpeg() {
     let mut draw = Draw::new(25);
@@ -220,7 +220,7 @@ fn skipped_scan_ends_as_in_libjpeg() {
         for (marker, is_read) in
             [(&b"\xff\x02"[..], restart > 0), (b"\xff\x01", true), (b"\xff\xd8", false), (b"\xff\xde", false)]
         {
-            // Of the colour's data, the last byte, or what comes before its first restart.
+            // Position in the chroma data: before the last byte, or before the first restart.
             let first_restart = colour.windows(2).rposition(|pair| pair == [0xff, 0xd0]);
             let at = first_restart.filter(|_| restart > 0).unwrap_or(colour.len() - 1);
             let garbled = [&colour[..at], marker, &colour[at..]].concat();
@@ -323,7 +323,7 @@ fn cut_short(draw: &mut Draw, case: usize) -> Vec<Vec<u8>> {
     (0..4).map(|_| file[..begin + draw.below((file.len() - begin) as u32) as usize].to_vec()).collect()
 }
 
-/// All that comes is each block's mean, and what is shown has no steps between blocks.
+/// The file has only the mean of each block, and the picture must have no steps between blocks.
 #[test]
 fn slope_is_guessed_from_first_coefficients() {
     let mut draw = Draw::new(34);
@@ -357,7 +357,7 @@ fn blocks_of(samples: &[u8]) -> Vec<Vec<u8>> {
     blocks(samples, 48)
 }
 
-/// Where a scan of colours ends early, luma below is guessed from what was known before its own last scan.
+/// Below the end of a truncated chroma scan, luma is guessed from the bits known before its own last scan.
 #[test]
 fn truncated_chroma_scan_limits_luma_guesses() {
     let mut draw = Draw::new(35);
@@ -379,7 +379,7 @@ fn truncated_chroma_scan_limits_luma_guesses() {
     assert!(unlike > 30, "{unlike}");
 }
 
-/// libjpeg shows them; what costs more than a picture of 17 million pixels with a hundred scans is shown by no decoder.
+/// libjpeg decodes these files. No decoder is tried for a file that costs more than a hundred scans of 17 million pixels.
 #[test]
 fn scan_limit_depends_on_the_picture_size() {
     let mut draw = Draw::new(36);
@@ -441,7 +441,7 @@ fn of_each_kind(draw: &mut Draw, components: usize) -> Vec<Vec<u8>> {
     kinds.iter().map(|(marker, scans)| picture.write(*marker, scans, 3, draw)).collect()
 }
 
-/// What is shown of a component alone: the one that the frame names first is luma, if nothing else is said.
+/// Plane of a single component: without an Adobe or JFIF segment, the first component of the frame is luma.
 fn plane_of(head: &[u8], tail: &[u8], component: usize) -> Option<Vec<u8>> {
     let frame =
         *segments(&[head, tail].concat()).iter().find(|at| (0xc0..=0xc2).contains(&head[**at + 1]))?;

@@ -1,4 +1,4 @@
-//! Writes JPEGs of given coefficients, in any scans: what encoders of pictures cannot be told to do.
+//! Writes JPEGs from given coefficients in arbitrary scans, which picture encoders do not support.
 //!
 //! Codes are of all lengths, and which symbol has which is drawn, so that rare ways through a decoder are not rare.
 

@@ -1,4 +1,4 @@
-//! A lossless WebP, written bit by bit: pixels of nothing, and as many groups of codes as are asked for.
+//! Writes a lossless WebP bit by bit, with empty pixels and any number of code groups.
 
 #![allow(dead_code, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
@@ -95,7 +95,7 @@ pub(crate) fn vp8l(before: Before, groups: u32, codes: Codes) -> Vec<u8> {
     [bits.bytes, stream(before, groups, codes)].concat()
 }
 
-/// What follows the size: groups as the last block of pixels asks for them, and pixels whose words are all zeros.
+/// Writes the stream after the size: the number of groups stated by the last block, and pixels of zero bits.
 pub(crate) fn stream(before: Before, groups: u32, codes: Codes) -> Vec<u8> {
     let mut bits = Bits::default();
     let width = if before == Before::Transforms { transforms(&mut bits) } else { SIDE };
@@ -161,7 +161,7 @@ fn group(bits: &mut Bits, codes: Codes) {
     }
 }
 
-/// Lengths of a code of all symbols whose words are as long as they may be.
+/// Lengths of a code of all symbols with the longest possible words.
 fn longest(alphabet: usize) -> Vec<u8> {
     let mut free = 1_u32 << 15;
     let length_of = |at| {

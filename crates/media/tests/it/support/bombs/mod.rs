@@ -1,4 +1,4 @@
-//! Small files whose headers promise pictures that nobody should make room for.
+//! Small files with headers of very large pictures, for which no memory must be allocated.
 
 #![allow(dead_code, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
