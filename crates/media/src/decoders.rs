@@ -8,7 +8,7 @@ use std::{
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use crate::{
-    decode::{DecodeError, Gray, ImageInfo, MemoryBudget, decode},
+    decode::{DecodeError, ImageInfo, LumaImage, MemoryBudget, decode},
     fingerprint::{Fingerprint, Frame, Reason, State},
     hashes::{digests::Digests, pdq, perceptual::PerceptualHasher},
     limits::Limits,
@@ -62,7 +62,7 @@ impl Decoders {
     }
 
     /// Returns the luma of the first picture, as hashed. For comparisons and benchmarks of decoders.
-    pub fn luma(&self, bytes: &[u8]) -> Option<Gray> {
+    pub fn luma(&self, bytes: &[u8]) -> Option<LumaImage> {
         self.pool.install(|| self.pipeline.luma(bytes))
     }
 
@@ -121,7 +121,7 @@ impl Pipeline {
         fingerprint
     }
 
-    fn luma(&self, bytes: &[u8]) -> Option<Gray> {
+    fn luma(&self, bytes: &[u8]) -> Option<LumaImage> {
         let (mut info, mut first_picture) = (ImageInfo::default(), None);
         let limits = Limits { frames: 0, ..self.limits.clone() };
         // A picture emitted before an error is valid.
@@ -141,7 +141,7 @@ impl Pipeline {
         decode_result
     }
 
-    fn hash_picture(&self, at: u32, gray: &Gray, fingerprint: &mut Fingerprint) {
+    fn hash_picture(&self, at: u32, gray: &LumaImage, fingerprint: &mut Fingerprint) {
         let Some((pdq_result, reoriented_hashes)) =
             pdq::hash_all_orientations(&gray.samples, gray.width, gray.height)
         else {

@@ -12,7 +12,7 @@ pub mod metrics;
 
 pub use self::{
     compare::{Comparison, PdqDistance},
-    decode::Gray,
+    decode::LumaImage,
     decoders::{Decoders, DecodersError, FingerprintReceiver},
     fingerprint::{Fingerprint, Format, Frame, PIPELINE, State},
     hashes::{

@@ -21,7 +21,7 @@ use std::{env, fs, hint::black_box, path::PathBuf, process::Command};
 use image::{DynamicImage, ImageReader};
 use image_hasher::{HashAlg, HasherConfig};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
-use tidegate_media::{Decoders, Digests, Gray, Limits, PdqHash, hashes::pdq};
+use tidegate_media::{Decoders, Digests, Limits, LumaImage, PdqHash, hashes::pdq};
 use zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions};
 use zune_jpeg::JpegDecoder;
 
@@ -73,7 +73,7 @@ fn drawn(folder: &std::path::Path) -> Vec<PathBuf> {
 
 fn read(decoders: &Decoders, path: PathBuf) -> Jpeg {
     let bytes = fs::read(&path).unwrap();
-    let Gray { width, height, samples: luma } = decoders.luma(&bytes).unwrap();
+    let LumaImage { width, height, samples: luma } = decoders.luma(&bytes).unwrap();
     Jpeg { path, bytes, luma, width, height }
 }
 
@@ -110,7 +110,7 @@ fn main() {
         (
             "JPEG to luma and PDQ",
             each(&all, |jpeg| {
-                let Gray { width, height, samples } = decoders.luma(&jpeg.bytes).unwrap();
+                let LumaImage { width, height, samples } = decoders.luma(&jpeg.bytes).unwrap();
                 black_box(pdq::hash(&samples, width, height));
             }),
         ),

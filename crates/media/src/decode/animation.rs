@@ -5,7 +5,7 @@
 use image::RgbaImage;
 
 use super::{
-    DecodeError, Gray, budget::MemoryBudget, fallback::catch_panic, gif, header::Header, luma, png, webp,
+    DecodeError, LumaImage, budget::MemoryBudget, fallback::catch_panic, gif, header::Header, luma, png, webp,
 };
 use crate::fingerprint::Format;
 
@@ -19,7 +19,7 @@ pub(super) fn decode(
     header: &Header,
     later_frames: u32,
     budget: &MemoryBudget,
-    emit: &mut dyn FnMut(u32, Gray),
+    emit: &mut dyn FnMut(u32, LumaImage),
 ) -> Result<(), DecodeError> {
     let needed_bytes = (FIXED_BYTES + PIXEL_BYTES * header.max_pixels()).saturating_add(header.code_bytes);
     let reservation = budget.reserve(needed_bytes)?;
@@ -29,7 +29,7 @@ pub(super) fn decode(
             // A chosen frame that the decoder skips is replaced by the next shown frame.
             if chosen_frames.next_if(|frame| *frame <= index).is_some() {
                 let (width, height) = canvas.dimensions();
-                let gray = Gray::new(width, height, luma::of_frame(canvas));
+                let gray = LumaImage::new(width, height, luma::of_frame(canvas));
                 emit(index, gray.ok_or(DecodeError::BROKEN)?);
             }
             // Several chosen frames can lie before the shown one; they are covered by it.

@@ -28,13 +28,13 @@ use crate::{
 
 /// Luma of one picture, in rows without gaps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gray {
+pub struct LumaImage {
     pub width: u32,
     pub height: u32,
     pub samples: Vec<u8>,
 }
 
-impl Gray {
+impl LumaImage {
     /// Returns `None` if the number of samples is not width x height.
     fn new(width: u32, height: u32, samples: Vec<u8>) -> Option<Self> {
         (samples.len() as u64 == u64::from(width) * u64::from(height)).then_some(Self {
@@ -75,7 +75,7 @@ pub(crate) fn decode(
     limits: &Limits,
     budget: &MemoryBudget,
     info: &mut ImageInfo,
-    emit: &mut dyn FnMut(u32, Gray),
+    emit: &mut dyn FnMut(u32, LumaImage),
 ) -> Result<(), DecodeError> {
     let format = detect_format(bytes).ok_or(DecodeError::Undecodable(Reason::UnknownFormat))?;
     info.format = Some(format);

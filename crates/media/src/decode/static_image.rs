@@ -1,7 +1,7 @@
 //! Decodes one picture of a PNG, GIF, WebP, BMP or TIFF file; of an animation, its first frame.
 
 use super::{
-    DecodeError, Gray, bmp,
+    DecodeError, LumaImage, bmp,
     budget::{MemoryBudget, Reservation},
     fallback::catch_panic,
     gif,
@@ -19,7 +19,7 @@ pub(super) fn decode<'a>(
     format: Format,
     header: &Header,
     budget: &'a MemoryBudget,
-) -> Result<(Gray, Reservation<'a>), DecodeError> {
+) -> Result<(LumaImage, Reservation<'a>), DecodeError> {
     // Bytes per pixel in addition to the decoded pixel: buffers of the decoder, and luma twice.
     let extra_pixel_bytes = match format {
         Format::WebP => 8,
@@ -39,6 +39,6 @@ pub(super) fn decode<'a>(
         };
         luma::of_image(image).ok_or(DecodeError::UNSUPPORTED)
     })
-    .and_then(|samples| Gray::new(header.width, header.height, samples).ok_or(DecodeError::BROKEN))?;
+    .and_then(|samples| LumaImage::new(header.width, header.height, samples).ok_or(DecodeError::BROKEN))?;
     Ok((gray, reservation))
 }

@@ -11,7 +11,7 @@ use fast_image_resize::{
 use image::{DynamicImage, GrayImage};
 use image_hasher::{HashAlg, Hasher, HasherConfig};
 
-use crate::decode::Gray;
+use crate::decode::LumaImage;
 
 /// The hashers of both kinds, configured once.
 pub(crate) struct PerceptualHasher {
@@ -26,12 +26,12 @@ impl PerceptualHasher {
         Self { gradient8: gradient8.to_hasher(), dct16: dct16.to_hasher() }
     }
 
-    pub(crate) fn gradient8(&self, gray: &Gray) -> [u8; 8] {
+    pub(crate) fn gradient8(&self, gray: &LumaImage) -> [u8; 8] {
         // One column more than the hash: each bit compares two neighbours.
         to_array(self.gradient8.hash_image(&resize_luma(gray, 9, 8)).as_bytes())
     }
 
-    pub(crate) fn dct16(&self, gray: &Gray) -> [u8; 32] {
+    pub(crate) fn dct16(&self, gray: &LumaImage) -> [u8; 32] {
         // Twice the size of the hash in each direction: the hasher keeps the lower half of the frequencies.
         to_array(self.dct16.hash_image(&resize_luma(gray, 32, 32)).as_bytes())
     }
@@ -39,7 +39,7 @@ impl PerceptualHasher {
 
 /// Resizes a picture to the input size of the hasher, so that the hasher only copies it. The hasher's own feature for this
 /// resizer compiles the filters of every pixel type and adds two minutes to a release build.
-fn resize_luma(gray: &Gray, width: u32, height: u32) -> DynamicImage {
+fn resize_luma(gray: &LumaImage, width: u32, height: u32) -> DynamicImage {
     let source = TypedImageRef::<U8>::from_buffer(gray.width, gray.height, &gray.samples);
     let mut target = TypedImage::<U8>::new(width, height);
     let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Lanczos3));

@@ -47,7 +47,7 @@ impl RowSet {
         if self.words.len() <= word {
             self.words.resize(word + 1, 0);
         }
-        // A row can be removed twice, but `len` must count it once.
+        // Counts a row only once, because `Index::len` subtracts this size.
         self.count += usize::from(!self.contains(row));
         self.words[word] |= 1 << (row % 64);
     }

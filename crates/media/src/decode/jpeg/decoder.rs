@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::{
     super::{
-        DecodeError, Gray,
+        DecodeError, LumaImage,
         budget::{MemoryBudget, Reservation},
     },
     FIXED_BYTES,
@@ -29,7 +29,7 @@ pub(super) fn decode<'a>(
     bytes: &[u8],
     header: &JpegHeader,
     budget: &'a MemoryBudget,
-) -> Result<(Gray, Reservation<'a>), DecodeError> {
+) -> Result<(LumaImage, Reservation<'a>), DecodeError> {
     let needs_coefficients =
         |component| header.is_progressive || scans::is_repeated(bytes, header, component);
     let need_coefficients: Vec<bool> =
@@ -56,7 +56,7 @@ pub(super) fn decode<'a>(
     });
     let planes = planes.collect();
     let samples = planes::luma(header, planes).ok_or(DecodeError::BROKEN)?;
-    let gray = Gray::new(header.width, header.height, samples).ok_or(DecodeError::BROKEN)?;
+    let gray = LumaImage::new(header.width, header.height, samples).ok_or(DecodeError::BROKEN)?;
     Ok((gray, reservation))
 }
 

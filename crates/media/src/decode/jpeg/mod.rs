@@ -8,7 +8,7 @@ use zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOpt
 use zune_jpeg::JpegDecoder;
 
 use super::{
-    DecodeError, Gray,
+    DecodeError, LumaImage,
     budget::{MemoryBudget, Reservation},
     fallback::{catch_panic, with_fallback},
     luma,
@@ -47,7 +47,7 @@ pub(super) fn decode<'a>(
     bytes: &[u8],
     header: &JpegHeader,
     budget: &'a MemoryBudget,
-) -> Result<(Gray, Reservation<'a>), DecodeError> {
+) -> Result<(LumaImage, Reservation<'a>), DecodeError> {
     if header.is_arithmetic {
         return Err(DecodeError::UNSUPPORTED);
     }
@@ -63,7 +63,7 @@ fn decode_by_zune<'a>(
     bytes: &[u8],
     header: &JpegHeader,
     budget: &'a MemoryBudget,
-) -> Result<(Gray, Reservation<'a>), DecodeError> {
+) -> Result<(LumaImage, Reservation<'a>), DecodeError> {
     // zune-jpeg applies the four-component meaning of Adobe's mark to three components, and returns wrong luma without an
     // error for progressive files with only vertical subsampling. Rare files are not passed to it.
     if header.colours == Colours::AdobeRgb || !header.is_common {
@@ -112,7 +112,7 @@ fn decode_by_zune<'a>(
     } else {
         luma::of_pixels(&samples, |[red, green, blue]| luma::of_rgb(red, green, blue))
     };
-    let gray = Gray::new(header.width, header.height, samples).ok_or(DecodeError::BROKEN)?;
+    let gray = LumaImage::new(header.width, header.height, samples).ok_or(DecodeError::BROKEN)?;
     Ok((gray, reservation))
 }
 

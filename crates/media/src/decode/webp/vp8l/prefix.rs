@@ -56,7 +56,7 @@ impl Definition {
     }
 
     fn from_counts(counts: Counts, lengths: &[u8]) -> Option<Self> {
-        // A single word needs no bits, whatever its length.
+        // The only word of a code needs no bits, so its length is irrelevant.
         if counts.iter().sum::<u32>() == 1 {
             let symbol = lengths.iter().position(|length| *length > 0)?;
             return Some(Self::One(u16::try_from(symbol).ok()?));
