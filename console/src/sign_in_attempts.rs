@@ -32,14 +32,14 @@ impl Default for SignInAttempts {
     }
 }
 
-/// Admitted attempt. It counts as failed unless `succeed` is called.
+/// Attempt admitted for its address.
 pub(crate) struct SignInAttempt<'a> {
     attempts: &'a SignInAttempts,
     address: Option<Network>,
 }
 
 impl SignInAttempts {
-    /// Begins an attempt, or returns the time until the next one is admitted.
+    /// Begins an attempt, or returns the time until the address may begin the next one.
     pub(crate) fn begin_attempt(
         &self,
         address: Option<Network>,
@@ -48,20 +48,23 @@ impl SignInAttempts {
         if let RateDecision::Exceeded(wait) = self.of_address.take(&address, now) {
             return Err(wait);
         }
-        if let RateDecision::Exceeded(wait) = self.of_all.take(&(), now) {
-            // The attempt is refused, so it must not use up the address's own rate.
-            self.of_address.give_back(&address);
-            return Err(wait);
-        }
         Ok(SignInAttempt { attempts: self, address })
     }
 }
 
 impl SignInAttempt<'_> {
-    /// Takes the attempt out of the counts.
+    /// Takes the attempt out of the count of its address.
     pub(crate) fn mark_succeeded(self) {
         self.attempts.of_address.give_back(&self.address);
-        self.attempts.of_all.give_back(&());
+    }
+
+    /// Counts the attempt as failed, or returns the time until failures are answered again. Only failures count in total, so
+    /// strangers who guess from many addresses keep nobody with a right key out.
+    pub(crate) fn mark_failed(self, now: Instant) -> Result<(), Duration> {
+        match self.attempts.of_all.take(&(), now) {
+            RateDecision::Exceeded(wait) => Err(wait),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -99,9 +102,11 @@ mod tests {
             assert!(attempts.begin_attempt(network(1), now).is_ok());
         }
         let wait = attempts.begin_attempt(network(1), now).err().unwrap();
-        let others =
-            (2..=u8::MAX).take_while(|last| attempts.begin_attempt(network(*last), now).is_ok()).count();
-        assert_eq!(others, usize::try_from(TOTAL_BURST - ADDRESS_BURST).unwrap());
+        let fails =
+            |last: &u8| attempts.begin_attempt(network(*last), now).ok().unwrap().mark_failed(now).is_ok();
+        let failures = (2..=u8::MAX).take_while(fails).count();
+        assert_eq!(failures, usize::try_from(TOTAL_BURST).unwrap());
+        attempts.begin_attempt(network(u8::MAX), now).ok().unwrap().mark_succeeded();
         assert!(attempts.begin_attempt(network(1), now + wait).is_ok());
     }
 

@@ -81,15 +81,9 @@ pub(crate) async fn record_request(State(api): State<Api>, request: Request, nex
         return faults::store_problem(error).into_response();
     }
     let answer = next.run(request).await;
-    // The second write has the same key and a later stage, so it replaces the first row.
     row.status = Some(answer.status().as_u16().into());
     row.detail = answer.extensions().get::<AuditDetail>().map(|detail| detail.0.to_string());
-    // A failure here is only logged: the first row already shows that the request was made.
-    if let Err(error) =
-        store.put_rows(WriteTime::from_append(started_at, 1), std::slice::from_ref(&row)).await
-    {
-        tracing::warn!(tag = error.tag(), org = %row.org, action = row.action, "the outcome of an audited request is not recorded");
-    }
+    record_outcome(&api, row.clone()).await;
     tracing::info!(
         target: "audit", org = %row.org, by = row.actor, action = row.action, status = row.status,
         detail = row.detail, "audited"
@@ -114,9 +108,25 @@ fn build_view_detail() -> String {
     json!({ "class": JobClass::ChildSafety }).to_string()
 }
 
-/// Records the start of a console session before it exists.
-pub(crate) async fn record_sign_in(api: &Api, caller: &Caller) -> Result<(), Problem> {
-    insert_entry(api, new_entry(caller, "POST /sign-in".to_owned(), "/sign-in".to_owned())).await
+/// Records the start of a console session before it exists. Returns the entry, whose outcome is not known yet.
+pub(crate) async fn record_sign_in(api: &Api, caller: &Caller) -> Result<AuditEntry, Problem> {
+    let entry = new_entry(caller, "POST /sign-in".to_owned(), "/sign-in".to_owned());
+    insert_entry(api, entry.clone()).await?;
+    Ok(entry)
+}
+
+/// Stores the outcome of a recorded request. A failure is only logged: the first row already shows that the request was made.
+pub(crate) async fn record_outcome(api: &Api, row: AuditEntry) {
+    // The second write has the same key and a later stage, so it replaces the first row.
+    let written = api
+        .deps
+        .moderation
+        .store
+        .put_rows(WriteTime::from_append(row.at, 1), std::slice::from_ref(&row))
+        .await;
+    if let Err(error) = written {
+        tracing::warn!(tag = error.tag(), org = %row.org, action = row.action, "the outcome of an audited request is not recorded");
+    }
 }
 
 /// Creates the row of a request without its outcome.

@@ -212,8 +212,8 @@ async fn validate_documents(
     }))
 }
 
-/// Refuses callers without the scope `child_safety` if the change touches a destination of child-safety material. Such a
-/// change could send the material to the caller, or stop sending it to the child-safety team.
+/// Refuses callers without the scope `child_safety` if the change touches a destination of child-safety material, or a queue or an
+/// action of the child-safety team. Such a change could send the material to the caller, or keep it from the team.
 fn require_document_scope(caller: &Caller, planned: &PlannedChange) -> Result<(), Problem> {
     if caller.may_see_child_safety() {
         return Ok(());
@@ -225,8 +225,8 @@ fn require_document_scope(caller: &Caller, planned: &PlannedChange) -> Result<()
         return Ok(());
     }
     Err(Problem::forbidden(format!(
-        "Documents with `child_safety: true` are added, changed and removed only with a key that has the scope \
-         `child_safety`, which this key lacks: {}.",
+        "These documents send child-safety material to a destination, or child-safety jobs depend on them, so they are \
+         changed only with a key that has the scope `child_safety`, which this key lacks: {}.",
         names.join(", ")
     )))
 }

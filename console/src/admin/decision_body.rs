@@ -28,6 +28,15 @@ pub(super) struct DecideRequest {
 }
 
 impl DecideRequest {
+    /// Returns the items on which the decision acts beside the job's own.
+    pub(super) fn related_items(&self) -> Vec<ItemKey> {
+        let key_of = |related: &RelatedActionsRequest| ItemKey {
+            type_id: related.item.type_id.clone(),
+            id: related.item.id.clone(),
+        };
+        self.related.iter().map(key_of).collect()
+    }
+
     pub(super) fn into_request(self, verdict: Verdict, decided_by: String) -> DecisionRequest {
         let (actions, parameters) = split_parameters(self.actions);
         let related = self.related.into_iter().map(|related| {

@@ -54,6 +54,11 @@ async fn reveal_secret(
     Path(endpoint): Path<String>,
 ) -> Result<Json<RevealSecretResponse>, Problem> {
     let endpoint = EndpointId::from(endpoint);
+    let config = api.deps.moderation.live.load_latest(&caller.org).await.map_err(faults::catalog_problem)?;
+    // With the secret, a caller could send callbacks about child-safety items that the receiver takes for genuine.
+    if config.endpoint(&endpoint).is_some_and(|endpoint| endpoint.child_safety) {
+        caller.require_child_safety()?;
+    }
     let secret = api.deps.secrets.reveal(&caller.org, &endpoint).await.map_err(faults::secret_problem)?;
     let secret = secret.ok_or_else(|| Problem::not_found("There is no such endpoint."))?;
     Ok(Json(RevealSecretResponse { id: endpoint, secret }))

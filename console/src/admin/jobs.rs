@@ -398,6 +398,10 @@ async fn decide(
         ));
     }
     let class = load_authorized_job(&api, &caller, job).await?.class;
+    // An action on a withheld item would strike its author and name that user in the answer.
+    if !child_safety::find_withheld_items(&api, &caller, &body.related_items()).await?.is_empty() {
+        return Err(Caller::missing_child_safety_scope());
+    }
     let reviewer = caller.reviewer(body.reviewer.clone());
     let request = body.into_request(verdict, reviewer);
     let undo = api.settings.undo();

@@ -6,7 +6,10 @@ mod cookies;
 mod forms;
 mod sessions;
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Router,
@@ -20,6 +23,7 @@ use maud::html;
 use serde::Deserialize;
 use tidegate_catalog::{Caller as KeyHolder, KeyRejection, Scope};
 use tidegate_schemas::{ids::ApiKeyId, validation_error::tag};
+use tidegate_store::tables::catalog::audit::AuditEntry;
 use tidegate_web::{AnswerOrg, Limit, Problem, Query, RequestId};
 
 use self::cookies::SessionToken;
@@ -230,21 +234,7 @@ async fn sign_in(State(api): State<Api>, request: Request) -> Response {
     // Counted after the check of the form: requests of other sites must not use up the attempts of this address.
     let attempt = match api.sign_ins.begin_attempt(address, Instant::now()) {
         Ok(attempt) => attempt,
-        Err(wait) => {
-            tracing::warn!(target: "audit", "a sign-in attempt was refused: too many attempts have failed");
-            api.http.count_limited(Limit::SignIn);
-            let problem = Problem::new(
-                StatusCode::TOO_MANY_REQUESTS,
-                tag::RATE_LIMITED,
-                "Too many attempts to sign in.",
-                "Too many attempts to sign in failed. Wait a moment and sign in again.",
-            );
-            return html::render_problem_page(
-                problem.retry_after(wait),
-                None,
-                id.as_ref().map_or("", RequestId::as_str),
-            );
-        }
+        Err(wait) => return refuse_attempt(&api, wait, id.as_ref()),
     };
     match begin_session(&api, fields.get("key").trim(), id.as_ref()).await {
         Ok(session_token) => {
@@ -253,10 +243,23 @@ async fn sign_in(State(api): State<Api>, request: Request) -> Response {
             let age = Some(api.settings.session().as_secs());
             (session_token.cookie(&headers, &uri, age), see_other(console_path(return_path))).into_response()
         }
-        Err(SignInRefusal { status, reason }) => {
-            render_sign_in_page(status, &token, return_path, None, Some(&reason))
-        }
+        Err(SignInRefusal { status, reason }) => match attempt.mark_failed(Instant::now()) {
+            Ok(()) => render_sign_in_page(status, &token, return_path, None, Some(&reason)),
+            Err(wait) => refuse_attempt(&api, wait, id.as_ref()),
+        },
     }
+}
+
+fn refuse_attempt(api: &Api, wait: Duration, id: Option<&RequestId>) -> Response {
+    tracing::warn!(target: "audit", "a sign-in attempt was refused: too many attempts have failed");
+    api.http.count_limited(Limit::SignIn);
+    let problem = Problem::new(
+        StatusCode::TOO_MANY_REQUESTS,
+        tag::RATE_LIMITED,
+        "Too many attempts to sign in.",
+        "Too many attempts to sign in failed. Wait a moment and sign in again.",
+    );
+    html::render_problem_page(problem.retry_after(wait), None, id.map_or("", RequestId::as_str))
 }
 
 struct SignInRefusal {
@@ -288,9 +291,11 @@ async fn record_and_start_session(
     id: Option<&RequestId>,
 ) -> Result<SessionToken, Problem> {
     // Recorded first: without its audit row the session must not exist.
-    audit::record_sign_in(api, &Caller::of_key(key.clone()).with_request_id(id)).await?;
+    let entry = audit::record_sign_in(api, &Caller::of_key(key.clone()).with_request_id(id)).await?;
     // A new token: one that was planted in the browser before the sign-in gets no session.
     let token = sessions::insert_session(api, key).await?;
+    audit::record_outcome(api, AuditEntry { status: Some(StatusCode::SEE_OTHER.as_u16().into()), ..entry })
+        .await;
     tracing::info!(target: "audit", org = %key.org, by = %key.name, "signed in to the console");
     Ok(token)
 }

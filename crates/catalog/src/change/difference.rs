@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use tidegate_schemas::documents::{Document, DocumentKind};
+use tidegate_schemas::documents::{ActionKind, Document, DocumentKind, QueueClass};
 
 use crate::content::Content;
 
@@ -19,7 +19,8 @@ pub struct Difference {
     pub kind: DocumentKind,
     pub key: String,
     pub difference_kind: DifferenceKind,
-    /// True if the document sends child-safety material to a destination, before or after the change.
+    /// True if the change needs the scope `child_safety`: the document sends child-safety material to a destination, brings
+    /// items to the child-safety team, or decides who works on them.
     pub is_child_safety: bool,
 }
 
@@ -48,7 +49,10 @@ pub(super) fn compare_contents(before: &Content, after: &Content) -> Vec<Differe
         kind: name.0,
         key: name.1.to_owned(),
         difference_kind: how,
-        is_child_safety: shares_child_safety(&before, &name) || shares_child_safety(&after, &name),
+        is_child_safety: shares_child_safety(&before, &name)
+            || shares_child_safety(&after, &name)
+            || before.get(&name).is_some_and(|document| serves_child_safety_team(document))
+            || name == (DocumentKind::Queue, CHILD_SAFETY_QUEUE),
     };
     let mut differences: Vec<Difference> = after
         .iter()
@@ -62,6 +66,18 @@ pub(super) fn compare_contents(before: &Content, after: &Content) -> Vec<Differe
     differences.extend(removed_names.map(|name| difference(*name, DifferenceKind::Removed)));
     differences.sort_by(|left, right| (left.kind, &left.key).cmp(&(right.kind, &right.key)));
     differences
+}
+
+/// Built-in queue of the child-safety team, which a document can restrict to roles.
+const CHILD_SAFETY_QUEUE: &str = "child-safety";
+
+/// True if child-safety jobs depend on the document. An added one takes nothing from the team, so only documents in force count.
+fn serves_child_safety_team(document: &Document) -> bool {
+    match document {
+        Document::Queue(queue) => queue.class == Some(QueueClass::ChildSafety),
+        Document::Action(action) => action.kind == ActionKind::EnqueueChildSafety,
+        _ => false,
+    }
 }
 
 /// True if the document's destination receives child-safety items.
