@@ -50,7 +50,7 @@ async fn rows_written_over_tls_are_read_by_all_clients() {
     let Some(Beside { fixture, secured, .. }) = beside("tls").await else { return };
     let store = connect(&secured, &tables()).await;
     let rows = [event(1, "p", None), event(2, "q", Some("n"))];
-    store.put(WriteTime(1), &rows).await.unwrap();
+    store.put_rows(WriteTime(1), &rows).await.unwrap();
     assert!(store.insert_new(&counter("c", 3)).await.unwrap().is_new());
     for store in [&store, &fixture.store] {
         for row in &rows {
@@ -147,13 +147,13 @@ async fn node_with_client_certificates_is_found_again_after_a_kill() {
     let store = connect(&cql::Settings { tls: Some(known), ..unknown }, &tables()).await;
     store.migrate(Migration::Expand).await.unwrap();
     let row = event(1, "p", None);
-    store.put(WriteTime(1), std::slice::from_ref(&row)).await.unwrap();
+    store.put_rows(WriteTime(1), std::slice::from_ref(&row)).await.unwrap();
     own.kill().await.unwrap();
     let fault = store.get::<Event>(&row.to_key()).await.unwrap_err();
     assert!(fault.is_outage(), "{fault}");
     own.start_again().await.unwrap();
     eventually_ok("the store to be back", MINUTE, async || Ok(store.ping().await?)).await.unwrap();
-    store.put(WriteTime(1), &[event(2, "q", None)]).await.unwrap();
+    store.put_rows(WriteTime(1), &[event(2, "q", None)]).await.unwrap();
     assert!(store.get::<Event>(&event(2, "q", None).to_key()).await.unwrap().is_some());
     store.close().await.unwrap();
 }

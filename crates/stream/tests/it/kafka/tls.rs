@@ -194,9 +194,9 @@ async fn broker_with_client_certificates_is_found_after_a_kill() {
     assert_eq!(records.iter().map(value).collect::<Vec<_>>(), ["before"]);
     complete(records);
     own.kill().await.unwrap();
-    eventually("not ready", PATIENCE, async || (!log.ready().is_ready()).then_some(())).await.unwrap();
+    eventually("not ready", PATIENCE, async || (!log.readiness().is_ready()).then_some(())).await.unwrap();
     own.start_again().await.unwrap();
-    eventually("ready", PATIENCE, async || log.ready().is_ready().then_some(())).await.unwrap();
+    eventually("ready", PATIENCE, async || log.readiness().is_ready().then_some(())).await.unwrap();
     append(&log, Partition::new(Topic::Strikes, 0), ["after".to_owned()]).await;
     loop {
         let records = next(&mut inbox).await;
