@@ -184,6 +184,10 @@ async fn installation(place: &Place, env: &[(&str, &str)]) -> Installation {
     let safety = json!({ "name": "safety team", "scopes": ["admin", "child_safety"] });
     let (status, safety) = demo.command("/keys", &safety).await;
     assert_eq!(status, 201, "{safety}");
+    let team = "queue: minors\nclass: child_safety\n---\naction: hand_over\nkind: enqueue_child_safety\nqueue: minors\n";
+    let files = json!({ "files": [{ "name": "team.yaml", "text": team }] });
+    let applied = demo.command("/config", &files).await;
+    assert_eq!(applied.0, 200, "{}", applied.1);
     let files = json!({ "files": [{ "name": "own.yaml", "text": spying_documents(&listener.url) }] });
     let applied = demo.admin_as(&admin, Method::POST, "/config", Some(&files)).await;
     assert_eq!(applied.0, 200, "{}", applied.1);
@@ -342,6 +346,17 @@ const ROWS: &[Row] = &[
             (
                 403,
                 "/config",
+                r#"{"files":[{"name":"a.yaml","text":"queue: child-safety\naccess: {roles: [lead]}"}]}"#,
+            ),
+            (403, "/config", r#"{"files":[{"name":"a.yaml","text":"queue: minors\nclass: review"}]}"#),
+            (
+                403,
+                "/config",
+                r#"{"files":[{"name":"a.yaml","text":"action: hand_over\nkind: enqueue_review"}]}"#,
+            ),
+            (
+                403,
+                "/config",
                 r#"{"files":[{"name":"a.yaml","text":"endpoint: demo-receiver\nurl: https://x.example/"}]}"#,
             ),
             (
@@ -365,7 +380,14 @@ const ROWS: &[Row] = &[
     row("POST /deliveries/{event}/resend", &[(403, "/deliveries/<event>/resend", "")]),
     row("POST /deliveries/{event}/cancel", &[(403, "/deliveries/<event>/cancel", "")]),
     row("GET /endpoints", &[(200, "/endpoints", "")]),
-    row("POST /endpoints/{key}/secret/reveal", &[(200, "/endpoints/own/secret/reveal", "")]),
+    row(
+        "POST /endpoints/{key}/secret/reveal",
+        &[
+            (200, "/endpoints/own/secret/reveal", ""),
+            // It receives events about items of child safety.
+            (403, "/endpoints/demo-receiver/secret/reveal", ""),
+        ],
+    ),
     row("GET /items", &[(403, "/items?id=<item>", ""), (403, "/items?id=<shared>", "")]),
     row("POST /items/{type}/{id}/refresh", &[(403, "/items/post/<item>/refresh", "")]),
     row(
@@ -408,7 +430,14 @@ const ROWS: &[Row] = &[
     row("POST /jobs/{id}/release", &[(403, "/jobs/<job>/release", r#"{"epoch":1,"reviewer":"ann"}"#)]),
     row(
         "POST /jobs/{id}/decisions",
-        &[(403, "/jobs/<job>/decisions", r#"{"epoch":1,"verdict":"ignore","reviewer":"ann"}"#)],
+        &[
+            (403, "/jobs/<job>/decisions", r#"{"epoch":1,"verdict":"ignore","reviewer":"ann"}"#),
+            (
+                403,
+                "/jobs/<review>/decisions",
+                r#"{"epoch":1,"verdict":"act","reviewer":"ann","related":[{"item":{"id":"<item>","typeId":"post"},"actions":["tell"]}]}"#,
+            ),
+        ],
     ),
     row("GET /keys", &[(200, "/keys", "")]),
     row("POST /keys", &[(403, "/keys", r#"{"name":"another","scopes":["admin","child_safety"]}"#)]),

@@ -84,6 +84,8 @@ async fn sign_in_opens_the_pages_and_sign_out_ends_the_session() {
     let entries = demo.admin("/audit").await["items"].as_array().unwrap().clone();
     let actions: Vec<_> = entries.iter().filter_map(|entry| entry["action"].as_str()).collect();
     assert_eq!(&actions[..2], ["POST /sign-out", "POST /sign-in"]);
+    // Without a status, the audit would say that the process ended during the sign-in.
+    assert_eq!(entries[1]["status"], 303, "{entries:?}");
 }
 
 #[tokio::test]
