@@ -76,7 +76,7 @@ async fn a_file_is_taken_but_for_its_bad_lines_and_the_counts_add_up() {
     let output = place.run(&["banks", "import", "sites", sites.to_str().unwrap(), "--data", data]).await;
     let (said, faults) = (text(&output.stdout), text(&output.stderr));
     assert!(said.contains("3 entries: 1 added, 0 changed, 1 there already, 1 refused"), "{said}");
-    assert!(faults.contains("line 3: it is a URL"), "{faults}");
+    assert!(faults.contains("line 3: expected a domain, not a URL"), "{faults}");
 
     let shown = place.tell(&["banks", "show", "words"]).await;
     let entries: Vec<Value> = shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

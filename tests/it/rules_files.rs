@@ -121,7 +121,11 @@ async fn a_file_of_entries_is_read_wherever_its_bank_is() {
     fs::remove_file(folder.join("sub/sites.yaml")).unwrap();
     fs::remove_file(folder.join("sub/lists/words.txt")).unwrap();
     let missing = place.run(&["lint", "documents"]).await;
-    assert!(text(&missing.stderr).contains("no file `lists/words.txt`"), "{}", text(&missing.stderr));
+    assert!(
+        text(&missing.stderr).contains("The file `lists/words.txt` does not exist"),
+        "{}",
+        text(&missing.stderr)
+    );
 }
 
 #[tokio::test]

@@ -165,7 +165,7 @@ fn insert_unique(
     value: Value,
 ) -> Result<Map<String, Value>, String> {
     if record.contains_key(&key) {
-        return Err(format!("The key `{key}` stands more than once in one object."));
+        return Err(format!("The key `{key}` occurs more than once in one object."));
     }
     record.insert(key, value);
     Ok(record)

@@ -119,7 +119,7 @@ fn json_line_with_a_repeated_field_is_refused() {
         {\"value\":null,\"hash\":\"b\"}\n{\"v\\u0061lue\":\"a\",\"value\":\"a\"}\n{\"hash\":\"b\",\"note\":\"x\"}\n";
     let lines = read_texts(text, Format::Ndjson);
     let refused = |reason: &str| Err(reason.to_owned());
-    let twice = |key: &str| refused(&format!("The key `{key}` stands more than once in one object."));
+    let twice = |key: &str| refused(&format!("The key `{key}` occurs more than once in one object."));
     assert_eq!(lines[0], (1, refused("it has both `hash` and `value`, which are the same")));
     assert_eq!(lines[1], (2, twice("value")));
     assert_eq!(lines[2], (3, refused("it has both `distance` and `max_distance`, which are the same")));

@@ -422,7 +422,7 @@ mod tests {
     fn faults_of_routing_name_the_entry() {
         for (routing, expected) in [
             ("entries: [{queue: scam}]", "entries[0].queue: There is no queue `scam`"),
-            ("entries: [{queue: second-look}]", "its class is `appeal`"),
+            ("entries: [{queue: second-look}]", "has the class `appeal`"),
             ("entries: [{queue: scams}, {queue: users}]", "entries[1]: The entry is never reached"),
             (
                 "entries: [{queue: scams, when: {field: {path: report.polcy, eq: a}}}]",

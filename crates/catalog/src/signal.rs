@@ -353,7 +353,7 @@ mod tests {
                 rule("{model: s, label: toxc, gte: 1}") + &labelled,
                 "score.label: The signal `s` has no label `toxc`",
             ),
-            (signal("output: {}"), "output: A signal needs a number or a text"),
+            (signal("output: {}"), "output: A signal needs a score or a text"),
             (signal("output: {text: t}"), "output.text: A JSON pointer"),
             (
                 rule("{model: s, gte: 1}") + &signal("output: {text: /t}"),

@@ -154,7 +154,7 @@ fn only_the_record_with_a_repeated_key_is_refused() {
         for text in [format!("{{\"data\": [{twice}, {once}]}}"), format!("{twice}\n{once}")] {
             let read = read_changes(text.leak(), format, BankKind::Md5);
             let told = read[0].as_ref().unwrap_err();
-            assert!(told.contains("stands more than once"), "{format:?}: {told}");
+            assert!(told.contains("occurs more than once"), "{format:?}: {told}");
             assert!(matches!(read[1..], [Ok(Change::Add(_))]), "{format:?}: {read:?}");
         }
     }
