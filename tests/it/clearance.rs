@@ -348,7 +348,11 @@ const ROWS: &[Row] = &[
                 "/config",
                 r#"{"files":[{"name":"a.yaml","text":"queue: child-safety\naccess: {roles: [lead]}"}]}"#,
             ),
-            (403, "/config", r#"{"files":[{"name":"a.yaml","text":"queue: minors\nclass: review"}]}"#),
+            (
+                403,
+                "/config",
+                r#"{"files":[{"name":"a.yaml","text":"queue: minors\nclass: child_safety\naccess: {roles: [lead]}"}]}"#,
+            ),
             (
                 403,
                 "/config",
