@@ -58,12 +58,12 @@ impl SignInAttempt<'_> {
         self.attempts.of_address.give_back(&self.address);
     }
 
-    /// Counts the attempt as failed, or returns the time until failures are answered again. Only failures count in total, so
-    /// strangers who guess from many addresses keep nobody with a right key out.
+    /// Counts the attempt as failed, or returns the time until the next failure is admitted. The total is checked only here, after
+    /// the key, so guesses from many addresses cannot block a sign-in with a valid key.
     pub(crate) fn mark_failed(self, now: Instant) -> Result<(), Duration> {
         match self.attempts.of_all.take(&(), now) {
             RateDecision::Exceeded(wait) => Err(wait),
-            _ => Ok(()),
+            RateDecision::Unlimited | RateDecision::Remaining(_) => Ok(()),
         }
     }
 }

@@ -57,6 +57,7 @@ fn is_vague(words: &BTreeSet<&str>, kind: NameKind, name: &str) -> bool {
 /// Adds the vague names of a file with their line numbers. Unit tests at the end of the file are left out.
 fn collect_vague_names(words: &BTreeSet<&str>, path: &Path, vague_names: &mut BTreeMap<String, String>) {
     let text = fs::read_to_string(path).unwrap();
+    let path = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap();
     let source = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
     for (index, line) in source.lines().enumerate() {
         if let Some((kind, name)) = defined_name(line)

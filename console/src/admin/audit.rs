@@ -74,16 +74,13 @@ pub(crate) async fn record_request(State(api): State<Api>, request: Request, nex
         ..new_entry(&caller, format!("{} {route}", request.method()), object)
     };
     // Written before the request runs: a crash in the middle leaves a row without a status instead of no trace.
-    let (store, started_at) = (&api.deps.moderation.store, row.at);
-    if let Err(error) =
-        store.put_rows(WriteTime::from_append(started_at, 0), std::slice::from_ref(&row)).await
-    {
-        return faults::store_problem(error).into_response();
+    if let Err(problem) = insert_entry(&api, &row).await {
+        return problem.into_response();
     }
     let answer = next.run(request).await;
     row.status = Some(answer.status().as_u16().into());
     row.detail = answer.extensions().get::<AuditDetail>().map(|detail| detail.0.to_string());
-    record_outcome(&api, row.clone()).await;
+    record_outcome(&api, &row).await;
     tracing::info!(
         target: "audit", org = %row.org, by = row.actor, action = row.action, status = row.status,
         detail = row.detail, "audited"
@@ -100,7 +97,7 @@ pub(super) async fn record_view(
     object: String,
 ) -> Result<(), Problem> {
     let detail = Some(build_view_detail());
-    insert_entry(api, AuditEntry { detail, ..new_entry(caller, action, object) }).await
+    insert_entry(api, &AuditEntry { detail, ..new_entry(caller, action, object) }).await
 }
 
 /// Detail that marks a view of child-safety material.
@@ -111,18 +108,18 @@ fn build_view_detail() -> String {
 /// Records the start of a console session before it exists. Returns the entry, whose outcome is not known yet.
 pub(crate) async fn record_sign_in(api: &Api, caller: &Caller) -> Result<AuditEntry, Problem> {
     let entry = new_entry(caller, "POST /sign-in".to_owned(), "/sign-in".to_owned());
-    insert_entry(api, entry.clone()).await?;
+    insert_entry(api, &entry).await?;
     Ok(entry)
 }
 
 /// Stores the outcome of a recorded request. A failure is only logged: the first row already shows that the request was made.
-pub(crate) async fn record_outcome(api: &Api, row: AuditEntry) {
+pub(crate) async fn record_outcome(api: &Api, row: &AuditEntry) {
     // The second write has the same key and a later stage, so it replaces the first row.
     let written = api
         .deps
         .moderation
         .store
-        .put_rows(WriteTime::from_append(row.at, 1), std::slice::from_ref(&row))
+        .put_rows(WriteTime::from_append(row.at, 1), std::slice::from_ref(row))
         .await;
     if let Err(error) = written {
         tracing::warn!(tag = error.tag(), org = %row.org, action = row.action, "the outcome of an audited request is not recorded");
@@ -146,8 +143,9 @@ fn new_entry(caller: &Caller, action: String, object: String) -> AuditEntry {
     }
 }
 
-async fn insert_entry(api: &Api, row: AuditEntry) -> Result<(), Problem> {
-    let result = api.deps.moderation.store.put_rows(WriteTime::from_append(row.at, 0), &[row]).await;
+async fn insert_entry(api: &Api, row: &AuditEntry) -> Result<(), Problem> {
+    let row_time = WriteTime::from_append(row.at, 0);
+    let result = api.deps.moderation.store.put_rows(row_time, std::slice::from_ref(row)).await;
     result.map_err(faults::store_problem)
 }
 

@@ -30,11 +30,7 @@ pub(super) struct DecideRequest {
 impl DecideRequest {
     /// Returns the items on which the decision acts beside the job's own.
     pub(super) fn related_items(&self) -> Vec<ItemKey> {
-        let key_of = |related: &RelatedActionsRequest| ItemKey {
-            type_id: related.item.type_id.clone(),
-            id: related.item.id.clone(),
-        };
-        self.related.iter().map(key_of).collect()
+        self.related.iter().map(|related| related.item.clone().into()).collect()
     }
 
     pub(super) fn into_request(self, verdict: Verdict, decided_by: String) -> DecisionRequest {
@@ -67,7 +63,7 @@ struct RelatedActionsRequest {
     policies: Vec<PolicyId>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ItemReference {
     id: ItemId,

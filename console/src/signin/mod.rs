@@ -294,8 +294,8 @@ async fn record_and_start_session(
     let entry = audit::record_sign_in(api, &Caller::of_key(key.clone()).with_request_id(id)).await?;
     // A new token: one that was planted in the browser before the sign-in gets no session.
     let token = sessions::insert_session(api, key).await?;
-    audit::record_outcome(api, AuditEntry { status: Some(StatusCode::SEE_OTHER.as_u16().into()), ..entry })
-        .await;
+    let outcome = AuditEntry { status: Some(StatusCode::SEE_OTHER.as_u16().into()), ..entry };
+    audit::record_outcome(api, &outcome).await;
     tracing::info!(target: "audit", org = %key.org, by = %key.name, "signed in to the console");
     Ok(token)
 }

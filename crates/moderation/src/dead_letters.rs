@@ -35,7 +35,7 @@ pub struct DeadLetterFilter {
     pub include_unowned: bool,
     pub topic: Option<Topic>,
     pub reason: Option<String>,
-    /// `id` of a `Summary`.
+    /// `id` of a [`DeadLetterSummary`].
     pub id: Option<String>,
     /// Letters about child-safety material only match with clearance. Letters with an unreadable record always match.
     pub clearance: Clearance,

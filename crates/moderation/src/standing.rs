@@ -60,7 +60,7 @@ impl StrikeRows {
     }
 }
 
-/// Implements [`Rows::keep_before`] for rows with a `seq` and a time.
+/// Implements [`StrikeRows::keep_before`] for rows with a `seq` and a time.
 fn retain_before<R>(rows: &mut Vec<R>, at: Millis, now: Millis, position_of: impl Fn(&R) -> (i64, Millis)) {
     // From the newest to the oldest: once a row is older than `at`, all rows before it in the log are older too.
     rows.sort_unstable_by_key(|row| Reverse(position_of(row).0));

@@ -20,7 +20,7 @@ pub(crate) type HiddenCells = [bool; Answer::ALL.len()];
 
 /// Hides every count from 1 to k - 1. If the hidden counts are a single one or belong to fewer than k people, also
 /// hides the smallest other counts. If the hidden counts can be deduced nevertheless, hides all counts. A table is
-/// omitted depending on its total only, so that its absence reveals nothing about its counts.
+/// omitted depending on its total only, so its absence does not reveal its counts.
 ///
 /// Hiding all counts is safe if more people answered than there are `answers`: the table could be all ones except
 /// for any one cell. With as many people as answers, it could only be all ones, so such a table is omitted.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use tidegate_schemas::documents::{ActionKind, Document, DocumentKind, QueueClass};
+use tidegate_schemas::documents::{ActionKind, Document, DocumentKind, QueueClass, built_in_class};
 
 use crate::content::Content;
 
@@ -19,8 +19,8 @@ pub struct Difference {
     pub kind: DocumentKind,
     pub key: String,
     pub difference_kind: DifferenceKind,
-    /// True if the change needs the scope `child_safety`: the document sends child-safety material to a destination, brings
-    /// items to the child-safety team, or decides who works on them.
+    /// True if the change needs the scope `child_safety`: the document sends child-safety material to a destination, hands items
+    /// over to the child-safety team, or restricts access to its jobs.
     pub is_child_safety: bool,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn compare_contents(before: &Content, after: &Content) -> Vec<Differe
         is_child_safety: shares_child_safety(&before, &name)
             || shares_child_safety(&after, &name)
             || before.get(&name).is_some_and(|document| serves_child_safety_team(document))
-            || name == (DocumentKind::Queue, CHILD_SAFETY_QUEUE),
+            || is_built_in_child_safety_queue(name),
     };
     let mut differences: Vec<Difference> = after
         .iter()
@@ -68,13 +68,17 @@ pub(super) fn compare_contents(before: &Content, after: &Content) -> Vec<Differe
     differences
 }
 
-/// Built-in queue of the child-safety team, which a document can restrict to roles.
-const CHILD_SAFETY_QUEUE: &str = "child-safety";
+/// True for the built-in queue of the child-safety team. It exists without a document, so even an added document can restrict it
+/// to other roles.
+fn is_built_in_child_safety_queue((kind, key): (DocumentKind, &str)) -> bool {
+    kind == DocumentKind::Queue && built_in_class(key) == Some(QueueClass::ChildSafety)
+}
 
-/// True if child-safety jobs depend on the document. An added one takes nothing from the team, so only documents in force count.
+/// True if child-safety jobs depend on the document. Asked of documents in force only, because adding another queue or action does
+/// not affect existing jobs.
 fn serves_child_safety_team(document: &Document) -> bool {
     match document {
-        Document::Queue(queue) => queue.class == Some(QueueClass::ChildSafety),
+        Document::Queue(queue) => queue.class() == QueueClass::ChildSafety,
         Document::Action(action) => action.kind == ActionKind::EnqueueChildSafety,
         _ => false,
     }

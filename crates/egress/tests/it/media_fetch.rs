@@ -1,5 +1,5 @@
 //! A fetch of a medium against hosts that are slow, endless, lying or luring: each ends in its state, in
-//! bounded time and memory, and nothing is called that the settings do not open.
+//! bounded time and memory, and only destinations that the settings open are called.
 #![allow(clippy::unwrap_used)]
 
 use std::io;

@@ -222,7 +222,7 @@ async fn is_of_first_record(store: &Store, row: &ItemPlace) -> Result<bool, Erro
     Ok(place.is_none_or(|place| coordinates_of(&place) == coordinates(row)))
 }
 
-/// Loads the version chosen by `newest_place`.
+/// Loads the version chosen by [`find_newest_place`].
 pub async fn load_newest(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<Item>, Error> {
     match find_newest_place(store, org, item).await? {
         Some(place) => get_row(store, org, item, coordinates(&place)).await,

@@ -185,7 +185,7 @@ pub struct CauseView {
     pub media: Vec<ItemMedia>,
 }
 
-/// Media of a context item, in the form of `stored::Answer`.
+/// Media of a context item, in the form of [`stored::ItemView`].
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ItemMedia {
