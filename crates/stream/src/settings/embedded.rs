@@ -21,8 +21,8 @@ pub struct EmbeddedSettings {
     pub disk_reaction_ms: u64,
     /// Time for which records are kept after every group has passed them, in milliseconds. Default 7 days.
     pub retention_ms: u64,
-    /// Bytes of records that one topic keeps in addition to those that a group still needs; 0 sets no limit.
-    /// Default 1 GiB.
+    /// Bytes of records that one partition keeps; 0 sets no limit. Above it the oldest records that every group has passed are
+    /// removed; records that a group still needs count, but stay. Default 1 GiB.
     pub retention_bytes: u64,
     /// Interval between two checks of retention, in milliseconds. The disk is measured every second, and more often
     /// when it is nearly full. Default 10,000.
