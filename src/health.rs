@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Interval between two checks of the parts.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Age of the last check above which the process counts as overloaded.
+/// Age of the last check above which the process counts as overloaded. A check takes at most `STORE_TIMEOUT` once it gets to run.
 const MAX_CHECK_AGE: Duration = Duration::from_secs(15);
 /// Time limit for an answer of the store.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,6 +44,7 @@ struct State {
     warnings: BTreeMap<&'static str, String>,
     /// Time of the last check of the parts.
     checked_at: Option<Instant>,
+    /// True once all parts of the roles are open.
     is_open: bool,
     is_stopping: bool,
 }
@@ -105,13 +106,16 @@ impl Health {
         } else if !state.is_open {
             complaints.insert("process", "starting".to_owned());
         }
+        // No check has run while the process starts, so its age does not count yet.
         let check_age = state.checked_at.map_or(Duration::ZERO, |checked_at| checked_at.elapsed());
         if check_age > MAX_CHECK_AGE {
+            // Replaces "stopping" or "starting": both are expected, an overload is not.
             complaints.insert(
                 "process",
                 format!("the last check of its parts was {check_age:.0?} ago: the process is overloaded"),
             );
         }
+        // A role that ended leaves part of the work undone, so the process is not ready even while others run.
         let all_running = state.roles.values().all(|role| *role == Role::Running);
         Report {
             ready: all_running && complaints.is_empty(),
@@ -140,11 +144,12 @@ impl Health {
 
     /// Checks the parts until `stop` is cancelled.
     pub(crate) async fn watch(self, parts: Parts, stop: CancellationToken) {
-        let mut loads = [("api", Vec::new()), ("admin", Vec::new())];
+        let mut recent_counts = [("api", Vec::new()), ("admin", Vec::new())];
         loop {
             self.check_parts(&parts).await;
-            for ((name, recent), http) in loads.iter_mut().zip([&parts.http.api, &parts.http.admin]) {
-                let (complaint, warning) = overload(recent, http.request_counts());
+            for ((name, counts), server) in recent_counts.iter_mut().zip([&parts.http.api, &parts.http.admin])
+            {
+                let (complaint, warning) = assess_load(counts, server.request_counts());
                 self.set_complaint(name, complaint);
                 self.set_warning(name, warning);
             }
@@ -173,8 +178,9 @@ impl Health {
         self.set_complaint("store", store_complaint);
         self.set_complaint("log", reason_not_ready(parts.log.readiness()));
         self.set_complaint("processing", reason_not_ready(parts.processing.readiness()));
-        let live_complaint = (!parts.live.is_ready()).then(|| "configurations may be out of date".to_owned());
-        self.set_complaint("configurations", live_complaint);
+        let config_complaint =
+            (!parts.live.is_ready()).then(|| "configurations may be out of date".to_owned());
+        self.set_complaint("configurations", config_complaint);
     }
 }
 
@@ -182,14 +188,16 @@ impl Health {
 const WINDOW_CHECKS: usize = 10;
 
 /// Returns a complaint if a server refused most of its recent requests because a limit of all organisations is reached, and a
-/// warning if it refused most of them because their organisations had their share or processing is behind.
-fn overload(recent: &mut Vec<RequestCounts>, current: RequestCounts) -> (Option<String>, Option<String>) {
+/// warning if it refused most of them because their organisations had their share or processing is behind. Adds `current` to the
+/// `recent` counts of the server.
+fn assess_load(recent: &mut Vec<RequestCounts>, current: RequestCounts) -> (Option<String>, Option<String>) {
     recent.push(current);
     // One check more than the window, because requests are counted between two checks.
     if recent.len() > WINDOW_CHECKS + 1 {
         recent.remove(0);
     }
     let oldest = recent.first().copied().unwrap_or_default();
+    // `CHECK_INTERVAL` is one second, so the checks count the seconds.
     let (requests, seconds) = (current.requests - oldest.requests, recent.len() - 1);
     let most_refused = |refused: u64, reason: &str| {
         // Single refusals are normal; the server is overloaded once they are the majority.
@@ -245,14 +253,14 @@ mod tests {
             refused_by_share,
             ..RequestCounts::default()
         };
-        assert_eq!(overload(&mut recent, load(0, 0, 0)), (None, None));
-        assert_eq!(overload(&mut recent, load(100, 50, 50)), (None, None));
-        let (complaint, warning) = overload(&mut recent, load(200, 101, 60));
+        assert_eq!(assess_load(&mut recent, load(0, 0, 0)), (None, None));
+        assert_eq!(assess_load(&mut recent, load(100, 50, 50)), (None, None));
+        let (complaint, warning) = assess_load(&mut recent, load(200, 101, 60));
         assert!(complaint.is_some_and(|why| why.contains("101 of 200 requests")) && warning.is_none());
         for _ in 0..WINDOW_CHECKS {
-            overload(&mut recent, load(200, 101, 60));
+            assess_load(&mut recent, load(200, 101, 60));
         }
-        let (complaint, warning) = overload(&mut recent, load(210, 101, 70));
+        let (complaint, warning) = assess_load(&mut recent, load(210, 101, 70));
         assert!(complaint.is_none() && warning.is_some_and(|why| why.contains("10 of 10 requests in 10 s")));
     }
 

@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::health::{self, Health};
 
-type Run = Pin<Box<dyn Future<Output = anyhow::Result<DrainResult>> + Send>>;
+type RoleFuture = Pin<Box<dyn Future<Output = anyhow::Result<DrainResult>> + Send>>;
 
+/// Part of the shutdown in which a role stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Accepts requests; stops first.
@@ -27,7 +28,7 @@ pub(crate) enum Phase {
 pub(crate) struct Role {
     name: &'static str,
     phase: Phase,
-    start: Box<dyn FnOnce(CancellationToken) -> Run + Send>,
+    start: Box<dyn FnOnce(CancellationToken) -> RoleFuture + Send>,
 }
 
 impl Role {
@@ -77,7 +78,7 @@ pub(crate) struct Timing {
     pub(crate) drain: Duration,
 }
 
-/// Runs until `signal` is cancelled, a role fails, or a shared part is lost for good. Cancelling `force` ends the drain. Workers run
+/// Runs until `signal` is cancelled, a role fails, or log or store is lost for good. Cancelling `force` ends the drain. Workers run
 /// on the runtime of `workers`.
 pub(crate) async fn run(
     roles: Vec<Role>,
@@ -87,16 +88,18 @@ pub(crate) async fn run(
     signal: CancellationToken,
     force: CancellationToken,
 ) -> End {
-    let mut crew = Crew::start(roles, workers, health);
+    let mut running_roles = RunningRoles::start(roles, workers, health);
     let early_end = tokio::select! {
         () = signal.cancelled() => None,
-        role_end = crew.join_next() => Some(role_end),
+        role_end = running_roles.join_next() => Some(role_end),
+        // All roles use the lost log or store, so the failure is reported under a name of its own.
         reason = health.wait_for_fatal_error() => Some(("data", Err(anyhow::anyhow!(reason)))),
     };
     health.set_stopping();
     if let Some((role, result)) = early_end {
-        crew.servers.cancel();
-        crew.workers.cancel();
+        // Workers stop without waiting for the servers: after a failure the requests may wait for results in vain.
+        running_roles.stop_servers.cancel();
+        running_roles.stop_workers.cancel();
         let error = match result {
             // A role has no reason to end before it is told to.
             Ok(_) => anyhow::anyhow!("it ended without a stop signal"),
@@ -104,44 +107,47 @@ pub(crate) async fn run(
         };
         tracing::error!(role, error = format!("{error:#}"), "a role failed, so all stop");
         // The first error is the cause; errors of the other roles are only logged.
-        let _others = crew.join_all(Instant::now() + timing.drain, &force).await;
+        let _others = running_roles.join_all(Instant::now() + timing.drain, &force).await;
         return End::Failed { role, error };
     }
     tracing::info!("stopping: not ready any more");
     // Load balancers see the failing probe during this time and stop sending requests.
     let _forced_earlier = force.run_until_cancelled(tokio::time::sleep(timing.linger)).await;
     let deadline = Instant::now() + timing.drain;
-    crew.servers.cancel();
-    crew.drain(deadline, &force).await
+    running_roles.stop_servers.cancel();
+    running_roles.drain(deadline, &force).await
 }
 
-struct Crew {
+struct RunningRoles {
     tasks: JoinSet<anyhow::Result<DrainResult>>,
+    /// Roles that have not ended, with the ids of their tasks.
     names: Vec<(Id, &'static str, Phase)>,
-    servers: CancellationToken,
-    workers: CancellationToken,
+    stop_servers: CancellationToken,
+    stop_workers: CancellationToken,
     health: Health,
 }
 
-impl Crew {
+impl RunningRoles {
     fn start(roles: Vec<Role>, workers: &Handle, health: &Health) -> Self {
-        let mut crew = Self {
+        let mut running_roles = Self {
             tasks: JoinSet::new(),
             names: Vec::new(),
-            servers: CancellationToken::new(),
-            workers: CancellationToken::new(),
+            stop_servers: CancellationToken::new(),
+            stop_workers: CancellationToken::new(),
             health: health.clone(),
         };
         for Role { name, phase, start } in roles {
             health.set_role(name, health::Role::Running);
             // Threads of the worker runtime have a lower priority than those of servers.
             let task = match phase {
-                Phase::Server => crew.tasks.spawn(start(crew.servers.child_token())),
-                Phase::Worker => crew.tasks.spawn_on(start(crew.workers.child_token()), workers),
+                Phase::Server => running_roles.tasks.spawn(start(running_roles.stop_servers.child_token())),
+                Phase::Worker => {
+                    running_roles.tasks.spawn_on(start(running_roles.stop_workers.child_token()), workers)
+                }
             };
-            crew.names.push((task.id(), name, phase));
+            running_roles.names.push((task.id(), name, phase));
         }
-        crew
+        running_roles
     }
 
     /// Waits for the next role to end, and returns its name and result.
@@ -154,6 +160,7 @@ impl Crew {
         }
     }
 
+    /// Reports the role of the task as ended, and returns its name.
     fn mark_ended(&mut self, id: Id) -> &'static str {
         let Some(index) = self.names.iter().position(|(task_id, ..)| *task_id == id) else {
             return "unknown";
@@ -173,7 +180,7 @@ impl Crew {
         while !self.names.is_empty() {
             // Workers stop after the last server, because requests may still wait for their results.
             if !self.has_running(Phase::Server) {
-                self.workers.cancel();
+                self.stop_workers.cancel();
             }
             let role_end = tokio::select! {
                 () = force.cancelled() => return End::Forced,
@@ -186,14 +193,14 @@ impl Crew {
                 }
                 Ok((role, Err(error))) => {
                     tracing::error!(role, error = format!("{error:#}"), "a role failed while it drained");
-                    self.workers.cancel();
+                    self.stop_workers.cancel();
                     let _others = self.join_all(deadline, force).await;
                     return End::Failed { role, error };
                 }
                 Err(_) => {
-                    let left: Vec<_> = self.names.iter().map(|(_, name, _)| *name).collect();
+                    let unfinished_roles: Vec<_> = self.names.iter().map(|(_, name, _)| *name).collect();
                     tracing::warn!(
-                        ?left,
+                        left = ?unfinished_roles,
                         "the time to drain is over; the next start repeats unfinished work"
                     );
                     return End::Forced;

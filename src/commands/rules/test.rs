@@ -41,19 +41,20 @@ pub(crate) struct Test {
     junit: Option<PathBuf>,
 }
 
-/// One test with its failure, if any.
+/// Result of one example or fixture.
 struct Case {
     suite: String,
     name: String,
+    /// Reason of the failure. `None`: the test passed.
     fault: Option<String>,
 }
 
 impl Test {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let result = self.run_tests();
-        // Readers of the report must not find the one of an earlier run.
+        // A run that stops early must replace the report of an earlier run, or a CI job would read that one.
         if let Err(error) = &result {
-            self.report(&error_report(&[format!("{error:#}")]))?;
+            self.write_junit(&error_report(&[format!("{error:#}")]))?;
         }
         result
     }
@@ -62,11 +63,11 @@ impl Test {
         let config = match self.folder.compile_with_faults()? {
             Ok(config) => config,
             Err(faults) => {
-                self.report(&error_report(&faults))?;
+                self.write_junit(&error_report(&faults))?;
                 return Ok(ExitCode::FAILURE);
             }
         };
-        // A mistyped rule would otherwise pass without any test.
+        // A mistyped rule selects no test, and a run without tests succeeds.
         if let Some(rule) = &self.rule
             && config.plan().rule(&rule.as_str().into()).is_none()
         {
@@ -85,11 +86,12 @@ impl Test {
             }
         }
         print_line(format!("{} tests, {failed} failed", cases.len()));
-        self.report(&junit_report(&cases))?;
+        self.write_junit(&junit_report(&cases))?;
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn report(&self, xml: &str) -> anyhow::Result<()> {
+    /// Writes the report if the command has `--junit`.
+    fn write_junit(&self, xml: &str) -> anyhow::Result<()> {
         match &self.junit {
             Some(file) => {
                 fs::write(file, xml).with_context(|| format!("{} cannot be written", file.display()))
@@ -135,7 +137,7 @@ impl Test {
             let line = items::parse_line(config, &text, now);
             let (name, fixture) = fixtures::read(config, &text);
             let fault = match (line.item, fixture) {
-                // An unreadable item or fixture is a failed test, so the other lines are tested as well.
+                // An unreadable item or fixture is one failed test, not the end of the run.
                 (Err(fault), _) | (Ok(_), Err(fault)) => Some(fault),
                 (Ok(prepared), Ok(fixture)) => self.compare_matches(&prepared, &fixture),
             };
