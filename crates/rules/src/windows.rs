@@ -1,5 +1,5 @@
 //! Arithmetic of windows: the bucket of an instant, the rows that count at an instant, and their amount. The caller stores
-//! and reads the rows.
+//! and reads the rows. A bucket is a span of fixed length; the rows of a key with times in the same span are stored together.
 
 use std::{collections::HashSet, fmt, ops::RangeInclusive};
 
@@ -25,8 +25,8 @@ impl Amount {
         Self(number.saturating_mul(MILLION))
     }
 
-    /// Amount of a number, at least zero: a count only grows until rows leave the window, so a reader may stop at a
-    /// threshold.
+    /// Amount of a number. A negative number counts as zero: further rows must never lower a count, because a reader stops as
+    /// soon as it reaches its threshold.
     pub(crate) fn from_number(number: Number) -> Self {
         Self(number.millionths().max(0))
     }
@@ -43,8 +43,8 @@ impl Amount {
 
     /// Rounds up to a whole number.
     pub(crate) fn round_up(self) -> Self {
-        let rest = self.0.rem_euclid(MILLION);
-        if rest == 0 { self } else { Self(self.0.saturating_sub(rest).saturating_add(MILLION)) }
+        let remainder = self.0.rem_euclid(MILLION);
+        if remainder == 0 { self } else { Self(self.0.saturating_sub(remainder).saturating_add(MILLION)) }
     }
 
     pub(crate) fn to_json(self) -> serde_json::Value {
@@ -58,13 +58,13 @@ impl Amount {
 
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (whole, rest) = (self.0 / MILLION, (self.0 % MILLION).abs());
+        let (whole, millionths) = (self.0 / MILLION, (self.0 % MILLION).abs());
         // The division drops the sign of amounts between -1 and 0.
         let sign = if self.0 < 0 && whole == 0 { "-" } else { "" };
-        if rest == 0 {
+        if millionths == 0 {
             return write!(f, "{whole}");
         }
-        let digits = format!("{rest:06}");
+        let digits = format!("{millionths:06}");
         write!(f, "{sign}{whole}.{}", digits.trim_end_matches('0'))
     }
 }
@@ -95,8 +95,9 @@ impl WindowKey {
         if text.len() <= MAX_KEY_BYTES {
             return Some(Self(text));
         }
+        // The prefix keeps the digests of keys apart from those of members, which have the same kind.
         let digest: Uuid = derive(Kind::WindowMember, &[b"key", text.as_bytes()]);
-        // The beginning keeps the key readable.
+        // The beginning keeps the key readable for an operator.
         Some(Self(format!("{}~{digest}", &text[..text.floor_char_boundary(64)])))
     }
 }
@@ -146,19 +147,19 @@ impl Window {
         at.0.div_euclid(self.bucket)
     }
 
-    /// Times of the rows that count for an item at this time, in either order of counting: the rows in its window, and the
-    /// rows with a window that contains the item.
+    /// Times of the rows that share a window with an item at this time: earlier rows, which its own window contains, and later
+    /// rows, whose windows contain the item. Needed where items are not counted in the order of their times.
     pub fn around(&self, item: Millis) -> RangeInclusive<Millis> {
         Millis(item.0.saturating_sub(self.length_millis).saturating_add(1))
             ..=Millis(item.0.saturating_add(self.length_millis).saturating_sub(1))
     }
 
-    /// Times of the rows that count for an item at this time and are not later.
+    /// Times of the rows in the window that ends with an item at this time.
     pub fn up_to(&self, item: Millis) -> RangeInclusive<Millis> {
         *self.around(item).start()..=item
     }
 
-    /// Buckets with rows of these times.
+    /// Buckets that may have rows of these times.
     pub fn buckets(&self, times: &RangeInclusive<Millis>) -> RangeInclusive<i64> {
         self.bucket_of(*times.start())..=self.bucket_of(*times.end())
     }
@@ -212,7 +213,7 @@ impl RunningCount<'_> {
     }
 }
 
-/// Hash of a value for a window of distinct values.
+/// Hash of a value for a window of distinct values. Values with the same text, such as `1` and `"1"`, count as one.
 pub(crate) fn hash_member(value: &Value<'_>) -> Option<i64> {
     let key = WindowKey::from_value(value)?;
     let id: Uuid = derive(Kind::WindowMember, &[b"value", key.0.as_bytes()]);

@@ -1,5 +1,8 @@
 //! Finds the rules that an item could match by the values that they require, and evaluates only those. Outcomes are the same
 //! as if every condition were evaluated.
+//!
+//! An indexed rule has *witnesses*: predicates of which one must pass before the rule can match (`witness`). A witness that
+//! passes *nominates* its rules: they become candidates unless their guards refute them (`guards`).
 
 pub(crate) mod dedup_list;
 pub(crate) mod guards;
@@ -29,7 +32,7 @@ use crate::{
     text::in_word,
 };
 
-/// The evaluation of one item.
+/// Evaluation of one item: first the candidate rules, then the predicates that they ask for, each at most once.
 pub(crate) struct Run<'r, 'a> {
     pub(crate) predicates: &'r [Leaf],
     pub(crate) index: &'r Index,
@@ -58,7 +61,7 @@ impl<'r, 'a> Run<'r, 'a> {
             && self.nominate_by_media().is_ok()
             && self.nominate_by_places().is_ok();
         if !self.is_index_searched {
-            // An incomplete search excludes no rule, so every rule is evaluated, as far as the steps suffice.
+            // An incomplete search excludes no rule, so every rule is evaluated, as far as the remaining steps allow.
             return self.index.rules.to_vec();
         }
         self.nominate_unindexed();
@@ -109,6 +112,7 @@ impl<'r, 'a> Run<'r, 'a> {
             for slot in &*scan.slots {
                 for (nth, viewed) in input.fields.texts(*slot, scan.view).enumerate() {
                     self.scratch.next_text();
+                    // One step pays for 16 bytes searched for many words, as `Limits::steps_per_item` says.
                     self.steps.take_shared(1 + u64::try_from(viewed.text.len()).unwrap_or(u64::MAX) / 16)?;
                     let next = scan.scanner.scan(viewed.text.as_bytes(), &mut |word, start| {
                         self.visit_word(
@@ -142,7 +146,7 @@ impl<'r, 'a> Run<'r, 'a> {
                         if affordable(pattern) {
                             total_work = total_work.saturating_add(*work);
                         } else {
-                            // The pattern alone exceeds the steps of a rule, so it is not run at the cost of all rules.
+                            // The pattern alone exceeds the steps of a rule. Running it here would take them from all rules.
                             scan.entries(pattern).iter().for_each(|entry| self.give_up(entry.witness));
                         }
                     }
@@ -176,7 +180,8 @@ impl<'r, 'a> Run<'r, 'a> {
         ScanControl::Continue
     }
 
-    /// Follows an entry. True if further places of the word in this text add no information.
+    /// Checks the predicate of an entry at a place of its word, and nominates its rules if it passes. True if further places of
+    /// the word in this text add no information.
     fn follow_entry(&mut self, at: &WordMatch<'_, 'a>, entry: &IndexEntry) -> bool {
         let predicate = entry.witness.predicate;
         let predicates = self.predicates;
@@ -251,6 +256,7 @@ impl<'r, 'a> Run<'r, 'a> {
                 }
                 if let Some(number) = number.filter(|_| !lookup.ranges.is_empty()) {
                     let mut result = Ok(());
+                    // The visit cannot be ended early, so the closure skips the other witnesses after an error.
                     lookup.ranges.visit_containing(number, &mut |witness| {
                         if result.is_ok() {
                             result = self.nominate_witness(index.witnesses[witness as usize], may_repeat);
@@ -269,14 +275,17 @@ impl<'r, 'a> Run<'r, 'a> {
             if input.fields.slot(*slot).values.as_deref().is_none_or(<[_]>::is_empty) {
                 continue;
             }
+            // Several paths may have media, and each nominates the same witness.
+            let may_repeat = true;
             for witness in witnesses {
-                self.nominate_witness(*witness, true)?;
+                self.nominate_witness(*witness, may_repeat)?;
             }
         }
         Ok(())
     }
 
-    /// `may_repeat`: another value of the item may nominate the same witness, and its rules are many.
+    /// Nominates the rules of a witness that an indexed value may prove. `may_repeat` is true if another value of the item may
+    /// nominate the same witness; its rules are then listed once.
     fn nominate_witness(&mut self, witness: Witness, may_repeat: bool) -> Result<(), OutOfSteps> {
         self.steps.take_shared(1)?;
         if !witness.is_proved {
@@ -284,7 +293,7 @@ impl<'r, 'a> Run<'r, 'a> {
             self.evaluate_witness(witness);
         } else if !may_repeat || self.scratch.evaluation(witness.predicate).is_none() {
             let has_candidates = self.nominate_rules_of(witness);
-            // Without a candidate the outcome is read only by another nomination of the witness.
+            // Only a candidate or a repeated nomination reads the outcome, so it is noted for these alone.
             if has_candidates || may_repeat {
                 self.scratch.note(witness.predicate, Evaluation::Mask(Mask::PASSED));
             }
@@ -292,8 +301,8 @@ impl<'r, 'a> Run<'r, 'a> {
         Ok(())
     }
 
-    /// Notes that the witness takes more steps than are left, and makes candidates of its rules, because it excludes none of
-    /// them.
+    /// Notes that the witness takes more steps than are left, and makes candidates of its rules: an undecided witness excludes
+    /// none of them.
     fn give_up(&mut self, witness: Witness) {
         if self.scratch.evaluation(witness.predicate).is_none() {
             self.scratch.note(witness.predicate, Evaluation::OutOfSteps);
@@ -358,7 +367,8 @@ impl Visitor for PatternVisitor<'_, '_, '_, '_> {
             .all(|entry| self.run.scratch.slow_steps(entry.witness.predicate) > max_steps)
     }
 
-    /// All patterns of a condition share the steps of one rule, as they do if the condition is evaluated alone.
+    // All patterns of a condition share the steps of one rule, as they do if the condition is evaluated alone. Otherwise the
+    // index would change an outcome.
     fn charge(&mut self, pattern: u32, steps: u64) -> Result<bool, OutOfSteps> {
         let max_steps = self.run.input.limits.steps_per_rule;
         let entries: Vec<_> = self.entries_of_text(pattern).copied().collect();
@@ -381,7 +391,7 @@ impl Visitor for PatternVisitor<'_, '_, '_, '_> {
     }
 }
 
-/// Place of a word in a text.
+/// Place of a word in a text, or a text with a pattern.
 struct WordMatch<'s, 'a> {
     slot: usize,
     /// True if the scan searches no other slot.
@@ -389,6 +399,7 @@ struct WordMatch<'s, 'a> {
     /// Index of the text in the slot.
     nth: usize,
     viewed: ViewedText<'s, 'a>,
+    /// Byte at which the word starts. Unused for patterns: only words must stand alone.
     start: usize,
 }
 

@@ -36,7 +36,8 @@ use crate::{
 };
 
 /// Generates the enums of all kinds of leaves and the dispatch to the functions of each kind. A line names the compiled
-/// leaf, the condition as written, and the condition in explanations. A key is the kind's name in documents.
+/// leaf, the condition as written, and the condition in explanations. Kinds under `documents` have a key in documents; kinds
+/// under `expressions` are written only as part of an expression.
 macro_rules! leaf_kinds {
     (
         documents { $($document:ident($leaf:ty, $spec:ty, $explained:ty),)* }
@@ -110,6 +111,7 @@ macro_rules! leaf_kinds {
                 match spec {
                     $(LeafSpec::$kind(spec) => {
                         let key: Option<&str> = $key;
+                        // Errors point at the key of the condition; a part of an expression has none.
                         let leaf = match key {
                             Some(key) => context.at(key, |c| <$leaf as LeafKind>::compile(spec, c)),
                             None => <$leaf as LeafKind>::compile(spec, context),
@@ -290,27 +292,31 @@ impl Explained {
     }
 }
 
-/// Arranges explained leaves, in document order, in their tree, and names the rules that contributed parts of it. `uses` are
-/// in preorder; if several refer to one node, the outer rule is first.
-pub(crate) fn tree(node: &Node, uses: &[RuleUse], leaves: impl IntoIterator<Item = Explained>) -> Explained {
-    TreeBuilder { leaves: leaves.into_iter(), uses, nodes: 0 }.build(node)
+/// Arranges explained leaves, in document order, in the tree of a rule, and names the rules that contributed parts of it.
+/// `uses` are in preorder; if several refer to one node, the outer rule is first.
+pub(crate) fn build_tree(
+    node: &Node,
+    uses: &[RuleUse],
+    leaves: impl IntoIterator<Item = Explained>,
+) -> Explained {
+    TreeBuilder { leaves: leaves.into_iter(), uses, visited_nodes: 0 }.build(node)
 }
 
 struct TreeBuilder<'u, L> {
     leaves: L,
     /// Uses of the nodes that are not visited yet.
     uses: &'u [RuleUse],
-    /// Number of visited nodes.
-    nodes: usize,
+    /// Number of visited nodes, which is the preorder number of the next node.
+    visited_nodes: usize,
 }
 
 impl<L: Iterator<Item = Explained>> TreeBuilder<'_, L> {
     fn build(&mut self, node: &Node) -> Explained {
         let uses = self.uses;
-        let use_count = uses.iter().take_while(|rule_use| rule_use.node == self.nodes).count();
+        let use_count = uses.iter().take_while(|rule_use| rule_use.node == self.visited_nodes).count();
         let (node_uses, later_uses) = uses.split_at(use_count);
         self.uses = later_uses;
-        self.nodes += 1;
+        self.visited_nodes += 1;
         let explained = match node {
             Node::All(inner) => {
                 let of: Vec<_> = inner.iter().map(|node| self.build(node)).collect();
@@ -332,6 +338,7 @@ impl<L: Iterator<Item = Explained>> TreeBuilder<'_, L> {
                 Explained::Not(NotExplained { outcome, of })
             }
             Node::Leaf(_) => {
+                // Each leaf of the rule has an explanation. If one were missing, the part must not read as a match.
                 let placeholder = Explained::Cut(CutExplained { outcome: ConditionResult::Skipped });
                 self.leaves.next().unwrap_or(placeholder)
             }
@@ -344,7 +351,8 @@ impl<L: Iterator<Item = Explained>> TreeBuilder<'_, L> {
     }
 }
 
-/// A part with the outcome `deciding` decides the node. Without one, a skipped part means that the node was not needed.
+/// Combines the outcomes of a node's parts. A part with the outcome `deciding` decides the node; `fallback` is the outcome if
+/// all parts have the other one. A skipped part without a deciding one means that the node was not needed.
 fn combine(of: &[Explained], deciding: ConditionResult, fallback: ConditionResult) -> ConditionResult {
     let order = [deciding, ConditionResult::Skipped, ConditionResult::Errored, ConditionResult::Inapplicable];
     order.into_iter().find(|verdict| of.iter().any(|part| part.outcome() == *verdict)).unwrap_or(fallback)

@@ -106,7 +106,7 @@ impl Plan {
     pub fn finish_explanation(&self, pending: PendingExplanation, facts: &Facts) -> Explained {
         let mut rule = pending.rule;
         rule.decide(self, facts, &mut Steps::new(&self.limits));
-        leaves::tree(&rule.rule.when, &rule.rule.uses, rule.explanations)
+        leaves::build_tree(&rule.rule.when, &rule.rule.uses, rule.explanations)
     }
 
     /// Returns the parts of the item and of the facts that the explanation leaves out.

@@ -520,7 +520,7 @@ impl Plan {
                                 outcome.matched_more += 1;
                                 continue;
                             }
-                            let tree = leaves::tree(
+                            let tree = leaves::build_tree(
                                 &evaluated.rule.when,
                                 &evaluated.rule.uses,
                                 evaluated.explanations,
