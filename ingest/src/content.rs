@@ -33,7 +33,7 @@ use crate::{
     admission::{AdmittedRequest, ReceivedRequest},
 };
 
-type Content = wire::Request<ContentRequest>;
+type ParsedBody = wire::Request<ContentRequest>;
 
 /// Start of the deprecation in the format of RFC 9745: 26 November 2026.
 const DEPRECATED: (HeaderName, HeaderValue) =
@@ -60,8 +60,8 @@ impl Api {
         let (item, submission) = (entry.key(), entry.submission_id);
         // Before the append: a request that is refused for too many waits must not submit its item.
         let holder = Holder { org: Some(request.org.clone()), connection: None };
-        let permit = if is_sync { Some(self.waiting_requests.take(holder, 1)) } else { None };
-        let _permit = permit.transpose().map_err(|refusal| self.wait_limit_problem(refusal))?;
+        let permit_result = if is_sync { Some(self.waiting_requests.take(holder, 1)) } else { None };
+        let _permit = permit_result.transpose().map_err(|refusal| self.wait_limit_problem(refusal))?;
         // Without media: the client waits, and a fetch may take longer than the request.
         self.append_items(&request, &config, vec![entry], &[(WITHOUT_MEDIA, b"1")]).await?;
         if !is_sync {
@@ -141,7 +141,7 @@ fn find_type<'c>(config: &'c Compiled, type_reference: &str) -> Option<&'c ItemT
 /// Validates the item against its type and builds its log entry.
 fn build_entry(
     config: &Compiled,
-    parsed_body: &Content,
+    parsed_body: &ParsedBody,
     submission_id: SubmissionId,
     is_keyed: bool,
 ) -> Result<ItemEntry, Vec<ValidationError>> {
@@ -195,10 +195,11 @@ fn with_creator(
     })?;
     let key = ItemKey::new(type_id.clone(), user.clone());
     let creator = serde_json::to_string(&key).expect("an item key has string keys only");
-    // The creator is spliced into the bytes, so the other bytes of the content are stored as sent.
+    // The creator is spliced into the bytes, so the other bytes of the content are stored as sent. Positions of nodes are those
+    // in the body, the splice needs those in the content.
     let start = content.range().start;
     // A null creator is replaced; a missing one is inserted after the opening brace.
-    let (from, to, text) = match existing_creator {
+    let (from, to, replacement) = match existing_creator {
         Some(null_node) => (null_node.range().start - start, null_node.range().end - start, creator),
         None => {
             let name = serde_json::to_string(&*field.name).expect("a name is a text");
@@ -206,10 +207,10 @@ fn with_creator(
             (1, 1, format!("{name}:{creator}{comma}"))
         }
     };
-    Ok([&request.content[..from], text.as_bytes(), &request.content[to..]].concat().into())
+    Ok([&request.content[..from], replacement.as_bytes(), &request.content[to..]].concat().into())
 }
 
-/// Returns the only user type, or else the one with the id `user`.
+/// Returns the only user type, or of several the one with the id `user`.
 fn find_user_type(config: &Compiled) -> Option<&TypeId> {
     let mut users =
         config.item_types().filter(|item_type| item_type.is_user()).map(|item_type| &item_type.key);

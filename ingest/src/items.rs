@@ -24,7 +24,7 @@ use crate::{
     config,
 };
 
-type Items = wire::Request<Vec<SubmittedItem>>;
+type ParsedBody = wire::Request<Vec<SubmittedItem>>;
 
 pub(crate) async fn submit(
     api: Shared,
@@ -50,6 +50,7 @@ impl Api {
                 Ok(body) => body,
                 Err(rejection) => return Err(self.rejection_problem(request, rejection).await),
             };
+        // A type may have been added after the loaded configuration, so the latest one is loaded before the type counts as unknown.
         let has_all_types = |config: &Compiled| {
             parsed_body
                 .content
@@ -130,7 +131,7 @@ impl Api {
 }
 
 /// Validates all items and collects the faults of all.
-fn check_items(config: &Compiled, parsed_body: &Items) -> Result<(), Vec<ValidationError>> {
+fn check_items(config: &Compiled, parsed_body: &ParsedBody) -> Result<(), Vec<ValidationError>> {
     let (root, mut faults) = (parsed_body.root(), ValidationErrors::default());
     let items = Pointer::Root.key("items");
     for (index, item) in parsed_body.content.iter().enumerate() {
@@ -138,18 +139,19 @@ fn check_items(config: &Compiled, parsed_body: &Items) -> Result<(), Vec<Validat
         if let Some(item_type) = config.item_type_at(&item.type_id, item.type_version.as_deref()) {
             item_type.check_scanned(item.data_in(root), item.mode(), &pointer.key("data"), &mut faults);
         } else {
-            // Looked up only for a fault: the search is linear, so it would be quadratic for a full batch.
+            // The node is looked up only for an unknown type: the search is linear, so a full batch would take quadratic time.
             let node = root.get("items").and_then(|items| items.elements().nth(index));
             let type_reference = (&item.type_id, item.type_version.as_deref());
             config::check_item_type(config, type_reference, node, &pointer, &mut faults);
         }
     }
-    in_order(faults, root).or(Some(()))
+    let ordered_faults = in_order(faults, root);
+    ordered_faults.or(Some(()))
 }
 
 /// Returns random ids, or with an idempotency key ids derived from key, position and item. A repeated request then has the
 /// same ids.
-fn submission_ids(org: &OrgId, key: Option<&IdempotencyKey>, parsed_body: &Items) -> Vec<SubmissionId> {
+fn submission_ids(org: &OrgId, key: Option<&IdempotencyKey>, parsed_body: &ParsedBody) -> Vec<SubmissionId> {
     let Some(key) = key else {
         return parsed_body.content.iter().map(|_| SubmissionId::random()).collect();
     };
@@ -215,6 +217,7 @@ fn group_by_partition<K>(
             group.bytes += bytes;
             group.items.push(entry);
         } else {
+            // Replaces a full group, which takes no later item even if that one would fit: items must not overtake each other.
             open_groups.insert(partition, groups.len());
             groups.push(RecordGroup { partition, key, items: vec![entry], bytes });
         }

@@ -2,7 +2,7 @@
 //! organisations that use most of the processing time are refused.
 //!
 //! Processors measure the time per organisation, see `tidegate_catalog::ProcessingLoad`. An organisation without
-//! delayed items is never refused.
+//! delayed items is refused only while no item of any organisation is processed.
 
 use std::{
     collections::HashSet,
@@ -37,8 +37,8 @@ struct LagState {
 #[derive(Debug, Default, PartialEq, Eq)]
 enum RefusedOrgs {
     #[default]
-    None,
-    Some(HashSet<OrgId>),
+    NoOrg,
+    Listed(HashSet<OrgId>),
     /// No item was evaluated for longer than the limit, so the processing time cannot be attributed to organisations.
     All,
 }
@@ -46,7 +46,7 @@ enum RefusedOrgs {
 /// Reason of a refusal, with the lag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
-    OrgFillsTime(Duration),
+    OrgDelaysProcessing(Duration),
     ProcessingStopped(Duration),
 }
 
@@ -57,6 +57,7 @@ impl LagGate {
 
     /// Returns the time between two polls of the log. Refused clients receive it as `Retry-After`.
     pub(crate) fn poll_interval(&self) -> Duration {
+        // Without a limit the lag is only a metric, so it is polled at the longest interval.
         let limit = self.limit.unwrap_or(Duration::from_secs(900));
         // Proportional to the limit, so a passed limit is noticed soon. The bounds limit the load on the log.
         (limit / 60).clamp(Duration::from_secs(1), Duration::from_secs(15))
@@ -71,7 +72,7 @@ impl LagGate {
                 let idle_time = load.idle_ms.map_or(since_start, Duration::from_millis).min(since_start);
                 if idle_time > limit { RefusedOrgs::All } else { find_delaying_orgs(load, limit) }
             }
-            _ => RefusedOrgs::None,
+            _ => RefusedOrgs::NoOrg,
         };
         metrics::set_lag(lag, refused_orgs.count());
         let mut state = self.state.write();
@@ -83,8 +84,8 @@ impl LagGate {
     fn refusal(&self, org: &OrgId) -> Option<Refusal> {
         let LagState { lag, refused_orgs } = &*self.state.read();
         match refused_orgs {
-            RefusedOrgs::None => None,
-            RefusedOrgs::Some(orgs) => orgs.contains(org).then_some(Refusal::OrgFillsTime(*lag)),
+            RefusedOrgs::NoOrg => None,
+            RefusedOrgs::Listed(orgs) => orgs.contains(org).then_some(Refusal::OrgDelaysProcessing(*lag)),
             RefusedOrgs::All => Some(Refusal::ProcessingStopped(*lag)),
         }
     }
@@ -104,7 +105,7 @@ impl LagGate {
                     });
                     self.update(lag, &load, Instant::now());
                 }
-                // The last decision stays in force. Appends fail with the same outage, so they are refused anyway.
+                // The last decision stays in force: an outage of the log also fails the appends, so no items are accepted.
                 Err(error) => {
                     tracing::warn!(%error, "cannot read the lag of the items: the last decision about refusals stays in force");
                 }
@@ -120,22 +121,23 @@ impl LagGate {
 /// time, and each with at least half as much. Without delayed items a single record is stuck; refusing items would not
 /// help, so no organisation is returned.
 fn find_delaying_orgs(load: &LoadReport, limit: Duration) -> RefusedOrgs {
-    // The delay is that of evaluated items, which are younger than the waiting ones, so half of the limit counts as late.
+    // A delay is known of evaluated items only. The oldest waiting item, which sets the lag, has waited longer than those, so half
+    // of the limit counts as late.
     let is_late = |delay_ms: u64| Duration::from_millis(delay_ms) > limit / 2;
     let late_orgs = || load.orgs.iter().filter(|org| is_late(org.delay_ms));
     // Refusing only the maximum would leave a second org with similar load, which would keep processing behind.
     let max_seconds = late_orgs().map(|org| org.seconds).fold(0.0, f64::max);
     let orgs: HashSet<_> =
         late_orgs().filter(|org| org.seconds >= max_seconds / 2.0).map(|org| org.org.clone()).collect();
-    if orgs.is_empty() { RefusedOrgs::None } else { RefusedOrgs::Some(orgs) }
+    if orgs.is_empty() { RefusedOrgs::NoOrg } else { RefusedOrgs::Listed(orgs) }
 }
 
 impl RefusedOrgs {
     /// Counts the refused organisations. `None` if all are refused.
     fn count(&self) -> Option<usize> {
         match self {
-            Self::None => Some(0),
-            Self::Some(orgs) => Some(orgs.len()),
+            Self::NoOrg => Some(0),
+            Self::Listed(orgs) => Some(orgs.len()),
             Self::All => None,
         }
     }
@@ -146,8 +148,8 @@ fn log_change(old_orgs: &RefusedOrgs, new_orgs: &RefusedOrgs, lag: Duration) {
         return;
     }
     match new_orgs {
-        RefusedOrgs::None => tracing::info!(?lag, "processing has caught up: all items are accepted again"),
-        RefusedOrgs::Some(orgs) => {
+        RefusedOrgs::NoOrg => tracing::info!(?lag, "processing has caught up: all items are accepted again"),
+        RefusedOrgs::Listed(orgs) => {
             let mut orgs: Vec<_> = orgs.iter().map(OrgId::as_str).collect();
             orgs.sort_unstable();
             tracing::warn!(
@@ -171,7 +173,7 @@ impl Api {
         let Some(refusal) = self.lag.refusal(org) else { return Ok(()) };
         self.http.count_limited(Limit::LagShare);
         let detail = match refusal {
-            Refusal::OrgFillsTime(lag) => format!(
+            Refusal::OrgDelaysProcessing(lag) => format!(
                 "Processing is {} seconds behind, and the items of this organisation take most of the processing time. Retry \
                  later. To avoid refusals, send fewer items or make rules cheaper: `tidegate lint` names costly ones.",
                 lag.as_secs()
