@@ -25,7 +25,8 @@ pub(super) struct InvalidValue;
 
 type CoercionResult<K> = Result<Option<K>, InvalidValue>;
 
-/// Context of the coercion of one item's values.
+/// Context of the coercion of one item's values. Functions with the parameter `K` return a [`Value`], or `()` if only the errors
+/// are needed.
 pub(super) struct Coercion<'a> {
     /// True if only the exact forms of the API are accepted.
     pub(super) strict: bool,
@@ -133,8 +134,8 @@ impl Coercion<'_> {
             Scalar::Number => self.coerce_number(node, at),
             Scalar::Audio | Scalar::Image | Scalar::Video | Scalar::Media => {
                 // Coop stores media as an object with the address in `url`.
-                let inner = if self.strict { None } else { node.get("url") };
-                self.coerce_url(inner.unwrap_or(node), at, Value::Media)
+                let address = if self.strict { None } else { node.get("url") };
+                self.coerce_url(address.unwrap_or(node), at, Value::Media)
             }
             Scalar::Url => self.coerce_url(node, at, Value::Url),
             Scalar::Datetime => {

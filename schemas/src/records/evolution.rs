@@ -20,14 +20,17 @@ use super::avro::{AvroError, Reader, RecordDecodeError};
 /// this crate are less deep.
 const MAX_DEPTH: usize = 32;
 
+/// Smallest size of an array or map entry that is accepted. A count of entries without bytes could claim endless work.
+const MIN_ENTRY_BYTES: usize = 1;
+
 /// Converts a datum from the writer's schema to the reader's. Slow, because it copies all values: it is used only for
 /// records of another schema version.
 pub fn resolve(writer: &Schema, reader: &Schema, datum: &[u8]) -> Result<Vec<u8>, RecordDecodeError> {
     let resolve_datum = || {
         // apache-avro trusts lengths and counts, and reads a truncated datum as nulls.
         check_datum(writer, datum)?;
-        let value = read_value(writer, &mut &*datum, Some(reader)).map_err(unresolvable)?;
-        write_value(reader, value).map_err(unresolvable)
+        let value = read_value(writer, &mut &*datum, Some(reader)).map_err(to_decode_error)?;
+        write_value(reader, value).map_err(to_decode_error)
     };
     // The name of the record is added last, so that all errors have it.
     resolve_datum().map_err(|malformed| match reader.name() {
@@ -49,7 +52,7 @@ pub fn write_value(schema: &Schema, value: Value) -> AvroResult<Vec<u8>> {
 }
 
 /// Converts an error of apache-avro without its text, which can contain the value.
-fn unresolvable(error: apache_avro::Error) -> RecordDecodeError {
+fn to_decode_error(error: apache_avro::Error) -> RecordDecodeError {
     let reason = match error.into_details() {
         Details::GetField(field) => format!("it lacks `{field}`, which has no default"),
         Details::GetEnumDefault { .. } => "it has a symbol that the reader does not know".into(),
@@ -61,7 +64,7 @@ fn unresolvable(error: apache_avro::Error) -> RecordDecodeError {
 fn check_datum(schema: &Schema, datum: &[u8]) -> Result<(), RecordDecodeError> {
     let datum = Bytes::copy_from_slice(datum);
     let mut reader = Reader::new(&datum);
-    let names = ResolvedSchema::try_from(schema).map_err(unresolvable)?;
+    let names = ResolvedSchema::try_from(schema).map_err(to_decode_error)?;
     DatumChecker { names: names.get_names() }.skip_value(schema, None, &mut reader, 0)?;
     reader.end()
 }
@@ -75,8 +78,8 @@ impl DatumChecker<'_> {
     fn skip_value(
         &self,
         schema: &Schema,
-        space: NamespaceRef<'_>,
-        from: &mut Reader<'_>,
+        namespace: NamespaceRef<'_>,
+        reader: &mut Reader<'_>,
         depth: usize,
     ) -> Result<(), RecordDecodeError> {
         // Also bounds schemas that refer to themselves without reading bytes.
@@ -85,8 +88,8 @@ impl DatumChecker<'_> {
         }
         match schema {
             Schema::Null => Ok(()),
-            Schema::Boolean => from.boolean().map(drop),
-            Schema::Int | Schema::Date | Schema::TimeMillis => from.int().map(drop),
+            Schema::Boolean => reader.boolean().map(drop),
+            Schema::Int | Schema::Date | Schema::TimeMillis => reader.int().map(drop),
             Schema::Long
             | Schema::TimeMicros
             | Schema::TimestampMillis
@@ -94,47 +97,47 @@ impl DatumChecker<'_> {
             | Schema::TimestampNanos
             | Schema::LocalTimestampMillis
             | Schema::LocalTimestampMicros
-            | Schema::LocalTimestampNanos => from.long().map(drop),
-            Schema::Float => from.take(4).map(drop),
-            Schema::Double => from.take(8).map(drop),
-            Schema::Duration(_) => from.take(12).map(drop),
+            | Schema::LocalTimestampNanos => reader.long().map(drop),
+            Schema::Float => reader.take(4).map(drop),
+            Schema::Double => reader.take(8).map(drop),
+            Schema::Duration(_) => reader.take(12).map(drop),
             Schema::Fixed(fixed)
             | Schema::Uuid(UuidSchema::Fixed(fixed))
             | Schema::Decimal(DecimalSchema { inner: InnerDecimalSchema::Fixed(fixed), .. }) => {
-                from.take(fixed.size).map(drop)
+                reader.take(fixed.size).map(drop)
             }
             Schema::Bytes
             | Schema::BigDecimal
             | Schema::Uuid(UuidSchema::Bytes)
             | Schema::Decimal(DecimalSchema { inner: InnerDecimalSchema::Bytes, .. }) => {
-                from.slice().map(drop)
+                reader.slice().map(drop)
             }
-            Schema::String | Schema::Uuid(UuidSchema::String) => from.text().map(drop),
-            Schema::Enum(symbols) => from.index(symbols.symbols.len(), AvroError::Symbol).map(drop),
+            Schema::String | Schema::Uuid(UuidSchema::String) => reader.text().map(drop),
+            Schema::Enum(symbols) => reader.index(symbols.symbols.len(), AvroError::Symbol).map(drop),
             // The index of the branch precedes the value.
             Schema::Union(union) => {
-                let branch = from.index(union.variants().len(), AvroError::Branch)?;
-                self.skip_value(&union.variants()[branch], space, from, depth + 1)
+                let branch = reader.index(union.variants().len(), AvroError::Branch)?;
+                self.skip_value(&union.variants()[branch], namespace, reader, depth + 1)
             }
-            Schema::Array(array) => {
-                from.entries(1, |from, _| self.skip_value(&array.items, space, from, depth + 1))
-            }
-            Schema::Map(map) => from.entries(1, |from, _| {
-                from.text()?;
-                self.skip_value(&map.types, space, from, depth + 1)
+            Schema::Array(array) => reader.entries(MIN_ENTRY_BYTES, |reader, _| {
+                self.skip_value(&array.items, namespace, reader, depth + 1)
+            }),
+            Schema::Map(map) => reader.entries(MIN_ENTRY_BYTES, |reader, _| {
+                reader.text()?;
+                self.skip_value(&map.types, namespace, reader, depth + 1)
             }),
             Schema::Record(record) => {
-                let name = record.name.fully_qualified_name(space);
-                let space = name.namespace();
+                let name = record.name.fully_qualified_name(namespace);
+                let namespace = name.namespace();
                 record.fields.iter().try_for_each(|field| {
-                    self.skip_value(&field.schema, space, from, depth + 1)
+                    self.skip_value(&field.schema, namespace, reader, depth + 1)
                         .map_err(|malformed| malformed.at_field(field.name.clone()))
                 })
             }
             Schema::Ref { name } => {
-                let name = name.fully_qualified_name(space);
+                let name = name.fully_qualified_name(namespace);
                 match self.names.get(&*name) {
-                    Some(named_schema) => self.skip_value(named_schema, name.namespace(), from, depth + 1),
+                    Some(named_schema) => self.skip_value(named_schema, name.namespace(), reader, depth + 1),
                     None => Err(RecordDecodeError::new(AvroError::Unresolvable(
                         "it names a type that it lacks".into(),
                     ))),
@@ -161,7 +164,7 @@ type Located<'a> = (&'a Schema, NamespaceRef<'a>);
 struct Comparison<'a> {
     old: &'a NamesRef<'a>,
     new: &'a NamesRef<'a>,
-    /// Named types whose comparison has started. Recursive types would otherwise be compared without end.
+    /// Named types whose comparison has started, as pairs of old and new name.
     compared: Vec<(Name, Name)>,
 }
 
@@ -184,7 +187,7 @@ impl Comparison<'_> {
                     old_record.name.fully_qualified_name(old_space),
                     new_record.name.fully_qualified_name(new_space),
                 );
-                // A type that contains itself is compared once.
+                // A record that contains itself is compared once, or the comparison would never end.
                 if self.mark_compared(&old_name, &new_name, path)? {
                     return Ok(());
                 }
@@ -195,6 +198,7 @@ impl Comparison<'_> {
                 )
             }
             (Schema::Enum(old_enum), Schema::Enum(new_enum)) => {
+                // Only the names matter here: an enum contains no type, so repeating its comparison costs little.
                 self.mark_compared(
                     &old_enum.name.fully_qualified_name(old_space),
                     &new_enum.name.fully_qualified_name(new_space),
@@ -276,6 +280,7 @@ impl Comparison<'_> {
         }
     }
 
+    /// Notes that the comparison of two named types has started. True if it had started before; an error if the names differ.
     fn mark_compared(&mut self, old_name: &Name, new_name: &Name, path: &str) -> Result<bool, String> {
         if old_name != new_name {
             return Err(format!("{path}: the type was called {old_name}, and is called {new_name}"));

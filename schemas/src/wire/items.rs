@@ -25,6 +25,7 @@ pub struct SubmittedItem {
     pub variant: Variant,
     /// Bytes as sent by the client, a slice of the body.
     pub data: Bytes,
+    /// Index of the scanned `data` in its request.
     node: u32,
 }
 
@@ -62,6 +63,7 @@ pub struct ContextItem {
     pub fault: Option<String>,
     /// JSON object of the invalid members, as sent. An invalid `data` is in `data` itself.
     pub as_sent: Option<Bytes>,
+    /// Index of the scanned `data` in its request.
     node: Option<u32>,
 }
 
@@ -108,7 +110,7 @@ impl Reader<'_> {
     ) -> Option<SubmittedItem> {
         let earlier_faults = self.faults.count();
         let draft = self.read_draft(node, at);
-        // Only the second pass collects parts.
+        // Only the second pass over a refused request collects parts.
         if self.parts.is_some() {
             self.record_part(node, &draft, at);
         }
@@ -137,9 +139,9 @@ impl Reader<'_> {
         let request_faults = std::mem::take(&mut self.faults);
         let draft = self.read_draft(node, at);
         let item_faults = std::mem::replace(&mut self.faults, request_faults);
-        // An invalid `data` is kept too; the draft has only an object.
+        // Read from the node: the draft has no `data` that is not an object, but a context item keeps it.
         let data = node.get("data");
-        let as_sent = as_sent(&draft.invalid_members);
+        let as_sent = render_members(&draft.invalid_members);
         if !data.is_none_or(|data| self.check_data_size(data, at)) {
             return None;
         }
@@ -158,7 +160,7 @@ impl Reader<'_> {
             type_version: draft.type_version,
             variant: draft.variant.unwrap_or(Variant::Partial),
             data: data.map_or(Bytes::from_static(b"{}"), |data| self.body.slice(data.range())),
-            fault: summary(item_faults),
+            fault: summarize_errors(item_faults),
             as_sent,
             node: data.map(|data| data.index()),
         })
@@ -169,19 +171,20 @@ impl Reader<'_> {
     fn record_part(&mut self, node: Node<'_>, draft: &ItemDraft<'_>, at: &Pointer<'_>) {
         // Of two stated types neither is known to be right.
         let Some(type_id) = draft.type_id.as_ref().filter(|_| !draft.has_ambiguous_type) else { return };
-        let nested = || node.get("typeId").is_none().then(|| node.get("type")).flatten();
-        let variant =
-            Self::optional_member(node, "typeSchemaVariant").or_else(|| nested()?.get("schemaVariant"));
-        let is_whole = match draft.variant {
+        let nested_type = || node.get("typeId").is_none().then(|| node.get("type")).flatten();
+        let variant_member =
+            Self::optional_member(node, "typeSchemaVariant").or_else(|| nested_type()?.get("schemaVariant"));
+        let is_complete = match draft.variant {
             Some(variant) => variant == Variant::Original,
-            None => variant.is_none_or(|value| value.is_null()),
+            // An unreadable variant may have meant a partial item, whose missing fields are no errors.
+            None => variant_member.is_none_or(|value| value.is_null()),
         };
         let max_bytes = self.limits.data_bytes;
         let part = Part {
             at: at.render().unwrap_or_default(),
             type_id: TypeId::new(type_id),
             type_version: draft.type_version.clone(),
-            mode: if is_whole { Mode::Strict } else { Mode::Partial },
+            mode: if is_complete { Mode::Strict } else { Mode::Partial },
             node: node.index(),
             data: draft.data.filter(|data| data.range().len() <= max_bytes).map(|data| data.index()),
         };
@@ -212,7 +215,8 @@ impl Reader<'_> {
             self.report_invalid(at, format!("An item must be an object, not {}.", node.kind().name()));
             return draft;
         }
-        let (mut flat, mut nested, mut has_id) = (None, None, false);
+        // The first member of the flat form, and the value of the nested form.
+        let (mut flat_member, mut nested_type, mut has_id) = (None, None, false);
         for (key, value) in node.entries() {
             let before = self.faults.count();
             let name = match &*key {
@@ -222,24 +226,25 @@ impl Reader<'_> {
                     "id"
                 }
                 "typeId" => {
-                    flat = Some("typeId");
+                    flat_member = Some("typeId");
                     draft.type_id = self.read_id(value, "typeId", at);
                     "typeId"
                 }
                 "typeVersion" => {
                     // Some clients send all members and null for absent ones; such a null next to `type` is no second
                     // form.
-                    flat = flat.or((!value.is_null()).then_some("typeVersion"));
+                    flat_member = flat_member.or((!value.is_null()).then_some("typeVersion"));
                     draft.type_version = self.read_version(value, "typeVersion", at);
                     "typeVersion"
                 }
                 "typeSchemaVariant" => {
-                    flat = flat.or((!value.is_null()).then_some("typeSchemaVariant"));
+                    flat_member = flat_member.or((!value.is_null()).then_some("typeSchemaVariant"));
                     draft.variant = self.read_variant(value, "typeSchemaVariant", at);
                     "typeSchemaVariant"
                 }
+                // Read after the loop: its meaning depends on the flat members, which may follow it.
                 "type" => {
-                    nested = Some(value);
+                    nested_type = Some(value);
                     continue;
                 }
                 "data" if value.kind() == Kind::Object => {
@@ -263,7 +268,7 @@ impl Reader<'_> {
         if !has_id {
             self.report_invalid(&at.key("id"), "`id` is missing.");
         }
-        match (flat, nested) {
+        match (flat_member, nested_type) {
             // A `type` next to `typeId` is a field of the platform itself, such as `"post"`.
             // The flat form takes precedence.
             (Some("typeId"), _) => {}
@@ -329,7 +334,7 @@ impl Reader<'_> {
 }
 
 /// Renders members as a JSON object, each value with its original bytes.
-fn as_sent(members: &[(&'static str, Node<'_>)]) -> Option<Bytes> {
+fn render_members(members: &[(&'static str, Node<'_>)]) -> Option<Bytes> {
     let mut text = Vec::new();
     for (key, value) in members {
         text.push(if text.is_empty() { b'{' } else { b',' });
@@ -340,7 +345,7 @@ fn as_sent(members: &[(&'static str, Node<'_>)]) -> Option<Bytes> {
 }
 
 /// Joins the first five errors of an item in one line.
-fn summary(faults: ValidationErrors) -> Option<String> {
+fn summarize_errors(faults: ValidationErrors) -> Option<String> {
     let errors = faults.into_vec();
     let details: Vec<String> = errors.iter().take(5).map(|fault| fault.detail.clone()).collect();
     (!details.is_empty()).then(|| details.join(" "))
