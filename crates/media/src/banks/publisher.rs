@@ -53,9 +53,11 @@ struct BankSlots {
     inline_hashes: Vec<Hash>,
 }
 
+/// Change of the rows of one slot, in the form in which a rebuild repeats it.
 struct LoggedChange {
     kind: HashKind,
     slot: u32,
+    /// Entry of each changed hash; `None` removes the hash.
     changes: Vec<(Hash, Option<Arc<Entry>>)>,
 }
 
@@ -192,6 +194,7 @@ impl BankPublisher {
             };
             let slot = slots.inline_slot;
             let old_slots = writer.slots.insert(bank.id.clone(), slots);
+            // The rows of the old document stay in the index, without a bank, until a rebuild.
             if old_slots.is_some_and(|old_slots| !old_slots.inline_hashes.is_empty()) {
                 writer.orphaned_kinds.insert(kind);
             }
@@ -211,6 +214,7 @@ impl BankPublisher {
         slots.has_added = true;
         let (kind, slot) = (slots.kind, slots.added_slot);
         let mut snapshot = Snapshot::clone(&self.current.load());
+        // The index of a kind has hashes of one length only.
         let changes_of_kind = changes.into_iter().filter(|change| change.hash.kind() == kind);
         let changes = changes_of_kind.map(|change| (change.hash, change.entry.map(Arc::new))).collect();
         writer.apply_change(&mut snapshot, LoggedChange { kind, slot, changes });
@@ -225,6 +229,7 @@ impl BankPublisher {
         let Some(slots) = writer.slots.get_mut(bank).filter(|slots| slots.kind == load.kind) else { return };
         // A new slot hides all previous entries at once; a rebuild frees their memory later.
         slots.added_slot = slot;
+        // Only a bank that had added entries leaves rows in its old slot.
         if mem::replace(&mut slots.has_added, true) {
             writer.orphaned_kinds.insert(load.kind);
         }
@@ -265,6 +270,7 @@ impl BankPublisher {
             });
         }
         let mut writer = self.writer.lock();
+        // Taken before the changes are repeated, which would otherwise be logged again.
         let log = writer.rebuild_log.take().unwrap_or_default();
         let current = self.current.load();
         // Only rebuilt kinds are copied: the current snapshot is newer for all others.
@@ -385,7 +391,7 @@ impl BulkLoad {
         self.entries.push((hash, Some(entry)));
     }
 
-    /// Removes an entry pushed earlier.
+    /// Removes an entry pushed earlier: of several changes of a hash, the last one wins.
     pub fn remove(&mut self, hash: Hash) {
         self.entries.push((hash, None));
     }

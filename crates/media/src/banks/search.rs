@@ -130,6 +130,7 @@ impl HashBanks {
         let number = shared.lookups.fetch_add(1, Ordering::Relaxed);
         let index_matches = self.search(&LookupScope::of_item(item), hashes, SearchMode::Index);
         let bank_matches = match settings.check_one_in {
+            // 0 switches the verification off.
             0 => index_matches,
             interval if number.is_multiple_of(interval) => self.verify_by_scan(item, hashes, &index_matches),
             _ => index_matches,
@@ -184,7 +185,7 @@ impl HashBanks {
             scope,
             mode,
             now: snapshot.shared.current_time(),
-            is_in_scope: vec![None; snapshot.banks.len()],
+            scope_by_bank: vec![None; snapshot.banks.len()],
             is_suppressor_hit: vec![false; snapshot.banks.len()],
             is_truncated: vec![false; snapshot.banks.len()],
             candidates: Vec::new(),
@@ -247,7 +248,7 @@ struct Search<'s> {
     mode: SearchMode,
     now: Millis,
     /// For each bank: true if in scope; `None` until the first candidate needs it.
-    is_in_scope: Vec<Option<bool>>,
+    scope_by_bank: Vec<Option<bool>>,
     /// For each bank: true if it suppresses others and contains the medium.
     is_suppressor_hit: Vec<bool>,
     /// For each bank: true if `prune` dropped candidates.
@@ -275,7 +276,8 @@ impl Search<'_> {
         let snapshot = self.snapshot;
         let enabled = snapshot.banks.iter().filter(|bank| bank.enabled && bank.kind == kind);
         let Some(radius) = enabled.map(|bank| bank.distance).max() else { return };
-        // An entry may allow more than its bank. The search uses the largest distance; the callback checks each match.
+        // An entry may allow more than its bank. The search uses the largest distance; the callback checks each match. The
+        // maximum of a file digest is 0, so digests match only if they are equal.
         let radius = radius.max(entries.max_entry_distance()).min(kind.max_distance());
         entries.find_near(&Bits::of(hash), radius, self.mode, |bits, distance, tag| {
             let slot = tag.slot as usize;
@@ -305,7 +307,8 @@ impl Search<'_> {
 
     fn is_in_scope(&mut self, bank: usize) -> bool {
         let (scope, Bank { id, sample, suppresses, .. }) = (self.scope, &self.snapshot.banks[bank]);
-        *self.is_in_scope[bank].get_or_insert_with(|| {
+        *self.scope_by_bank[bank].get_or_insert_with(|| {
+            // A bank outside the scope is searched if it suppresses one inside: its hit removes matches of that one.
             let is_included = scope.includes(id) || suppresses.iter().any(|bank| scope.includes(bank));
             is_included && scope.item.is_none_or(|item| is_in_sample(id, *sample, item))
         })

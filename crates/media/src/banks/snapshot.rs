@@ -145,11 +145,12 @@ impl<const W: usize> KindSnapshot<W> {
             (bits, number)
         });
         let changes: Vec<_> = changes.collect();
-        let is_own = |number: u32| match self.tags.get(number as usize) {
+        // Several banks may contain a hash; the change replaces or removes the row of this slot alone.
+        let is_of_slot = |number: u32| match self.tags.get(number as usize) {
             Some(tag) => tag.slot == slot,
             None => recent_tags[number as usize - self.tags.len()].slot == slot,
         };
-        let index = self.index.with_changes(changes, is_own);
+        let index = self.index.with_changes(changes, is_of_slot);
         Self { index, tags: Arc::clone(&self.tags), recent_tags, max_entry_distance, ..self.clone() }
     }
 
