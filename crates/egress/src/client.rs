@@ -96,6 +96,7 @@ impl Client {
             .tls_backend_preconfigured(tls::client_config(settings.ca_file.as_deref())?)
             .dns_resolver(GuardedResolver { resolver, guard: Arc::clone(&guard) })
             .redirect(reqwest::redirect::Policy::none())
+            // Callers count and record each attempt, so none may be repeated here.
             .retry(reqwest::retry::never())
             // A proxy would connect to addresses that the guard never sees.
             .no_proxy()
@@ -233,15 +234,15 @@ impl Response {
     /// the other deadlines.
     fn next_deadline(&self) -> Instant {
         let deadline = self.idle.map_or(self.deadline, |idle| self.deadline.min(Instant::now() + idle));
-        let earned_time =
-            // One byte more than received, as the next chunk has at least one.
-            match (self.received_bytes + 1).saturating_mul(1_000).checked_div(self.min_rate.bytes_per_second)
-            {
-                None => return deadline,
-                Some(millis) => Duration::from_millis(millis),
-            };
+        // One byte more than received, as the next chunk has at least one.
+        let due_bytes = self.received_bytes + 1;
+        // A minimum rate of 0 accepts any rate.
+        let Some(earned_millis) = due_bytes.saturating_mul(1_000).checked_div(self.min_rate.bytes_per_second)
+        else {
+            return deadline;
+        };
         self.body_started_at
-            .checked_add(self.min_rate.grace + earned_time)
-            .map_or(deadline, |rate| rate.min(deadline))
+            .checked_add(self.min_rate.grace + Duration::from_millis(earned_millis))
+            .map_or(deadline, |rate_deadline| rate_deadline.min(deadline))
     }
 }

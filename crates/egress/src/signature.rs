@@ -78,19 +78,21 @@ pub struct Signatures {
     pub webhook: String,
 }
 
-/// Signs a body sent at `t` (unix seconds) with all of the secrets, the newest first.
-pub fn sign(secrets: &[Secret], id: &str, t: u64, body: &[u8]) -> Signatures {
-    let mut service = format!("t={t}");
+/// Signs the body of the callback `id`, sent at `sent_at` (unix seconds), with all of the secrets, the newest first.
+pub fn sign(secrets: &[Secret], id: &str, sent_at: u64, body: &[u8]) -> Signatures {
+    let time = sent_at.to_string();
+    let mut service = format!("t={time}");
     let mut webhook = String::new();
+    // One signature for each secret, so that receivers accept the callback while a secret is replaced.
     for secret in secrets {
         service.push_str(",v1=");
-        service.push_str(&service_v1(secret, &t.to_string(), body));
+        service.push_str(&compute_service_v1(secret, &time, body));
         if !webhook.is_empty() {
             webhook.push(' ');
         }
         webhook.push_str("v1,");
-        let tag = hmac(&secret.key, &[id.as_bytes(), b".", t.to_string().as_bytes(), b".", body]);
-        webhook.push_str(&BASE64.encode(tag));
+        let mac = compute_hmac(&secret.key, &[id.as_bytes(), b".", time.as_bytes(), b".", body]);
+        webhook.push_str(&BASE64.encode(mac));
     }
     Signatures { service, webhook }
 }
@@ -131,19 +133,20 @@ pub fn verify(
 ) -> Result<(), VerificationError> {
     let mut values = headers.get_all(SERVICE_SIGNATURE).iter();
     let header = values.next().ok_or(VerificationError::Missing)?;
+    // Verifiers differ in the header that they choose of several.
     if values.next().is_some() {
         return Err(VerificationError::Malformed);
     }
-    let (t, signatures) = parse(header.to_str().map_err(|_| VerificationError::Malformed)?)
+    let (time, signatures) = parse_header(header.to_str().map_err(|_| VerificationError::Malformed)?)
         .ok_or(VerificationError::Malformed)?;
-    let sent_at: u64 = t.parse().map_err(|_| VerificationError::Malformed)?;
+    let sent_at: u64 = time.parse().map_err(|_| VerificationError::Malformed)?;
     if sent_at.abs_diff(now) > tolerance {
         return Err(VerificationError::Stale);
     }
     // All pairs are compared, so that the duration does not reveal the matching one.
     let mut matches = subtle::Choice::from(0);
     for secret in secrets {
-        let expected_signature = service_v1(secret, t, body);
+        let expected_signature = compute_service_v1(secret, time, body);
         for signature in &signatures {
             matches |= expected_signature.as_bytes().ct_eq(signature.as_bytes());
         }
@@ -151,17 +154,17 @@ pub fn verify(
     if matches.into() { Ok(()) } else { Err(VerificationError::Mismatch) }
 }
 
-/// Returns the time in its original text, and all `v1`. Unknown schemes are ignored.
-fn parse(header: &str) -> Option<(&str, Vec<&str>)> {
-    let mut t = None;
+/// Returns the time as written, which is the text that was signed, and all `v1`. Unknown schemes are ignored.
+fn parse_header(header: &str) -> Option<(&str, Vec<&str>)> {
+    let mut time = None;
     let mut signatures = Vec::new();
     for part in header.split(',') {
         match part.split_once('=')? {
             ("t", value) => {
-                let canonical =
+                let is_canonical =
                     value.bytes().all(|b| b.is_ascii_digit()) && !value.starts_with('0') && value.len() <= 12;
                 // Strict verifiers refuse a repeated time and leading zeros.
-                if value.is_empty() || !canonical || t.replace(value).is_some() {
+                if value.is_empty() || !is_canonical || time.replace(value).is_some() {
                     return None;
                 }
             }
@@ -175,15 +178,14 @@ fn parse(header: &str) -> Option<(&str, Vec<&str>)> {
             _ => {}
         }
     }
-    if signatures.is_empty() { None } else { Some((t?, signatures)) }
+    if signatures.is_empty() { None } else { Some((time?, signatures)) }
 }
 
-fn service_v1(secret: &Secret, t: &str, body: &[u8]) -> String {
-    let tag = hmac(secret.text.as_bytes(), &[t.as_bytes(), b".", body]);
-    hex(&tag)
+fn compute_service_v1(secret: &Secret, time: &str, body: &[u8]) -> String {
+    hex(&compute_hmac(secret.text.as_bytes(), &[time.as_bytes(), b".", body]))
 }
 
-fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
+fn compute_hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
     for part in parts {
         mac.update(part);
