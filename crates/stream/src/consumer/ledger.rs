@@ -21,8 +21,9 @@ pub(crate) enum LedgerError {
     AheadOfFrontier { got: NextOffset, frontier: NextOffset },
 }
 
+/// RecordState of a delivered record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum RecordState {
     Open,
     Complete,
     /// The ticket was dropped: no work is in progress, and no commit may pass the record.
@@ -32,7 +33,7 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     offset: Offset,
-    state: State,
+    state: RecordState,
     bytes: usize,
 }
 
@@ -47,8 +48,9 @@ pub(crate) struct Ledger {
     end: NextOffset,
     acknowledged: NextOffset,
     /// Number of complete slots at the front, before the first that is not complete.
-    prefix: usize,
-    open: usize,
+    completed_prefix: usize,
+    /// Number of slots in the state `Open`.
+    open_count: usize,
     held_amount: Amount,
 }
 
@@ -58,8 +60,8 @@ impl Ledger {
             slots: VecDeque::new(),
             end: start,
             acknowledged: start,
-            prefix: 0,
-            open: 0,
+            completed_prefix: 0,
+            open_count: 0,
             held_amount: Amount::ZERO,
         }
     }
@@ -70,57 +72,58 @@ impl Ledger {
         if offset.0 < self.end.0 {
             return Err(LedgerError::NotAscending { got: offset, expected: self.end });
         }
-        self.slots.push_back(Slot { offset, state: State::Open, bytes });
+        self.slots.push_back(Slot { offset, state: RecordState::Open, bytes });
         self.end = offset.next();
-        self.open += 1;
+        self.open_count += 1;
         self.held_amount += Amount::one(bytes);
         Ok(())
     }
 
     /// Marks a record as complete: all its effects are durable.
     pub(crate) fn complete(&mut self, offset: Offset) -> Result<(), LedgerError> {
-        self.settle(offset, State::Complete)?;
-        while self.slots.get(self.prefix).is_some_and(|slot| slot.state == State::Complete) {
-            self.prefix += 1;
+        self.settle(offset, RecordState::Complete)?;
+        while self.slots.get(self.completed_prefix).is_some_and(|slot| slot.state == RecordState::Complete) {
+            self.completed_prefix += 1;
         }
         Ok(())
     }
 
     /// Marks a record as abandoned: its ticket was dropped before completion.
     pub(crate) fn abandon(&mut self, offset: Offset) -> Result<(), LedgerError> {
-        self.settle(offset, State::Abandoned)
+        self.settle(offset, RecordState::Abandoned)
     }
 
-    fn settle(&mut self, offset: Offset, state: State) -> Result<(), LedgerError> {
-        let index = self.find(offset).ok_or(LedgerError::NotOutstanding(offset))?;
+    fn settle(&mut self, offset: Offset, state: RecordState) -> Result<(), LedgerError> {
+        let index = self.find_slot(offset).ok_or(LedgerError::NotOutstanding(offset))?;
         let slot = &mut self.slots[index];
-        if slot.state != State::Open {
+        if slot.state != RecordState::Open {
             return Err(LedgerError::SettledTwice(offset));
         }
         slot.state = state;
-        self.open -= 1;
+        self.open_count -= 1;
         Ok(())
     }
 
     /// Returns the index of the slot of an offset: the distance from the front, or less if there are gaps.
-    fn find(&self, offset: Offset) -> Option<usize> {
+    fn find_slot(&self, offset: Offset) -> Option<usize> {
         let front = self.slots.front()?.offset;
         let distance = usize::try_from(offset.0.checked_sub(front.0)?).ok()?;
-        // Fast path: most partitions have no gaps.
+        // Most partitions have no gaps, so the distance is the index and the search below is skipped.
         if self.slots.get(distance).is_some_and(|slot| slot.offset == offset) {
             return Some(distance);
         }
         self.slots.binary_search_by_key(&offset, |slot| slot.offset).ok()
     }
 
-    /// Returns the end of the contiguous completed prefix, the highest value that may be committed.
+    /// Returns the end of the contiguous completed prefix, the highest value that may be committed. It never passes an open or
+    /// abandoned record.
     pub(crate) fn frontier(&self) -> NextOffset {
-        self.slots.get(self.prefix).map_or(self.end, |slot| NextOffset(slot.offset.0))
+        self.slots.get(self.completed_prefix).map_or(self.end, |slot| NextOffset(slot.offset.0))
     }
 
     /// Number of records that wait only for a commit.
     pub(crate) const fn completed_prefix(&self) -> usize {
-        self.prefix
+        self.completed_prefix
     }
 
     /// Removes the records below a durable commit at `next`, and returns their amount.
@@ -134,7 +137,7 @@ impl Ledger {
             if let Some(slot) = self.slots.pop_front() {
                 freed_amount += Amount::one(slot.bytes);
                 // The frontier bounds `next`, so every removed slot belongs to the completed prefix.
-                self.prefix -= 1;
+                self.completed_prefix -= 1;
             }
         }
         self.held_amount -= freed_amount;
@@ -149,7 +152,7 @@ impl Ledger {
 
     /// Number of records in work.
     pub(crate) const fn in_flight(&self) -> usize {
-        self.open
+        self.open_count
     }
 
     /// Share of the budget that the ledger holds.

@@ -118,17 +118,18 @@ impl LogWriter {
     /// Runs until a close request, or until every sender is dropped.
     pub(super) fn run(self) {
         while let Ok(first) = self.requests.recv() {
-            if let Some(closed) = self.work(first) {
+            if let Some(done) = self.process_queue(first) {
                 // Dropped requests answer their callers with "shutting down".
                 while self.requests.try_recv().is_ok() {}
-                let _unheard = closed.send(());
+                let _dropped = done.send(());
                 return;
             }
         }
     }
 
-    /// Collects the queued requests into one batch. Returns the sender of a close request.
-    fn work(&self, first: WriteRequest) -> Option<oneshot::Sender<()>> {
+    /// Processes `first` and the queued requests: appends and commits in one batch, the others after the batch so far. Returns the
+    /// sender of a close request.
+    fn process_queue(&self, first: WriteRequest) -> Option<oneshot::Sender<()>> {
         let mut batch = SyncBatch::default();
         let mut next = Some(first);
         while let Some(request) = next.take() {
@@ -138,9 +139,10 @@ impl LogWriter {
                     batch.appends.push(append);
                 }
                 WriteRequest::Commit(commit) => batch.commits.push(commit),
-                WriteRequest::Register { group: name, partitions, done } => {
+                // Registrations and removals read positions and ends, so the earlier requests are written first.
+                WriteRequest::Register { group, partitions, done } => {
                     self.write(std::mem::take(&mut batch));
-                    let _dropped = done.send(self.register(name, &partitions));
+                    let _dropped = done.send(self.register(group, &partitions));
                 }
                 WriteRequest::Trim(trim) => {
                     self.write(std::mem::take(&mut batch));
@@ -170,13 +172,13 @@ impl LogWriter {
         self.refuse_without_space(&mut batch);
         let result = self.write_durably(&mut batch);
         match result {
-            Ok(topics) => {
+            Ok(appended_counts) => {
                 self.state.health.set_healthy("storage");
                 // Counted before the answers, so that callers find their records in the metric.
-                for (topic, records) in &topics {
+                for (topic, records) in &appended_counts {
                     metrics::appended(*topic).increment(*records);
                 }
-                self.state.notify_subscribers(&topics.keys().copied().collect());
+                self.state.notify_subscribers(&appended_counts.keys().copied().collect());
                 if self.state.quota.spend(batch.bytes) {
                     self.disk_wakeup.notify();
                 }
@@ -222,7 +224,7 @@ impl LogWriter {
         // `SyncData` suffices: fdatasync also writes the metadata that reading back needs.
         let mut writes = state.db.batch().durability(Some(PersistMode::SyncData));
         let mut advances: BTreeMap<Partition, PartitionAdvance> = BTreeMap::new();
-        let mut topics: BTreeMap<Topic, u64> = BTreeMap::new();
+        let mut appended_counts: BTreeMap<Topic, u64> = BTreeMap::new();
         let now = Millis::now();
 
         for append in &mut batch.appends {
@@ -240,7 +242,7 @@ impl LogWriter {
                 advance.bytes += record.len() as u64;
                 writes.insert(keyspace, format::offset_key(advance.end), record);
                 advance.end += 1;
-                *topics.entry(partition.topic).or_default() += 1;
+                *appended_counts.entry(partition.topic).or_default() += 1;
             }
         }
 
@@ -248,11 +250,12 @@ impl LogWriter {
         let mut segments = Vec::with_capacity(advances.len());
         for (partition, advance) in &advances {
             let Some(stored) = state.stored(*partition) else { continue };
+            // Changed in a copy: a failed write must leave the segments as they are on disk.
             let mut updated_segments = stored.segments.lock().clone();
             closed_segments.extend(
                 updated_segments
                     .append(advance.end, advance.bytes, advance.last_ms)
-                    .map(|own| (*partition, own)),
+                    .map(|closed_segment| (*partition, closed_segment)),
             );
             segments.push((stored, advance.end, updated_segments));
         }
@@ -270,8 +273,8 @@ impl LogWriter {
                 *position = (*position).max(*next);
             }
         }
-        for ((name, partition), next) in &positions {
-            writes.insert(&state.meta, format::group_key(name, *partition), format::offset_key(next.0));
+        for ((group, partition), next) in &positions {
+            writes.insert(&state.meta, format::group_key(group, *partition), format::offset_key(next.0));
         }
 
         let syncs = state.syncs() + 1;
@@ -290,15 +293,16 @@ impl LogWriter {
             stored.set_end(end);
         }
         let mut groups = state.groups.write();
-        for ((name, partition), next) in positions {
-            groups.entry(name.to_owned()).or_default().insert(partition, next);
+        for ((group, partition), next) in positions {
+            groups.entry(group.to_owned()).or_default().insert(partition, next);
         }
-        Ok(topics)
+        Ok(appended_counts)
     }
 
-    fn register(&self, name: &'static str, partitions: &[Partition]) -> RegisterResult {
+    /// Starts the group's positions of new partitions at their first records, and returns the positions of all.
+    fn register(&self, group: &'static str, partitions: &[Partition]) -> RegisterResult {
         let state = &self.state;
-        let known_positions = state.groups.read().get(name).cloned().unwrap_or_default();
+        let known_positions = state.groups.read().get(group).cloned().unwrap_or_default();
         let new_positions: Vec<(Partition, NextOffset)> = partitions
             .iter()
             .filter(|partition| !known_positions.contains_key(partition))
@@ -308,16 +312,17 @@ impl LogWriter {
             // Durable before the answer: retention must not pass a group that reads already.
             let mut batch = state.db.batch().durability(Some(PersistMode::SyncData));
             for (partition, next) in &new_positions {
-                batch.insert(&state.meta, format::group_key(name, *partition), format::offset_key(next.0));
+                batch.insert(&state.meta, format::group_key(group, *partition), format::offset_key(next.0));
             }
             batch.commit().map_err(|error| format!("the data folder: {error}"))?;
         }
         let mut groups = state.groups.write();
-        let positions = groups.entry(name.to_owned()).or_default();
+        let positions = groups.entry(group.to_owned()).or_default();
         positions.extend(new_positions);
         Ok(partitions.iter().filter_map(|partition| Some((*partition, *positions.get(partition)?))).collect())
     }
 
+    /// Removes at most `TRIM_RECORDS` records, and returns the new start of the partition.
     fn trim(&self, trim: &Trim) -> Result<NextOffset, String> {
         let state = &self.state;
         let partition = trim.partition;

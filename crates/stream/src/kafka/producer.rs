@@ -51,7 +51,7 @@ impl WakeQueue {
         }
     }
 
-    async fn wake(self: Arc<Self>) {
+    async fn wake_callers(self: Arc<Self>) {
         let mut burst = Vec::new();
         loop {
             self.changed.notified().await;
@@ -69,18 +69,19 @@ impl WakeQueue {
 pub(super) struct DeliveryReports {
     remaining: AtomicUsize,
     first_error: Mutex<Option<AppendError>>,
+    /// Wakes the caller. Taken by the last report.
     waker: Mutex<Option<oneshot::Sender<()>>>,
-    callers: Arc<WakeQueue>,
+    wake_queue: Arc<WakeQueue>,
 }
 
 impl DeliveryReports {
-    fn new(records: usize, callers: &Arc<WakeQueue>) -> (Arc<Self>, oneshot::Receiver<()>) {
+    fn new(records: usize, wake_queue: &Arc<WakeQueue>) -> (Arc<Self>, oneshot::Receiver<()>) {
         let (waker, woken) = oneshot::channel();
         let reports = Self {
             remaining: AtomicUsize::new(records),
             first_error: Mutex::default(),
             waker: Mutex::new(Some(waker)),
-            callers: Arc::clone(callers),
+            wake_queue: Arc::clone(wake_queue),
         };
         (Arc::new(reports), woken)
     }
@@ -95,7 +96,7 @@ impl DeliveryReports {
         if self.remaining.fetch_sub(records, Ordering::AcqRel) == records
             && let Some(waker) = self.waker.lock().take()
         {
-            self.callers.push(waker);
+            self.wake_queue.push(waker);
         }
     }
 }
@@ -103,7 +104,7 @@ impl DeliveryReports {
 /// Callbacks of the producer: receives the reports of all appends.
 struct DeliveryContext {
     health: Arc<BrokerHealth>,
-    /// Number of records without a report. librdkafka's own count includes queued log lines and statistics.
+    /// Number of records without a report. librdkafka's own count also includes queued log lines and statistics.
     in_flight: Arc<AtomicUsize>,
 }
 
@@ -131,7 +132,7 @@ impl ProducerContext for DeliveryContext {
             Ok(_) => self.health.record_acknowledgement(),
             Err((error, message)) => {
                 metrics::kafka_delivery_failed(client_stats::code(error));
-                let error = append_error(error, message.topic());
+                let error = to_append_error(error, message.topic());
                 if matches!(error, AppendError::Unavailable { .. }) {
                     self.health.record_refusal(Instant::now(), error.to_string());
                 }
@@ -145,7 +146,7 @@ impl ProducerContext for DeliveryContext {
 
 /// Converts the error of a record that librdkafka refused or did not deliver. `Full` and `TooLarge` are detected before
 /// sending, so a failed delivery is an outage unless the client is closing.
-fn append_error(error: &KafkaError, topic: &str) -> AppendError {
+fn to_append_error(error: &KafkaError, topic: &str) -> AppendError {
     match error.rdkafka_error_code() {
         Some(RDKafkaErrorCode::QueueFull) => {
             AppendError::Full { detail: "the queue to the kafka brokers is full".to_owned() }
@@ -166,8 +167,8 @@ pub(super) struct Producer {
     in_flight: Arc<AtomicUsize>,
     closing: AtomicBool,
     append_timeout: Duration,
-    callers: Arc<WakeQueue>,
-    _waker: AbortOnDropHandle<()>,
+    wake_queue: Arc<WakeQueue>,
+    _wake_task: AbortOnDropHandle<()>,
 }
 
 impl Producer {
@@ -181,10 +182,10 @@ impl Producer {
         let in_flight = Arc::<AtomicUsize>::default();
         let client =
             config.create_with_context(DeliveryContext { health, in_flight: Arc::clone(&in_flight) })?;
-        let callers = Arc::<WakeQueue>::default();
+        let wake_queue = Arc::<WakeQueue>::default();
         Ok(Self {
-            _waker: AbortOnDropHandle::new(tokio::spawn(Arc::clone(&callers).wake())),
-            callers,
+            _wake_task: AbortOnDropHandle::new(tokio::spawn(Arc::clone(&wake_queue).wake_callers())),
+            wake_queue,
             client: Mutex::new(Some(Arc::new(client))),
             topics: Topic::ALL.into_iter().map(|topic| topic.name(prefix)).collect(),
             in_flight,
@@ -203,7 +204,7 @@ impl Producer {
             return Ok(());
         }
         for (partition, record) in records {
-            let (bytes, limit) = (size(record), partition.topic.max_record_bytes());
+            let (bytes, limit) = (framed_size(record), partition.topic.max_record_bytes());
             // Checked for all records before any is sent, so that a refused append sends none.
             if bytes > limit {
                 return Err(AppendError::TooLarge { topic: partition.topic, bytes, limit });
@@ -212,6 +213,7 @@ impl Producer {
         let (reports, woken) = self.enqueue(codec, records)?;
         // librdkafka reports every record within message.timeout.ms; this limit only guards against a missing report.
         match tokio::time::timeout(self.append_timeout, woken).await {
+            // The sender leaves the reports only after the last report, so even a dropped one means that all are known.
             Ok(_) => reports.first_error.lock().take().map_or(Ok(()), Err),
             Err(_) => {
                 Err(AppendError::Unavailable { detail: "the kafka client gave no report in time".to_owned() })
@@ -219,18 +221,18 @@ impl Producer {
         }
     }
 
-    /// Enqueues records until the first refusal. The caller waits for the records before it, so that it gets no error while
-    /// records of the same append are in flight.
+    /// Enqueues records until the first refusal, which becomes the error of the append. The records before it are in flight then,
+    /// so the caller waits for their reports before it returns the error.
     fn enqueue(
         &self,
         codec: &Codec,
         records: &[AddressedRecord<'_>],
     ) -> Result<(Arc<DeliveryReports>, oneshot::Receiver<()>), AppendError> {
         let client = self.client()?;
-        let (reports, woken) = DeliveryReports::new(records.len(), &self.callers);
+        let (reports, woken) = DeliveryReports::new(records.len(), &self.wake_queue);
         let longest = records.iter().map(|(_, record)| record.value.len()).max().unwrap_or(0);
         let mut framed = Vec::with_capacity(FRAMING + longest);
-        for (at, (partition, record)) in records.iter().enumerate() {
+        for (index, (partition, record)) in records.iter().enumerate() {
             framed.clear();
             codec.frame(partition.topic, &record.value, &mut framed);
             let topic = &self.topics[partition.topic as usize];
@@ -243,14 +245,14 @@ impl Producer {
                 key: Some(record.key),
                 // The broker sets the append time.
                 timestamp: None,
-                headers: headers(record),
+                headers: to_kafka_headers(record),
                 delivery_opaque: Arc::clone(&reports),
             });
             if let Err((error, _)) = send {
                 self.in_flight.fetch_sub(1, Ordering::AcqRel);
-                reports.fail(append_error(&error, topic));
+                reports.fail(to_append_error(&error, topic));
                 // This record and the unsent ones get no report.
-                reports.settle(records.len() - at);
+                reports.settle(records.len() - index);
                 break;
             }
         }
@@ -288,14 +290,15 @@ impl Producer {
 }
 
 /// Size for the topic's limit: the framed record with its key and headers.
-fn size(record: &Record<'_>) -> usize {
+fn framed_size(record: &Record<'_>) -> usize {
     FRAMING + record.bytes()
 }
 
-fn headers(record: &Record<'_>) -> Option<OwnedHeaders> {
+fn to_kafka_headers(record: &Record<'_>) -> Option<OwnedHeaders> {
     if record.headers.is_empty() {
         return None;
     }
-    let all = OwnedHeaders::new_with_capacity(record.headers.len());
-    Some(record.headers.iter().fold(all, |all, (key, value)| all.insert(Header { key, value: Some(*value) })))
+    let empty_headers = OwnedHeaders::new_with_capacity(record.headers.len());
+    let headers = record.headers.iter();
+    Some(headers.fold(empty_headers, |all, (key, value)| all.insert(Header { key, value: Some(*value) })))
 }
