@@ -51,7 +51,7 @@ pub(crate) fn csv_entries(file: impl BufRead + 'static, bank: BankKind) -> Resul
         if let Some(line) = position.and_then(|position| positions.line(position.byte())) {
             last_line = line;
         }
-        // The parser took the rest of the file for one cell, so rows in it would be lost.
+        // The parser took the remainder of the file for one cell, so the rows in it would be lost.
         if positions.ends_within_a_quote() {
             let reason =
                 format!("line {last_line}: a quote begins in this row, or after it, and does not end");
@@ -94,13 +94,13 @@ fn parse_row(columns: &[&str], record: &csv::StringRecord, bank: BankKind) -> Re
     complete_entry(entry, bank)
 }
 
-/// Splits the labels of a cell at bars. A bar, a blank at an end and a backslash may stand behind a backslash, as
-/// [`join_labels`] writes them.
+/// Splits the labels of a cell at bars. A backslash makes a following bar, blank or backslash part of the label, as [`join_labels`]
+/// writes it.
 pub(crate) fn split_labels(cell: &str) -> Vec<String> {
     let mut labels = Vec::new();
-    // Length that trimming must keep, because the last blank within it was escaped.
+    // `min_length` is the length that trimming must keep, because the last blank within it was escaped.
     let (mut label, mut min_length) = (String::new(), 0);
-    let mut end = |label: &mut String, min_length: &mut usize| {
+    let mut end_label = |label: &mut String, min_length: &mut usize| {
         label.truncate(label.trim_end().len().max(*min_length));
         *min_length = 0;
         labels.extend(Some(std::mem::take(label)).filter(|label| !label.is_empty()));
@@ -108,16 +108,17 @@ pub(crate) fn split_labels(cell: &str) -> Vec<String> {
     let mut letters = cell.chars().peekable();
     while let Some(letter) = letters.next() {
         match letter {
-            '|' => end(&mut label, &mut min_length),
+            '|' => end_label(&mut label, &mut min_length),
             '\\' if letters.peek().is_some_and(|next| is_escaped(*next)) => {
                 label.extend(letters.next());
                 min_length = label.len();
             }
+            // Blanks around a label are not part of it; those at its end are trimmed when it ends.
             _ if label.is_empty() && letter.is_whitespace() => {}
             _ => label.push(letter),
         }
     }
-    end(&mut label, &mut min_length);
+    end_label(&mut label, &mut min_length);
     labels
 }
 

@@ -33,9 +33,9 @@ const LISTS: [&str; 4] = ["hashRecords", "data", "results", "items"];
 /// Number of records that are read ahead.
 const READ_AHEAD: usize = 64;
 
-/// Returns the records of pages, lists or single records, one after the other. The parser runs on a thread of its own, because it
+/// Reads the records of pages, lists or single records, one after the other. The parser runs on a thread of its own, because it
 /// pushes records and the iterator pulls them.
-pub(crate) fn records(
+pub(crate) fn read_records(
     file: impl BufRead + Send + 'static,
 ) -> impl Iterator<Item = Result<Record, FileError>> + 'static {
     let (sender, records) = sync_channel(READ_AHEAD);
@@ -46,7 +46,7 @@ pub(crate) fn records(
             return;
         }
         let mut values = serde_json::Deserializer::from_reader(file);
-        // An empty file is probably a failed download, not a page without records.
+        // An empty file is probably a failed download, not a page without records. The loop below then reads no value.
         if values.end().is_ok() {
             drop(sender.send(Err(FileError::new("it is empty, and an exchange hands out pages"))));
         }
@@ -141,6 +141,7 @@ impl<'de> Visitor<'de> for Page<'_> {
             } else {
                 parse_unique(members.next_value::<Box<RawValue>>()?.get())
             };
+            // A faulty record is refused alone: its other members are still read, so that the parser reaches the next one.
             record = record.and_then(|record| insert_unique(record, key, value?));
         }
         if is_page { Ok(()) } else { self.send((self.line, record.map(Value::Object))) }

@@ -16,7 +16,7 @@ use tidegate_schemas::banks::BankKind;
 use crate::{
     FileEntries,
     entry::{Change, FileEntry, Position},
-    json_pages::records,
+    json_pages::read_records,
 };
 
 /// Reads one record of an exchange's page.
@@ -28,7 +28,7 @@ pub(crate) fn paged_entries(
     kind: BankKind,
     read: ReadRecord,
 ) -> FileEntries {
-    let records = (1..).zip(records(file));
+    let records = (1..).zip(read_records(file));
     Box::new(records.map(move |(number, record)| {
         let (line, record) = record?;
         let change = record.and_then(|record| match record {

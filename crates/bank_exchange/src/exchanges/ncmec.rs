@@ -29,31 +29,31 @@ pub(crate) fn ncmec_entries(file: impl BufRead + 'static, kind: BankKind) -> Fil
     let mut reader = Reader::from_reader(file);
     // An empty element then has a start and an end like any other.
     reader.config_mut().expand_empty_elements = true;
-    let mut xml = Xml { reader, limit, parents: Vec::new(), has_root: false };
+    let mut parser = NcmecParser { reader, limit, parents: Vec::new(), has_root: false };
     let mut number = 0;
     let mut position = Position { line: 1, record: None };
-    let mut pending: Vec<Change> = Vec::new();
+    let mut pending_changes: Vec<Change> = Vec::new();
     let mut is_finished = false;
     Box::new(std::iter::from_fn(move || {
         loop {
-            if let Some(change) = pending.pop() {
+            if let Some(change) = pending_changes.pop() {
                 return Some(Ok(FileEntry { position, change: Ok(change) }));
             }
             if is_finished {
                 return None;
             }
-            xml.limit.renew();
-            match xml.next_record() {
+            parser.limit.renew();
+            match parser.next_record() {
                 Ok(Some(OpenRecord { record, is_withdrawn, line, .. })) => {
                     number += 1;
                     position = Position { line, record: Some(number) };
                     match record.into_changes(kind, is_withdrawn) {
-                        Ok(entries) => pending = entries,
+                        Ok(changes) => pending_changes = changes,
                         Err(reason) => return Some(Ok(FileEntry { position, change: Err(reason) })),
                     }
                 }
                 // Without this check, a file of another format would pass as an empty one.
-                Ok(None) if number == 0 && !xml.has_root => {
+                Ok(None) if number == 0 && !parser.has_root => {
                     is_finished = true;
                     return Some(Err(FileError::new(format!(
                         "it is none of NCMEC: it has no image, no video and no `{ROOT}`"
@@ -62,14 +62,14 @@ pub(crate) fn ncmec_entries(file: impl BufRead + 'static, kind: BankKind) -> Fil
                 Ok(None) => is_finished = true,
                 Err(error) => {
                     is_finished = true;
-                    return Some(Err(error.at(format!("line {}", xml.limit.line()))));
+                    return Some(Err(error.at(format!("line {}", parser.limit.line()))));
                 }
             }
         }
     }))
 }
 
-struct Xml<R> {
+struct NcmecParser<R> {
     reader: Reader<LimitedReader<R>>,
     limit: LengthLimit,
     /// Open elements around the records.
@@ -94,10 +94,11 @@ fn local_name(name: QName<'_>) -> String {
     name.0.rsplit(':').next().unwrap_or(name.0).to_owned()
 }
 
-impl<R: BufRead> Xml<R> {
+impl<R: BufRead> NcmecParser<R> {
     fn next_record(&mut self) -> Result<Option<OpenRecord>, FileError> {
-        let (mut buffer, mut path, mut content): (Vec<u8>, Vec<String>, _) =
-            (Vec::new(), Vec::new(), String::new());
+        let mut buffer = Vec::new();
+        // Open elements within the record, and the text of the innermost one so far.
+        let (mut path, mut content): (Vec<String>, _) = (Vec::new(), String::new());
         let mut open_record: Option<OpenRecord> = None;
         loop {
             buffer.clear();
@@ -116,7 +117,7 @@ impl<R: BufRead> Xml<R> {
                                 let id = id
                                     .map(|attribute| attribute.normalized_value(XmlVersion::Implicit1_0))
                                     .transpose()?;
-                                record.set("member", &id.unwrap_or_default());
+                                record.set_text("member", &id.unwrap_or_default());
                             }
                             path.push(name);
                             content.clear();
@@ -155,7 +156,7 @@ impl<R: BufRead> Xml<R> {
                             return Ok(open_record);
                         }
                         Some(OpenRecord { record, .. }) => {
-                            record.set_at(&path, content.trim());
+                            record.set_by_path(&path, content.trim());
                             path.pop();
                         }
                         None => drop(self.parents.pop()),
@@ -176,11 +177,11 @@ impl<R: BufRead> Xml<R> {
 }
 
 impl Record {
-    fn set_at(&mut self, path: &[String], text: &str) {
+    fn set_by_path(&mut self, path: &[String], text: &str) {
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         match path.as_slice() {
-            ["id"] => self.set("id", text),
-            ["classification"] => self.set("classification", text),
+            ["id"] => self.set_text("id", text),
+            ["classification"] => self.set_text("classification", text),
             ["fingerprints", name] if !text.is_empty() => {
                 self.fingerprints.push(((*name).to_owned(), text.to_owned()));
             }
@@ -188,7 +189,8 @@ impl Record {
         }
     }
 
-    fn set(&mut self, key: &'static str, text: &str) {
+    fn set_text(&mut self, key: &'static str, text: &str) {
+        // Of two values neither is known to be right, so the record is refused later.
         if self.texts.insert(key, text.to_owned()).is_some() {
             self.repeated.get_or_insert(key);
         }
@@ -201,6 +203,7 @@ impl Record {
         let mut take = |key: &str| self.texts.remove(key).filter(|text| !text.is_empty());
         let id = take("id").ok_or("it has no `id`")?;
         let source = format!("ncmec:{}", take("member").unwrap_or_default());
+        // A withdrawn record has no fingerprints, so its earlier entries are found by its id.
         if is_withdrawn {
             return Ok(vec![Change::WithdrawByReference { source, reference: id }]);
         }
