@@ -33,10 +33,12 @@ use crate::{
 const BUILT_IN_QUEUES: [(&str, &str); 3] =
     [("default", "Default"), ("appeals", "Appeals"), ("child-safety", "Child safety")];
 
-/// Bank entries beside those of the documents; `None` if the bank is switched off, with the values of its
-/// document.
+/// Stored entries of each bank, in addition to the values of its document. `None` if the bank is switched off; the values of its
+/// document do not count then either.
 pub(crate) type BankEntries = BTreeMap<BankId, Option<Arc<[rules::BankEntry]>>>;
 
+/// Compiles a version of a configuration. Headers of endpoints and signals may name environment variables that begin with
+/// `variable_prefix`.
 pub(crate) fn compile(
     org: &OrgId,
     version: ConfigVersion,
@@ -185,13 +187,13 @@ fn compile_item_types(content: &Content) -> BTreeMap<TypeId, ItemType> {
 
 fn compile_earlier_types(content: &Content) -> BTreeMap<TypeId, Vec<(u64, ItemType)>> {
     let types: Arc<[TypeId]> = content.set.item_types.keys().cloned().collect();
-    let compiled = |earlier: &EarlierType| {
+    let compile_form = |earlier: &EarlierType| {
         let number = earlier.number;
         let inner = item_types::ItemType::compile(&earlier.document, &number.to_string(), &types);
         (number, ItemType::new(inner))
     };
-    let forms = |forms: &Vec<EarlierType>| forms.iter().map(compiled).collect();
-    content.earlier_types.iter().map(|(id, earlier)| (id.clone(), forms(earlier))).collect()
+    let compile_forms = |forms: &Vec<EarlierType>| forms.iter().map(compile_form).collect();
+    content.earlier_types.iter().map(|(id, forms)| (id.clone(), compile_forms(forms))).collect()
 }
 
 fn build_policies(org: &OrgId, content: &Content) -> Vec<Policy> {

@@ -97,12 +97,13 @@ pub(crate) async fn commit_change(
         };
         write_change(store, &next, operations, now).await?;
         // The first change creates the head.
-        let won = if head.version == 0 {
+        let is_committed = if head.version == 0 {
             matches!(store.insert_new(&next).await?, InsertOutcome::New)
         } else {
             matches!(store.replace(&next, head.version).await?, ReplaceOutcome::Done)
         };
-        if won {
+        // Otherwise another change took the revision, and this one is written again as the next.
+        if is_committed {
             settle(store, &BankHead { version: head.version + 1, ..next.clone() }).await?;
             return Ok(Some(next.revision));
         }
@@ -234,7 +235,7 @@ pub(super) async fn read_changes(
     Ok(is_complete.then_some(changes))
 }
 
-/// Reads the whole bank. Entry rows may already contain a later revision that settles meanwhile; applying it
+/// Reads the whole list bank. Entry rows may already contain a later revision that settles meanwhile; applying it
 /// again later has no further effect.
 async fn load_bank(store: &Store, head: &BankHead) -> Result<LoadedBank, Error> {
     let partition = BankEntry::partition(head.org.clone(), head.bank.clone());
@@ -258,14 +259,15 @@ pub(super) async fn read_operations(
     revision: i64,
     change_id: Uuid,
 ) -> Result<Vec<Operation>, Error> {
-    let unreadable = |reason: String| Error::Bank { org: org.clone(), bank: bank.clone(), revision, reason };
+    let unreadable_change =
+        |reason: String| Error::Bank { org: org.clone(), bank: bank.clone(), revision, reason };
     let partition = BankChange::partition(org.clone(), bank.clone(), revision);
     let rows = store.scan::<BankChange>(&partition, RowRange::with_prefix((change_id,))).all().await?;
     if !rows.first().is_some_and(|row| usize::try_from(row.parts) == Ok(rows.len())) {
-        return Err(unreadable(format!("{} of its parts exist", rows.len())));
+        return Err(unreadable_change(format!("{} of its parts exist", rows.len())));
     }
     let text: String = rows.iter().map(|row| row.operations.as_str()).collect();
-    serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))
+    serde_json::from_str(&text).map_err(|error| unreadable_change(error.to_string()))
 }
 
 pub(crate) fn entry_row(org: &OrgId, bank: &BankId, entry: &Entry) -> BankEntry {
@@ -289,6 +291,7 @@ pub(crate) fn hash_bucket(id: Uuid) -> i64 {
     i64::from(id.as_bytes()[0] >> 2)
 }
 
+/// Number of buckets of a hash bank: one for each value of the six bits in [`hash_bucket`].
 pub(crate) const BUCKET_COUNT: i64 = 64;
 
 fn hash_entry_row(org: &OrgId, bank: &BankId, entry: &Entry) -> BankHash {

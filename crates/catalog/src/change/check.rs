@@ -60,10 +60,10 @@ pub fn compile_offline(
     settings: &Settings,
 ) -> Result<(Compiled, Vec<DocumentFault>), Vec<DocumentFault>> {
     let documents = parse(files)?;
-    let created = super::created_policy_keys(&documents);
+    let policy_keys = super::list_policy_keys(&documents);
     let content = Content::default().with_successor(
         DocumentSet::collect(documents)?,
-        &created,
+        &policy_keys,
         settings.item_type_versions,
     );
     content.set.validate()?;

@@ -205,7 +205,7 @@ impl Changes {
         let endpoints: Vec<_> = next_content.set.endpoints.keys().cloned().collect();
         // Encoded before secrets are created: if encoding is refused because the service is busy, the next
         // attempt still reports the secrets as new.
-        let text = match differences.is_empty() {
+        let changed_text = match differences.is_empty() {
             true => None,
             false => Some(self.work().run(org, work_bytes, move || next_content.encode()).await?),
         };
@@ -216,15 +216,16 @@ impl Changes {
                 new_secrets.push(endpoint);
             }
         }
-        let Some(text) = text else {
+        let Some(changed_text) = changed_text else {
             return Ok(AppliedChange { version: head.config_version, differences, warnings, new_secrets });
         };
         let changed_at = (self.clock)();
         let version = ConfigVersion(head.config_version.0 + 1);
         let snapshot_id =
-            snapshots::write_snapshot(&self.store, org, version, &text, &author, changed_at).await?;
+            snapshots::write_snapshot(&self.store, org, version, &changed_text, &author, changed_at).await?;
         let next_head =
             ConfigHead { config_version: version, snapshot_id, changed_at, author, ..head.clone() };
+        // `head.version` counts the writes of the head's row; `config_version` counts the configurations.
         match self.store.replace(&next_head, head.version).await? {
             ReplaceOutcome::Done => {}
             // Another change was committed since the check.
@@ -283,23 +284,24 @@ impl Changes {
     /// Checks a change without applying it.
     pub async fn plan(&self, org: &OrgId, change: Change) -> Result<PlannedChange, ApplyError> {
         let Change { files, author, expected_version, prune } = change;
-        let CurrentConfig { head, content: current, text_bytes: bytes } =
+        let CurrentConfig { head, content: current, text_bytes: current_bytes } =
             self.contents.load_current(org).await?;
-        let work_bytes = bytes + files.iter().map(|(_, text)| text.len()).sum::<usize>();
+        let work_bytes = current_bytes + files.iter().map(|(_, text)| text.len()).sum::<usize>();
         if let Some(expected_version) = expected_version.filter(|version| *version != head.config_version) {
             return Err(ApplyError::HeadMoved { expected: expected_version, found: head.config_version });
         }
-        let (work_org, org, settings, now) = (org, org.clone(), Arc::clone(&self.settings), (self.clock)());
+        // The check runs on another thread, so it owns its inputs.
+        let (owned_org, settings, now) = (org.clone(), Arc::clone(&self.settings), (self.clock)());
         let (version, secrets) = (ConfigVersion(head.config_version.0 + 1), self.secrets.clone());
         // Acquired before loading: waiting requests must not keep millions of bank entries in memory.
-        let permit = self.work().acquire(work_org).await?;
-        let loaded_banks = banks::load_all(&self.store, &org, &current).await?;
+        let permit = self.work().acquire(org).await?;
+        let loaded_banks = banks::load_all(&self.store, org, &current).await?;
         let check = move || {
             let parsed = parse_all(&files);
             let next = build_next_content(&current, &parsed, prune, &settings);
             let (entries, _) = banks::active_entries(&loaded_banks, now);
             let (compiled, warnings) =
-                check::check_content(&org, version, &next, &parsed, &settings, &entries, now)
+                check::check_content(&owned_org, version, &next, &parsed, &settings, &entries, now)
                     .map_err(ApplyError::Invalid)?;
             let mut next_content = next.content;
             let kind_faults = find_kind_changes(&current.set, &next_content.set);
@@ -308,7 +310,7 @@ impl Changes {
             }
             let warnings = limit_warnings(warnings, check::MAX_WARNINGS_PER_KIND);
             // Sealed before the comparison: an unchanged value keeps its sealed text and is no difference.
-            headers::seal_all_headers(&secrets, &org, &current.set, &mut next_content.set)?;
+            headers::seal_all_headers(&secrets, &owned_org, &current.set, &mut next_content.set)?;
             let differences = difference::compare_contents(&current, &next_content);
             Ok::<_, ApplyError>((next_content, compiled, differences, warnings))
         };
@@ -345,22 +347,25 @@ fn build_next_content(
     settings: &Settings,
 ) -> NextContent {
     let documents = &parsed.documents;
-    let created = created_policy_keys(documents);
+    let policy_keys = list_policy_keys(documents);
     let (mut set, duplicates) = DocumentSet::gather(documents.clone());
     if !prune {
         let document_names: BTreeSet<_> =
             documents.iter().map(|(_, document)| (document.kind(), document.key())).collect();
-        let unchanged_documents = current.set.documents().into_iter();
-        let unchanged_documents = unchanged_documents
+        let current_documents = current.set.documents().into_iter();
+        let kept_documents = current_documents
             .filter(|(_, document)| !document_names.contains(&(document.kind(), document.key())));
         // Duplicates among the new documents were already reported by the first call.
-        (set, _) = DocumentSet::gather(unchanged_documents.chain(documents.iter().cloned()).collect());
+        (set, _) = DocumentSet::gather(kept_documents.chain(documents.iter().cloned()).collect());
     }
-    NextContent { content: current.with_successor(set, &created, settings.item_type_versions), duplicates }
+    NextContent {
+        content: current.with_successor(set, &policy_keys, settings.item_type_versions),
+        duplicates,
+    }
 }
 
-/// Returns the keys of policies in the order of the files.
-fn created_policy_keys(documents: &[(Origin, Document)]) -> Vec<String> {
+/// Returns the keys of policies in the order of the files, in which new policies are listed.
+fn list_policy_keys(documents: &[(Origin, Document)]) -> Vec<String> {
     let key = |document: &Document| match document {
         Document::Policy(policy) => Some(policy.key.clone()),
         _ => None,
