@@ -91,19 +91,19 @@ impl HttpServer {
         let max_length = announced_length.filter(|_| decoder.is_none()).unwrap_or(limit);
         let mut collected = CollectedBody::new(self, max_length, holder, limit)?;
         let mut pace = Pace::new(self);
-        let mut check = pin!(sleep_until(pace.next_check));
+        let mut check_timer = pin!(sleep_until(pace.next_check));
         let mut received_bytes = 0;
         loop {
             let frame = tokio::select! {
                 biased;
                 // Polled first: bytes that have arrived count before the pace is judged.
                 frame = body.frame() => frame,
-                () = &mut check => {
-                    if !pace.is_kept(received_bytes, check.deadline()) {
+                () = &mut check_timer => {
+                    if !pace.check_window(received_bytes, check_timer.deadline()) {
                         self.count_limited(Limit::BodyPace);
                         return Err(body_too_slow(settings));
                     }
-                    check.as_mut().reset(pace.next_check);
+                    check_timer.as_mut().reset(pace.next_check);
                     continue;
                 }
             };
@@ -116,6 +116,7 @@ impl HttpServer {
                     "The connection ended before the end of the body.",
                 )
             })?;
+            // Trailers are no part of the body.
             let Ok(data) = frame.into_data() else { continue };
             received_bytes += data.len();
             match &mut decoder {
@@ -173,6 +174,7 @@ impl<'a> CollectedBody<'a> {
             // Doubled to bound the number of copies, but never beyond the length that the body can reach.
             let max_length = self.max_length.max(self.length);
             let capacity = self.length.max(self.buffer.capacity() * 2).max(MIN_BUFFER_BYTES).min(max_length);
+            // The lease covers the only frame or the previous buffer, neither of which exceeds the new capacity.
             let additional_bytes = capacity - self.lease.amount();
             self.lease.grow(additional_bytes).map_err(|refusal| self.server.budget_problem(refusal))?;
             self.buffer.reserve_exact(capacity - self.buffer.len());
@@ -214,7 +216,7 @@ impl<'a> Decompression<'a> {
         Ok(Self { server, decoder: Decoder::new(coding), step_buffer: vec![0; DECODE_STEP_BYTES], lease })
     }
 
-    /// Decompresses the next bytes of the body; `None` marks its end. `received` is the compressed length so far.
+    /// Decompresses the next bytes of the body; `None` marks its end. `received_bytes` is the compressed length so far.
     async fn decode(
         &mut self,
         data: Option<Bytes>,
@@ -264,8 +266,8 @@ impl Pace {
         Self { window, min_bytes, end, next_check: end.min(now + window), received_at_last_check: 0 }
     }
 
-    /// Checks the pace with the bytes received so far. True if the body may continue until the next check.
-    fn is_kept(&mut self, length: usize, now: Instant) -> bool {
+    /// Checks the window that has ended with the bytes received so far, and starts the next one. False if the body must end.
+    fn check_window(&mut self, length: usize, now: Instant) -> bool {
         if now >= self.end || length - self.received_at_last_check < self.min_bytes {
             return false;
         }

@@ -78,6 +78,7 @@ impl Connections {
         Arc::new(Self {
             grace,
             slots: Arc::new(Semaphore::new(max_connections)),
+            // `slots` bounds the total, so this limits only the share of each network.
             networks: NetworkLimiter::new(usize::MAX, max_connections.div_ceil(2), gauge),
             next_number: AtomicU64::new(0),
             unauthenticated: Mutex::default(),
@@ -88,7 +89,7 @@ impl Connections {
     pub(crate) async fn acquire(self: &Arc<Self>, network: Network) -> Option<ConnectionSlot> {
         let network_permit = loop {
             match self.networks.acquire(network) {
-                Some(share) => break share,
+                Some(permit) => break permit,
                 // Its own idle connection makes room, so one network cannot displace the others.
                 None if self.close_oldest(|connection| connection.network == network) => {}
                 None => return None,
@@ -102,6 +103,7 @@ impl Connections {
                 // All connections are used. The wait ends when one closes, or when an idle one has passed its grace.
                 Err(_) => {
                     if let Ok(slot) = timeout(self.grace, slots().acquire_owned()).await {
+                        // Never an error: the semaphore is not closed.
                         break slot.ok()?;
                     }
                 }
@@ -133,6 +135,7 @@ impl Connections {
         let mut unauthenticated = self.unauthenticated.lock();
         // Authenticated connections are removed only here, so that a valid key costs no lock.
         unauthenticated.retain(|_, entry| !entry.connection.is_authenticated());
+        // Numbers ascend in the order of acceptance, so the first new connection ends the search.
         let past_grace =
             unauthenticated.iter().take_while(|(_, entry)| entry.accepted_at.elapsed() >= self.grace);
         let mut idle = past_grace.filter(|(_, entry)| matches(entry) && entry.connection.is_idle());

@@ -98,6 +98,7 @@ async fn serve(
         let (server, watcher) = (server.clone(), graceful.watcher());
         connections.spawn(async move {
             let close = slot.close.clone();
+            // `None` if the connection was closed to make room for another.
             if close.run_until_cancelled(server.serve_connection(stream, &slot, watcher)).await.is_none() {
                 server.http.count_limited(Limit::Connections);
             }
@@ -166,6 +167,7 @@ impl Server {
             .header_read_timeout(settings.header_read())
             // Slightly longer heads are read as well, so that they get a 431 in the envelope.
             .max_buf_size(settings.header_bytes.saturating_add(8_192));
+        // A network may hold half of all open streams, as it may of the connections.
         let streams =
             NetworkLimiter::new(settings.open_streams, settings.open_streams / 2, streams_gauge(http.name()));
         let service = RequestService::new(router, http.clone(), stop.clone());
@@ -211,11 +213,11 @@ impl Server {
                 ))
             }
         };
-        let count = || self.http.count_limited(Limit::AnswerStall);
+        let count_stall = || self.http.count_limited(Limit::AnswerStall);
         tokio::select! {
             () = serving => {}
             // Each of these ends the connection by dropping `serving`.
-            () = connection.end_stalled(settings.unsent_stall(), count) => {}
+            () = connection.end_stalled(settings.unsent_stall(), count_stall) => {}
             () = self.wait_until_stopped_and_settled(connection) => {}
         }
     }
