@@ -216,6 +216,7 @@ fn read_document<R: Read>(
                     canonical::write_value(reader, Numbers::Exact, 2, &mut value)?;
                     insert_member(members, &[name, inner], value, reader.position())
                 })?;
+                // Recorded like the presence of a list, because an empty object differs from a missing one.
                 insert_member(members, &[name], b"{".to_vec(), reader.position())
             }
             _ => {
@@ -299,11 +300,13 @@ fn read_elements<R: Read>(
             fields.push((name.to_vec(), value));
             Ok(())
         })?;
+        // The order of members is no difference, and repeated names become neighbours.
         fields.sort();
         if let Some(pair) = fields.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             return Err(CanonicalError::DuplicateName(pair[0].0.clone(), reader.position()).into());
         }
         let id = fields.iter().find(|(name, _)| name == b"id").map(|(_, value)| &**value);
+        // An id is a string; numbers and null have no quotes.
         let Some([b'"', id @ .., b'"']) = id else { return Err(ReadError::MissingId(LISTS[list])) };
         key.clear();
         key.push(u8::try_from(list).unwrap_or_default());
@@ -400,6 +403,7 @@ impl DifferenceCollector {
         group.settle_content();
         let [before, after] = group.unmatched;
         let changed_count = before.min(after);
+        // Each element with this id has an equal one on the other side.
         if before == 0 && after == 0 {
             return;
         }

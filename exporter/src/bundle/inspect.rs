@@ -89,6 +89,7 @@ pub fn inspect(
     limits: Limits,
     spill_options: &SpillOptions,
 ) -> Result<Overview, InvalidJson> {
+    // The overview shows only the number of findings, so none is listed.
     let mut findings = Findings::new(0, false, 0);
     // Half of the memory is for the items, half for the set of participants.
     let spill_options = SpillOptions { memory: spill_options.memory / 2, ..spill_options.clone() };
@@ -111,6 +112,7 @@ pub fn inspect(
             io::Error::other("reading stopped before the end of the document")
         }
     })?;
+    // A document that stops at a syntax error has an overview up to there. A document that is no object has none.
     if let (None, Some(at)) = (end.stop, end.non_object_at) {
         return Err(InvalidJson::NotAnObject { at_line: at.line, offset: at.offset });
     }
@@ -229,6 +231,7 @@ impl OverviewSink {
             self.overview.unlisted_items += 1;
             return;
         }
+        // Fields by their index in `form::ITEM`.
         let item = Item {
             id: lossy_text(row, 0),
             phase: lossy_text(row, 1),
@@ -239,6 +242,7 @@ impl OverviewSink {
             suppressed_counts: 0,
         };
         let texts = [&item.id, &item.phase, &item.status, &item.origin, &item.text];
+        // The item counts twice, because a growing list can be half empty.
         let bytes = texts.map(|text| text.capacity() + ALLOCATION_BYTES).iter().sum::<usize>()
             + 2 * size_of::<Item>();
         if !reserve(&mut self.free_bytes, bytes + entry_bytes::<usize>(item.id.as_bytes())) {
@@ -246,6 +250,7 @@ impl OverviewSink {
             return;
         }
         if let Some(id) = row.text(0) {
+            // Of several items with one id, the first receives the counts.
             self.items.entry(id.into()).or_insert(self.overview.items.len());
         }
         self.overview.items.push(item);
@@ -262,6 +267,7 @@ impl OverviewSink {
             }
             None => overview.unlinked = overview.unlinked.saturating_add(count),
         }
+        // Without an item or a known answer, the response counts only in the totals above.
         let (Some(subject), Some(answer)) =
             (row.text(response::SUBJECT), row.text(response::ANSWER).and_then(Answer::parse))
         else {

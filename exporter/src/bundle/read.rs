@@ -92,13 +92,15 @@ pub(crate) fn read_bundle<R: ElementReceiver>(
     let mut json = serde_json::Deserializer::from_reader(file);
     let mut error = None;
     let name = name_of(path);
+    // `end` refuses data after the document, which would otherwise be lost without an error.
     let other_members = Document { reader, error: &mut error, meter, name: &name }
         .deserialize(&mut json)
         .and_then(|other_members| json.end().map(|()| other_members));
     // An error of the receiver has precedence: serde's error is only the means to stop the parser.
     match (error, other_members) {
         (Some(error), _) => Err(error),
-        (None, Ok(rest)) => Ok(rest),
+        (None, Ok(other_members)) => Ok(other_members),
+        // A failed read says that the file is unavailable, not that it is invalid.
         (None, Err(error)) if error.is_io() => Err(ConvertError::from_io(&name, error.into())),
         (None, Err(error)) => Err(not_a_bundle(&name, error.line() as u64)),
     }
@@ -129,6 +131,7 @@ impl<'de, R: ElementReceiver> Visitor<'de> for Document<'_, R> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let (mut other_members, mut seen_names) = (Map::new(), HashSet::new());
         while let Some(key) = map.next_key::<String>()? {
+            // Elements of a repeated list would be passed on twice, and a repeated member would lose its first value.
             if !seen_names.insert(key.clone()) {
                 return Err(serde::de::Error::custom("duplicate member"));
             }
@@ -161,6 +164,7 @@ impl<'de, R: ElementReceiver> Visitor<'de> for Document<'_, R> {
                             .into_seed::<Value>(),
                     )?;
                 }
+                // Parsed without keeping it: a list can have millions of elements.
                 "items" | "responses" | "outcomes" => {
                     map.next_value::<IgnoredAny>()?;
                 }

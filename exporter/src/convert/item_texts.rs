@@ -138,6 +138,7 @@ impl ItemTexts {
         for (item, line) in head.items.iter().zip(&self.lines).filter(|(_, line)| line.is_published) {
             meter.check_stop()?;
             content.participant_text |= !item.organizer && !line.text.is_empty();
+            // The search is slow, and one identifying text decides.
             content.identifying_text = content.identifying_text
                 || identifies(&line.text, TextAuthor::People)
                 || identifies(&item.id, TextAuthor::Reference);

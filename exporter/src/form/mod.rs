@@ -238,8 +238,8 @@ const URI: Text =
 /// Maximum number of characters of a bundle id.
 pub const MAX_ID_CHARS: usize = 240;
 
-const fn text(least: u64, most: u64, hand: Option<TextAuthor>) -> Value {
-    Value::Text(Text { min_chars: least, max_chars: most, format: None, author: hand })
+const fn text(min_chars: u64, max_chars: u64, author: Option<TextAuthor>) -> Value {
+    Value::Text(Text { min_chars, max_chars, format: None, author })
 }
 
 const fn required(name: &'static str, value: Value) -> Field {

@@ -45,6 +45,7 @@ pub(crate) fn write_value<R: Read>(
     into: &mut Vec<u8>,
 ) -> Result<(), CanonicalError> {
     let byte = reader.next()?;
+    // Checked for each value, which bounds the elements of arrays too.
     if into.len() > MAX_VALUE_BYTES {
         return Err(CanonicalError::TooLarge);
     }
@@ -144,6 +145,7 @@ fn write_object<R: Read>(
             let (name, at) = read_name(reader)?;
             let mut member_value = Vec::new();
             write_value(reader, numbers, depth + 1, &mut member_value)?;
+            // The entries of the list count too: small members take more memory than their bytes.
             used_bytes += name.len() + member_value.len() + size_of::<Member<Vec<u8>>>();
             if used_bytes > MAX_VALUE_BYTES {
                 return Err(CanonicalError::TooLarge);

@@ -204,6 +204,7 @@ impl Record {
     fn read(&mut self, from: &mut impl Read) -> io::Result<bool> {
         let mut hash = [0; 8];
         match from.read_exact(&mut hash) {
+            // A run ends before a record. An end within a record is an error of the reads below.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
             read => read?,
         }
@@ -220,6 +221,7 @@ impl Record {
     }
 
     fn sort_key(&self) -> (u64, &[u8], &[u8]) {
+        // Without `run`: equal records of two runs are interchangeable.
         (self.hash, &self.key, &self.value)
     }
 }

@@ -79,6 +79,7 @@ impl Column {
         if let Some(levels) = levels {
             levels.push(i16::from(text.is_some()));
         } else if text.is_none() {
+            // A required text is missing or null: the bundle is invalid.
             return false;
         }
         if let Some(text) = text {

@@ -178,14 +178,15 @@ pub(crate) fn write(
     read_bundle(bundle_path, &mut votes, meter)?;
     let Votes { file, matrix, mut opinions, by_group, mut times_without_number, .. } = votes;
     opinions.check_response_items(&items)?;
+    // Readers compute the counts of groups from votes and members. Without members, all counts are lost.
     let left_out = if groups.is_empty() { by_group.count_all() } else { by_group.count_differing(&opinions) };
     opinions.count_left_out(GROUP_RESPONSE_COUNTS, left_out);
     let votes = file.finish()?;
     let columns: Vec<_> = items.iter().map(Item::key).collect();
     let participants = matrix.write(folder.join(PARTICIPANTS), &columns, (voters, cells), groups, meter)?;
     let counts_for = |item: &Item| counts_of(item, &counts, &opinions);
-    let write_comments =
-        comments(&items, counts_for, folder.join(COMMENTS), cells, &mut times_without_number)?;
+    let comments_file =
+        write_comments(&items, counts_for, folder.join(COMMENTS), cells, &mut times_without_number)?;
     let mut file = PartialFile::create(folder.join(SUMMARY))?;
     for (name, member) in [("topic", "title"), ("url", "url"), ("conversation-description", "description")] {
         csv_row(&mut file, &[name, card["source"][member].as_str().unwrap_or_default()], cells)?;
@@ -233,7 +234,7 @@ pub(crate) fn write(
         ));
     }
     notes.extend(opinions.notes(&items, &card));
-    Ok((vec![votes, write_comments, participants, file.finish()?], notes))
+    Ok((vec![votes, comments_file, participants, file.finish()?], notes))
 }
 
 /// Formats a time as milliseconds (or seconds, if the fraction is unknown) and as text. A number that would be read
@@ -264,7 +265,7 @@ fn counts_of(item: &Item, counts: &HashMap<String, Vec<ItemCounts>>, opinions: &
         .map_or(Counts::default(), |candidate| candidate.counts)
 }
 
-fn comments(
+fn write_comments(
     items: &[Item],
     counts: impl Fn(&Item) -> Counts,
     path: PathBuf,
@@ -292,6 +293,7 @@ fn comments(
         let is_seed = if item.origin == ORIGIN_PARTICIPANT { "false" } else { "true" };
         let (timestamp, datetime) = format_times(item.created_at.as_deref(), times_without_number);
         let text = &item.text;
+        // A bundle names no authors.
         let row =
             [&timestamp, datetime, item.key(), "", &agrees, &disagrees, &passes, moderated, is_seed, text];
         csv_row(&mut file, &row, cells)?;

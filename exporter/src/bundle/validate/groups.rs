@@ -72,8 +72,10 @@ impl Groups {
                 answered_phases.extend(location.first_chunk().map(|phase| u32::from_be_bytes(*phase)));
                 return Ok(());
             }
+            // Phases are sorted before memberships, so all phases of this participant are known here.
             let word = |at: usize| location.as_chunks().0.get(at).map_or(0, |word| u64::from_be_bytes(*word));
             let [offset, line, outcome, index] = [0, 1, 2, 3].map(word);
+            // Members of an outcome that is no group are not checked.
             if self.phases.get(&outcome).is_some_and(|phase| !answered_phases.contains(phase)) {
                 let steps = [
                     Step::Name(Part::Outcomes.name()),

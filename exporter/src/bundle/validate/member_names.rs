@@ -181,6 +181,7 @@ impl KnownName {
             return None;
         }
         let is_listed = |word: &str| {
+            // Longer numbers can be ids of persons.
             let is_number = word.len() <= 2 && word.bytes().all(|byte| byte.is_ascii_digit());
             word.len() == 1
                 || is_number
@@ -205,6 +206,7 @@ impl KnownName {
 /// True if a number with this name counts people.
 pub(super) fn counts_people(name: &[u8]) -> bool {
     let words = split_words(name);
+    // `voterId` and `agree-rank` contain a count word, but their numbers are no counts.
     words.iter().any(|word| is_count_word(word))
         && !words.iter().any(|word| NON_COUNT_WORDS.contains(&word.as_str()))
 }
@@ -218,6 +220,7 @@ pub(super) fn is_time(name: &[u8]) -> bool {
 pub(super) fn is_total(name: &[u8]) -> bool {
     let words = split_words(name);
     let is_filler = |word: &String| ["of", "num", "number", "all"].contains(&word.as_str());
+    // Fillers alone, as in `number`, leave open whether answers are counted.
     words.iter().any(|word| !is_filler(word))
         && words.iter().all(|word| is_filler(word) || TOTAL_WORDS.contains(&word.as_str()))
 }
@@ -229,6 +232,7 @@ fn split_words(name: &[u8]) -> Vec<String> {
     // The limit bounds the cost of names in hostile files.
     for (at, byte) in name.iter().copied().enumerate().take(MAX_NAME_BYTES) {
         let is_next_lowercase = name.get(at + 1).is_some_and(u8::is_ascii_lowercase);
+        // In `NVotes` the last capital of a run begins the next word.
         let begins_word = !previous_byte.is_ascii_alphanumeric()
             || previous_byte.is_ascii_digit() != byte.is_ascii_digit()
             || byte.is_ascii_uppercase() && (previous_byte.is_ascii_lowercase() || is_next_lowercase);
@@ -253,6 +257,7 @@ fn is_count_word(word: &str) -> bool {
     COUNT_WORDS.contains(&word)
         || COUNT_WORDS.iter().any(|prefix| {
             word.strip_prefix(prefix).is_some_and(|suffix| {
+                // Plain words of up to three letters, such as `in` and `all`, also end unrelated words by chance.
                 !suffix.is_empty()
                     && (is_count_word(suffix)
                         || PLAIN_WORDS.contains(&suffix) && word.len() > prefix.len() + 3)

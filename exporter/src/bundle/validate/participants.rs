@@ -52,6 +52,7 @@ impl Participants {
                 self.references_by_phase.insert(&self.key)?
             }
         };
+        // A participant that is new in this phase may be known from another, so the set of all counts it once.
         if is_new {
             self.references.insert(reference)?;
         }

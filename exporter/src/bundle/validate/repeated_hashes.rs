@@ -40,6 +40,7 @@ impl HashSorter {
     pub(crate) fn visit_repeated(mut self, mut visit: impl FnMut(u64)) -> io::Result<()> {
         let (mut previous, mut reported) = (None, None);
         let mut compare = |hash| {
+            // A hash may occur more than twice, and is visited once.
             if previous == Some(hash) && reported != Some(hash) {
                 visit(hash);
                 reported = previous;
@@ -52,6 +53,7 @@ impl HashSorter {
             return Ok(());
         }
         self.write_run()?;
+        // Frees the memory before the merge allocates its buffers.
         self.hashes = Vec::new();
         merge_runs(self.runs, |hash| {
             compare(hash);
@@ -88,6 +90,7 @@ fn merge_runs(runs: Vec<File>, mut visit: impl FnMut(u64) -> io::Result<()>) -> 
         let Reverse((hash, run)) = *head;
         visit(hash)?;
         match read_hash(&mut readers[run])? {
+            // Replacing the head orders the heap once; a pop and a push would order it twice.
             Some(hash) => *head = Reverse((hash, run)),
             None => _ = PeekMut::pop(head),
         }

@@ -20,6 +20,7 @@ pub fn text<'a>(report: &'a Report, name: &'a str) -> impl Display + 'a {
     fmt::from_fn(move |text| {
         for finding in &report.findings {
             let rule = finding.rule;
+            // The pointer of the document is empty, which would read like a missing one.
             let pointer = if finding.pointer.is_empty() { "(document)" } else { &finding.pointer };
             let (id, severity) = (rule.id(), rule.severity().as_str());
             let location = format!("line {}, byte {}", finding.line, finding.offset);
@@ -165,12 +166,14 @@ fn sarif_result(finding: &Finding, uri: &str) -> Value {
     };
     json!({
         "ruleId": finding.rule.id(),
+        // An index into the driver's rules, which are `Rule::ALL` in the order of the discriminants.
         "ruleIndex": finding.rule as usize,
         "level": finding.rule.severity().as_str(),
         "message": { "text": message },
         "locations": [{
             "physicalLocation": {
                 "artifactLocation": { "uri": uri },
+                // A finding has a start and no end, so the region is empty.
                 "region": { "startLine": finding.line, "byteOffset": finding.offset, "byteLength": 0 },
             },
             "logicalLocations": [{ "fullyQualifiedName": finding.pointer }],
@@ -189,6 +192,7 @@ fn encode_uri(name: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
             uri.push(char::from(byte));
         } else {
+            // Writing to a string does not fail.
             _ = write!(uri, "%{byte:02X}");
         }
     }

@@ -35,6 +35,7 @@ impl Sink for SecondPass<'_> {
         _counts: Option<&Row>,
         _findings: &mut Findings,
     ) -> Result<(), Stop> {
+        // Ids of phases and items are few, and the first pass keeps them all.
         if !matches!(part, Part::Responses | Part::Outcomes) {
             return Ok(());
         }
@@ -88,6 +89,7 @@ impl Content {
         else {
             return false;
         };
+        // The second item is not in the bundle.
         if object == Some(None) {
             return false;
         }

@@ -49,6 +49,7 @@ impl Spool {
             }
             None => None,
         };
+        // The file has the earlier bytes, the buffer those since the last flush.
         Ok(MaybeReader(file).chain(io::Cursor::new(self.buffer)))
     }
 }

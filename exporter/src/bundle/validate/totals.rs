@@ -141,6 +141,7 @@ fn compute_coverage(phases: &[Phase], items: &[Item], tallies: &[Tally]) -> Opti
     let mut answered = vec![0_u64; phases.len()];
     for tally in tallies {
         let item = &items[tally.item as usize];
+        // A repeated answer covers no further item.
         if item.is_eligible && item.phase == tally.phase {
             answered[tally.phase as usize] += tally.answered_count.saturating_sub(tally.repeated_count);
         }

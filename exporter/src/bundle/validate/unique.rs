@@ -90,6 +90,7 @@ impl RepeatFinder {
         key: &[u8],
         location: impl FnOnce() -> [u8; LOCATION_BYTES],
     ) -> io::Result<KeyState> {
+        // Out of order, or without a second reading, only hashes tell whether a key is repeated.
         if self.skipped_count > 0 || self.log.is_some() {
             self.hashes.push(self.hasher.hash_one(key))?;
             if let Some(log) = &mut self.log {
@@ -103,10 +104,12 @@ impl RepeatFinder {
                 self.count += 1;
                 return Ok(KeyState::Repeated);
             }
+            // Ascending decimal numbers ascend by length first, other sorted ids by their bytes. One of the orders suffices.
             self.is_ascending_by_bytes &= byte_order == Ordering::Greater;
             self.is_ascending_by_length &=
                 key.len().cmp(&self.last_key.len()).then(byte_order) == Ordering::Greater;
             if !self.is_ascending_by_bytes && !self.is_ascending_by_length {
+                // The earlier keys have no hash yet: a second reading adds them with `add_skipped`.
                 self.skipped_count = self.count;
                 self.hashes.push(self.hasher.hash_one(key))?;
                 return Ok(KeyState::OrderBroken);
@@ -136,16 +139,18 @@ impl RepeatFinder {
         let candidates = &mut self.candidates;
         hashes.visit_repeated(|hash| match candidates {
             CandidateHashes::Listed(hashes) if hashes.len() < max_hashes => hashes.push(hash),
+            // The hashes do not fit into memory, so every key becomes a candidate, and `candidate_keys` uses the disk.
             _ => *candidates = CandidateHashes::All,
         })?;
         let has_candidates = !matches!(candidates, CandidateHashes::Listed(hashes) if hashes.is_empty());
         let Some(log) = self.log.take() else { return Ok(has_candidates) };
         if has_candidates {
-            let (mut from, mut key) = (log.into_reader()?, Vec::new());
-            while let Some(location) = read_record(&mut from, &mut key)? {
+            let (mut log_reader, mut key) = (log.into_reader()?, Vec::new());
+            while let Some(location) = read_record(&mut log_reader, &mut key)? {
                 self.add_candidate(&key, || location)?;
             }
         }
+        // The log stands in for the second reading, so the caller has no keys to add.
         Ok(false)
     }
 
@@ -157,6 +162,7 @@ impl RepeatFinder {
         location: impl FnOnce() -> [u8; LOCATION_BYTES],
     ) -> io::Result<()> {
         let is_candidate = match &self.candidates {
+            // `visit_repeated` reports hashes in ascending order, so the list is sorted.
             CandidateHashes::Listed(hashes) => {
                 !hashes.is_empty() && hashes.binary_search(&self.hasher.hash_one(key)).is_ok()
             }
@@ -183,6 +189,7 @@ fn write_record(into: &mut Vec<u8>, key: &[u8], location: [u8; LOCATION_BYTES]) 
 fn read_record(from: &mut impl Read, key: &mut Vec<u8>) -> io::Result<Option<[u8; LOCATION_BYTES]>> {
     let (mut location, mut length) = ([0; LOCATION_BYTES], [0; 4]);
     match from.read_exact(&mut location) {
+        // The log ends before a record. An end within a record is an error of the reads below.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         read => read?,
     }
@@ -209,7 +216,7 @@ impl KeySet {
         Self { keys: HashSet::default(), used_bytes: 0, spill_options, spill: None }
     }
 
-    /// Adds a key. False if the key is in memory already; true does not mean that it is new.
+    /// Adds a key. False if the key is in memory already; true does not mean that it is new, because keys on disk are not searched.
     #[inline]
     pub(crate) fn insert(&mut self, key: &[u8]) -> io::Result<bool> {
         if self.keys.contains(key) {
@@ -219,6 +226,7 @@ impl KeySet {
         self.keys.insert(key.into());
         if self.used_bytes > self.spill_options.memory {
             let spill = self.spill.get_or_insert_with(|| Spill::new(self.spill_options.clone()));
+            // A key may be added again after this. `finish` visits it once, however often it is on disk.
             for key in self.keys.drain() {
                 spill.push(&key, &[])?;
             }
@@ -280,6 +288,7 @@ impl<const N: usize> Sums<N> {
         }
         let (mut last_key, mut sum) = (Vec::new(), 0_u64);
         spill.finish(|key, value, is_first| {
+            // The sum is still zero at the first key, which has no predecessor to visit.
             if is_first && sum > 0 {
                 visit(&last_key, sum);
                 sum = 0;
@@ -287,6 +296,7 @@ impl<const N: usize> Sums<N> {
             if is_first {
                 last_key = key.to_vec();
             }
+            // A key has several sums on disk if it was added again after a spill. Each has eight bytes.
             sum = sum.saturating_add(value.try_into().map_or(0, u64::from_le_bytes));
             Ok(())
         })?;

@@ -43,11 +43,11 @@ pub(crate) fn format_beginning(
     let mut object = ObjectWriter::begin(&mut bytes);
     let schema = constants.schema_url.as_deref().unwrap_or(constants.naming.schema());
     object.text("schema", schema).text("kind", constants.naming.kind());
-    let at = object.key("bundleId");
+    let id_buffer = object.key("bundleId");
     // The id starts after its quote.
-    let id_at = at.len() as u64 + 1;
-    json::write_string(at, id);
-    let id_end = at.len() as u64;
+    let id_start = id_buffer.len() as u64 + 1;
+    json::write_string(id_buffer, id);
+    let id_end = id_buffer.len() as u64;
     object.text("exportedAt", &constants.exported_at.to_string());
     let mut source = ObjectWriter::begin(object.key("source"));
     source
@@ -70,6 +70,7 @@ pub(crate) fn format_beginning(
     phases.extend_from_slice(b"\n]");
     let items = object.key("items");
     let mut list = ListWriter::begin(items);
+    // Items and lines are parallel lists, so suppressed items are dropped only after both are paired.
     for (item, line) in head.items.iter().zip(lines).filter(|(_, line)| line.is_published) {
         let mut member = ObjectWriter::begin(list.begin_element());
         member
@@ -83,8 +84,9 @@ pub(crate) fn format_beginning(
         member.end();
     }
     list.end();
+    // Left open: responses are written one by one, and `format_end` closes list and document.
     object.key("responses").push(b'[');
-    Beginning { bytes, id_start: id_at, id_end }
+    Beginning { bytes, id_start, id_end }
 }
 
 fn write_time(into: &mut Vec<u8>, at: Option<Timestamp>) {
@@ -97,17 +99,17 @@ fn write_time(into: &mut Vec<u8>, at: Option<Timestamp>) {
 /// Writer of an array with one element on each line.
 struct ListWriter<'l> {
     into: &'l mut Vec<u8>,
-    empty: bool,
+    is_empty: bool,
 }
 
 impl<'l> ListWriter<'l> {
     fn begin(into: &'l mut Vec<u8>) -> Self {
         into.push(b'[');
-        Self { into, empty: true }
+        Self { into, is_empty: true }
     }
 
     fn begin_element(&mut self) -> &mut Vec<u8> {
-        self.into.extend_from_slice(if std::mem::take(&mut self.empty) { b"\n" } else { b",\n" });
+        self.into.extend_from_slice(if std::mem::take(&mut self.is_empty) { b"\n" } else { b",\n" });
         self.into
     }
 
@@ -116,7 +118,7 @@ impl<'l> ListWriter<'l> {
     }
 }
 
-/// Text of the outcomes, and their number.
+/// Formatted outcomes, and their number.
 #[derive(Debug)]
 pub(crate) struct Outcomes<'o> {
     phase: &'o str,
@@ -150,6 +152,7 @@ impl<'o> Outcomes<'o> {
         answers: &[Answer],
         hidden: &[bool],
     ) {
+        // An empty list hides no answer.
         let is_suppressed = |answer: Answer| hidden.get(answer as usize).copied().unwrap_or_default();
         let mut object = self.begin(RESPONSE_COUNTS, key, item);
         let mut cells = ObjectWriter::begin(object.key("counts"));
@@ -281,6 +284,7 @@ fn write_artifact(into: &mut Vec<u8>, artifact: &Artifact) {
     if let Some(within) = &artifact.archive_name {
         object.text("within", within);
     }
+    // Only a file that was read to its end has a digest.
     if let Some(digest) = artifact.file_digest {
         object.integer("size", digest.bytes).text("sha256", &encode_hex(&digest.sha256));
     }

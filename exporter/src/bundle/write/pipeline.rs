@@ -123,6 +123,7 @@ impl RowSink for RowPipe<'_> {
     }
 
     fn restart(&mut self) -> Result<(), ConvertError> {
+        // Rows, counts and output of the abandoned attempt are dropped together, or its rows would be counted twice.
         self.rows.clear();
         self.count = 0;
         self.tally.clear();
@@ -140,6 +141,7 @@ impl<'p> RowPipe<'p> {
             return Ok(());
         }
         let rows = std::mem::replace(&mut self.rows, Vec::with_capacity(ROWS_PER_BLOCK));
+        // The count includes this block, so only the first block equals it.
         let is_first = self.count == rows.len() as u64;
         self.send(WriterTask::Rows { rows, is_first })
     }
@@ -167,8 +169,8 @@ struct Writer<'w> {
 impl Writer<'_> {
     fn execute(&mut self, task: WriterTask) -> Result<(), ConvertError> {
         match task {
-            WriterTask::Rows { rows, is_first: first } => {
-                self.format_rows(&rows, first);
+            WriterTask::Rows { rows, is_first } => {
+                self.format_rows(&rows, is_first);
                 self.output.write(&self.lines)
             }
             WriterTask::Restart => self.output.truncate(&self.responses_start),
@@ -176,13 +178,14 @@ impl Writer<'_> {
     }
 
     fn format_rows(&mut self, rows: &[(Row, u32)], is_first: bool) {
+        // Locked for one block at a time: the reading thread adds names in between.
         let names_guard =
             self.names.as_ref().map(|names| names.read().unwrap_or_else(PoisonError::into_inner));
         let names: Option<&HashMap<u128, String>> = names_guard.as_deref();
         self.lines.clear();
         let mut cache = LineCache::default();
-        for (at, (row, number)) in rows.iter().enumerate() {
-            self.lines.extend_from_slice(if is_first && at == 0 { b"\n" } else { b",\n" });
+        for (index, (row, number)) in rows.iter().enumerate() {
+            self.lines.extend_from_slice(if is_first && index == 0 { b"\n" } else { b",\n" });
             self.formatter.write_row(&mut self.lines, *row, *number, names, &mut cache);
         }
     }
@@ -228,6 +231,7 @@ impl<'c> CountingSink<'c> {
 
 impl Measure<'_> {
     fn add(&mut self, row: Row, number: u32) {
+        // The size is only compared with the limit, so further rows need not be formatted.
         if self.bytes > self.max_bytes {
             return;
         }
@@ -239,6 +243,7 @@ impl Measure<'_> {
             row,
             number,
             names_guard.as_deref(),
+            // The cache changes the speed and not the length of a line.
             &mut LineCache::default(),
         );
         // Each row has a line feed, and each but the first a comma.

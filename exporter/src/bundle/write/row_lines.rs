@@ -104,6 +104,7 @@ impl RowFormatter {
             }
         };
         let template = &mut cache.templates[row.answer() as usize];
+        // An unused template has the index of the first item, so its empty line is checked as well.
         if template.subject != row.subject || template.line.is_empty() {
             self.rebuild_template(template, row, at);
         }
@@ -123,10 +124,13 @@ impl RowFormatter {
         let pseudonym = json::hex(row.pseudonym);
         template.subject = row.subject;
         template.line.clear();
+        // The number is not written: templates are used only if ids contain none.
         self.write_beginning(&mut template.line, row, 1, &pseudonym, None);
+        // The line ends here with the second pseudonym and its closing quote.
         let second_offset = template.line.len() - 1 - pseudonym.len();
         template.pseudonym_offsets =
             [LINE_START.len() + self.keys[row.subject as usize].len() + 1, second_offset];
+        // Each copy overwrites the time, so its day is not worth caching.
         self.write_ending(&mut template.line, row, Some(at), &mut DayCache::default());
     }
 

@@ -123,6 +123,7 @@ impl Ideas {
         let (mut invalid, mut unattributed) = (0_u64, UnattributedAnswers::default());
         while let Some(row) = table.next()? {
             meter.rows_read.fetch_add(1, Ordering::Relaxed);
+            // Only an explicit `false` leaves a vote out: the column may be missing or empty.
             if row.optional_text(valid)?.trim().eq_ignore_ascii_case("false") {
                 invalid += 1;
                 continue;
@@ -143,6 +144,7 @@ impl Ideas {
                 continue;
             };
             if on_row(row)? == Flow::Stop {
+                // The remainder of the file is unread, so it has no digest.
                 return Ok(ReadResult { flow: Flow::Stop, rows: table.rows(), file_digest: None });
             }
         }

@@ -106,6 +106,7 @@ pub(super) fn read_rows(
                 column_index = Some(header);
                 continue;
             };
+            // A blank line is no row, as for a CSV reader.
             if line.is_empty() {
                 continue;
             }
@@ -233,6 +234,7 @@ impl VoteReader<'_> {
             return None;
         }
         let answered_at = match fast_row.timestamp {
+            // The other parsers report an invalid time.
             Some(count) => Some(Timestamp::from_epoch(count)?),
             None => None,
         };
@@ -241,10 +243,12 @@ impl VoteReader<'_> {
 
     #[inline]
     fn parse_plain(&mut self, line: &[u8], columns: &ColumnIndex) -> Result<Row, BadRow> {
+        // A needed cell lies beyond the array below.
         if columns.last >= MAX_FAST_COLUMNS {
             return self.parse_quoted(line, columns);
         }
         let mut fields: [&[u8]; MAX_FAST_COLUMNS] = [&[]; MAX_FAST_COLUMNS];
+        // At least one cell follows the needed ones, unless the line ends with the last of them.
         let (mut unread, mut extra_cells) = (line, 1);
         for (at, field) in fields.iter_mut().enumerate().take(columns.last + 1) {
             match memchr(b',', unread) {
@@ -339,6 +343,7 @@ fn parse_answer(vote: &[u8]) -> Option<Answer> {
 /// Parses a count without a sign. 18 digits cannot overflow and cover all valid times.
 #[inline]
 fn parse_count(digits: &[u8]) -> Option<i64> {
+    // Leading zeros cannot overflow, so they do not count against the limit.
     let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
     if digits.len() - zeros > 18 {
         return None;

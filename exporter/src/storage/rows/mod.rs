@@ -84,6 +84,7 @@ impl Row {
     }
 
     pub(crate) fn answer(self) -> Answer {
+        // Three bits could be 6 or 7, which `new` never stores; the remainder makes the index valid for the compiler.
         Answer::ALL[(self.packed & 7) as usize % Answer::ALL.len()]
     }
 

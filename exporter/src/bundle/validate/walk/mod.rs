@@ -128,6 +128,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         } else {
             let at = self.reader.position();
             self.non_object_at = Some(at);
+            // Read to its end, so that syntax errors in it are reported too.
             self.read_unknown(NumberMeaning::Unknown)?;
             self.findings.add(Rule::Type, at, &[], None);
         }
@@ -179,6 +180,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                     }
                     MemberName::Total(meaning, name) => {
                         let first_byte = self.reader.next()?;
+                        // An earlier member may have left a number that is not this one's.
                         self.last_number = None;
                         self.read_unknown_member(meaning, name)?;
                         // Numbers inside a list or an object are not the total itself.
@@ -219,6 +221,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             return Err(self.reader.unexpected_error());
         }
         let key = self.reader.read_string()?;
+        // A name with flaws is no field, even if the bytes that replace them spell one.
         let is_named = |field: &Field| key.flaws == 0 && field.name.as_bytes() == key.bytes;
         let field = form.fields.iter().position(is_named);
         if key.flaws != 0 {
@@ -283,19 +286,20 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 {
                     self.findings.add(Rule::FineTime, at, &self.steps, Some(text.bytes));
                 }
+                // A small count reveals as much if it is written as a text.
                 if self.part == Part::Outcomes
                     && level == 2
                     && parse_count(text.bytes).is_some_and(|number| self.sink.is_below_k(number))
                 {
                     self.findings.add(Rule::SmallOutcome, at, &self.steps, Some(text.bytes));
                 }
-                let hand = match form {
+                let author = match form {
                     Value::Text(bounds) | Value::TextOrNull(bounds) => bounds.author,
                     Value::Arbitrary => Some(TextAuthor::Tool),
                     _ => None,
                 };
-                if let Some(hand) = hand
-                    && self.sink.identifies(text.bytes, hand)
+                if let Some(author) = author
+                    && self.sink.identifies(text.bytes, author)
                 {
                     self.findings.add(Rule::HidesIdentifiers, at, &self.steps, Some(text.bytes));
                 }
@@ -491,7 +495,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
     /// Reads an array of names, and calls `handle` with each name, or `None` for an element of another type.
     fn read_names(
         &mut self,
-        hand: TextAuthor,
+        author: TextAuthor,
         mut handle: impl FnMut(&mut S, u64, Option<(Position, &[u8])>) -> Result<(), Stop>,
     ) -> Result<u64, Stop> {
         self.read_elements(|walk, index| {
@@ -504,7 +508,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             if text.flaws != 0 {
                 add_flaws(walk.findings, &text, at, &walk.steps);
             }
-            if walk.sink.identifies(text.bytes, hand) {
+            if walk.sink.identifies(text.bytes, author) {
                 walk.steps.push(Step::Index(index));
                 walk.findings.add(Rule::HidesIdentifiers, at, &walk.steps, Some(text.bytes));
                 walk.steps.pop();
@@ -545,6 +549,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         match self.reader.next()? {
             b',' => {
                 self.reader.advance();
+                // Skips white space, so that the position is that of the next element.
                 self.reader.next()?;
                 Ok(true)
             }
