@@ -5,7 +5,8 @@
 
 use std::sync::OnceLock;
 
-use tidegate_media::{Decoders, Digests, Limits, State, fingerprint::Reason};
+use tidegate_image_decode::Reason;
+use tidegate_media::{Decoders, Digests, Limits, State};
 
 /// Small, so that what is refused for its size is met often.
 fn decoders() -> &'static Decoders {

@@ -6,10 +6,10 @@ use std::{
 };
 
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+use tidegate_image_decode::{DecodeError, DecodeLimits, ImageInfo, LumaImage, MemoryBudget, Reason, decode};
 
 use crate::{
-    decode::{DecodeError, ImageInfo, LumaImage, MemoryBudget, decode},
-    fingerprint::{Fingerprint, Frame, Reason, State},
+    fingerprint::{Fingerprint, Frame, State},
     hashes::{digests::Digests, pdq, perceptual::PerceptualHasher},
     limits::Limits,
     metrics,
@@ -24,6 +24,7 @@ pub struct Decoders {
 
 struct Pipeline {
     limits: Limits,
+    decode_limits: DecodeLimits,
     budget: MemoryBudget,
     perceptual: PerceptualHasher,
 }
@@ -47,7 +48,8 @@ impl Decoders {
             .panic_handler(|_| metrics::count_lost_result())
             .build()?;
         let budget = MemoryBudget::new(limits.decode_bytes);
-        let pipeline = Pipeline { limits, budget, perceptual: PerceptualHasher::new() };
+        let decode_limits = limits.decode_limits();
+        let pipeline = Pipeline { limits, decode_limits, budget, perceptual: PerceptualHasher::new() };
         Ok(Self { pool: Arc::new(pool), pipeline: Arc::new(pipeline) })
     }
 
@@ -123,7 +125,7 @@ impl Pipeline {
 
     fn luma(&self, bytes: &[u8]) -> Option<LumaImage> {
         let (mut info, mut first_picture) = (ImageInfo::default(), None);
-        let limits = Limits { frames: 0, ..self.limits.clone() };
+        let limits = DecodeLimits { frames: 0, ..self.decode_limits.clone() };
         // A picture emitted before an error is valid.
         decode(bytes, &limits, &self.budget, &mut info, &mut |_, gray| {
             first_picture.get_or_insert(gray);
@@ -134,7 +136,7 @@ impl Pipeline {
 
     fn hash_pictures(&self, bytes: &[u8], fingerprint: &mut Fingerprint) -> Result<(), DecodeError> {
         let mut info = ImageInfo::default();
-        let decode_result = decode(bytes, &self.limits, &self.budget, &mut info, &mut |at, gray| {
+        let decode_result = decode(bytes, &self.decode_limits, &self.budget, &mut info, &mut |at, gray| {
             self.hash_picture(at, &gray, fingerprint);
         });
         (fingerprint.format, fingerprint.width, fingerprint.height) = (info.format, info.width, info.height);

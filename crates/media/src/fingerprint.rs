@@ -1,6 +1,7 @@
 //! Fingerprint of a file: its state, its digests, and the hashes of its pictures.
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use tidegate_image_decode::{Format, Reason};
 use tidegate_schemas::{hex, string_enum};
 
 use crate::hashes::{
@@ -25,42 +26,6 @@ string_enum! {
         TooLarge = "too_large",
         /// Not a picture, or unreadable for every decoder.
         Undecodable = "undecodable",
-    }
-}
-
-string_enum! {
-    /// Reason for missing hashes.
-    pub enum Reason {
-        /// More bytes than `media.bytes`.
-        Bytes = "bytes",
-        /// More pixels than `media.pixels`.
-        Pixels = "pixels",
-        /// A side longer than `media.side`.
-        Side = "side",
-        /// All frames together have more pixels than `media.animation_pixels`.
-        Animation = "animation",
-        /// Decoding needs more memory than `media.decode_bytes`.
-        Memory = "memory",
-        /// The first bytes match no supported format.
-        UnknownFormat = "unknown_format",
-        /// The format's decoders find errors in the file.
-        Broken = "broken",
-        /// No decoder reads this variant of the format.
-        Unsupported = "unsupported",
-        /// The decoders panicked.
-        DecoderFault = "decoder_fault",
-    }
-}
-
-string_enum! {
-    /// Supported formats, detected from the first bytes of a file.
-    pub enum Format {
-        Jpeg = "jpeg",
-        Png = "png",
-        Gif = "gif",
-        WebP = "webp",
-        Bmp = "bmp",
-        Tiff = "tiff",
     }
 }
 

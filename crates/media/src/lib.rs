@@ -1,8 +1,7 @@
-//! Computes hashes of media files and matches them against hash banks.
+//! Computes hashes of media files and matches them against hash banks. Pictures are decoded by `tidegate-image-decode`.
 
 pub mod banks;
 mod compare;
-mod decode;
 mod decoders;
 pub mod fingerprint;
 pub mod hashes;
@@ -12,9 +11,8 @@ pub mod metrics;
 
 pub use self::{
     compare::{Comparison, PdqDistance},
-    decode::LumaImage,
     decoders::{Decoders, DecodersError, FingerprintReceiver},
-    fingerprint::{Fingerprint, Format, Frame, PIPELINE, State},
+    fingerprint::{Fingerprint, Frame, PIPELINE, State},
     hashes::{
         digests::{DigestHasher, Digests},
         pdq::{Orientation, PdqHash},

@@ -1,6 +1,7 @@
 //! Settings of decoding and hashing, with defaults and validation. Limits on downloads are in `egress`.
 
 use serde::{Deserialize, Serialize};
+use tidegate_image_decode::DecodeLimits;
 
 use crate::hashes::pdq;
 
@@ -99,6 +100,19 @@ impl Limits {
             });
         }
         Ok(())
+    }
+
+    /// Returns the limits of decoding. The shortest side is that of a picture with a hash.
+    pub(crate) fn decode_limits(&self) -> DecodeLimits {
+        DecodeLimits {
+            bytes: self.bytes,
+            pixels: self.pixels,
+            min_side: pdq::MIN_SIDE,
+            side: self.side,
+            animation_pixels: self.animation_pixels,
+            frames: self.frames,
+            decode_bytes: self.decode_bytes,
+        }
     }
 }
 

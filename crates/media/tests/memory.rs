@@ -16,7 +16,8 @@ use std::{
 
 use image::{DynamicImage, ImageFormat, RgbImage};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
-use tidegate_media::{Decoders, Digests, Fingerprint, Limits, State, fingerprint::Reason};
+use tidegate_image_decode::Reason;
+use tidegate_media::{Decoders, Digests, Fingerprint, Limits, State};
 
 use self::support::{
     animated_files,

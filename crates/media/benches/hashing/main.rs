@@ -11,9 +11,9 @@
     clippy::cast_possible_truncation
 )]
 
-#[path = "../../tests/it/support/bombs/mod.rs"]
+#[path = "../../../image_decode/tests/it/support/bombs/mod.rs"]
 mod bombs;
-#[path = "../../tests/it/support/pictures.rs"]
+#[path = "../../../image_decode/tests/it/support/pictures.rs"]
 mod pictures;
 
 use std::{env, fs, hint::black_box, path::PathBuf, process::Command};
@@ -21,7 +21,8 @@ use std::{env, fs, hint::black_box, path::PathBuf, process::Command};
 use image::{DynamicImage, ImageReader};
 use image_hasher::{HashAlg, HasherConfig};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
-use tidegate_media::{Decoders, Digests, Limits, LumaImage, PdqHash, hashes::pdq};
+use tidegate_image_decode::LumaImage;
+use tidegate_media::{Decoders, Digests, Limits, PdqHash, hashes::pdq};
 use zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions};
 use zune_jpeg::JpegDecoder;
 

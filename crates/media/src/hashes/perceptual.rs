@@ -10,8 +10,7 @@ use fast_image_resize::{
 };
 use image::{DynamicImage, GrayImage};
 use image_hasher::{HashAlg, Hasher, HasherConfig};
-
-use crate::decode::LumaImage;
+use tidegate_image_decode::LumaImage;
 
 /// The hashers of both kinds, configured once.
 pub(crate) struct PerceptualHasher {

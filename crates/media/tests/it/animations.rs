@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 use image::{DynamicImage, ImageFormat, RgbImage, RgbaImage};
-use tidegate_media::{Fingerprint, Limits, PdqHash, State, fingerprint::Reason};
+use tidegate_image_decode::Reason;
+use tidegate_media::{Fingerprint, Limits, PdqHash, State};
 
 use crate::support::{
     animated_files::{Part, apng, frames, gif, lossy_part, webp, webp_of, webp_of_parts},

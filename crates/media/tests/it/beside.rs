@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 use image::{DynamicImage, ImageFormat};
-use tidegate_media::{Limits, State, fingerprint::Reason};
+use tidegate_image_decode::Reason;
+use tidegate_media::{Limits, State};
 
 use crate::support::{
     animated_files::{apng, frames, gif, webp},

@@ -7,9 +7,8 @@ use image::{
     codecs::gif::GifEncoder,
 };
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
-use tidegate_media::{
-    Decoders, Digests, Format, Limits, Orientation, PIPELINE, PdqHash, State, fingerprint::Reason,
-};
+use tidegate_image_decode::{Format, Reason};
+use tidegate_media::{Decoders, Digests, Limits, Orientation, PIPELINE, PdqHash, State, hashes::pdq};
 
 use crate::support::{
     fingerprints::{decoders, print, print_within},
@@ -57,6 +56,32 @@ fn jpeg_of_many_scans_is_decoded() {
     close(&repeated(luma, 200), Format::Jpeg, 10);
     // Those of colours cost no more than reading past them.
     close(&repeated(colour, 200), Format::Jpeg, 10);
+}
+
+#[test]
+fn jpegs_of_rare_samplings_keep_their_hashes() {
+    use SamplingFactor::{F_1_2, F_1_4, F_4_1, F_4_2};
+    let decoders = decoders(&Limits::default());
+    let hash = |samples: &[u8]| pdq::hash(samples, 413, 299).unwrap().hash;
+    let mut far = Vec::new();
+    for family in 0..pictures::FAMILIES {
+        let picture = pictures::sized(family, family, 413, 299);
+        for sampling in [F_4_1, F_1_4, F_4_2, F_1_2] {
+            for progressive in [false, true] {
+                let mut file = Vec::new();
+                let mut encoder = Encoder::new(&mut file, 90);
+                encoder.set_sampling_factor(sampling);
+                encoder.set_progressive(progressive);
+                encoder.encode(&picture.rgb, 413, 299, ColorType::Rgb).unwrap();
+                let decoded = decoders.luma(&file).unwrap();
+                let bits = hash(&decoded.samples).distance(&hash(&picture.luma()));
+                if bits > 10 {
+                    far.push((family, sampling, progressive, bits));
+                }
+            }
+        }
+    }
+    assert_eq!(far, []);
 }
 
 #[test]

@@ -4,7 +4,6 @@ mod animations;
 mod beside;
 mod formats;
 mod fuzzed;
-mod lossless;
 mod pdq;
 mod perceptual;
 mod png_chunks;

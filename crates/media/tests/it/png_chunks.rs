@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 use image::{ImageFormat, RgbImage, imageops};
-use tidegate_media::{PdqHash, State, fingerprint::Reason};
+use tidegate_image_decode::Reason;
+use tidegate_media::{PdqHash, State};
 
 use crate::support::{
     fingerprints::{decoders, print},

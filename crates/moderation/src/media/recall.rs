@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use tidegate_media::{Digests, Fingerprint, Frame, PdqHash, State, banks::Hash, fingerprint::Reason};
+use tidegate_image_decode::Reason;
+use tidegate_media::{Digests, Fingerprint, Frame, PdqHash, State, banks::Hash};
 use tidegate_schemas::{banks::HashKind, wire::answers::Media};
 use tidegate_store::Store;
 

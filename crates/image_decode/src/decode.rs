@@ -1,78 +1,24 @@
 //! Decodes a file to the luma of its pictures, after checking the limits against its header.
 
-mod animation;
-mod bmp;
-mod budget;
-mod canvas;
-mod fallback;
-mod gif;
-mod header;
-mod image_decoder;
-mod jpeg;
-mod luma;
-mod parts_reader;
-mod png;
-mod read_int;
-mod spliced_reader;
-mod static_image;
-mod tiff;
-mod webp;
-
-pub(crate) use self::budget::MemoryBudget;
-use self::{header::Header, webp::CodeCost};
 use crate::{
-    fingerprint::{Format, Reason},
-    hashes::pdq::MIN_SIDE,
-    limits::Limits,
+    DecodeError, Format, LumaImage, MemoryBudget, Reason, animation, bmp, gif, header::Header, jpeg,
+    limits::DecodeLimits, png, static_image, tiff, webp, webp::CodeCost,
 };
-
-/// Luma of one picture, in rows without gaps.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LumaImage {
-    pub width: u32,
-    pub height: u32,
-    pub samples: Vec<u8>,
-}
-
-impl LumaImage {
-    /// Returns `None` if the number of samples is not width x height.
-    fn new(width: u32, height: u32, samples: Vec<u8>) -> Option<Self> {
-        (samples.len() as u64 == u64::from(width) * u64::from(height)).then_some(Self {
-            width,
-            height,
-            samples,
-        })
-    }
-}
-
-/// Reason for a failed decoding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DecodeError {
-    TooLarge(Reason),
-    TooSmall,
-    Undecodable(Reason),
-}
-
-impl DecodeError {
-    const BROKEN: Self = Self::Undecodable(Reason::Broken);
-    const UNSUPPORTED: Self = Self::Undecodable(Reason::Unsupported);
-    const OUT_OF_MEMORY: Self = Self::TooLarge(Reason::Memory);
-}
 
 /// Format and size stated by the header; size 0 if the header was not read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ImageInfo {
-    pub(crate) format: Option<Format>,
-    pub(crate) width: u32,
-    pub(crate) height: u32,
+pub struct ImageInfo {
+    pub format: Option<Format>,
+    pub width: u32,
+    pub height: u32,
 }
 
 /// Decodes a file and calls `emit` with index and luma of the first frame, of the chosen later frames, and of a default
 /// picture outside of the animation. A frame is dropped before the next one is decoded. Emitted frames stay valid if a
 /// later frame is broken.
-pub(crate) fn decode(
+pub fn decode(
     bytes: &[u8],
-    limits: &Limits,
+    limits: &DecodeLimits,
     budget: &MemoryBudget,
     info: &mut ImageInfo,
     emit: &mut dyn FnMut(u32, LumaImage),
@@ -148,7 +94,7 @@ fn read_header(bytes: &[u8], format: Format) -> Result<Header, DecodeError> {
     header.ok_or(DecodeError::BROKEN)
 }
 
-fn check_size(width: u32, height: u32, limits: &Limits) -> Result<(), DecodeError> {
+fn check_size(width: u32, height: u32, limits: &DecodeLimits) -> Result<(), DecodeError> {
     if width.min(height) == 0 {
         Err(DecodeError::BROKEN)
     } else if width.max(height) > limits.side {
@@ -156,14 +102,14 @@ fn check_size(width: u32, height: u32, limits: &Limits) -> Result<(), DecodeErro
     } else if u64::from(width) * u64::from(height) > limits.pixels {
         Err(DecodeError::TooLarge(Reason::Pixels))
     // After the upper limits: a long, thin picture counts as too large, not as too small.
-    } else if width.min(height) < MIN_SIDE {
+    } else if width.min(height) < limits.min_side {
         Err(DecodeError::TooSmall)
     } else {
         Ok(())
     }
 }
 
-fn check_frames(header: &Header, limits: &Limits) -> Result<(), DecodeError> {
+fn check_frames(header: &Header, limits: &DecodeLimits) -> Result<(), DecodeError> {
     if header.largest_frame_pixels > limits.pixels {
         Err(DecodeError::TooLarge(Reason::Pixels))
     } else if header.total_frame_pixels > limits.animation_pixels {

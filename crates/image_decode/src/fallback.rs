@@ -4,11 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::DecodeError;
-use crate::{
-    fingerprint::{Format, Reason},
-    metrics,
-};
+use crate::{DecodeError, Format, Reason, metrics};
 
 /// Runs a decoder and converts a panic to an error. `AssertUnwindSafe` is sound here: the state of a decoder is dropped
 /// after a panic.

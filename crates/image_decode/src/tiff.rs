@@ -7,7 +7,7 @@ use std::io::Cursor;
 use image::{DynamicImage, ImageDecoder as _, codecs::tiff::TiffDecoder};
 
 use super::{DecodeError, fallback::catch_panic, header::Header, image_decoder};
-use crate::fingerprint::Format;
+use crate::Format;
 
 const BITS_PER_SAMPLE: u16 = 258;
 const COMPRESSION: u16 = 259;

@@ -183,7 +183,7 @@ fn alphabets(cache: usize) -> [usize; 5] {
 }
 
 #[cfg(test)]
-#[path = "../../../../tests/it/support/bombs/lossless.rs"]
+#[path = "../../../tests/it/support/bombs/lossless.rs"]
 mod lossless;
 
 #[cfg(test)]

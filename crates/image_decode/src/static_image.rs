@@ -8,7 +8,7 @@ use super::{
     header::Header,
     luma, png, tiff, webp,
 };
-use crate::fingerprint::Format;
+use crate::Format;
 
 /// Memory that does not depend on the picture's size: tables and row buffers.
 const FIXED_BYTES: u64 = 1 << 20;

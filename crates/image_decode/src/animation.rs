@@ -7,7 +7,7 @@ use image::RgbaImage;
 use super::{
     DecodeError, LumaImage, budget::MemoryBudget, fallback::catch_panic, gif, header::Header, luma, png, webp,
 };
-use crate::fingerprint::Format;
+use crate::Format;
 
 /// Bytes per pixel of canvas or largest frame: canvas, frame, a saved copy of each, and luma twice.
 const PIXEL_BYTES: u64 = 24;

@@ -13,7 +13,7 @@ use super::{
     fallback::{catch_panic, with_fallback},
     luma,
 };
-use crate::fingerprint::Format;
+use crate::Format;
 
 mod bits;
 mod decoder;
@@ -21,7 +21,7 @@ mod frame;
 mod header;
 mod huffman;
 #[cfg(test)]
-#[path = "../../../tests/it/support/pictures.rs"]
+#[path = "../../tests/it/support/pictures.rs"]
 mod pictures;
 mod places;
 mod planes;

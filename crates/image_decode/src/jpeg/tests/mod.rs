@@ -18,7 +18,7 @@ use super::{
     scans,
     transform::ORDER,
 };
-use crate::{decode::MemoryBudget, hashes::pdq};
+use crate::MemoryBudget;
 
 const ALL: u64 = 1 << 30;
 
@@ -96,10 +96,10 @@ fn most_apart(ours: &[u8], theirs: &[u8]) -> u8 {
     ours.iter().zip(theirs).map(|(ours, theirs)| ours.abs_diff(*theirs)).max().unwrap_or(0)
 }
 
+/// Their hashes are compared by the tests of `tidegate-media`.
 #[test]
-fn pictures_of_rare_samplings_keep_their_hashes() {
+fn pictures_of_rare_samplings_need_no_second_decoder() {
     use SamplingFactor::{F_1_2, F_1_4, F_4_1, F_4_2};
-    let mut far = Vec::new();
     for family in 0..pictures::FAMILIES {
         let picture = pictures::sized(family, family, 413, 299);
         for sampling in [F_4_1, F_1_4, F_4_2, F_1_2] {
@@ -108,15 +108,10 @@ fn pictures_of_rare_samplings_keep_their_hashes() {
                     encoder.set_sampling_factor(sampling);
                     encoder.set_progressive(progressive);
                 });
-                let hash = |samples: &[u8]| pdq::hash(samples, 413, 299).unwrap().hash;
-                let bits = hash(&ours(&file).unwrap()).distance(&hash(&picture.luma()));
-                if bits > 10 {
-                    far.push((family, sampling, progressive, bits));
-                }
+                assert!(ours(&file).is_some(), "{family}, {sampling:?}, {progressive}");
             }
         }
     }
-    assert_eq!(far, []);
 }
 
 /// As drawn coefficients as a file can have, most of them zero.

@@ -1,7 +1,7 @@
 //! What viewers show of files that hardly any encoder makes: libjpeg's ways where others see another picture, or none.
 
 use super::*;
-use crate::decode::{DecodeError, luma};
+use crate::{DecodeError, luma};
 
 /// Each segment's place, up to the first scan.
 fn segments(file: &[u8]) -> Vec<usize> {

@@ -4,7 +4,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::DecodeError;
 
-pub(crate) struct MemoryBudget {
+pub struct MemoryBudget {
     bytes: u64,
     queue: Mutex<Queue>,
     changed: Condvar,
@@ -26,7 +26,7 @@ pub(crate) struct Reservation<'a> {
 }
 
 impl MemoryBudget {
-    pub(crate) fn new(bytes: u64) -> Self {
+    pub fn new(bytes: u64) -> Self {
         let queue = Queue { free_bytes: bytes, next_ticket: 0, served_ticket: 0 };
         Self { bytes, queue: Mutex::new(queue), changed: Condvar::new() }
     }

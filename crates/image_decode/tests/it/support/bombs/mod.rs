@@ -8,7 +8,7 @@ use std::io::Cursor;
 
 use image::{DynamicImage, ImageFormat, RgbImage};
 use jpeg_encoder::{ColorType, Encoder};
-use tidegate_media::fingerprint::Reason;
+use tidegate_image_decode::Reason;
 
 use self::lossless::{Before, Codes};
 

@@ -1,0 +1,3 @@
+//! Files that tests are run with.
+
+pub(crate) mod pictures;
