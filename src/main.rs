@@ -4,7 +4,6 @@
 
 mod client;
 mod commands;
-mod database;
 mod demo;
 mod first_key;
 mod health;

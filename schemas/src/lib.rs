@@ -2,9 +2,7 @@
 //! types. Behaviour of the service stands in `tidegate-moderation`.
 
 pub mod banks;
-mod disk_space;
 pub mod documents;
-mod durable_mark;
 pub mod duration;
 mod folder;
 pub mod hex;
@@ -19,8 +17,6 @@ pub mod string_enum;
 pub mod validation_error;
 pub mod wire;
 
-pub use disk_space::{DiskCapacity, DiskSpace};
-pub use durable_mark::{DurableMark, DurableState};
 pub use folder::Folder;
 pub use hex::hex;
 pub use nearest::{hint, nearest};

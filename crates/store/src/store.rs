@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_schemas::{DiskSpace, DurableMark};
+use tidegate_embedded_data::{DiskSpace, DurableMark};
 
 use crate::{
     Batch, Difference, Error, Fact, InsertOutcome, Migration, Pages, ReplaceOutcome, Row, RowRange, Split,

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Instant as Clock};
 
 use bytes::Bytes;
-use tidegate_schemas::{DiskSpace, DurableMark, ids::Millis};
+use tidegate_embedded_data::{DiskSpace, DurableMark};
+use tidegate_schemas::ids::Millis;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

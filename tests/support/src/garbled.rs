@@ -37,6 +37,16 @@ pub fn run(usual: u64, seeds: &[&[u8]], pieces: &[&[u8]], target: fn(&[u8])) {
     }
 }
 
+/// A mebibyte that no compression makes small.
+pub fn incompressible_mebibyte() -> Vec<u8> {
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33).to_le_bytes()[0]
+    };
+    (0..1 << 20).map(|_| next()).collect()
+}
+
 struct Dice(u64);
 
 impl Dice {

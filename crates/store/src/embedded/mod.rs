@@ -24,10 +24,12 @@ use std::{
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, UserKey, UserValue};
 use parking_lot::Mutex;
+use tidegate_embedded_data::{DiskSpace, DurableMark};
 use tidegate_scheduler::OrgPermits;
-use tidegate_schemas::{DiskSpace, DurableMark, ids::OrgId};
+use tidegate_schemas::ids::OrgId;
 use tokio::sync::{Semaphore, oneshot};
 
+pub use self::settings::Settings;
 use self::{
     layout::{Descriptor, Layout},
     syncs::SyncCounter,
@@ -35,7 +37,6 @@ use self::{
     walk::{Entry, KeyRangeScan},
     write_queue::{Owner, Puts, Request, Work, WriteQueue, WriteResult},
 };
-pub use self::{settings::Settings, syncs::SYNCS_KEY};
 use crate::{
     Cell, CorruptCell, Error, InsertOutcome, Mode, ReplaceOutcome, Row, Table, Version, Versioned, WriteTime,
     batch::{Batch, Change},

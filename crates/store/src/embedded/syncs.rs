@@ -3,13 +3,10 @@
 use std::{cell::Cell, sync::Arc};
 
 use fjall::{Database, Keyspace, PersistMode};
-use tidegate_schemas::DurableMark;
+use tidegate_embedded_data::{DurableMark, STORE_SYNCS_KEY};
 
 use super::{engine_error, meta};
 use crate::Error;
-
-/// Key of the sync counter in the store's own keyspace. The check of the journal reads it too.
-pub const SYNCS_KEY: &str = "tidegate.store.syncs";
 
 /// Counter of syncs, owned by the writer thread.
 pub(super) struct SyncCounter {
@@ -22,7 +19,7 @@ impl SyncCounter {
     /// Reads the counter, and refuses one below the mark's unless the loss is accepted.
     pub(super) fn open(db: &Database, mark: Option<Arc<DurableMark>>) -> Result<Self, Error> {
         let meta = meta(db).map_err(engine_error)?;
-        let stored = meta.get(SYNCS_KEY).map_err(engine_error)?;
+        let stored = meta.get(STORE_SYNCS_KEY).map_err(engine_error)?;
         let count =
             stored.and_then(|value| value.as_ref().try_into().ok().map(u64::from_be_bytes)).unwrap_or(0);
         let mark_state =
@@ -49,7 +46,7 @@ impl SyncCounter {
     pub(super) fn persist(&self, db: &Database, mode: PersistMode) -> fjall::Result<()> {
         let count = self.count.get() + 1;
         // The counter is written before the sync that it counts: a database with a lower counter lost a sync.
-        self.meta.insert(SYNCS_KEY, count.to_be_bytes())?;
+        self.meta.insert(STORE_SYNCS_KEY, count.to_be_bytes())?;
         db.persist(mode)?;
         // Only after the sync: a failed one must not be counted.
         self.count.set(count);

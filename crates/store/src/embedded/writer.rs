@@ -20,7 +20,8 @@ use std::{collections::HashSet, sync::Arc, thread::JoinHandle, time::Instant};
 
 use bytes::Bytes;
 use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode, UserKey, UserValue};
-use tidegate_schemas::{DiskSpace, Folder};
+use tidegate_embedded_data::DiskSpace;
+use tidegate_schemas::Folder;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{

@@ -12,7 +12,7 @@ use std::{
 };
 
 use fjall::KeyspaceCreateOptions;
-use tidegate_schemas::DiskCapacity;
+use tidegate_embedded_data::DiskCapacity;
 
 use super::{
     disk_quota::{self, DiskUsage, Limits},

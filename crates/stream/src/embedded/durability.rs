@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fjall::PersistMode;
-use tidegate_schemas::{DurableMark, DurableState};
+use tidegate_embedded_data::{DurableMark, DurableState, LOG_SYNCS_KEY};
 
 use super::{
     format::{self, MetaKey},
@@ -135,7 +135,7 @@ fn skip_lost_offsets(state: &State, missing: &[MissingRange], syncs: u64) -> fja
             }
         }
     }
-    batch.insert(&state.meta, format::SYNCS_KEY, syncs.to_be_bytes());
+    batch.insert(&state.meta, LOG_SYNCS_KEY, syncs.to_be_bytes());
     batch.commit()
 }
 

@@ -17,9 +17,6 @@ pub(super) const META: &str = "log.meta";
 pub(super) const FORMAT_KEY: &[u8] = b"format";
 pub(super) const PARTITIONS_KEY: &[u8] = b"partitions";
 
-/// Key of the sync counter, incremented by every synced batch. The check of the journal reads it too.
-pub const SYNCS_KEY: &str = "tidegate.log.syncs";
-
 /// Returns the keyspace name of a partition. Each partition has its own, so that flushed tables never overlap and compaction
 /// moves them without rewriting.
 pub(super) fn keyspace(partition: Partition) -> String {

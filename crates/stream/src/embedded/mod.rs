@@ -28,14 +28,13 @@ use std::{
 use fjall::Database;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use tidegate_schemas::{DiskSpace, DurableMark};
+use tidegate_embedded_data::{DiskSpace, DurableMark};
 use tokio::{
     sync::oneshot,
     time::{Instant, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 
-pub use self::format::SYNCS_KEY;
 use self::{
     disk_quota::AppendClass,
     disk_watch::DiskWatch,

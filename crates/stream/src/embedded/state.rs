@@ -13,7 +13,8 @@ use std::{
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use parking_lot::{Mutex, RwLock};
-use tidegate_schemas::{DiskSpace, DurableMark, Folder};
+use tidegate_embedded_data::{DiskSpace, DurableMark, LOG_SYNCS_KEY};
+use tidegate_schemas::Folder;
 
 use super::{
     disk_quota::DiskQuota,
@@ -72,7 +73,7 @@ impl State {
             db.keyspace(format::META, KeyspaceCreateOptions::default).map_err(|error| storage(&error))?;
         let folder = Folder::open(meta.path()).map_err(|error| storage(&error.into()))?;
         recovery::check_format(&db, &meta, partition_count)?;
-        let syncs = meta.get(format::SYNCS_KEY).map_err(|error| storage(&error))?;
+        let syncs = meta.get(LOG_SYNCS_KEY).map_err(|error| storage(&error))?;
         let syncs = syncs.and_then(|value| format::parse_count(&value)).unwrap_or(0);
         let mut state = Self {
             groups: RwLock::new(recovery::read_groups(&meta)?),

@@ -13,6 +13,7 @@ use std::{
 };
 
 use fjall::PersistMode;
+use tidegate_embedded_data::LOG_SYNCS_KEY;
 use tidegate_schemas::ids::Millis;
 use tokio::sync::oneshot;
 
@@ -278,7 +279,7 @@ impl LogWriter {
         }
 
         let syncs = state.syncs() + 1;
-        writes.insert(&state.meta, format::SYNCS_KEY, syncs.to_be_bytes());
+        writes.insert(&state.meta, LOG_SYNCS_KEY, syncs.to_be_bytes());
 
         writes.commit()?;
         // Writes to open files of a removed folder still succeed, so check again after the sync.

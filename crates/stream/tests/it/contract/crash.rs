@@ -48,7 +48,7 @@ async fn child() {
             let data = std::env::var(DATA).unwrap();
             let db = fjall::Database::builder(&data).open().unwrap();
             let mark = mark(Path::new(&data));
-            let disk = Arc::new(tidegate_schemas::DiskSpace::of(Path::new(&data)));
+            let disk = Arc::new(tidegate_embedded_data::DiskSpace::of(Path::new(&data)));
             Log::open_embedded_marked(db, &Fixture::embedded().settings(), mark, disk).unwrap()
         }
     };

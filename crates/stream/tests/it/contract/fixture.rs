@@ -9,7 +9,8 @@ use rdkafka::{
     mocking::MockCluster,
 };
 use tempfile::TempDir;
-use tidegate_schemas::{DiskSpace, DurableMark, ids::SubmissionId};
+use tidegate_embedded_data::{DiskSpace, DurableMark};
+use tidegate_schemas::ids::SubmissionId;
 use tidegate_stream::{
     Log, Topic,
     consumer::inbox::DrainResult,

@@ -1,14 +1,18 @@
 //! Tests of databases that lost durable data, and of those that a crash left.
 #![allow(clippy::unwrap_used)]
 
-use tidegate_store::Store;
+use std::{fs::File, path::PathBuf};
+
+use fjall::Database;
+use tidegate_embedded_data::{DatabaseSettings, closing_handle, folder_in};
 use tidegate_stream::{
-    Log, Record, Topic,
+    Record, Topic,
     consumer::inbox::DrainResult,
     page_reader::{Order, Query},
     settings::Settings,
     topics::Partition,
 };
+use tidegate_test_support::garbled::incompressible_mebibyte;
 use tokio::time::{Duration, Instant};
 
 use super::*;
@@ -25,11 +29,33 @@ fn items(index: u32) -> Partition {
     Partition::new(Topic::Items, index)
 }
 
+/// The record of unflushed rows is updated often, because journals of tests are young.
+const DATABASE: DatabaseSettings =
+    DatabaseSettings { max_open_tables: 200, record_interval: Duration::from_millis(20) };
+
+fn open_database(data: &Path, accepts_loss: bool) -> Embedded {
+    LockedDataFolder::lock(data, accepts_loss).unwrap().open_database(DATABASE).unwrap()
+}
+
+/// Path of the record of unflushed rows.
+fn record_path(data: &Path) -> PathBuf {
+    data.join("unflushed.mark")
+}
+
+/// Returns the paths of all journals, sorted.
+fn list_journals(data: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder_in(data)).unwrap();
+    let mut journals: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    journals.retain(|path| path.extension().is_some_and(|kind| kind == "jnl"));
+    journals.sort();
+    journals
+}
+
 /// Opens log and store as a start does.
 async fn open_all(data: &Path, accepts_loss: bool) -> anyhow::Result<(Log, Store)> {
     let data = data.to_owned();
     let opened = tokio::task::spawn_blocking(move || {
-        let (database, mark) = LockedDataFolder::lock(&data, accepts_loss)?.open_database()?;
+        let (database, mark) = LockedDataFolder::lock(&data, accepts_loss)?.open_database(DATABASE)?;
         let disk = Arc::new(DiskSpace::of(&folder_in(&data)));
         let log =
             Log::open_embedded_marked(database.clone(), &settings(), Arc::clone(&mark), Arc::clone(&disk))?;
@@ -186,15 +212,15 @@ async fn remains_of_a_crash_after_the_last_sync_are_no_loss() {
 
     // A loss of power kept only the last of several writes without a sync.
     let before = content_length(&journal);
-    let (database, mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
-    let record = fs::read(unflushed::path_in(data.path())).unwrap();
+    let (database, mark) = open_database(data.path(), false);
+    let record = fs::read(record_path(data.path())).unwrap();
     let table = database.keyspace("t", fjall::KeyspaceCreateOptions::default).unwrap();
     for n in 0..100_u32 {
         table.insert(n.to_be_bytes(), [b'x'; 100]).unwrap();
     }
     drop((table, database, mark));
     // The record is written only after a sync of its rows, so the loss of power leaves the older one.
-    fs::write(unflushed::path_in(data.path()), record).unwrap();
+    fs::write(record_path(data.path()), record).unwrap();
     zero(&journal, before + 100, 4_096);
     let (log, store) = open_all(data.path(), false).await.unwrap();
     assert_eq!(read(&log).await.len(), usize::try_from(RECORDS).unwrap() + 1);
@@ -204,7 +230,8 @@ async fn remains_of_a_crash_after_the_last_sync_are_no_loss() {
 #[tokio::test]
 async fn data_of_an_older_version_gets_a_mark() {
     let data = tempfile::tempdir().unwrap();
-    let log = Log::open_embedded(open(&folder_in(data.path())).unwrap(), &settings()).unwrap();
+    let log =
+        Log::open_embedded(Database::builder(folder_in(data.path())).open().unwrap(), &settings()).unwrap();
     append(&log, items(0)).await;
     assert_eq!(log.close(Instant::now() + Duration::from_secs(60)).await, DrainResult::Clean);
     drop(log);
@@ -214,25 +241,15 @@ async fn data_of_an_older_version_gets_a_mark() {
     assert_eq!(mark.last_durable().unwrap().ends["items"][&0], 1);
 }
 
-/// Bytes that cannot be compressed, so that a journal fills up.
-fn incompressible_bytes() -> Vec<u8> {
-    let mut state = 1_u64;
-    let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33).to_le_bytes()[0]
-    };
-    (0..1 << 20).map(|_| next()).collect()
-}
-
 /// Returns a data folder with two journals, both with rows that are in no table file.
 async fn filled_with_two_journals() -> (tempfile::TempDir, PathBuf) {
     let (data, journal) = filled_data_folder().await;
-    let (database, mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
+    let (database, mark) = open_database(data.path(), false);
     let disk = Arc::new(DiskSpace::of(&folder_in(data.path())));
     let log = Log::open_embedded_marked(database.clone(), &settings(), mark, disk).unwrap();
     append(&log, items(0)).await;
     let table = database.keyspace("t", fjall::KeyspaceCreateOptions::default).unwrap();
-    let large = incompressible_bytes();
+    let large = incompressible_mebibyte();
     for n in 0..65_u32 {
         table.insert(n.to_be_bytes(), &large[..]).unwrap();
     }
@@ -240,8 +257,8 @@ async fn filled_with_two_journals() -> (tempfile::TempDir, PathBuf) {
     append(&log, items(0)).await;
     assert_eq!(log.close(Instant::now() + Duration::from_secs(60)).await, DrainResult::Clean);
     drop((table, database, log));
-    let journals = journal::list_journals(&folder_in(data.path())).unwrap().numbered;
-    assert_eq!(journals.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1]);
+    let journals = list_journals(data.path());
+    assert_eq!(journals, ["0.jnl", "1.jnl"].map(|name| folder_in(data.path()).join(name)));
     (data, journal)
 }
 
@@ -282,7 +299,7 @@ async fn lost_first_of_two_journals_is_refused() {
                 _ => drop(File::create(&journal).unwrap()),
             }
             if !has_record {
-                fs::remove_file(unflushed::path_in(damaged.path())).unwrap();
+                fs::remove_file(record_path(damaged.path())).unwrap();
             }
             let refused = refusal(damaged.path()).await;
             assert!(refused.contains("rows of") && refused.contains("log.meta"), "{what}: {refused}");
@@ -295,14 +312,14 @@ async fn lost_first_of_two_journals_is_refused() {
 #[tokio::test]
 async fn journals_that_the_database_removed_are_no_loss() {
     let (data, journal) = filled_with_two_journals().await;
-    let record = fs::read(unflushed::path_in(data.path())).unwrap();
+    let record = fs::read(record_path(data.path())).unwrap();
     flush_all(data.path());
     assert!(!journal.exists());
     // The state after a kill right after the flush, and that of a backup of the database alone.
     for record in [Some(record), None] {
         match record {
-            Some(record) => fs::write(unflushed::path_in(data.path()), record).unwrap(),
-            None => fs::remove_file(unflushed::path_in(data.path())).unwrap(),
+            Some(record) => fs::write(record_path(data.path()), record).unwrap(),
+            None => fs::remove_file(record_path(data.path())).unwrap(),
         }
         let (log, store) = open_all(data.path(), false).await.unwrap();
         assert_eq!(read(&log).await.len(), usize::try_from(RECORDS).unwrap() + 2);
@@ -312,12 +329,17 @@ async fn journals_that_the_database_removed_are_no_loss() {
 
 /// Returns the number of the table with this name.
 fn number_of(data: &Path, name: &str) -> u64 {
-    let names = tables::read_names(&folder_in(data)).unwrap();
-    *names.iter().find(|(_, known)| *known == name).unwrap().0
+    let (database, _mark) = open_database(data, false);
+    assert!(database.keyspace_exists(name), "{name}");
+    database.keyspace(name, fjall::KeyspaceCreateOptions::default).unwrap().id()
+}
+
+fn table_folder(data: &Path, table: u64) -> PathBuf {
+    folder_in(data).join("keyspaces").join(table.to_string())
 }
 
 fn flush_all(data: &Path) {
-    let (database, _mark) = LockedDataFolder::lock(data, false).unwrap().open_database().unwrap();
+    let (database, _mark) = open_database(data, false);
     for name in database.list_keyspace_names() {
         let table = database.keyspace(&name, fjall::KeyspaceCreateOptions::default).unwrap();
         table.rotate_memtable_and_wait().unwrap();
@@ -327,7 +349,7 @@ fn flush_all(data: &Path) {
 #[tokio::test]
 async fn table_without_folder_or_manifest_is_refused_by_name() {
     let (data, _) = filled_data_folder().await;
-    let (database, mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
+    let (database, mark) = open_database(data.path(), false);
     let made = database.keyspace("store.made", fjall::KeyspaceCreateOptions::default).unwrap();
     made.insert("k", "v").unwrap();
     drop((made, database, mark));
@@ -336,7 +358,7 @@ async fn table_without_folder_or_manifest_is_refused_by_name() {
     for lost in ["", "current"] {
         let damaged = tempfile::tempdir().unwrap();
         copy(data.path(), damaged.path());
-        let folder = tables::folder_of(&folder_in(damaged.path()), table);
+        let folder = table_folder(damaged.path(), table);
         if lost.is_empty() {
             fs::remove_dir_all(&folder).unwrap();
         } else {
@@ -358,7 +380,7 @@ async fn table_without_folder_or_manifest_is_refused_by_name() {
 #[tokio::test]
 async fn rows_of_a_lost_table_are_not_mixed_with_the_next_ones() {
     let (data, _) = filled_data_folder().await;
-    let open = |accepts| LockedDataFolder::lock(data.path(), accepts).unwrap().open_database().unwrap();
+    let open = |accepts| open_database(data.path(), accepts);
     let table = |database: &Database, name: &str| {
         database.keyspace(name, fjall::KeyspaceCreateOptions::default).unwrap()
     };
@@ -366,21 +388,21 @@ async fn rows_of_a_lost_table_are_not_mixed_with_the_next_ones() {
     table(&database, "store.made").insert("old", "row").unwrap();
     drop((database, mark));
     let lost = number_of(data.path(), "store.made");
-    fs::remove_dir_all(tables::folder_of(&folder_in(data.path()), lost)).unwrap();
+    fs::remove_dir_all(table_folder(data.path(), lost)).unwrap();
     assert!(refusal(data.path()).await.contains("the table store.made is lost"));
 
     let (database, mark) = open(true);
     let (made, other) = (table(&database, "store.made"), table(&database, "t"));
     assert_ne!(made.id(), lost);
     made.insert("new", "row").unwrap();
-    let large = incompressible_bytes();
+    let large = incompressible_mebibyte();
     for n in 0..65_u32 {
         other.insert(n.to_be_bytes(), &large[..]).unwrap();
     }
     other.rotate_memtable_and_wait().unwrap();
     made.insert("newer", "row").unwrap();
     drop((made, other, database, mark));
-    let journals = journal::list_journals(&folder_in(data.path())).unwrap().numbered;
+    let journals = list_journals(data.path());
     assert!(journals.len() > 1, "the first journal is full: {journals:?}");
 
     for flush in [false, true, false] {
@@ -441,30 +463,11 @@ async fn files_that_keep_the_database_from_opening_are_named() {
 }
 
 #[tokio::test]
-async fn rows_of_a_version_without_marks_are_opened_with_a_warning() {
-    let data = tempfile::tempdir().unwrap();
-    let folder = folder_in(data.path());
-    let warning = || {
-        let names = tables::read_names(&folder).unwrap();
-        LockedDataFolder::lock(data.path(), false).unwrap().warn_of_missing_mark(&folder, &names)
-    };
-    assert_eq!(warning(), None, "nothing is there yet");
-    let database = open(&folder).unwrap();
-    database.keyspace("t", fjall::KeyspaceCreateOptions::default).unwrap().insert("a", "b").unwrap();
-    drop(database);
-    assert!(warning().unwrap().contains("durable.mark is missing or empty"));
-    File::create(DurableMark::path_in(data.path())).unwrap();
-    assert!(warning().unwrap().contains("opened without a check for lost writes"));
-    close(open_all(data.path(), false).await.unwrap()).await;
-    assert_eq!(warning(), None);
-}
-
-#[tokio::test]
 async fn database_that_lacks_its_marks_is_refused() {
     for is_emptied in [false, true] {
         let (data, journal) = filled_data_folder().await;
         let mark = DurableMark::path_in(data.path());
-        fs::remove_file(unflushed::path_in(data.path())).unwrap();
+        fs::remove_file(record_path(data.path())).unwrap();
         if is_emptied {
             File::create(&mark).unwrap();
         } else {
@@ -487,7 +490,7 @@ async fn database_that_lacks_its_marks_is_refused() {
 async fn unused_installation_has_no_loss() {
     let data = tempfile::tempdir().unwrap();
     for _ in 0..2 {
-        drop(LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap());
+        drop(open_database(data.path(), false));
     }
     close(open_all(data.path(), false).await.unwrap()).await;
 }
@@ -496,7 +499,7 @@ async fn unused_installation_has_no_loss() {
 async fn stop_leaves_no_rows_to_replay() {
     let (data, _) = filled_data_folder().await;
     for round in 0..2_u8 {
-        let (database, mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
+        let (database, mark) = open_database(data.path(), false);
         let disk = Arc::new(DiskSpace::of(&folder_in(data.path())));
         let log = Log::open_embedded_marked(database.clone(), &settings(), mark, disk).unwrap();
         assert_eq!(read(&log).await.len(), usize::try_from(RECORDS).unwrap() + usize::from(round));
@@ -509,29 +512,11 @@ async fn stop_leaves_no_rows_to_replay() {
         assert_eq!(log.close(Instant::now() + Duration::from_secs(60)).await, DrainResult::Clean);
         closing_handle(data.path(), &database).close(Duration::from_secs(60)).await;
         drop((log, table, database));
-        let journals = journal::list_journals(&folder_in(data.path())).unwrap().numbered;
-        let bytes: Vec<_> = journals.iter().map(|(_, path)| fs::metadata(path).unwrap().len()).collect();
+        let journals = list_journals(data.path());
+        let bytes: Vec<_> = journals.iter().map(|path| fs::metadata(path).unwrap().len()).collect();
         assert_eq!(bytes, [0]);
     }
     close(open_all(data.path(), false).await.unwrap()).await;
-}
-
-#[test]
-fn journals_are_bounded_for_any_number_of_tables() {
-    let data = tempfile::tempdir().unwrap();
-    let (database, _mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
-    // No table holds enough in memory for the database to flush it.
-    let table = |n: u32| database.keyspace(&format!("t{n}"), fjall::KeyspaceCreateOptions::default).unwrap();
-    let tables: Vec<_> = (0..16).map(table).collect();
-    let value = incompressible_bytes();
-    for n in 0..400_u32 {
-        tables[n as usize % tables.len()].insert(n.to_be_bytes(), &value[..]).unwrap();
-    }
-    let end = std::time::Instant::now() + Duration::from_secs(60);
-    while database.journal_disk_space().unwrap() > unflushed::MAX_JOURNAL_BYTES {
-        assert!(std::time::Instant::now() < end, "{} journals", database.journal_count());
-        std::thread::yield_now();
-    }
 }
 
 #[tokio::test]
@@ -544,7 +529,7 @@ async fn damaged_file_of_a_table_is_named() {
     let mut bytes = fs::read(&file).unwrap();
     bytes[100] ^= 1;
     fs::write(&file, bytes).unwrap();
-    let (database, _mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
+    let (database, _mark) = open_database(data.path(), false);
     let table = database.keyspace("log.items.0", fjall::KeyspaceCreateOptions::default).unwrap();
     let error = table.iter().find_map(|row| row.into_inner().err()).unwrap();
     let named = format!("{:#}", closing_handle(data.path(), &database).name_damage(error.into()));
@@ -558,7 +543,7 @@ async fn damaged_file_of_a_table_is_named() {
 /// Returns a command that runs one test of this file in a process of its own.
 fn process(test: &str) -> std::process::Command {
     let mut process = std::process::Command::new(std::env::current_exe().unwrap());
-    process.args(["--exact", &format!("database::loss_tests::{test}"), "--nocapture"]);
+    process.args(["--exact", &format!("open::loss_tests::{test}"), "--nocapture"]);
     process
 }
 
@@ -604,83 +589,4 @@ fn files_without_rights_are_named_and_no_loss() {
         );
     }
     runtime.block_on(async { close(open_all(data.path(), false).await.unwrap()).await });
-}
-
-/// Variable that names the data folder of the process to kill.
-const KILLED: &str = "TIDEGATE_TEST_KILLED_DATA";
-
-/// Writes rows of all sizes, removals, new tables and flushes until it is killed, and prints the number of the last durable row.
-#[test]
-#[expect(clippy::print_stdout, reason = "the test that kills it reads it")]
-fn writer_that_is_killed() {
-    let Some(data) = std::env::var_os(KILLED).map(PathBuf::from) else { return };
-    let (database, _mark) = LockedDataFolder::lock(&data, false).unwrap().open_database().unwrap();
-    let table = |name: &str| database.keyspace(name, fjall::KeyspaceCreateOptions::default).unwrap();
-    let mut random = u64::from(std::process::id());
-    let mut next = |below: u64| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (random >> 33) % below
-    };
-    let (acked, mut tables) = (table("acked"), vec![table("large")]);
-    let first = acked
-        .last_key_value()
-        .map_or(0, |row| u32::from_be_bytes(row.key().unwrap().as_ref().try_into().unwrap()) + 1);
-    let large = incompressible_bytes();
-    for row in first.. {
-        tables[0].insert(row.to_be_bytes(), &large[..]).unwrap();
-        for _ in 0..next(20) {
-            let small = &tables[usize::try_from(next(tables.len() as u64)).unwrap()];
-            if next(3) == 0 {
-                small.remove(next(50).to_be_bytes()).unwrap();
-            }
-            small.insert(next(50).to_be_bytes(), "v").unwrap();
-        }
-        acked.insert(row.to_be_bytes(), "v").unwrap();
-        match next(12) {
-            0 => tables.push(table(&format!("small-{}", next(8)))),
-            1 => acked.rotate_memtable().map(drop).unwrap(),
-            2..6 => {
-                let flushed = &tables[usize::try_from(next(tables.len() as u64)).unwrap()];
-                flushed.rotate_memtable().unwrap();
-            }
-            _ => {}
-        }
-        database.persist(fjall::PersistMode::SyncAll).unwrap();
-        println!("durable {row}");
-    }
-}
-
-#[test]
-fn kills_while_journals_are_made_and_removed_are_no_loss() {
-    use std::io::{BufRead as _, BufReader};
-
-    const KILLS: u64 = 40;
-    let data = tempfile::tempdir().unwrap();
-    let mut oldest = 0;
-    for kill in 0..KILLS {
-        let mut writer = process("writer_that_is_killed")
-            .env(KILLED, data.path())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(writer.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let rows =
-            lines.filter_map(|line| line.strip_prefix("durable ").map(|row| row.parse::<u32>().unwrap()));
-        let durable = rows.take(usize::try_from(15 + kill * 7 % 30).unwrap()).last();
-        writer.kill().unwrap();
-        writer.wait().unwrap();
-        let durable = durable.unwrap_or_else(|| panic!("start {kill} was refused"));
-        let journals = journal::list_journals(&folder_in(data.path())).unwrap().numbered;
-        oldest = journals[0].0;
-        // After every other kill, the next writer starts directly on the remains of the kill.
-        if kill % 2 == 0 {
-            let (database, _mark) =
-                LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
-            let acked = database.keyspace("acked", fjall::KeyspaceCreateOptions::default).unwrap();
-            for row in 0..=durable {
-                assert!(acked.contains_key(row.to_be_bytes()).unwrap(), "row {row} after kill {kill}");
-            }
-        }
-    }
-    assert!(oldest >= 3, "{oldest}: the database is to remove journals");
 }

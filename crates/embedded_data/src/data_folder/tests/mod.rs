@@ -1,10 +1,24 @@
 //! Tests of folders in the state that full disks, kills and people leave them in.
 #![allow(clippy::unwrap_used)]
 
+mod kills;
+
 use super::*;
 
+/// The record of unflushed rows is updated often, because journals of tests are young.
+const SETTINGS: DatabaseSettings =
+    DatabaseSettings { max_open_tables: 200, record_interval: Duration::from_millis(20) };
+
+fn open(folder: &Path) -> fjall::Result<Database> {
+    super::open(folder, SETTINGS)
+}
+
 fn open_in(data: &Path) -> anyhow::Result<Database> {
-    Ok(LockedDataFolder::lock(data, false)?.open_database()?.0)
+    Ok(open_with_mark(data)?.0)
+}
+
+fn open_with_mark(data: &Path) -> anyhow::Result<(Database, Arc<DurableMark>)> {
+    LockedDataFolder::lock(data, false)?.open_database(SETTINGS)
 }
 
 fn table(database: &Database) -> fjall::Keyspace {
@@ -207,7 +221,7 @@ fn concurrent_start_creates_no_second_database() {
     let refused = format!("{:#}", open_in(data.path()).err().unwrap());
     assert!(refused.contains("is being opened by another process"), "{refused}");
     assert_eq!(fs::read_dir(data.path()).unwrap().count(), 0);
-    let (database, mark) = starting.open_database().unwrap();
+    let (database, mark) = starting.open_database(SETTINGS).unwrap();
     let refused = format!("{:#}", open_in(data.path()).err().unwrap());
     assert!(refused.contains("open in another process"), "{refused}");
     drop((database, mark));
@@ -266,4 +280,23 @@ fn folder_that_may_hold_data_is_refused_and_kept() {
         );
         assert_eq!(fs::read(&path).unwrap(), b"\0\0row");
     }
+}
+
+#[test]
+fn rows_of_a_version_without_marks_are_opened_with_a_warning() {
+    let data = tempfile::tempdir().unwrap();
+    let folder = folder_in(data.path());
+    let warning = || {
+        let names = tables::read_names(&folder).unwrap();
+        LockedDataFolder::lock(data.path(), false).unwrap().warn_of_missing_mark(&folder, &names)
+    };
+    assert_eq!(warning(), None, "nothing is there yet");
+    let database = open(&folder).unwrap();
+    database.keyspace("t", fjall::KeyspaceCreateOptions::default).unwrap().insert("a", "b").unwrap();
+    drop(database);
+    assert!(warning().unwrap().contains("durable.mark is missing or empty"));
+    File::create(DurableMark::path_in(data.path())).unwrap();
+    assert!(warning().unwrap().contains("opened without a check for lost writes"));
+    drop(open_in(data.path()).unwrap());
+    assert_eq!(warning(), None);
 }

@@ -18,6 +18,10 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
+/// Key of the log's sync counter in the database.
+pub const LOG_SYNCS_KEY: &str = "tidegate.log.syncs";
+/// Key of the store's sync counter in the database.
+pub const STORE_SYNCS_KEY: &str = "tidegate.store.syncs";
 /// Name of the file in the data folder.
 const FILE_NAME: &str = "durable.mark";
 const HEADER: &str = "tidegate durable mark 1";
@@ -254,7 +258,7 @@ fn encode(number: u64, durable: &DurableState) -> String {
 }
 
 fn checksum(bytes: &[u8]) -> String {
-    crate::hex(&Sha256::digest(bytes)[..16])
+    tidegate_schemas::hex(&Sha256::digest(bytes)[..16])
 }
 
 enum MarkFile {

@@ -8,7 +8,7 @@ use std::{
 use anyhow::bail;
 use rustix::fs::{Access, access};
 
-use super::{LOCK, MARKER, TABLES};
+use crate::layout::{LOCK, MARKER, TABLES};
 
 /// Fails with the path of the first file or folder that this process may not use in the way that the database needs.
 pub(super) fn check(data: &Path, database: &Path, marks: [PathBuf; 2]) -> anyhow::Result<()> {

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use lsm_tree::{AbstractTree as _, Guard as _, SequenceNumberCounter};
 
-use super::{LIST_OF_TABLES, TABLES};
+use crate::layout::{LIST_OF_TABLES, TABLES};
 
 /// File of a table that names its newest manifest, and the length of that number.
 const CURRENT: &str = "current";

@@ -1,12 +1,6 @@
 //! Folder of the embedded database: created completely or not at all, and checked for lost or damaged data before it is
 //! opened.
 
-mod access;
-mod journal;
-mod stop;
-mod tables;
-mod unflushed;
-
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Read as _},
@@ -17,23 +11,16 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use fjall::Database;
-use tidegate_schemas::{DiskSpace, DurableMark, DurableState};
 
-pub(crate) use self::stop::OpenDatabase;
+use crate::{
+    disk_space::DiskSpace,
+    durable_mark::{DurableMark, DurableState},
+    journals,
+    layout::{LIST_OF_TABLES, LOCK, MARKER, MARKER_BYTES, TABLES, UNFINISHED, folder_in},
+    open_database::OpenDatabase,
+    permissions, tables, unflushed_rows,
+};
 
-/// Name of the database folder inside the data folder.
-const FOLDER: &str = "db";
-/// Name of the database folder while it is created.
-const UNFINISHED: &str = "db.new";
-/// Folder inside the database folder with one folder per table.
-const TABLES: &str = "keyspaces";
-/// Folder of the table that lists all tables.
-const LIST_OF_TABLES: &str = "0";
-/// Empty file that is locked while the database is open.
-const LOCK: &str = "lock";
-/// File that the database writes into a new folder before it takes a row, and its length.
-const MARKER: &str = "version";
-const MARKER_BYTES: u64 = 4;
 /// Empty table, created after the first mark is durable. A database that lists it must have a mark; databases of versions without
 /// marks do not list it.
 const HAS_MARKS: &str = "database.has_marks";
@@ -41,24 +28,36 @@ const HAS_MARKS: &str = "database.has_marks";
 const MIN_JOURNAL_BYTES: u64 = 64 << 20;
 const MAX_JOURNAL_BYTES: u64 = 128 << 20;
 
+/// Settings of the opened database.
+#[derive(Clone, Copy, Debug)]
+pub struct DatabaseSettings {
+    /// Maximum number of tables that are kept open.
+    pub max_open_tables: usize,
+    /// Interval between two updates of the record of unflushed rows.
+    pub record_interval: Duration,
+}
+
+impl DatabaseSettings {
+    /// Returns settings with an update of the record every second.
+    pub const fn new(max_open_tables: usize) -> Self {
+        Self { max_open_tables, record_interval: unflushed_rows::UPDATE_INTERVAL }
+    }
+}
+
 /// Returns the handle that closes an opened database.
-pub(crate) fn closing_handle(data: &Path, database: &Database) -> OpenDatabase {
+pub fn closing_handle(data: &Path, database: &Database) -> OpenDatabase {
     OpenDatabase::new(database, &folder_in(data))
 }
 
-pub(crate) fn folder_in(data: &Path) -> PathBuf {
-    data.join(FOLDER)
-}
-
 /// True if the folder may hold a database with data.
-pub(crate) fn may_hold_data(data: &Path) -> bool {
+pub fn may_hold_data(data: &Path) -> bool {
     let folder = folder_in(data);
     (folder.exists() && !holds_no_data(&folder).unwrap_or_default()) || has_tables(&data.join(UNFINISHED))
 }
 
 /// Data folder, locked by this process during its start. The lock keeps two processes that start at once from creating two
 /// master keys.
-pub(crate) struct LockedDataFolder {
+pub struct LockedDataFolder {
     data: PathBuf,
     /// `None` on systems where folders cannot be locked.
     _lock: Option<File>,
@@ -67,10 +66,10 @@ pub(crate) struct LockedDataFolder {
 
 impl LockedDataFolder {
     /// Locks the folder. Fails if its database is missing, unless the loss is accepted.
-    pub(crate) fn lock(data: &Path, accepts_loss: bool) -> anyhow::Result<Self> {
+    pub fn lock(data: &Path, accepts_loss: bool) -> anyhow::Result<Self> {
         let file = DurableMark::path_in(data);
         // Checked first, because files without permissions would look lost.
-        access::check(data, &folder_in(data), [file.clone(), unflushed::path_in(data)])?;
+        permissions::check(data, &folder_in(data), [file.clone(), unflushed_rows::path_in(data)])?;
         let lock = lock(data)?;
         let mark = DurableMark::open(data, accepts_loss).with_context(|| {
             format!(
@@ -107,10 +106,10 @@ impl LockedDataFolder {
     }
 
     /// Opens the database, creating it if it does not exist. Returns it with the mark of its durable writes.
-    pub(crate) fn open_database(self) -> anyhow::Result<(Database, Arc<DurableMark>)> {
+    pub fn open_database(self, settings: DatabaseSettings) -> anyhow::Result<(Database, Arc<DurableMark>)> {
         let (folder, unfinished) = (folder_in(&self.data), self.data.join(UNFINISHED));
         if !is_finished(&folder) {
-            create(&self.data, &folder, &unfinished)?;
+            create(&self.data, &folder, &unfinished, settings)?;
         }
         // It may hold rows of another installation, so it is not removed.
         if unfinished.exists() {
@@ -140,7 +139,7 @@ impl LockedDataFolder {
         };
         let started_at = Instant::now();
         tracing::info!(folder = %folder.display(), tables = check_result.names.len(), "opening the database");
-        let database = match open(&folder) {
+        let database = match open(&folder, settings) {
             Ok(database) => database,
             // Another process opened the database after the check.
             Err(fjall::Error::Locked) => return Err(open_elsewhere()),
@@ -148,7 +147,14 @@ impl LockedDataFolder {
         };
         tracing::info!(folder = %folder.display(), took_ms = started_at.elapsed().as_millis(), "the database is open");
         let FolderCheck { accepted, versions, scan, .. } = check_result;
-        let watch = unflushed::WatcherHandle::start(&database, &self.data, accepted, &versions, &scan)?;
+        let watch = unflushed_rows::WatcherHandle::start(
+            &database,
+            &self.data,
+            settings.record_interval,
+            accepted,
+            &versions,
+            &scan,
+        )?;
         self.mark.keep_until_drop(Box::new(watch));
         // A failure is no reason against the start: the data itself is complete.
         if !database.keyspace_exists(HAS_MARKS)
@@ -211,8 +217,8 @@ impl LockedDataFolder {
         }
         // No loss that could be accepted: the database cannot be opened with such a table.
         tables::check_manifests(folder, &names)?;
-        let journal::Journals { numbered: journals, misnamed } =
-            journal::list_journals(folder).with_context(describe_error)?;
+        let journals::Journals { numbered: journals, misnamed } =
+            journals::list_journals(folder).with_context(describe_error)?;
         // Refused here by name, because the database would not open the folder either.
         if let Some(file) = misnamed.first() {
             bail!(
@@ -220,15 +226,15 @@ impl LockedDataFolder {
                 file.display()
             );
         }
-        let record = unflushed::Record::read(&self.data)
-            .with_context(|| format!("{} cannot be read", unflushed::path_in(&self.data).display()))?;
+        let record = unflushed_rows::Record::read(&self.data)
+            .with_context(|| format!("{} cannot be read", unflushed_rows::path_in(&self.data).display()))?;
         let expected_rows = record.as_ref().map(|record| record.expected_rows(folder)).unwrap_or_default();
         let bytes: u64 =
             journals.iter().filter_map(|(_, path)| fs::metadata(path).ok()).map(|file| file.len()).sum();
         // Logged first, because large journals take a while to read.
         tracing::info!(folder = %folder.display(), journals = journals.len(), mib = bytes >> 20, "reading the journals");
-        let scan =
-            journal::scan(&journals, self.mark.last_durable(), expected_rows).with_context(describe_error)?;
+        let scan = journals::scan(&journals, self.mark.last_durable(), expected_rows)
+            .with_context(describe_error)?;
         let mut accepted_losses = record.clone().unwrap_or_default();
         let mut losses: Vec<_> = self.describe_lost_mark(folder, &names).into_iter().collect();
         let missing_tables = tables::find_missing_tables(folder, &names);
@@ -260,7 +266,7 @@ impl LockedDataFolder {
             self.truncate(tail).with_context(|| format!("{} cannot be cut off", tail.file.display()))?;
         }
         // Read before the database opens, because opening may flush tables.
-        let versions = unflushed::Versions::read(folder, &names);
+        let versions = unflushed_rows::Versions::read(folder, &names);
         Ok(FolderCheck { names, accepted: accepted_losses, versions, scan })
     }
 
@@ -278,7 +284,7 @@ impl LockedDataFolder {
     }
 
     /// Truncates a journal after its last complete batch. A copy is kept if durable writes were lost.
-    fn truncate(&self, tail: &journal::UnreadableTail) -> anyhow::Result<()> {
+    fn truncate(&self, tail: &journals::UnreadableTail) -> anyhow::Result<()> {
         if tail.is_loss {
             let name = tail.file.file_name().unwrap_or_default().to_string_lossy();
             let copy = self.data.join(format!("damaged-{name}"));
@@ -297,17 +303,17 @@ impl LockedDataFolder {
 struct FolderCheck {
     names: tables::Names,
     /// Accepted losses, for the new record of unflushed rows.
-    accepted: unflushed::Record,
-    versions: unflushed::Versions,
-    scan: journal::Scan,
+    accepted: unflushed_rows::Record,
+    versions: unflushed_rows::Versions,
+    scan: journals::Scan,
 }
 
 /// Describes journals that are missing between others or were emptied, and adds them to the accepted losses.
 fn describe_lost_journals(
     folder: &Path,
     journals: &[(u64, PathBuf)],
-    scan: &journal::Scan,
-    accepted_losses: &mut unflushed::Record,
+    scan: &journals::Scan,
+    accepted_losses: &mut unflushed_rows::Record,
 ) -> Vec<String> {
     let mut losses = Vec::new();
     if journals.is_empty() {
@@ -348,7 +354,7 @@ fn describe_lost_rows(
     folder: &Path,
     names: &tables::Names,
     journals: &[(u64, PathBuf)],
-    scan: &journal::Scan,
+    scan: &journals::Scan,
     (has_mark, has_record): (bool, bool),
 ) -> Option<String> {
     let (_, oldest) = journals.first()?;
@@ -420,7 +426,7 @@ fn describe_other_process() -> &'static str {
     "another process: one process opens embedded data, every command reaches it through the admin API of that process"
 }
 
-fn open(folder: &Path) -> fjall::Result<Database> {
+fn open(folder: &Path, settings: DatabaseSettings) -> fjall::Result<Database> {
     if is_finished(folder) {
         // A backup may have left out the lock file.
         File::options().create(true).append(true).open(folder.join(LOCK))?;
@@ -429,24 +435,27 @@ fn open(folder: &Path) -> fjall::Result<Database> {
     let existing_folder = if folder.exists() { folder } else { folder.parent().unwrap_or(folder) };
     let total = DiskSpace::of(existing_folder).space().map_or(u64::MAX, |space| space.total);
     Database::builder(folder)
-        .max_cached_files(Some(crate::open_files::max_open_tables()))
+        .max_cached_files(Some(settings.max_open_tables))
         // On a small disk, journals must not fill most of it before they are flushed.
         .max_journaling_size((total / 8).clamp(MIN_JOURNAL_BYTES, MAX_JOURNAL_BYTES))
         .open()
 }
 
 /// Creates the database in a temporary folder and renames it: a partly created one, as on a full disk, could not be opened.
-fn create(data: &Path, folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
+fn create(data: &Path, folder: &Path, unfinished: &Path, settings: DatabaseSettings) -> anyhow::Result<()> {
     let describe_failure = || format!("{} cannot be created", folder.display());
     if fs::symlink_metadata(folder).is_ok() {
-        return create_in_place(folder, unfinished).with_context(describe_failure);
+        return create_in_place(folder, unfinished, settings).with_context(describe_failure);
     }
     let creation = (|| {
         // A finished database from an earlier start is only renamed.
         if !is_finished(unfinished) {
             clear(unfinished)?;
             // Closing the database syncs it to disk.
-            drop(open(unfinished).with_context(|| format!("{} cannot be created", unfinished.display()))?);
+            drop(
+                open(unfinished, settings)
+                    .with_context(|| format!("{} cannot be created", unfinished.display()))?,
+            );
         }
         fs::rename(unfinished, folder)?;
         #[cfg(unix)]
@@ -463,7 +472,7 @@ fn create(data: &Path, folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
 }
 
 /// Creates the database in an existing folder, which may be a link or a mount point and cannot be replaced.
-fn create_in_place(folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
+fn create_in_place(folder: &Path, unfinished: &Path, settings: DatabaseSettings) -> anyhow::Result<()> {
     if may_hold_rows(unfinished).with_context(|| format!("{} cannot be read", unfinished.display()))? {
         bail!(
             "{} may be a complete database that was not renamed yet: give it that name, or move it away to begin with \
@@ -481,7 +490,7 @@ fn create_in_place(folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
     let _lock = lock(folder)?;
     if !is_finished(folder) {
         clear(folder)?;
-        drop(open(folder)?);
+        drop(open(folder, settings)?);
     }
     Ok(())
 }
@@ -604,7 +613,5 @@ fn is_zero(path: &Path) -> io::Result<bool> {
     }
 }
 
-#[cfg(test)]
-mod loss_tests;
 #[cfg(test)]
 mod tests;

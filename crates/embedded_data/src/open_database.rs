@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use fjall::{AbstractTree as _, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
-use super::{journal, tables};
+use crate::{journals, tables};
 
 /// Interval between two checks for pending flushes.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -18,7 +18,7 @@ const DAMAGE_MARKERS: [&str; 4] = ["ChecksumMismatch", "InvalidTag", "InvalidTra
 
 /// Handle of the open database, for its stop and for the diagnosis of damage.
 #[derive(Clone)]
-pub(crate) struct OpenDatabase {
+pub struct OpenDatabase {
     database: Database,
     folder: PathBuf,
 }
@@ -29,7 +29,7 @@ impl OpenDatabase {
     }
 
     /// Adds the damaged files of tables to an error that was caused by them.
-    pub(crate) fn name_damage(&self, error: anyhow::Error) -> anyhow::Error {
+    pub fn name_damage(&self, error: anyhow::Error) -> anyhow::Error {
         let text = format!("{error:#}");
         if !DAMAGE_MARKERS.iter().any(|marker| text.contains(marker)) {
             return error;
@@ -46,7 +46,7 @@ impl OpenDatabase {
 
     /// Writes all rows to tables and empties the journal. Log and store must be closed, since a row that is written meanwhile would be
     /// lost. After a failure the next start reads the journals.
-    pub(crate) async fn close(self, timeout: Duration) {
+    pub async fn close(self, timeout: Duration) {
         let started_at = Instant::now();
         let (result_sender, result_receiver) = tokio::sync::oneshot::channel();
         let folder = self.folder.clone();
@@ -89,7 +89,7 @@ impl OpenDatabase {
         // Fails if an earlier write failed: the tables may then lack rows of the journal, which must be kept.
         self.database.persist(PersistMode::SyncAll)?;
         // All rows are in table files now. An emptied journal spares the next start from replaying it.
-        let journals = journal::list_journals(&self.folder)?;
+        let journals = journals::list_journals(&self.folder)?;
         let (_, active) = journals.numbered.last().context("there is no journal")?;
         let file = File::options().write(true).open(active)?;
         file.set_len(0)?;

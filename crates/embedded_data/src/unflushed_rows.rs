@@ -19,16 +19,16 @@ use std::{
 use fjall::{AbstractTree as _, Database, KeyspaceCreateOptions, PersistMode};
 use sha2::{Digest as _, Sha256};
 
-use super::{
-    journal::{RowId, Scan},
+use crate::{
+    journals::{RowId, Scan},
     tables::{self, Names},
 };
 
 /// Name of the file in the data folder.
 const FILE_NAME: &str = "unflushed.mark";
 const HEADER: &str = "tidegate unflushed rows 1";
-/// Interval between two updates of the record; short in tests, because their journals are young.
-const UPDATE_INTERVAL: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(1) };
+/// Interval between two updates of the record in a service.
+pub(super) const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Total size of all journals above which a table is flushed. It bounds the time of a start, which reads the journals twice. It lies
 /// above the database's own bound of finished journals plus two in use, so that flushes of small tables stay rare.
@@ -155,6 +155,7 @@ impl WatcherHandle {
     pub(super) fn start(
         database: &Database,
         data: &Path,
+        interval: Duration,
         accepted_losses: Record,
         versions: &Versions,
         scan: &Scan,
@@ -172,7 +173,7 @@ impl WatcherHandle {
         watcher.update_record();
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::Builder::new().name("unflushed rows".to_owned()).spawn(move || {
-            while stopped.recv_timeout(UPDATE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
                 watcher.update_record();
                 watcher.bound_journals();
             }

@@ -12,8 +12,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tidegate_schemas::DurableState;
 use xxhash_rust::xxh3::Xxh3;
+
+use crate::durable_mark::{DurableState, LOG_SYNCS_KEY, STORE_SYNCS_KEY};
 
 /// Bytes at the end of each batch.
 const MAGIC: &[u8] = b"FJL\x03";
@@ -337,9 +338,7 @@ impl Journal {
 }
 
 fn durable_sync_count(writer: &str, durable: Option<&DurableState>) -> u64 {
-    durable.map_or(0, |durable| {
-        if writer == tidegate_stream::embedded::SYNCS_KEY { durable.log_syncs } else { durable.store_syncs }
-    })
+    durable.map_or(0, |durable| if writer == LOG_SYNCS_KEY { durable.log_syncs } else { durable.store_syncs })
 }
 
 /// True if a batch after a gap was written after a sync of bytes in the gap. A writer starts a counter only after the sync of the
@@ -358,7 +357,7 @@ fn proves_sync(
 }
 
 fn sync_counter(key: &[u8], value: &[u8]) -> Option<(&'static str, u64)> {
-    let writers = [tidegate_stream::embedded::SYNCS_KEY, tidegate_store::embedded::SYNCS_KEY];
+    let writers = [LOG_SYNCS_KEY, STORE_SYNCS_KEY];
     let writer = writers.into_iter().find(|writer| writer.as_bytes() == key)?;
     Some((writer, u64::from_be_bytes(value.try_into().ok()?)))
 }

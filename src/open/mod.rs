@@ -6,12 +6,12 @@ use std::{fs, path::Path, sync::Arc};
 
 use anyhow::{Context as _, bail};
 use tidegate_catalog::{Error as CatalogError, Keys, LiveConfigs, MasterKey, Secrets};
-use tidegate_schemas::{DiskSpace, DurableMark};
+use tidegate_embedded_data::{DatabaseSettings, DiskSpace, DurableMark, LockedDataFolder, OpenDatabase};
 use tidegate_store::Store;
 use tidegate_stream::{Log, settings::EngineKind};
 
 use crate::{
-    database::{self, LockedDataFolder, OpenDatabase},
+    open_files,
     retry_open::{OpenError, OpenRetry},
     settings::{Settings, StoreEngine},
 };
@@ -45,11 +45,16 @@ pub(crate) async fn open(settings: &Settings, retry: &OpenRetry) -> anyhow::Resu
     let embedded = match folder {
         None => None,
         // Reading the journals may take long and must not block a worker of the runtime.
-        Some(folder) => Some(tokio::task::spawn_blocking(move || folder.open_database()).await??),
+        Some(folder) => {
+            let settings = DatabaseSettings::new(open_files::max_open_tables());
+            Some(tokio::task::spawn_blocking(move || folder.open_database(settings)).await??)
+        }
     };
     // Kept for the diagnosis of an error: opening log and store reads table files, which may be damaged.
-    let database =
-        embedded.as_ref().zip(data).map(|((database, _), data)| database::closing_handle(data, database));
+    let database = embedded
+        .as_ref()
+        .zip(data)
+        .map(|((database, _), data)| tidegate_embedded_data::closing_handle(data, database));
     match open_with(settings, embedded, master_key, retry).await {
         Ok((log, store, keys, secrets, live)) => {
             Ok(SharedParts { log, store, live, keys, secrets, database })
@@ -97,14 +102,14 @@ fn check_master_key_exists(settings: &Settings) -> anyhow::Result<()> {
     let (security, folder) = (&settings.security, &settings.data.folder);
     let file = MasterKey::key_file_path(folder);
     let is_named = security.master_key.is_some() || security.master_key_file.is_some();
-    if is_named || file.exists() || !database::may_hold_data(folder) {
+    if is_named || file.exists() || !tidegate_embedded_data::may_hold_data(folder) {
         return Ok(());
     }
     bail!(
         "the master key {} is missing, and secrets in {} are sealed under it: put it back, or name the key as \
          security.master_key or security.master_key_file",
         file.display(),
-        database::folder_in(folder).display()
+        tidegate_embedded_data::folder_in(folder).display()
     )
 }
 
@@ -113,7 +118,7 @@ async fn open_log_and_store(
     database: Option<Embedded>,
     retry: &OpenRetry,
 ) -> anyhow::Result<(Log, Store)> {
-    let disk = Arc::new(DiskSpace::of(&database::folder_in(&settings.data.folder)));
+    let disk = Arc::new(DiskSpace::of(&tidegate_embedded_data::folder_in(&settings.data.folder)));
     let log = async {
         match (settings.stream.engine, &database) {
             (EngineKind::Embedded, Some(database)) => {
@@ -179,3 +184,6 @@ pub(crate) fn create_folder(folder: &Path) -> anyhow::Result<()> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(folder).with_context(|| format!("the data folder {} cannot be created", folder.display()))
 }
+
+#[cfg(test)]
+mod loss_tests;
