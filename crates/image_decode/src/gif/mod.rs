@@ -65,6 +65,7 @@ pub(super) fn play(
                 if !canvas.play_frame(index, placement, decode_frame(file, placement.area), show)? {
                     return Ok(());
                 }
+                // A control extension applies only to the frame that follows it.
                 (control, index) = (&[], index + 1);
             }
             _ => return Ok(()),
@@ -75,6 +76,7 @@ pub(super) fn play(
 /// Returns a frame's placement, cut to the canvas.
 fn read_placement(frame: &[u8], control: &[u8], header: &Header) -> Option<Placement> {
     let [x, y, width, height] = [le16(frame, 1)?, le16(frame, 3)?, le16(frame, 5)?, le16(frame, 7)?];
+    // A hostile frame may start outside of the canvas, where the subtractions would overflow.
     let (x, y) = (x.min(header.width), y.min(header.height));
     let area = Area { x, y, width: width.min(header.width - x), height: height.min(header.height - y) };
     let disposal = match control.get(3).map_or(0, |flags| flags >> 2 & 7) {
@@ -91,6 +93,7 @@ fn decode_frame(file: impl Read, Area { width, height, .. }: Area) -> Option<Rgb
     let mut samples = vec![0; stride * row_count];
     let has_rows = FirstFrame::open(file).ok()?.for_each_row(|shown_rows, row| {
         let pixels = row.as_chunks_mut::<4>().0.iter_mut();
+        // An empty canvas takes pixels unchanged, and luma ignores alpha: the hidden palette colour would be hashed.
         pixels.filter(|pixel| pixel[3] == 0).for_each(|pixel| *pixel = [0; 4]);
         for at in shown_rows.filter(|at| *at < row_count) {
             samples[at * stride..][..stride].copy_from_slice(&row[..stride]);

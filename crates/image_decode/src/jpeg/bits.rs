@@ -50,6 +50,7 @@ impl<'a> Pieces<'a> {
                 self.data.extend(&remaining_bytes[..length]);
                 break next_byte;
             }
+            // Encoders insert a zero after a data byte 0xff, which would otherwise look like a marker.
             self.data.extend(&remaining_bytes[..=length]);
         };
         let length = self.data.len();
@@ -109,6 +110,7 @@ impl Bits<'_> {
         let next = self.data.get(self.at..).and_then(<[u8]>::first_chunk);
         self.window |= next.map_or(0, |bytes| u64::from_be_bytes(*bytes)) >> self.held_bits;
         self.at += ((63 - self.held_bits) >> 3) as usize;
+        // Equal to adding eight bits a loaded byte, without a branch in the innermost loop.
         self.held_bits |= 56;
     }
 
@@ -127,6 +129,7 @@ impl Bits<'_> {
     /// Consumes up to 32 bits. The window must contain them.
     #[inline(always)]
     pub(super) fn take(&mut self, count: u32) -> u32 {
+        // In two steps, because a shift by 64 overflows if `count` is 0.
         let bits = self.window >> 32 >> (32 - count);
         self.skip(count);
         #[allow(clippy::cast_possible_truncation, reason = "32 bits at most")]

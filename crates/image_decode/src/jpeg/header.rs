@@ -217,6 +217,7 @@ fn build_header(frame: &Frame, scan_components: usize, marks: &Marks) -> Result<
     let ids: Vec<_> = frame.components.iter().map(|component| component.id).collect();
     let colours = match (ids.len(), marks.adobe) {
         (1, _) => Colours::Gray,
+        // Like libjpeg: a JFIF file is YCbCr, even if the Adobe mark or the ids say RGB.
         (3, Some(0)) if !marks.jfif => Colours::AdobeRgb,
         (3, None) if !marks.jfif && ids == *b"RGB" => Colours::Rgb,
         (3, _) => Colours::YCbCr,

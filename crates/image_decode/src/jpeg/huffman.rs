@@ -135,6 +135,7 @@ impl Table {
             table.longer_codes[length as usize - 1] = (code << (16 - length), first.1.wrapping_sub(first.0));
             if length <= LOOKAHEAD_BITS {
                 for (code, place) in (first.0..code).zip(first.1..) {
+                    // A code has at most 256 symbols, so the mask only spares the check of the bound.
                     let entry = Entry::new(length, codes.symbols[place as usize & 255]);
                     let free_bits = LOOKAHEAD_BITS - length;
                     for bits in code << free_bits..(code + 1) << free_bits {

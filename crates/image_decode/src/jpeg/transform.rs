@@ -23,6 +23,7 @@ pub(super) fn block_to_samples(vectors: Vectors, block: &[i16; 64], steps: &[i16
     }
     let (mut rows, mut columns_done, mut rows_done) = ([[0; 8]; 8], [[0; 8]; 8], [[0; 8]; 8]);
     if last <= LAST_IN_CORNER {
+        // The other rows and columns are zero, so half of the multiplications can be left out.
         multiply::<4>(block, steps, &mut rows);
         transform_lanes::<4, 11>(&rows, &mut columns_done);
         saturate(block, &rows, &mut columns_done);
