@@ -25,7 +25,7 @@ use tidegate_schemas::{
     validation_error::{Pointer, ValidationError, tag},
     wire::{self, content::ContentRequest},
 };
-use tidegate_store::tables::items::items::EVALUATED;
+use tidegate_store::tables::items::items::SubmissionState;
 use tidegate_web::{Holder, Json, Problem};
 
 use crate::{
@@ -75,7 +75,7 @@ impl Api {
             None => None,
         };
         match answer {
-            Some(answer) if answer.state == EVALUATED => {
+            Some(answer) if answer.state == SubmissionState::Evaluated => {
                 let errored_rules = read_errored_rules(&config, &answer).map_err(|error| {
                     tracing::error!(%error, "the stored errored rules of an item cannot be parsed");
                     Problem::internal()

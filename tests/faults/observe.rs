@@ -18,7 +18,7 @@ use tidegate_schemas::{
 use tidegate_store::{
     RowRange, Store,
     tables::items::{
-        items::{EVALUATED, Item},
+        items::{Item, SubmissionState},
         strikes::{Strike, StrikeReversal},
     },
 };
@@ -154,7 +154,7 @@ async fn items(installation: &Arc<Installation>, sent: &Sent) -> Result<SeenItem
                 StatusCode::OK => {
                     let item: Value = serde_json::from_slice(&answer.bytes().await?)?;
                     let submission = item["submissionId"].as_str().context("an item has a submission")?;
-                    let is_evaluated = item["state"] == EVALUATED;
+                    let is_evaluated = item["state"] == SubmissionState::Evaluated.as_str();
                     let submissions = BTreeMap::from([(submission.to_owned(), is_evaluated)]);
                     let outcome = (submission.to_owned(), Outcome::stored(&item));
                     Ok(Some(((id, SeenItem { submissions }), outcome)))
@@ -210,7 +210,7 @@ pub(crate) async fn by_rows(store: &Store, sent: &Sent, seen: &mut Seen) -> Resu
         for row in rows {
             // A repeated request may leave a row more of its submission; the first one is the one that counts.
             let is_evaluated = found.submissions.entry(row.submission_id.to_string()).or_default();
-            *is_evaluated |= row.state == EVALUATED;
+            *is_evaluated |= row.state == SubmissionState::Evaluated;
         }
     }
     let users: BTreeSet<_> = sent
@@ -246,8 +246,8 @@ async fn fetched(store: &Store, seen: &Seen) -> Result<BTreeMap<Key, Vec<String>
     for key in asked {
         let partition = (OrgId::new(ORG), key.0.as_str().into(), key.1.as_str().into());
         let rows = store.scan::<Item>(&partition, RowRange::all()).all().await?;
-        let of_platform = rows.into_iter().filter(|row| row.source == Source::PartialItems.as_str());
-        for row in of_platform.filter(|row| row.state == EVALUATED) {
+        let of_platform = rows.into_iter().filter(|row| row.source == Source::PartialItems);
+        for row in of_platform.filter(|row| row.state == SubmissionState::Evaluated) {
             fetched.entry(key.clone()).or_default().push(row.submission_id.to_string());
         }
     }

@@ -175,7 +175,7 @@ fn case_partition(
     user: &ItemKey,
     kind: CaseKind,
 ) -> impl Fn(i64) -> <CaseOfUser as Row>::Partition {
-    move |stretch| CaseOfUser::partition(caller.org.clone(), user.clone(), kind.as_str().to_owned(), stretch)
+    move |stretch| CaseOfUser::partition(caller.org.clone(), user.clone(), kind, stretch)
 }
 
 fn start_page<R: Fact, V>(

@@ -119,11 +119,8 @@ pub async fn find_restricted(
     org: &OrgId,
     items: &[ItemKey],
 ) -> Result<HashSet<ItemKey>, tidegate_store::Error> {
-    let class = JobClass::ChildSafety.as_str();
-    let keys: Vec<_> = items
-        .iter()
-        .map(|item| (org.clone(), class.to_owned(), item.type_id.clone(), item.id.clone()))
-        .collect();
+    let key = |item: &ItemKey| (org.clone(), JobClass::ChildSafety, item.type_id.clone(), item.id.clone());
+    let keys: Vec<_> = items.iter().map(key).collect();
     let pointers: Vec<_> = store.get_many::<SubjectJob>(&keys).await?.into_iter().flatten().collect();
     let jobs: Vec<_> = pointers.iter().map(|pointer| (org.clone(), pointer.job_id)).collect();
     let jobs = store.get_many::<Job>(&jobs).await?;

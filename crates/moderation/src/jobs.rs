@@ -165,18 +165,13 @@ fn derive_job_id(request: &JobRequest, generation: i64) -> JobId {
 }
 
 async fn load_newest_generation(store: &Store, request: &JobRequest) -> Result<SubjectJob, Error> {
-    let key = (
-        request.org.clone(),
-        request.class.as_str().to_owned(),
-        request.subject.type_id.clone(),
-        request.subject.id.clone(),
-    );
+    let key = subject_key(&request.org, request.class, &request.subject);
     if let Some(pointer) = store.get::<SubjectJob>(&key).await? {
         return Ok(pointer);
     }
     let first = SubjectJob {
         org: request.org.clone(),
-        class: request.class.as_str().to_owned(),
+        class: request.class,
         type_id: request.subject.type_id.clone(),
         item_id: request.subject.id.clone(),
         generation: 1,
@@ -269,7 +264,7 @@ async fn count_signals(
     let subject_key = subject_key(&request.org, request.class, &request.subject);
     let row = SubjectReporter {
         org: request.org.clone(),
-        class: request.class.as_str().to_owned(),
+        class: request.class,
         type_id: request.subject.type_id.clone(),
         item_id: request.subject.id.clone(),
         generation,
@@ -284,9 +279,9 @@ async fn count_signals(
     Ok(signals)
 }
 
-/// Key of a subject's reporters.
-pub(crate) fn subject_key(org: &OrgId, class: JobClass, item: &ItemKey) -> (OrgId, String, TypeId, ItemId) {
-    (org.clone(), class.as_str().to_owned(), item.type_id.clone(), item.id.clone())
+/// Key of a subject's newest job and of its reporters.
+pub(crate) fn subject_key(org: &OrgId, class: JobClass, item: &ItemKey) -> (OrgId, JobClass, TypeId, ItemId) {
+    (org.clone(), class, item.type_id.clone(), item.id.clone())
 }
 
 /// Counts the distinct reporters of the item including `with`, up to [`MOST_REPORTERS`].

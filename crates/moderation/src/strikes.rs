@@ -15,7 +15,10 @@ use tidegate_schemas::{
 };
 use tidegate_store::{
     Store, WriteTime,
-    tables::items::strikes::{Strike, StrikeReversal},
+    tables::items::{
+        plans::PlanKind,
+        strikes::{Strike, StrikeReversal},
+    },
 };
 
 use crate::{
@@ -172,7 +175,7 @@ fn build_plan(
     effects::Plan {
         callbacks: callbacks.collect(),
         reviews: crossings.iter().filter_map(|crossing| plan_review(config, strike, crossing)).collect(),
-        ..effects::Plan::empty(&strike.org, cause, effects::Kind::Threshold, config.version())
+        ..effects::Plan::empty(&strike.org, cause, PlanKind::Threshold, config.version())
     }
 }
 

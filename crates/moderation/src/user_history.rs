@@ -43,7 +43,7 @@ fn case_row(org: &OrgId, user: &ItemKey, kind: CaseKind, at: Millis, id: Uuid, i
     CaseOfUser {
         org: org.clone(),
         user: user.clone(),
-        kind: kind.as_str().to_owned(),
+        kind,
         stretch: stretch(at),
         at,
         id,
@@ -73,7 +73,7 @@ pub(crate) async fn has_entries(
             return Ok(true);
         }
         for kind in CaseKind::ALL {
-            let cases = CaseOfUser::partition(org.clone(), user.clone(), kind.as_str().to_owned(), stretch);
+            let cases = CaseOfUser::partition(org.clone(), user.clone(), *kind, stretch);
             if !store.scan::<CaseOfUser>(&cases, RowRange::all().limit(1)).all().await?.is_empty() {
                 return Ok(true);
             }

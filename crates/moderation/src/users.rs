@@ -200,7 +200,7 @@ async fn load_jobs(
     }
     let keys: Vec<_> = classes
         .into_iter()
-        .map(|class| (org.clone(), class.as_str().to_owned(), user.type_id.clone(), user.id.clone()))
+        .map(|class| (org.clone(), class, user.type_id.clone(), user.id.clone()))
         .collect();
     let pointers = store.get_many::<SubjectJob>(&keys).await?.into_iter().flatten();
     let jobs: Vec<_> = pointers.map(|pointer| (org.clone(), pointer.job_id)).collect();

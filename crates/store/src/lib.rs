@@ -12,6 +12,7 @@ pub mod embedded;
 mod error;
 pub mod metrics;
 mod migration;
+mod open_enum;
 mod pages;
 mod range;
 mod split;
@@ -27,6 +28,7 @@ pub use self::{
     cell::{Cell, Column, KeyColumn, Kind, Mismatch},
     error::{CorruptCell, Error},
     migration::{Difference, Migration},
+    open_enum::OpenEnum,
     pages::Pages,
     range::{Cells, Cursor, PrefixOf, ProperPrefixOf, RowRange},
     split::Split,

@@ -2,8 +2,11 @@
 
 use axum::body::Body;
 use serde_json::json;
-use tidegate_schemas::ids::{ConfigVersion, Millis, SubmissionId};
-use tidegate_store::tables::items::items::{ACCEPTED, EVALUATED, Item, Stage, write_time};
+use tidegate_schemas::{
+    ids::{ConfigVersion, Millis, SubmissionId},
+    records::{Source, Variant},
+};
+use tidegate_store::tables::items::items::{Item, Stage, SubmissionState, write_time};
 
 use crate::support::{POLICIES, Service, service};
 
@@ -17,11 +20,11 @@ async fn store(service: &Service, id: &str, submission: SubmissionId, at: i64, e
         offset: at,
         position: 0,
         submission_id: submission,
-        source: "api".to_owned(),
-        variant: "original".to_owned(),
+        source: Source::Api.into(),
+        variant: Variant::Original.into(),
         type_version: None,
         data: r#"{"text":"x"}"#.into(),
-        state: if evaluated { EVALUATED } else { ACCEPTED }.to_owned(),
+        state: if evaluated { SubmissionState::Evaluated } else { SubmissionState::Accepted }.into(),
         config_version: ConfigVersion(1),
         request_id: "r".to_owned(),
         received_at: Millis(at),

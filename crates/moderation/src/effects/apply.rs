@@ -7,11 +7,14 @@ use tidegate_schemas::{
 };
 use tidegate_store::{
     WriteTime,
-    tables::{items::strikes::ActionByItem, review::jobs::CauseKind},
+    tables::{
+        items::{plans::PlanKind, strikes::ActionByItem},
+        review::jobs::CauseKind,
+    },
 };
 use tidegate_stream::{Record, Topic, failpoint};
 
-use super::{Kind, Plan, PlannedCallback, PlannedFinding, PlannedReview, PlannedStrike};
+use super::{Plan, PlannedCallback, PlannedFinding, PlannedReview, PlannedStrike};
 use crate::{
     Deps, Error,
     jobs::{self, Cause, JobRequest, Placement},
@@ -54,9 +57,9 @@ pub(crate) async fn open_job(deps: &Deps, plan: &Plan, review: &PlannedReview) -
     let class = review.queue.class();
     let (kind, submission_id) = match plan.kind {
         // A threshold is crossed by a user, not by a submission.
-        Kind::Threshold => (CauseKind::Threshold, None),
-        Kind::Decision if class == JobClass::ChildSafety => (CauseKind::Escalation, None),
-        Kind::Item | Kind::Decision => (CauseKind::Rule, Some(plan.cause.into())),
+        PlanKind::Threshold => (CauseKind::Threshold, None),
+        PlanKind::Decision if class == JobClass::ChildSafety => (CauseKind::Escalation, None),
+        PlanKind::Item | PlanKind::Decision => (CauseKind::Rule, Some(plan.cause.into())),
     };
     let request = JobRequest {
         org: plan.org.clone(),

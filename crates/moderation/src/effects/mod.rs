@@ -23,11 +23,13 @@ use tidegate_schemas::{
     ids::{
         ActionId, CauseId, ConfigVersion, EndpointId, EventId, ItemKey, Millis, OrgId, RuleId, SubmissionId,
     },
-    string_enum,
 };
 use tidegate_store::{
     InsertOutcome, ReplaceOutcome, Store,
-    tables::items::{plans, rules::Finding},
+    tables::items::{
+        plans::{self, PlanKind},
+        rules::Finding,
+    },
 };
 use uuid::Uuid;
 
@@ -58,7 +60,7 @@ const SUPERSEDED: &str = "superseded";
 pub struct Plan {
     pub org: OrgId,
     pub cause: Uuid,
-    pub kind: Kind,
+    pub kind: PlanKind,
     pub config_version: ConfigVersion,
     /// Result of the rules, for the item's row. Only plans of items have it.
     pub evaluation: Option<Findings>,
@@ -72,15 +74,6 @@ pub struct Plan {
     /// Outcomes of rules, for the statistics. Not stored: a replay would count them again.
     #[serde(skip)]
     pub rule_outcomes: Vec<RuleOutcome>,
-}
-
-string_enum! {
-    /// Kind of a plan's cause.
-    pub enum Kind {
-        Item = "item",
-        Decision = "decision",
-        Threshold = "threshold",
-    }
 }
 
 /// Results of the rules, in the form of the item's row.
@@ -212,7 +205,7 @@ pub struct PlannedFinding {
 }
 
 impl Plan {
-    pub fn empty(org: &OrgId, cause: Uuid, kind: Kind, config_version: ConfigVersion) -> Self {
+    pub fn empty(org: &OrgId, cause: Uuid, kind: PlanKind, config_version: ConfigVersion) -> Self {
         Self {
             org: org.clone(),
             cause,
@@ -237,7 +230,7 @@ impl Plan {
         version: ConfigVersion,
     ) -> Self {
         let findings = Findings { media, ..Findings::empty(appended_at, None) };
-        Self { evaluation: Some(findings), ..Self::empty(org, submission.0, Kind::Item, version) }
+        Self { evaluation: Some(findings), ..Self::empty(org, submission.0, PlanKind::Item, version) }
     }
 
     /// True if the plan does more than store findings.
@@ -303,7 +296,7 @@ pub async fn adopt(store: &Store, mut plan: Plan, now: Millis) -> Result<Plan, E
     let row = plans::Plan {
         org: plan.org.clone(),
         cause: plan.cause,
-        kind: plan.kind.as_str().to_owned(),
+        kind: plan.kind.into(),
         plan: serde_json::to_string(&plan).map_err(Error::corrupt("plan"))?,
         created_at: now,
         version: 1,

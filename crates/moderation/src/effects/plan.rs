@@ -8,11 +8,12 @@ use tidegate_catalog::Compiled;
 use tidegate_rules::{Match, OnError, RuleFailure};
 use tidegate_schemas::{
     documents::Event,
-    ids::{ActionId, EventId, Kind as IdKind, PolicyId, RuleId, derive},
+    ids::{ActionId, EventId, Kind, PolicyId, RuleId, derive},
 };
+use tidegate_store::tables::items::plans::PlanKind;
 
 use super::{
-    ActionInput, Findings, Kind, Plan, PlannedQueue, PlannedReview,
+    ActionInput, Findings, Plan, PlannedQueue, PlannedReview,
     bounded_list::BoundedList,
     events,
     rule_gates::{self, EvaluatedSubmission, RuleMatch, event_id},
@@ -62,7 +63,7 @@ struct ListedFailure<'a> {
 }
 
 pub fn plan_item(config: &Compiled, evaluated: &EvaluatedSubmission<'_>) -> Plan {
-    let mut plan = Plan::empty(evaluated.org, evaluated.submission_id.0, Kind::Item, config.version());
+    let mut plan = Plan::empty(evaluated.org, evaluated.submission_id.0, PlanKind::Item, config.version());
     let rules = rule_gates::rule_matches(config, evaluated);
     let mut rules_by_action: BTreeMap<&ActionId, Vec<&RuleMatch<'_>>> = BTreeMap::new();
     for rule in &rules {
@@ -294,7 +295,7 @@ fn add_review(
         user: evaluated.user.cloned(),
         queue: PlannedQueue::Review(BuiltInQueue::Default.into()),
         // Derived from the submission, so that a replay adds the same cause to the job.
-        cause: derive(IdKind::JobCause, &[plan.cause.as_bytes(), b"rules", cause_name.as_bytes()]),
+        cause: derive(Kind::JobCause, &[plan.cause.as_bytes(), b"rules", cause_name.as_bytes()]),
         at: evaluated.append_ms,
         rules: hits.iter().map(|hit| hit.rule.clone()).collect(),
         signals: PrioritySignals {

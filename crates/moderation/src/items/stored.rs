@@ -9,13 +9,13 @@ use tidegate_schemas::{
     ids::{
         ActionId, EventId, ItemId, ItemKey, Millis, OrgId, PolicyId, ReportId, RuleId, SubmissionId, TypeId,
     },
-    records::{self, Coordinates, ItemEntry},
+    records::{self, Coordinates, ItemEntry, Source, Variant},
 };
 use tidegate_store::{
-    RowRange, Store,
+    OpenEnum, RowRange, Store,
     tables::{
         callbacks::deliveries::Delivery,
-        items::items::{EVALUATED, Item, ItemPlace, Stage, SubmissionPlace},
+        items::items::{Item, ItemPlace, Stage, SubmissionPlace, SubmissionState},
     },
 };
 
@@ -167,8 +167,8 @@ impl Precedence {
 
     /// Precedence for findings and derived data: complete versions before partial ones as well.
     fn for_findings(place: &ItemPlace) -> Self {
-        let is_fetched = place.source == records::Source::PartialItems.as_str();
-        let is_part = place.variant == records::Variant::Partial.as_str();
+        let is_fetched = place.source == Source::PartialItems;
+        let is_part = place.variant == Variant::Partial;
         match (is_fetched, is_part) {
             (false, false) => Self::First,
             (false, true) => Self::SubmittedPart,
@@ -185,8 +185,6 @@ async fn find_newest(
     item: &ItemKey,
     precedence: impl Fn(&ItemPlace) -> Precedence + Send,
 ) -> Result<Option<ItemPlace>, Error> {
-    // A submission of a retroaction repeats an old version.
-    let repeated = records::Source::Retroact.as_str();
     let mut best: Option<(Precedence, ItemPlace)> = None;
     // The first row nearly always has the best precedence, so only one row is read at first.
     let mut step = 1;
@@ -195,7 +193,8 @@ async fn find_newest(
         let range = RowRange::all().limit(step).page_size(step).after(after);
         let mut places = store.scan::<ItemPlace>(&partition(org, item), range);
         for place in places.all().await? {
-            if place.source == repeated {
+            // A submission of a retroaction repeats an old version.
+            if place.source == Source::Retroact {
                 continue;
             }
             let row_precedence = precedence(&place);
@@ -239,12 +238,13 @@ pub(crate) async fn load_newest_evaluated(
     org: &OrgId,
     item: &ItemKey,
 ) -> Result<Option<Item>, Error> {
-    let skipped_sources =
-        [records::Source::Retroact, records::Source::PartialItems].map(records::Source::as_str);
     let range = RowRange::all().limit(RECENT_VERSIONS).page_size(RECENT_VERSIONS);
     let places = store.scan::<ItemPlace>(&partition(org, item), range).all().await?;
-    let is_evaluated =
-        |place: &&ItemPlace| place.state == EVALUATED && !skipped_sources.contains(&place.source.as_str());
+    let is_evaluated = |place: &&ItemPlace| {
+        place.state == SubmissionState::Evaluated
+            && place.source != Source::Retroact
+            && place.source != Source::PartialItems
+    };
     match places.iter().find(is_evaluated) {
         Some(place) => get_row(store, org, item, coordinates(place)).await,
         None => Ok(None),
@@ -258,11 +258,11 @@ pub struct ItemView {
     pub id: ItemId,
     pub type_id: TypeId,
     pub submission_id: SubmissionId,
-    pub state: String,
-    pub source: String,
+    pub state: OpenEnum<SubmissionState>,
+    pub source: OpenEnum<Source>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub type_version: Option<String>,
-    pub type_schema_variant: String,
+    pub type_schema_variant: OpenEnum<Variant>,
     pub data: Box<RawValue>,
     pub config_version: i64,
     pub received_at: String,
@@ -354,7 +354,8 @@ pub async fn wait_for_answer(
         };
         // A version that the same request replaces is not the newest one.
         let is_replaced = |row: &Item| submission.is_none() && row.followed_by.is_some();
-        let is_evaluated = row.as_ref().is_some_and(|row| row.state == EVALUATED && !is_replaced(row));
+        let is_evaluated =
+            row.as_ref().is_some_and(|row| row.state == SubmissionState::Evaluated && !is_replaced(row));
         let now = tokio::time::Instant::now();
         oldest_searched = match &newest_stored {
             Some(newest_stored) if now + pause < deadline => newest_stored.append_ms,

@@ -17,7 +17,7 @@ use tidegate_store::{
         items::{
             by_user::{ItemOfUser, stretch},
             history::ItemOfHour,
-            items::{ACCEPTED, EVALUATED, Item, ItemPlace, Stage, SubmissionPlace, write_time},
+            items::{Item, ItemPlace, Stage, SubmissionPlace, SubmissionState, write_time},
         },
         review::reports::Report,
     },
@@ -81,7 +81,7 @@ pub async fn load_replay_state(deps: &Deps, submission: &Submission<'_>) -> Resu
     if row.as_ref().is_some_and(|row| stored::coordinates(row) != submission.coordinates()) {
         return Ok(ReplayState::Evaluated);
     }
-    let is_evaluated = row.as_ref().is_some_and(|row| row.state == EVALUATED);
+    let is_evaluated = row.as_ref().is_some_and(|row| row.state == SubmissionState::Evaluated);
     if let Some(plan) = effects::load_plan(&deps.store, org, entry.submission_id.0).await? {
         return Ok(ReplayState::Planned { plan: Box::new(plan), is_begun: is_evaluated });
     }
@@ -302,7 +302,7 @@ impl EvaluatedRows {
             hour,
             of_user: creator.and_then(|user| user_row(submission, user)),
             item: Item {
-                state: EVALUATED.to_owned(),
+                state: SubmissionState::Evaluated.into(),
                 evaluated_at: Some(findings.evaluated_at),
                 matched: findings.matched.clone(),
                 errored: findings.errored.clone(),
@@ -386,11 +386,11 @@ fn unevaluated_row(submission: &Submission<'_>, config_version: ConfigVersion) -
         offset: at.offset,
         position: i64::from(at.position),
         submission_id: entry.submission_id,
-        source: header.source.as_str().to_owned(),
-        variant: entry.variant.as_str().to_owned(),
+        source: header.source.into(),
+        variant: entry.variant.into(),
         type_version: entry.type_version.clone(),
         data: entry.data.clone(),
-        state: ACCEPTED.to_owned(),
+        state: SubmissionState::Accepted.into(),
         config_version,
         request_id: header.request_id.clone(),
         received_at: header.received_at,

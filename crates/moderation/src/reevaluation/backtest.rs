@@ -389,7 +389,7 @@ fn matched_rules(outcome: &Outcome) -> BTreeSet<&RuleId> {
 
 /// Returns true if moderators acted in the last decided review of the item, `None` without a decision.
 async fn load_verdict(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<bool>, Error> {
-    let key = (org.clone(), JobClass::Review.as_str().to_owned(), item.type_id.clone(), item.id.clone());
+    let key = (org.clone(), JobClass::Review, item.type_id.clone(), item.id.clone());
     let Some(pointer) = store.get::<SubjectJob>(&key).await? else { return Ok(None) };
     // The newest job may still be open; its predecessor then has the last decision.
     for job_id in [Some(pointer.job_id), pointer.previous_job_id].into_iter().flatten() {

@@ -16,7 +16,7 @@ use tidegate_catalog::Compiled;
 use tidegate_rules::{OnError, Outcome, Status};
 use tidegate_schemas::{
     ids::{ActionId, EventId, ItemKey, Kind, Millis, OrgId, RuleId, SubmissionId, derive},
-    records::{self, Coordinates, ItemEntry, Record as _, Source, Variant},
+    records::{self, Coordinates, ItemEntry, Record as _, Source},
 };
 use tidegate_store::{
     Batch, InsertOutcome, ReplaceOutcome, RowRange, Store, WriteTime,
@@ -388,9 +388,8 @@ fn build_record(
     row: Item,
     now: Millis,
 ) -> Result<records::Items, Error> {
-    let variant = row.variant.parse::<Variant>().ok();
-    let variant =
-        variant.ok_or_else(|| Error::Corrupt { what: "item", detail: "unknown variant".to_owned() })?;
+    let unknown_variant = || Error::Corrupt { what: "item", detail: "unknown variant".to_owned() };
+    let variant = row.variant.known().ok_or_else(unknown_variant)?;
     Ok(records::Items {
         org: org.clone(),
         config_version: config.version(),
@@ -436,7 +435,7 @@ pub async fn load_repeat(deps: &Deps, submission: &Submission<'_>) -> Result<Rep
             offset: row.offset,
             position: i32::try_from(row.position).map_err(|_| corrupt("invalid position"))?,
         },
-        source: row.source.parse::<Source>().ok().ok_or_else(|| corrupt("unknown source"))?,
+        source: row.source.known().ok_or_else(|| corrupt("unknown source"))?,
         rules: from_json(&run.rules)?,
     })
 }

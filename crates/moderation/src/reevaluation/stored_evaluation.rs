@@ -6,7 +6,7 @@ use tidegate_catalog::Compiled;
 use tidegate_rules::{Explained, Facts, Need, Omissions, Outcome};
 use tidegate_schemas::{
     ids::{Millis, OrgId, RuleId, WindowId},
-    records::{ItemEntry, Source, Variant},
+    records::{ItemEntry, Source},
 };
 use tidegate_store::{Store, tables::items::items::Item};
 
@@ -40,8 +40,8 @@ pub struct PastOutcome {
 /// Checks a stored item against the present version of its type.
 fn prepare(config: Arc<Compiled>, row: &Item) -> Result<PreparedItem, Error> {
     let corrupt = |detail: &str| Error::Corrupt { what: "item", detail: detail.to_owned() };
-    let source = row.source.parse::<Source>().ok().ok_or_else(|| corrupt("unknown source"))?;
-    let variant = row.variant.parse::<Variant>().ok().ok_or_else(|| corrupt("unknown variant"))?;
+    let source = row.source.known().ok_or_else(|| corrupt("unknown source"))?;
+    let variant = row.variant.known().ok_or_else(|| corrupt("unknown variant"))?;
     let entry = ItemEntry {
         submission_id: row.submission_id,
         type_id: row.type_id.clone(),

@@ -197,7 +197,7 @@ fn appeal_row(appeal: &records::Appeal, actions_taken: String, written_at: Milli
         appeal_id: appeal.appeal_id.clone(),
         item: appeal.item.key(),
         type_version: appeal.item.type_version.clone(),
-        variant: appeal.item.variant.as_str().to_owned(),
+        variant: appeal.item.variant.into(),
         data: appeal.item.data.clone(),
         appealed_by: appeal.appealed_by.clone(),
         appealed_at: appeal.appealed_at,

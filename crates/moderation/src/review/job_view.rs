@@ -8,11 +8,11 @@ use tidegate_schemas::{
         ActionId, AppealId, ConfigVersion, DecisionId, ItemId, ItemKey, JobId, Millis, OrgId, PolicyId,
         QueueId, ReportId, SubmissionId, TypeId,
     },
-    records::{JobClass, Verdict},
+    records::{JobClass, Variant, Verdict},
     wire::reports::REPORTER_KIND,
 };
 use tidegate_store::{
-    Cursor, RowRange, Store,
+    Cursor, OpenEnum, RowRange, Store,
     tables::review::{
         appeals::Appeal,
         jobs::{CauseKind, DecisionState, Job, JobCause, JobState},
@@ -202,7 +202,7 @@ pub struct SentItem {
     pub key: ItemKey,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub type_version: Option<String>,
-    pub type_schema_variant: String,
+    pub type_schema_variant: OpenEnum<Variant>,
     pub data: Box<RawValue>,
     /// True if the reader may not see the data.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

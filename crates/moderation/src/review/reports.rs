@@ -149,7 +149,7 @@ fn report_row(report: &records::Report, written_at: Millis) -> Result<Report, Er
         report_id: report.report_id,
         item: report.item.key(),
         type_version: report.item.type_version.clone(),
-        variant: report.item.variant.as_str().to_owned(),
+        variant: report.item.variant.into(),
         data: report.item.data.clone(),
         submission_id: report.item.submission_id,
         reporter: report.reporter.clone(),

@@ -4,12 +4,12 @@
 use serde_json::value::RawValue;
 use tidegate_schemas::{
     ids::{AppealId, ItemKey, Kind, OrgId, ReportId, SubmissionId, derive},
-    records::Source,
+    records::{Source, Variant},
 };
 use tidegate_store::{
     Store,
     tables::{
-        items::items::ACCEPTED,
+        items::items::SubmissionState,
         review::{
             appeals::{Appeal, AppealClaim},
             reports::Report,
@@ -85,10 +85,10 @@ fn accepted_item(
         id: item.id,
         type_id: item.type_id,
         submission_id,
-        state: ACCEPTED.to_owned(),
-        source: source.as_str().to_owned(),
+        state: SubmissionState::Accepted.into(),
+        source: source.into(),
         type_version: None,
-        type_schema_variant: String::new(),
+        type_schema_variant: Variant::Original.into(),
         data,
         config_version: 0,
         received_at: String::new(),

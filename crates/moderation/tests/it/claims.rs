@@ -16,7 +16,7 @@ use tidegate_moderation::{
 };
 use tidegate_schemas::{
     ids::{ConfigVersion, ItemKey, Millis, ReportId, SubmissionId},
-    records::Report,
+    records::{JobClass, Report},
 };
 use tidegate_store::{
     RowRange,
@@ -55,7 +55,7 @@ async fn reported(written_at: Millis) -> (Deps, Job, SubmissionId, TempDir) {
         additional: Vec::new(),
     };
     reports::accept(&deps, &report, written_at, false).await.unwrap();
-    let subject = (org(), "review".to_owned(), post().type_id, post().id);
+    let subject = (org(), JobClass::Review, post().type_id, post().id);
     let pointer = deps.store.get::<SubjectJob>(&subject).await.unwrap().unwrap();
     let job = deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap().unwrap();
     (deps, job, submission_id, folder)
@@ -85,6 +85,9 @@ async fn job_shows_the_sent_item_until_it_is_stored() {
     let limits = CauseLimits { causes: 10, bytes: 1 << 20 };
     let view = job_view::load_view(&deps.store, &config, job.job_id, limits).await.unwrap().unwrap();
     let JobView { latest_item: Some(item), .. } = view else { panic!("no item: {view:?}") };
-    assert_eq!((item.submission_id, &*item.state, &*item.source), (submission_id, "accepted", "report"));
+    assert_eq!(
+        (item.submission_id, item.state.to_string(), item.source.to_string()),
+        (submission_id, "accepted".to_owned(), "report".to_owned())
+    );
     assert_eq!((item.data.get(), item.evaluated_at), ("{}", None));
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tidegate_catalog::orgs;
 use tidegate_moderation::{
     Deps,
-    effects::{self, Kind, Plan},
+    effects::{self, Plan},
     items::{
         stored::{self, RESENT, Submission},
         submissions::{self, ReplayState},
@@ -21,13 +21,16 @@ use tidegate_moderation::{
     },
 };
 use tidegate_schemas::{
-    ids::{ConfigVersion, DecisionId, ItemKey, JobId, Kind as IdKind, Millis, QueueId, SubmissionId, derive},
+    ids::{ConfigVersion, DecisionId, ItemKey, JobId, Kind, Millis, QueueId, SubmissionId, derive},
     records::{self, Coordinates, Items, JobClass, Source, Variant, Verdict},
 };
 use tidegate_store::{
     Store,
     tables::{
-        items::items::{EVALUATED, Item, Stage, SubmissionPlace, write_time},
+        items::{
+            items::{Item, Stage, SubmissionPlace, SubmissionState, write_time},
+            plans::PlanKind,
+        },
         review::{
             decisions::DecisionDue,
             jobs::{DecisionState, Job, JobState},
@@ -53,11 +56,11 @@ fn item(nth: u128, append_ms: i64) -> Item {
         offset: append_ms,
         position: 0,
         submission_id: submission(nth),
-        source: Source::Api.as_str().to_owned(),
-        variant: Variant::Original.as_str().to_owned(),
+        source: Source::Api.into(),
+        variant: Variant::Original.into(),
         type_version: None,
         data: Bytes::from_static(b"{}"),
-        state: EVALUATED.to_owned(),
+        state: SubmissionState::Evaluated.into(),
         config_version: ConfigVersion(1),
         request_id: "request".to_owned(),
         received_at: Millis(append_ms),
@@ -136,7 +139,7 @@ async fn replay_state(deps: &Deps, nth: u128, append_ms: i64) -> ReplayState {
 async fn replay_carries_out_its_plan_and_repetition_has_no_effect() {
     let (deps, _folder) = fixture().await;
     assert!(matches!(replay_state(&deps, 1, 10).await, ReplayState::Fresh));
-    let plan = Plan::empty(&org(), Uuid::from_u128(1), Kind::Item, ConfigVersion(1));
+    let plan = Plan::empty(&org(), Uuid::from_u128(1), PlanKind::Item, ConfigVersion(1));
     effects::adopt(&deps.store, plan, Millis(10)).await.unwrap();
     assert!(
         matches!(replay_state(&deps, 1, 10).await, ReplayState::Planned { is_begun: false, .. }),
@@ -176,7 +179,7 @@ async fn old_versions_are_found_below_thousands_of_newer_ones() {
     for nth in 1..=VERSIONS {
         let append_ms = i64::try_from(nth).unwrap() * 10;
         let variant = if nth == 1 { Variant::Original } else { Variant::Partial };
-        let row = Item { variant: variant.as_str().to_owned(), ..item(nth, append_ms) };
+        let row = Item { variant: variant.into(), ..item(nth, append_ms) };
         store.put_rows(write_time(Millis(append_ms), Stage::Evaluated), &[row]).await.unwrap();
     }
     let find =
@@ -207,7 +210,7 @@ async fn submitted_versions_precede_fetched_ones() {
         (4, 20, sent, Variant::Original),
     ];
     for (nth, append_ms, source, variant) in versions {
-        let (source, variant) = (source.as_str().to_owned(), variant.as_str().to_owned());
+        let (source, variant) = (source.into(), variant.into());
         let row = Item { source, variant, ..item(nth, append_ms) };
         store.put_rows(write_time(Millis(append_ms), Stage::Evaluated), &[row]).await.unwrap();
         let newest = stored::load_newest(store, &org(), &post()).await.unwrap().unwrap();
@@ -254,7 +257,7 @@ async fn a_released_decision_is_appended_after_its_lease() {
     let (deps, _folder) = fixture().await;
     let job_id: JobId = Uuid::from_u128(8).into();
     let now = Millis::now();
-    let decision_id: DecisionId = derive(IdKind::Decision, &[job_id.as_bytes(), &2_i64.to_be_bytes()]);
+    let decision_id: DecisionId = derive(Kind::Decision, &[job_id.as_bytes(), &2_i64.to_be_bytes()]);
     let due = DecisionDue { shard: 0, minute: 0, due_at: now, org: org(), job_id, decision_id };
     let decided = StoredDecision {
         decision_id,
@@ -296,7 +299,7 @@ async fn due_row_waits_while_its_claim_can_still_decide() {
     let (deps, _folder) = fixture().await;
     let job_id: JobId = Uuid::from_u128(7).into();
     let now = Millis::now();
-    let decision_id: DecisionId = derive(IdKind::Decision, &[job_id.as_bytes(), &2_i64.to_be_bytes()]);
+    let decision_id: DecisionId = derive(Kind::Decision, &[job_id.as_bytes(), &2_i64.to_be_bytes()]);
     let due = DecisionDue { shard: 0, minute: 0, due_at: now, org: org(), job_id, decision_id };
     let mut job = claimed(job_id, now);
     deps.store.insert_new(&job).await.unwrap();
@@ -314,7 +317,7 @@ async fn due_row_waits_while_its_claim_can_still_decide() {
     job.state = JobState::Decided;
     assert!(deps.store.replace(&job, 2).await.unwrap().is_done());
     let due = DecisionDue {
-        decision_id: derive(IdKind::Decision, &[job_id.as_bytes(), &3_i64.to_be_bytes()]),
+        decision_id: derive(Kind::Decision, &[job_id.as_bytes(), &3_i64.to_be_bytes()]),
         ..due
     };
     assert_eq!(

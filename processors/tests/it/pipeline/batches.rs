@@ -4,7 +4,7 @@ use tidegate_schemas::{
     ids::{ItemKey, SubmissionId},
     records::{DeadLetter, ItemEntry},
 };
-use tidegate_store::tables::items::{items::EVALUATED, plans::Plan, strikes::Strike};
+use tidegate_store::tables::items::{items::SubmissionState, plans::Plan, strikes::Strike};
 use tidegate_stream::Topic;
 
 use super::world::{World, entry, entry_of, org, post, store_of_rows, user};
@@ -20,7 +20,11 @@ fn item_ids(entries: &[ItemEntry]) -> Vec<(ItemKey, SubmissionId)> {
 async fn assert_all_evaluated(world: &World, names: &[(ItemKey, SubmissionId)]) {
     for (item, submission) in names {
         let row = world.wait_until_evaluated(item, *submission).await;
-        assert_eq!((row.state.as_str(), row.matched.as_str()), (EVALUATED, "[]"), "{item:?}");
+        assert_eq!(
+            (row.state.clone(), row.matched.as_str()),
+            (SubmissionState::Evaluated.into(), "[]"),
+            "{item:?}"
+        );
     }
 }
 
@@ -112,7 +116,11 @@ async fn large_items_of_one_record_are_all_stored() {
 /// All items are evaluated. Their text exceeds the search limit, which the rows report.
 async fn assert_all_partly_evaluated(world: &World, names: &[(ItemKey, SubmissionId)]) {
     for (item, submission) in names {
-        assert_eq!(world.wait_until_evaluated(item, *submission).await.state, EVALUATED, "{item:?}");
+        assert_eq!(
+            world.wait_until_evaluated(item, *submission).await.state,
+            SubmissionState::Evaluated,
+            "{item:?}"
+        );
     }
 }
 

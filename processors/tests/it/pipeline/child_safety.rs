@@ -7,7 +7,7 @@ use tidegate_moderation::review::{
 };
 use tidegate_schemas::{
     ids::{ItemKey, Millis},
-    records::{Decision, Verdict},
+    records::{Decision, JobClass, Verdict},
 };
 use tidegate_store::tables::review::jobs::{CauseKind, Job, JobCause, SubjectJob};
 use tidegate_stream::Topic;
@@ -51,8 +51,8 @@ async fn world() -> World {
 }
 
 /// Returns the first job of the class for the item, with its causes.
-async fn job(world: &World, class: &str, item: &ItemKey) -> Option<(Job, Vec<JobCause>)> {
-    let key = (org(), class.to_owned(), item.type_id.clone(), item.id.clone());
+async fn job(world: &World, class: JobClass, item: &ItemKey) -> Option<(Job, Vec<JobCause>)> {
+    let key = (org(), class, item.type_id.clone(), item.id.clone());
     let pointer = world.deps.store.get::<SubjectJob>(&key).await.unwrap()?;
     assert_eq!(pointer.generation, 1);
     let job = world.deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap()?;
@@ -62,7 +62,7 @@ async fn job(world: &World, class: &str, item: &ItemKey) -> Option<(Job, Vec<Job
 async fn wait_for_job(world: &World, item: &ItemKey) -> (Job, Vec<JobCause>) {
     world
         .until("the child-safety job", async || {
-            job(world, "child_safety", item).await.filter(|(_, causes)| !causes.is_empty())
+            job(world, JobClass::ChildSafety, item).await.filter(|(_, causes)| !causes.is_empty())
         })
         .await
 }
@@ -87,7 +87,7 @@ async fn a_rule_opens_a_child_safety_job_and_no_review() {
         })
         .await;
     world.drain().await;
-    let (review, causes) = job(&world, "review", &post("p1")).await.unwrap();
+    let (review, causes) = job(&world, JobClass::Review, &post("p1")).await.unwrap();
     assert_ne!(review.job_id, child_safety_job.job_id);
     assert_eq!(causes.len(), 1, "only the rule that asks for a review is a cause of the review");
     assert!(world.events("action.automatic").await.is_empty(), "no callback is sent");
@@ -107,7 +107,7 @@ async fn a_rule_adds_its_hit_to_the_job_of_a_child_safety_report() {
         .until("both causes", async || (wait_for_job(&world, &post("p1")).await.1.len() == 2).then_some(()))
         .await;
     world.drain().await;
-    assert!(job(&world, "review", &post("p1")).await.is_none());
+    assert!(job(&world, JobClass::Review, &post("p1")).await.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -180,7 +180,7 @@ async fn a_hash_match_opens_a_child_safety_job_without_a_report() {
     send("after").await;
     let (_, causes) = wait_for_job(&world, &post("after")).await;
     assert!(causes[0].rules.contains("known"), "{}", causes[0].rules);
-    assert!(job(&world, "child_safety", &post("before")).await.is_none());
+    assert!(job(&world, JobClass::ChildSafety, &post("before")).await.is_none());
     world.drain().await;
 }
 

@@ -5,7 +5,7 @@ use std::{net::Ipv4Addr, sync::Arc};
 use futures::future::join_all;
 use tidegate_processors::{MediaSettings, Settings};
 use tidegate_schemas::{ids::SubmissionId, records::ItemEntry};
-use tidegate_store::tables::items::items::{EVALUATED, Item};
+use tidegate_store::tables::items::items::{Item, SubmissionState};
 use tidegate_stream::Topic;
 use tidegate_test_support::pictures::{Answer, Host, picture};
 use tokio::sync::Semaphore;
@@ -40,7 +40,8 @@ async fn hosts(
 
 async fn find_evaluated(world: &World, entry: &ItemEntry) -> Option<Item> {
     let rows = world.versions(&entry.key()).await;
-    rows.into_iter().find(|row| row.submission_id == entry.submission_id && row.state == EVALUATED)
+    rows.into_iter()
+        .find(|row| row.submission_id == entry.submission_id && row.state == SubmissionState::Evaluated)
 }
 
 /// Waits until all items are evaluated. Returns state and reason of the single medium of each.

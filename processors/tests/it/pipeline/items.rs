@@ -1,7 +1,7 @@
 //! Items reach their rows, their plans and their events.
 
 use tidegate_store::tables::items::{
-    items::EVALUATED,
+    items::SubmissionState,
     plans::Plan,
     strikes::{ActionByItem, Strike},
 };
@@ -14,7 +14,7 @@ async fn a_matching_item_is_stored_planned_and_called_back_once() {
     let mut world = World::started().await;
     let submission = world.submit_text("p1", "buy scamcoin").await;
     let row = world.wait_until_evaluated(&post("p1"), submission).await;
-    assert_eq!(row.state, EVALUATED);
+    assert_eq!(row.state, SubmissionState::Evaluated);
     assert!(row.matched.contains("demo-scam"), "{}", row.matched);
     assert_eq!(row.config_version, world.version().await);
 
@@ -35,7 +35,7 @@ async fn a_harmless_item_is_stored_without_plan_or_event() {
     let mut world = World::started().await;
     let submission = world.submit_text("p1", "good morning").await;
     let row = world.wait_until_evaluated(&post("p1"), submission).await;
-    assert_eq!((row.state.as_str(), row.matched.as_str()), (EVALUATED, "[]"));
+    assert_eq!((row.state.clone(), row.matched.as_str()), (SubmissionState::Evaluated.into(), "[]"));
     world.drain().await;
     assert!(world.callbacks().await.is_empty());
     assert!(world.rows::<Plan>(&(org(), submission.0)).await.is_empty());

@@ -6,11 +6,11 @@ use tidegate_moderation::{items::stored, review::job_view};
 use tidegate_processors::{MediaSettings, Settings};
 use tidegate_schemas::{
     ids::ItemKey,
-    records::{ContextItem, ItemEntry, Variant},
+    records::{ContextItem, ItemEntry, JobClass, Variant},
     wire::answers::Media,
 };
 use tidegate_store::tables::{
-    items::items::{ACCEPTED, EVALUATED, Item},
+    items::items::{Item, SubmissionState},
     review::jobs::{Job, SubjectJob},
 };
 use tidegate_stream::Topic;
@@ -114,15 +114,19 @@ async fn item_with_slow_media_is_handed_over_and_evaluated_later() {
     let submission = entry.submission_id;
     world.submit(vec![entry]).await;
     let row = world.until("the accepted row", async || world.versions(&post("p1")).await.pop()).await;
-    assert_eq!((row.state.as_str(), row.submission_id), (ACCEPTED, submission));
+    assert_eq!((row.state.clone(), row.submission_id), (SubmissionState::Accepted.into(), submission));
     assert_eq!(states(&row), [("pending".to_owned(), None)]);
     let text = world.submit_text("p2", "hello").await;
     world.wait_until_evaluated(&post("p2"), text).await;
-    assert_eq!(world.versions(&post("p1")).await[0].state, ACCEPTED, "another item did not wait for it");
+    assert_eq!(
+        world.versions(&post("p1")).await[0].state,
+        SubmissionState::Accepted,
+        "another item did not wait for it"
+    );
     go.add_permits(1);
     let row = world
         .until("the evaluated row", async || {
-            world.versions(&post("p1")).await.pop().filter(|row| row.state == EVALUATED)
+            world.versions(&post("p1")).await.pop().filter(|row| row.state == SubmissionState::Evaluated)
         })
         .await;
     assert_eq!((states(&row)[0].0.as_str(), row.matched.contains("\"seen\"")), ("ok", true));
@@ -141,7 +145,7 @@ async fn hanging_fetch_ends_in_a_visible_state() {
     world.submit(vec![entry]).await;
     let row = world
         .until("the evaluated row", async || {
-            world.versions(&post("p1")).await.pop().filter(|row| row.state == EVALUATED)
+            world.versions(&post("p1")).await.pop().filter(|row| row.state == SubmissionState::Evaluated)
         })
         .await;
     assert_eq!(states(&row), [("fetch_failed".to_owned(), Some("deadline".to_owned()))]);
@@ -191,7 +195,7 @@ async fn org_above_its_share_of_waits_is_handed_over() {
         world
             .until("an evaluated row", async || {
                 let row = world.versions(&post(&format!("p{nth}"))).await.pop();
-                row.filter(|row| row.state == EVALUATED)
+                row.filter(|row| row.state == SubmissionState::Evaluated)
             })
             .await;
     }
@@ -215,7 +219,7 @@ async fn item_handed_over_before_a_crash_has_its_effects_once() {
     let row = after
         .until("the evaluated row", async || {
             let rows = after.versions(&post("p1")).await.into_iter();
-            rows.rev().find(|row| row.submission_id == submission && row.state == EVALUATED)
+            rows.rev().find(|row| row.submission_id == submission && row.state == SubmissionState::Evaluated)
         })
         .await;
     assert!(row.matched.contains("\"seen\""), "{}", row.matched);
@@ -242,7 +246,7 @@ async fn job_opens_before_its_pictures_and_shows_them_later() {
     world.append(Topic::Reports, &post("p1").log_key(&org()), &report_record).await;
     let job = world
         .until("the job", async || {
-            let key = (org(), "child_safety".to_owned(), "post".into(), "p1".into());
+            let key = (org(), JobClass::ChildSafety, "post".into(), "p1".into());
             let pointer = world.deps.store.get::<SubjectJob>(&key).await.unwrap()?;
             world.deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap()
         })
@@ -286,7 +290,9 @@ async fn resent_item_waiting_for_media_is_the_same_version() {
     let row = world
         .until("the evaluated row", async || {
             let rows = world.versions(&post("p1")).await.into_iter();
-            rows.rev().find(|row| row.submission_id == entry.submission_id && row.state == EVALUATED)
+            rows.rev().find(|row| {
+                row.submission_id == entry.submission_id && row.state == SubmissionState::Evaluated
+            })
         })
         .await;
     assert!(row.matched.contains("\"seen\""), "{}", row.matched);

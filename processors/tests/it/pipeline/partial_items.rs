@@ -158,7 +158,7 @@ async fn items_named_by_a_report_are_fetched_without_effects() {
     );
 
     let fetched_row = world.until("the fetched item", async || world.versions(&post("t1")).await.pop()).await;
-    assert_eq!(fetched_row.source, "partial_items");
+    assert_eq!(fetched_row.source.to_string(), "partial_items");
     world.wait_until_evaluated(&post("t1"), fetched_row.submission_id).await;
     world.wait_until_evaluated(&post("p1"), report.item.submission_id).await;
     // The text matches a live rule, but rules do not act on fetched items.

@@ -7,7 +7,7 @@ use tidegate_schemas::{
     ids::{ItemKey, Millis, OrgId},
     records::{DeadLetter, Items},
 };
-use tidegate_store::tables::items::{items::EVALUATED, plans::Plan, strikes::Strike};
+use tidegate_store::tables::items::{items::SubmissionState, plans::Plan, strikes::Strike};
 use tidegate_stream::{Record, Topic};
 
 use super::world::{World, entry, entry_of, org, post, store_of_rows, user};
@@ -146,7 +146,7 @@ async fn dead_letters_are_listed_without_content_and_replayed_in_order() {
         assert_eq!(replayed, expected, "{which:?}, {again}");
     }
     let row = world.wait_until_evaluated(&key, submission).await;
-    assert_eq!(row.state, EVALUATED);
+    assert_eq!(row.state, SubmissionState::Evaluated);
     assert!(row.matched.contains("videos") && row.actions.contains("superseded"), "{}", row.actions);
     let versions = world.versions(&key).await;
     assert_eq!(versions[0].submission_id, newest, "the replayed one did not overtake");

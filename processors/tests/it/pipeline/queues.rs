@@ -11,7 +11,7 @@ use tidegate_processors::Settings;
 use tidegate_schemas::{
     documents::QueueOrder,
     ids::{Millis, QueueId},
-    records::{Mention, Verdict},
+    records::{JobClass, Mention, Verdict},
 };
 use tidegate_store::tables::review::jobs::{DecisionState, Job, JobState, SubjectJob};
 use tidegate_stream::Topic;
@@ -101,7 +101,7 @@ async fn old_job_is_closed_once_and_no_replay_opens_it() {
     let first = report(world.version().await, 1, "hello", false);
     world.append(Topic::Reports, &post("p1").log_key(&org()), &first).await;
     let newest = async |world: &World| {
-        let key = (org(), "review".to_owned(), "post".into(), "p1".into());
+        let key = (org(), JobClass::Review, "post".into(), "p1".into());
         let pointer = world.deps.store.get::<SubjectJob>(&key).await.unwrap()?;
         world.deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap()
     };

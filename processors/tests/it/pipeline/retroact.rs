@@ -9,7 +9,7 @@ use tidegate_moderation::{
 };
 use tidegate_schemas::{
     ids::{Millis, SubmissionId},
-    records::Source,
+    records::{JobClass, Source},
 };
 use tidegate_store::{
     RowRange,
@@ -78,7 +78,7 @@ pub(crate) async fn wait_for_repeat(world: &World, id: &str) -> Item {
     world
         .until("an item that was sent again", async || {
             let rows = world.versions(&post(id)).await;
-            rows.into_iter().find(|row| row.source == Source::Retroact.as_str())
+            rows.into_iter().find(|row| row.source == Source::Retroact)
         })
         .await
 }
@@ -124,7 +124,7 @@ async fn rule_acts_on_older_items_and_repeats_nothing() {
     assert_eq!((second_run.progress.sent, second_run.progress.done_before), (0, 3));
     // A repeated evaluation is not a newer version.
     let newest = stored::load_newest(&world.deps.store, &org(), &post("p1")).await.unwrap().unwrap();
-    assert_eq!(newest.source, Source::Api.as_str());
+    assert_eq!(newest.source, Source::Api);
     world.drain().await;
     assert_eq!(world.events(AUTOMATIC).await.len(), 6);
     assert_eq!(world.callbacks().await.iter().filter(|it| it.event_type == AUTOMATIC).count(), 6);
@@ -209,7 +209,7 @@ async fn run_leaves_out_items_of_child_safety() {
     world.configure(MOON, false).await;
     let report = report(world.version().await, 1, "moon", true);
     world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
-    job(&world, "child_safety", 1).await;
+    job(&world, JobClass::ChildSafety, 1).await;
     world.wait_until_evaluated(&post("p1"), report.item.submission_id).await;
 
     let begin = async |clearance| {

@@ -64,10 +64,10 @@ async fn send_report(world: &World, nth: u8, text: &str, csam: bool) -> Report {
     report
 }
 
-pub(crate) async fn job(world: &World, class: &str, generation: i64) -> Job {
+pub(crate) async fn job(world: &World, class: JobClass, generation: i64) -> Job {
     world
         .until("the job", async || {
-            let key = (org(), class.to_owned(), "post".into(), "p1".into());
+            let key = (org(), class, "post".into(), "p1".into());
             let pointer = world.deps.store.get::<SubjectJob>(&key).await.unwrap()?;
             (pointer.generation == generation).then_some(())?;
             world.deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap()
@@ -123,11 +123,11 @@ pub(crate) async fn decide(world: &World, queue: &str, verdict: Verdict) -> Job 
 async fn a_report_opens_a_job_and_its_item_is_a_version() {
     let mut world = World::started().await;
     let report = send_report(&world, 1, "hello", false).await;
-    let job = job(&world, "review", 1).await;
+    let job = job(&world, JobClass::Review, 1).await;
     causes(&world, job.job_id, 1).await;
     assert_eq!(job.queue, QueueId::new("default"));
     let row = world.wait_until_evaluated(&post("p1"), report.item.submission_id).await;
-    assert_eq!((row.source.as_str(), row.report_id), ("report", Some(report.report_id)));
+    assert_eq!((row.source.to_string(), row.report_id), ("report".to_owned(), Some(report.report_id)));
     world.drain().await;
 }
 
@@ -135,12 +135,12 @@ async fn a_report_opens_a_job_and_its_item_is_a_version() {
 async fn report_joins_an_open_job_and_reopens_a_decided_one() {
     let mut world = World::started().await;
     send_report(&world, 1, "hello", false).await;
-    let first = job(&world, "review", 1).await;
+    let first = job(&world, JobClass::Review, 1).await;
     send_report(&world, 2, "hello", false).await;
     causes(&world, first.job_id, 2).await;
     decide(&world, "default", Verdict::Ignore).await;
     send_report(&world, 3, "hello", false).await;
-    let next = job(&world, "review", 2).await;
+    let next = job(&world, JobClass::Review, 2).await;
     causes(&world, next.job_id, 1).await;
     causes(&world, first.job_id, 2).await;
     world.drain().await;
@@ -150,12 +150,12 @@ async fn report_joins_an_open_job_and_reopens_a_decided_one() {
 async fn a_csam_report_opens_the_child_safety_job_only() {
     let mut world = World::started().await;
     let report = send_report(&world, 1, "doubtful", true).await;
-    let job = job(&world, "child_safety", 1).await;
+    let job = job(&world, JobClass::ChildSafety, 1).await;
     assert_eq!(job.queue, QueueId::new("child-safety"));
     let row = world.wait_until_evaluated(&post("p1"), report.item.submission_id).await;
     assert!(row.matched.contains("doubtful"), "the rule asked for a review: {}", row.matched);
     world.drain().await;
-    let review = (org(), "review".to_owned(), "post".into(), "p1".into());
+    let review = (org(), JobClass::Review, "post".into(), "p1".into());
     assert!(world.deps.store.get::<SubjectJob>(&review).await.unwrap().is_none());
 }
 
@@ -207,7 +207,7 @@ async fn decision_strikes_and_an_accepted_appeal_takes_it_back() {
 async fn unreleased_decision_is_released_by_the_next_process() {
     let mut first = World::started().await;
     send_report(&first, 1, "hello", false).await;
-    let opened = job(&first, "review", 1).await;
+    let opened = job(&first, JobClass::Review, 1).await;
     causes(&first, opened.job_id, 1).await;
     first.drain().await;
     // The process is down while a moderator decides.
@@ -233,7 +233,7 @@ async fn a_rules_review_waits_in_the_queue_that_its_action_names() {
     world.configure(documents, false).await;
     world.start();
     world.submit_text("p1", "cheap").await;
-    let job = job(&world, "review", 1).await;
+    let job = job(&world, JobClass::Review, 1).await;
     assert_eq!(job.queue.as_str(), "spam");
     world.drain().await;
 }

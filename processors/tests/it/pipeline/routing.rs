@@ -12,7 +12,7 @@ use tidegate_moderation::{
 };
 use tidegate_schemas::{
     ids::{Millis, QueueId},
-    records::{Appeal, ItemEntry, Report, Verdict},
+    records::{Appeal, ItemEntry, JobClass, Report, Verdict},
 };
 use tidegate_store::tables::review::jobs::{Job, JobCause, SubjectJob};
 use tidegate_stream::Topic;
@@ -47,10 +47,10 @@ async fn send(world: &World, item: &str, nth: u8, text: &str, csam: bool) {
     world.append(Topic::Reports, &post(item).log_key(&org()), &report).await;
 }
 
-async fn job(world: &World, class: &str, item: &str) -> Job {
+async fn job(world: &World, class: JobClass, item: &str) -> Job {
     world
         .until("the job", async || {
-            let key = (org(), class.to_owned(), "post".into(), item.into());
+            let key = (org(), class, "post".into(), item.into());
             let pointer = world.deps.store.get::<SubjectJob>(&key).await.unwrap()?;
             world.deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap()
         })
@@ -58,7 +58,7 @@ async fn job(world: &World, class: &str, item: &str) -> Job {
 }
 
 /// Waits until the job of an item has this number of reports.
-async fn await_reports(world: &World, class: &str, item: &str, count: usize) {
+async fn await_reports(world: &World, class: JobClass, item: &str, count: usize) {
     let job_id = job(world, class, item).await.job_id;
     world
         .until("the reports of the job", async || {
@@ -75,13 +75,13 @@ fn place(job: &Job) -> (&str, Option<&str>) {
 async fn routing_lists_choose_the_queue_of_reports_and_reviews() {
     let mut world = world().await;
     send(&world, "p1", 1, "my wallet", false).await;
-    assert_eq!(place(&job(&world, "review", "p1").await), ("scams", Some("reports/scams")));
+    assert_eq!(place(&job(&world, JobClass::Review, "p1").await), ("scams", Some("reports/scams")));
     send(&world, "p2", 1, "hello", false).await;
-    assert_eq!(place(&job(&world, "review", "p2").await), ("default", None));
+    assert_eq!(place(&job(&world, JobClass::Review, "p2").await), ("default", None));
     world.submit_text("p3", "doubtful").await;
-    assert_eq!(place(&job(&world, "review", "p3").await), ("doubts", Some("rules/doubts")));
+    assert_eq!(place(&job(&world, JobClass::Review, "p3").await), ("doubts", Some("rules/doubts")));
     send(&world, "p4", 1, "my wallet", true).await;
-    assert_eq!(place(&job(&world, "child_safety", "p4").await), ("child-safety", None));
+    assert_eq!(place(&job(&world, JobClass::ChildSafety, "p4").await), ("child-safety", None));
     world.drain().await;
 }
 
@@ -93,7 +93,11 @@ async fn reports_of_users_who_were_often_wrong_are_routed_apart() {
     world.configure(list, false).await;
     world.start();
     send(&world, "p1", 7, "hello", false).await;
-    assert_eq!(place(&job(&world, "review", "p1").await), ("default", None), "the user has no history");
+    assert_eq!(
+        place(&job(&world, JobClass::Review, "p1").await),
+        ("default", None),
+        "the user has no history"
+    );
     decide(&world, "default", Verdict::Ignore).await;
     let reporter = user("reporter-7");
     world
@@ -102,9 +106,9 @@ async fn reports_of_users_who_were_often_wrong_are_routed_apart() {
         })
         .await;
     send(&world, "p2", 7, "hello", false).await;
-    assert_eq!(place(&job(&world, "review", "p2").await), ("unlikely", Some("reports/wrong")));
+    assert_eq!(place(&job(&world, JobClass::Review, "p2").await), ("unlikely", Some("reports/wrong")));
     send(&world, "p3", 8, "hello", false).await;
-    assert_eq!(place(&job(&world, "review", "p3").await), ("default", None));
+    assert_eq!(place(&job(&world, JobClass::Review, "p3").await), ("default", None));
     decide(&world, "unlikely", Verdict::Act).await;
     world
         .until("the other decision", async || {
@@ -119,12 +123,12 @@ async fn reports_of_users_who_were_often_wrong_are_routed_apart() {
 async fn waiting_job_follows_its_reporters_once() {
     let mut world = world().await;
     send(&world, "p1", 1, "hello", false).await;
-    assert_eq!(place(&job(&world, "review", "p1").await), ("default", None));
+    assert_eq!(place(&job(&world, JobClass::Review, "p1").await), ("default", None));
     send(&world, "p1", 2, "hello", false).await;
     send(&world, "p1", 3, "hello", false).await;
-    await_reports(&world, "review", "p1", 3).await;
+    await_reports(&world, JobClass::Review, "p1", 3).await;
     world.drain().await;
-    let moved_job = job(&world, "review", "p1").await;
+    let moved_job = job(&world, JobClass::Review, "p1").await;
     assert_eq!(place(&moved_job), ("often", Some("reports/2")));
     assert_eq!(moved_job.priority, 1, "three reporters are one doubling");
     assert_eq!((count_open_jobs(&world, "default").await, count_open_jobs(&world, "often").await), (0, 1));
@@ -132,7 +136,7 @@ async fn waiting_job_follows_its_reporters_once() {
     let mut second = world.image().await;
     second.start();
     second.drain().await;
-    let same_job = job(&second, "review", "p1").await;
+    let same_job = job(&second, JobClass::Review, "p1").await;
     assert_eq!(
         (place(&same_job), &same_job.moves),
         (place(&moved_job), &moved_job.moves),
@@ -150,12 +154,12 @@ async fn count_open_jobs(world: &World, queue: &str) -> i64 {
 async fn earlier_entry_of_a_joining_report_counts() {
     let mut world = world().await;
     send(&world, "p1", 1, "hello", false).await;
-    job(&world, "review", "p1").await;
+    job(&world, JobClass::Review, "p1").await;
     send(&world, "p1", 2, "my wallet", false).await;
     send(&world, "p1", 3, "hello", false).await;
-    await_reports(&world, "review", "p1", 3).await;
+    await_reports(&world, JobClass::Review, "p1", 3).await;
     world.drain().await;
-    assert_eq!(place(&job(&world, "review", "p1").await), ("scams", Some("reports/scams")));
+    assert_eq!(place(&job(&world, JobClass::Review, "p1").await), ("scams", Some("reports/scams")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -165,7 +169,7 @@ async fn claimed_and_moved_jobs_are_not_routed_again() {
     let mut waiting_jobs = Vec::new();
     for item in ["free", "claimed", "moved", "kept", "safe"] {
         send(&world, item, 1, "hello", item == "safe").await;
-        let class = if item == "safe" { "child_safety" } else { "review" };
+        let class = if item == "safe" { JobClass::ChildSafety } else { JobClass::Review };
         waiting_jobs.push(job(&world, class, item).await.job_id);
     }
     let ann = Reviewer { name: "ann".to_owned(), lease: std::time::Duration::from_secs(600) };
@@ -177,16 +181,16 @@ async fn claimed_and_moved_jobs_are_not_routed_again() {
     }
     for item in ["free", "claimed", "moved", "kept", "safe"] {
         send(&world, item, 2, "hello", item == "safe").await;
-        let class = if item == "safe" { "child_safety" } else { "review" };
+        let class = if item == "safe" { JobClass::ChildSafety } else { JobClass::Review };
         await_reports(&world, class, item, 2).await;
     }
     world.drain().await;
     for (item, class, expected) in [
-        ("free", "review", ("often", Some("reports/2"))),
-        ("claimed", "review", ("default", None)),
-        ("moved", "review", ("doubts", None)),
-        ("kept", "review", ("default", None)),
-        ("safe", "child_safety", ("child-safety", None)),
+        ("free", JobClass::Review, ("often", Some("reports/2"))),
+        ("claimed", JobClass::Review, ("default", None)),
+        ("moved", JobClass::Review, ("doubts", None)),
+        ("kept", JobClass::Review, ("default", None)),
+        ("safe", JobClass::ChildSafety, ("child-safety", None)),
     ] {
         assert_eq!(place(&job(&world, class, item).await), expected, "{item}");
     }
@@ -205,23 +209,23 @@ async fn replayed_report_of_a_decided_job_does_not_route_the_next_one() {
     world.configure(list, false).await;
     world.start();
     send(&world, "p1", 1, "my wallet", false).await;
-    let first = job(&world, "review", "p1").await;
+    let first = job(&world, JobClass::Review, "p1").await;
     assert_eq!(place(&first), ("scams", Some("reports/1")));
     decide(&world, "scams", Verdict::Ignore).await;
     send(&world, "p1", 2, "hello", false).await;
     let second = world
         .until("the next job", async || {
-            Some(job(&world, "review", "p1").await).filter(|job| job.generation == 2)
+            Some(job(&world, JobClass::Review, "p1").await).filter(|job| job.generation == 2)
         })
         .await;
     assert_eq!(place(&second), ("default", None));
-    await_reports(&world, "review", "p1", 1).await;
+    await_reports(&world, JobClass::Review, "p1", 1).await;
     world.drain().await;
 
     let mut replay = world.image().await;
     replay.start();
     replay.drain().await;
-    let same_job = job(&replay, "review", "p1").await;
+    let same_job = job(&replay, JobClass::Review, "p1").await;
     assert_eq!((place(&same_job), &same_job.moves), (("default", None), &None));
 }
 
@@ -237,10 +241,10 @@ async fn first_report_is_routed_by_the_rules_that_its_text_matches() {
     world.configure(FINDINGS, false).await;
     world.start();
     send(&world, "p1", 1, "a badword", false).await;
-    let first = job(&world, "review", "p1").await;
+    let first = job(&world, JobClass::Review, "p1").await;
     assert_eq!((place(&first), &first.moves), (("spam", Some("reports/spam")), &None));
     world.drain().await;
-    let routed = job(&world, "review", "p1").await;
+    let routed = job(&world, JobClass::Review, "p1").await;
     assert_eq!((place(&routed), &routed.moves), (("spam", Some("reports/spam")), &None));
 }
 
@@ -267,11 +271,15 @@ async fn first_report_opens_its_job_at_once_and_follows_its_pictures() {
     let entry = ItemEntry { submission_id: report.item.submission_id, ..entry };
     let report = Report { item: entry, ..report };
     world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
-    assert_eq!(place(&job(&world, "review", "p1").await), ("default", None), "the host has not answered yet");
+    assert_eq!(
+        place(&job(&world, JobClass::Review, "p1").await),
+        ("default", None),
+        "the host has not answered yet"
+    );
     go.add_permits(8);
     let moved_job = world
         .until("the job to follow its pictures", async || {
-            Some(job(&world, "review", "p1").await).filter(|job| job.moves.is_some())
+            Some(job(&world, JobClass::Review, "p1").await).filter(|job| job.moves.is_some())
         })
         .await;
     assert_eq!(place(&moved_job), ("pictures", Some("reports/pictures")));

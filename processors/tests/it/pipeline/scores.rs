@@ -8,8 +8,9 @@ use std::{
 use serde_json::{Value, json};
 use tidegate_moderation::reevaluation::stored_evaluation::{self, Archive};
 use tidegate_processors::Settings;
+use tidegate_schemas::records::JobClass;
 use tidegate_store::tables::{
-    items::items::{ACCEPTED, EVALUATED, Item},
+    items::items::{Item, SubmissionState},
     review::jobs::{Job, SubjectJob},
 };
 use tidegate_stream::Topic;
@@ -346,7 +347,11 @@ async fn item_waiting_for_a_model_is_handed_over_to_items_slow() {
     assert_eq!(matched_rules(&world.wait_until_evaluated(&post("quick"), quick_id).await), ["demo-scam"]);
     world
         .until("an accepted row and a call", async || {
-            let row = world.versions(&post("slow")).await.into_iter().find(|row| row.state == ACCEPTED);
+            let row = world
+                .versions(&post("slow"))
+                .await
+                .into_iter()
+                .find(|row| row.state == SubmissionState::Accepted);
             row.filter(|_| !model.recorded_requests("/held").is_empty())
         })
         .await;
@@ -354,7 +359,8 @@ async fn item_waiting_for_a_model_is_handed_over_to_items_slow() {
     let evaluated = world
         .until("an evaluated row", async || {
             let rows = world.versions(&post("slow")).await.into_iter();
-            rows.filter(|row| row.submission_id == slow_id).find(|row| row.state == EVALUATED)
+            rows.filter(|row| row.submission_id == slow_id)
+                .find(|row| row.state == SubmissionState::Evaluated)
         })
         .await;
     assert_eq!(matched_rules(&evaluated), ["held"]);
@@ -373,7 +379,7 @@ async fn report_is_routed_by_a_score_without_a_rule() {
     let mut world = world(long_wait_settings(), &documents).await;
     let report = report(world.version().await, 1, "hello", false);
     world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
-    let key = (org(), "review".to_owned(), "post".into(), "p1".into());
+    let key = (org(), JobClass::Review, "post".into(), "p1".into());
     let job = world
         .until("the job to follow its score", async || {
             let pointer = world.deps.store.get::<SubjectJob>(&key).await.unwrap()?;

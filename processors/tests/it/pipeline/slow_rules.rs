@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::Instant};
 
 use tidegate_schemas::records::ItemEntry;
-use tidegate_store::tables::items::items::EVALUATED;
+use tidegate_store::tables::items::items::SubmissionState;
 use tidegate_stream::{Topic, consumer::inbox::DrainResult, topics::Group};
 
 use super::world::{World, entry, org, post};
@@ -55,7 +55,7 @@ async fn stop_interrupts_slow_rules_and_leaves_their_records() {
     world.configure(&rules(|number| format!("[q-r]{number}")), false).await;
     world.start();
     let (item, submission) = last;
-    assert_eq!(world.wait_until_evaluated(&item, submission).await.state, EVALUATED);
+    assert_eq!(world.wait_until_evaluated(&item, submission).await.state, SubmissionState::Evaluated);
     assert_eq!(world.stop().await.unwrap(), DrainResult::Clean);
     let delays: Vec<_> = load.report(Instant::now()).orgs;
     assert!(delays.iter().any(|load| load.org == org() && load.delay_ms > 0), "{delays:?}");

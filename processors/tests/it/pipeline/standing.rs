@@ -6,7 +6,7 @@ use tidegate_moderation::{
 };
 use tidegate_schemas::{
     ids::{CauseId, Millis},
-    records::Strike,
+    records::{JobClass, Strike},
 };
 use tidegate_store::tables::{
     items::strikes as tables,
@@ -100,7 +100,7 @@ async fn threshold_that_enqueues_a_review_opens_a_job_about_the_user() {
     world.until("the crossing", async || world.events(THRESHOLD).await.pop()).await;
     world.drain().await;
     let again = async |world: &World| {
-        let key = (org(), "review".to_owned(), "user".into(), "u1".into());
+        let key = (org(), JobClass::Review, "user".into(), "u1".into());
         let pointer = world.deps.store.get::<SubjectJob>(&key).await.unwrap().unwrap();
         let job = world.deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap().unwrap();
         assert_eq!((job.item, job.queue.as_str(), job.generation), (user("u1"), "people", 1));

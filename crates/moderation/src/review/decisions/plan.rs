@@ -10,7 +10,7 @@ use tidegate_schemas::{
 use tidegate_store::{
     RowRange, WriteTime,
     tables::{
-        items::rules::Finding,
+        items::{plans::PlanKind, rules::Finding},
         review::{decisions::Decision, jobs::JobCause},
     },
 };
@@ -98,8 +98,7 @@ fn related_to_json(decision: &records::Decision) -> Result<Option<String>, Error
 async fn build_plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> Result<Plan, Error> {
     let config =
         effects::load_config(deps, &decision.org, decision.config_version, decision.decided_at).await?;
-    let mut plan =
-        Plan::empty(&decision.org, decision.decision_id.0, effects::Kind::Decision, config.version());
+    let mut plan = Plan::empty(&decision.org, decision.decision_id.0, PlanKind::Decision, config.version());
     match decision.verdict {
         Verdict::Ignore | Verdict::Act => {
             let is_act = decision.verdict == Verdict::Act;

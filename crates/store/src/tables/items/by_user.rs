@@ -9,7 +9,7 @@ use tidegate_schemas::{
 };
 use uuid::Uuid;
 
-use crate::table;
+use crate::{string_column, table};
 
 string_enum! {
     /// Kind of a case that names a user.
@@ -22,6 +22,8 @@ string_enum! {
         ReportReceived = "report_received",
     }
 }
+
+string_column!(CaseKind);
 
 table! {
     /// Pointer to a submission in `items`, under the user with the role of its creator. `stretch` counts
@@ -36,7 +38,7 @@ table! {
     /// Pointer to a job or a report under a user. A pointer to a job is valid if its `at` equals the job's time of
     /// creation; another `at` was left by a process that lost the race to open the job.
     Fact CaseOfUser in "cases_by_user" ttl Some(400 days), window 16 days;
-    partition { org: OrgId, user: ItemKey, kind: String, stretch: i64 }
+    partition { org: OrgId, user: ItemKey, kind: CaseKind, stretch: i64 }
     cluster { at: Millis [Desc], id: Uuid [Asc] }
     values { item: ItemKey }
 }

@@ -2,9 +2,24 @@
 //! A row holds the data of a submission and the results of its evaluation.
 
 use bytes::Bytes;
-use tidegate_schemas::ids::{ConfigVersion, ItemId, Millis, OrgId, ReportId, SubmissionId, TypeId};
+use tidegate_schemas::{
+    ids::{ConfigVersion, ItemId, Millis, OrgId, ReportId, SubmissionId, TypeId},
+    records::{Source, Variant},
+    string_enum,
+};
 
-use crate::{WriteTime, table};
+use crate::{OpenEnum, WriteTime, string_column, table};
+
+string_enum! {
+    /// State of a submission.
+    pub enum SubmissionState {
+        /// Stored without an evaluation: the item waits for its media or for scores.
+        Accepted = "accepted",
+        Evaluated = "evaluated",
+    }
+}
+
+string_column!(SubmissionState, Source, Variant);
 
 table! {
     /// One submission of one item, at the coordinates of its first record in the log.
@@ -13,11 +28,11 @@ table! {
     cluster { append_ms: Millis [Desc], offset: i64 [Desc], position: i64 [Desc] }
     values {
         submission_id: SubmissionId,
-        source: String,
-        variant: String,
+        source: OpenEnum<Source>,
+        variant: OpenEnum<Variant>,
         type_version: Option<String>,
         data: Bytes,
-        state: String,
+        state: OpenEnum<SubmissionState>,
         config_version: ConfigVersion,
         request_id: String,
         received_at: Millis,
@@ -39,7 +54,12 @@ table! {
     View ItemPlace in "items" ttl None;
     partition { org: OrgId, type_id: TypeId, item_id: ItemId }
     cluster { append_ms: Millis [Desc], offset: i64 [Desc], position: i64 [Desc] }
-    values { submission_id: SubmissionId, source: String, variant: String, state: String }
+    values {
+        submission_id: SubmissionId,
+        source: OpenEnum<Source>,
+        variant: OpenEnum<Variant>,
+        state: OpenEnum<SubmissionState>,
+    }
 }
 
 table! {
@@ -50,9 +70,6 @@ table! {
     cluster {}
     values { type_id: TypeId, item_id: ItemId, append_ms: Millis, offset: i64, position: i64 }
 }
-
-pub const ACCEPTED: &str = "accepted";
-pub const EVALUATED: &str = "evaluated";
 
 /// Stage of a submission. A later stage of the same submission overwrites an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,12 @@
 //! Runs of rules over stored items, and the submissions that they create. `tidegate-moderation` runs them.
 
-use tidegate_schemas::ids::{Millis, OrgId, SubmissionId};
+use tidegate_schemas::{
+    ids::{Millis, OrgId, SubmissionId},
+    records::Source,
+};
 use uuid::Uuid;
 
-use crate::table;
+use crate::{OpenEnum, table};
 
 table! {
     /// A run and its progress. `rules` is JSON: the version of each rule when the run began.
@@ -33,7 +36,7 @@ table! {
     values {
         run: Uuid,
         original: SubmissionId,
-        source: String,
+        source: OpenEnum<Source>,
         append_ms: Millis,
         offset: i64,
         position: i64,

@@ -1,9 +1,12 @@
 //! Appeals as sent by the platform, and the claims on their ids. `jobs` holds the job of an appeal.
 
 use bytes::Bytes;
-use tidegate_schemas::ids::{AppealId, ConfigVersion, ItemKey, Millis, OrgId};
+use tidegate_schemas::{
+    ids::{AppealId, ConfigVersion, ItemKey, Millis, OrgId},
+    records::Variant,
+};
 
-use crate::table;
+use crate::{OpenEnum, table};
 
 table! {
     /// An appeal. Lists of items and mentions are JSON texts.
@@ -13,7 +16,7 @@ table! {
     values {
         item: ItemKey,
         type_version: Option<String>,
-        variant: String,
+        variant: OpenEnum<Variant>,
         data: Bytes,
         appealed_by: ItemKey,
         appealed_at: Millis,

@@ -110,7 +110,7 @@ table! {
 table! {
     /// The newest job of a subject in a class, and the one before it.
     Versioned SubjectJob in "subject_jobs" ttl None;
-    partition { org: OrgId, class: String, type_id: TypeId, item_id: ItemId }
+    partition { org: OrgId, class: JobClass, type_id: TypeId, item_id: ItemId }
     cluster {}
     values { generation: i64, job_id: JobId, previous_job_id: Option<JobId> }
 }
@@ -126,7 +126,7 @@ table! {
 table! {
     /// Reporters of a subject by class and generation of its jobs, one row a user.
     Fact SubjectReporter in "subject_reporters" ttl Some(400 days);
-    partition { org: OrgId, class: String, type_id: TypeId, item_id: ItemId }
+    partition { org: OrgId, class: JobClass, type_id: TypeId, item_id: ItemId }
     cluster { generation: i64 [Desc], reporter_type: TypeId [Asc], reporter_id: ItemId [Asc] }
     values { at: Millis }
 }

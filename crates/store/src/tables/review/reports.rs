@@ -1,11 +1,12 @@
 //! Reports as sent by the platform. The causes of a job name its reports.
 
 use bytes::Bytes;
-use tidegate_schemas::ids::{
-    ConfigVersion, DecisionId, ItemId, ItemKey, Millis, OrgId, ReportId, SubmissionId, TypeId,
+use tidegate_schemas::{
+    ids::{ConfigVersion, DecisionId, ItemId, ItemKey, Millis, OrgId, ReportId, SubmissionId, TypeId},
+    records::Variant,
 };
 
-use crate::table;
+use crate::{OpenEnum, table};
 
 table! {
     /// A report. Lists of items and mentions are JSON texts.
@@ -15,7 +16,7 @@ table! {
     values {
         item: ItemKey,
         type_version: Option<String>,
-        variant: String,
+        variant: OpenEnum<Variant>,
         data: Bytes,
         submission_id: SubmissionId,
         reporter: ItemKey,
