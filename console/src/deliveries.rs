@@ -107,7 +107,7 @@ pub(crate) async fn send_command(deps: &Deps, delivery: Delivery, command: Comma
         org: delivery.org,
         command,
         event_id: delivery.event_id,
-        event_type: delivery.event_type,
+        event_type: delivery.event_type.to_string(),
         endpoint: delivery.endpoint,
         occurred_at: delivery.occurred_at,
         // A command carries no body: the owner has the stored one.
@@ -125,7 +125,7 @@ pub(crate) async fn send_command(deps: &Deps, delivery: Delivery, command: Comma
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use tidegate_schemas::ids::DAY_MS;
+    use tidegate_schemas::{documents::Event, ids::DAY_MS};
     use tidegate_store::WriteTime;
 
     use super::*;
@@ -146,7 +146,7 @@ mod tests {
         let row = Delivery {
             org: org.clone(),
             event_id,
-            event_type: "action.automatic".to_owned(),
+            event_type: Event::AutomaticAction.into(),
             endpoint: None,
             subject: subject.clone(),
             state: tidegate_store::tables::callbacks::deliveries::DeliveryState::Delivered,

@@ -32,7 +32,8 @@ impl std::error::Error for UnknownVariant {}
 /// ```
 #[macro_export]
 macro_rules! string_enum {
-    ($(#[$meta:meta])* $vis:vis enum $Name:ident {
+    // All but `Deserialize`, which the enums of documents derive.
+    (@names $(#[$meta:meta])* $vis:vis enum $Name:ident {
         $($(#[$about:meta])* $Variant:ident = $text:literal),+ $(,)?
     }) => {
         $(#[$meta])*
@@ -78,6 +79,13 @@ macro_rules! string_enum {
             ) -> ::std::result::Result<S::Ok, S::Error> {
                 to.serialize_str(self.as_str())
             }
+        }
+    };
+    ($(#[$meta:meta])* $vis:vis enum $Name:ident {
+        $($(#[$about:meta])* $Variant:ident = $text:literal),+ $(,)?
+    }) => {
+        $crate::string_enum! {
+            @names $(#[$meta])* $vis enum $Name { $($(#[$about])* $Variant = $text),+ }
         }
 
         impl<'de> $crate::string_enum::serde::Deserialize<'de> for $Name {

@@ -11,10 +11,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidegate_egress::Failure;
 use tidegate_schemas::{
+    documents::Event,
     ids::{EndpointId, EventId, ItemKey, Millis},
     records::Command,
 };
-use tidegate_store::tables::callbacks::deliveries as rows;
+use tidegate_store::{OpenEnum, tables::callbacks::deliveries as rows};
 use tidegate_web::{Path, Problem, Query};
 
 use super::{
@@ -57,7 +58,7 @@ impl ListDeliveriesQuery {
             filter.is_none_or(|expected| expected == value)
         }
         matches_filter(self.state.as_ref(), delivery.state.as_str())
-            && matches_filter(self.event_type.as_ref(), &delivery.event_type)
+            && matches_filter(self.event_type.as_ref(), &delivery.event_type.to_string())
             && matches_filter(
                 self.endpoint.as_ref(),
                 delivery.endpoint.as_ref().map_or("", |endpoint| endpoint.as_str()),
@@ -72,7 +73,7 @@ impl ListDeliveriesQuery {
 struct DeliverySummary {
     event_id: EventId,
     #[serde(rename = "type")]
-    event_type: String,
+    event_type: OpenEnum<Event>,
     endpoint: Option<EndpointId>,
     item: ItemKey,
     state: rows::DeliveryState,

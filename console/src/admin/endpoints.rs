@@ -43,7 +43,7 @@ async fn list_endpoints(
         id: endpoint.key.clone(),
         url: endpoint.url.split('?').next().unwrap_or_default().to_owned(),
         headers: endpoint.headers.iter().map(|(name, _)| name.clone()).collect(),
-        events: endpoint.events.iter().map(|event| event.name()).collect(),
+        events: endpoint.events.iter().map(|event| event.as_str()).collect(),
     });
     Ok(Json(ListResponse::unpaged(endpoints.collect())))
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use tidegate_media::banks::{Bank, BankPublisher, HashBanks};
 use tidegate_rules::{ExampleFacts, Plan, RuleError, RuleHead};
 use tidegate_schemas::{
-    documents::{self, ActionStrikes, RoutingList, Severity},
+    documents::{self, ActionStrikes, Event, RoutingList, Severity},
     ids::{
         ActionId, BankId, ConfigVersion, EndpointId, Millis, OrgId, PolicyId, QueueId, RuleId, SignalId,
         TypeId,
@@ -207,8 +207,8 @@ impl Compiled {
     }
 
     /// Returns the endpoints that receive events of this type without an explicit endpoint.
-    pub fn endpoints_for(&self, event_type: &str) -> impl Iterator<Item = &Endpoint> {
-        self.endpoints.values().filter(move |endpoint| endpoint.receives(event_type))
+    pub fn endpoints_for(&self, event: Event) -> impl Iterator<Item = &Endpoint> {
+        self.endpoints.values().filter(move |endpoint| endpoint.receives(event))
     }
 
     pub fn thresholds(&self) -> &[Threshold] {

@@ -69,11 +69,8 @@ impl Endpoint {
     }
 
     /// True if the endpoint receives events of this type that name no endpoint.
-    pub fn receives(&self, event_type: &str) -> bool {
-        match self.events.as_slice() {
-            [] => Event::ALL.iter().any(|event| event.name() == event_type),
-            events => events.iter().any(|event| event.name() == event_type),
-        }
+    pub fn receives(&self, event: Event) -> bool {
+        self.events.is_empty() || self.events.contains(&event)
     }
 
     /// Returns the headers to send. `variable` looks up a variable of the environment; `open` opens a sealed
@@ -223,11 +220,9 @@ mod tests {
     #[test]
     fn endpoint_without_event_list_receives_all_events() {
         let some = endpoint("x");
-        assert!(some.receives("appeal.decision") && !some.receives("action.automatic"));
+        assert!(some.receives(Event::AppealDecision) && !some.receives(Event::AutomaticAction));
         let all = Endpoint { events: Vec::new(), ..some };
-        assert!(
-            all.receives("appeal.decision") && all.receives("action.automatic") && !all.receives("other")
-        );
+        assert!(Event::ALL.iter().all(|event| all.receives(*event)));
     }
 
     #[test]

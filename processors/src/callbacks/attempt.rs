@@ -139,7 +139,7 @@ impl Dispatcher {
         let request = CallbackRequest {
             url,
             event_id: row.event_id,
-            event_type: row.event_type.clone(),
+            event_type: row.event_type.to_string(),
             attempt_no: u32::try_from(number).unwrap_or(u32::MAX),
             body: row.body.clone(),
             headers,

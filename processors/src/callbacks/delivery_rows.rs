@@ -11,7 +11,7 @@ use tidegate_schemas::{
     records::Callback,
 };
 use tidegate_store::{
-    Batch, Store, WriteTime,
+    Batch, OpenEnum, Store, WriteTime,
     tables::callbacks::{
         deliveries::{Attempt, Delivery, DeliveryByDay, RELIST_AFTER},
         due::Due,
@@ -39,7 +39,7 @@ pub(crate) fn new_delivery(
     Delivery {
         org: record.org,
         event_id: record.event_id,
-        event_type: record.event_type,
+        event_type: OpenEnum::parse(record.event_type),
         endpoint: record.endpoint,
         subject: record.subject,
         state: progress.state,

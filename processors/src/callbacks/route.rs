@@ -115,7 +115,8 @@ fn choose_endpoint<'a>(
         true => None,
         false => body::parse_action_id(&row.body).and_then(|action| config.action(&action)),
     };
-    let first_configured = || config.endpoints_for(&row.event_type).find_map(if_permitted);
+    let first_configured =
+        || row.event_type.known().and_then(|event| config.endpoints_for(event).find_map(if_permitted));
     match action.map(|action| &action.kind) {
         // The action names its endpoint. Another permitted endpoint may belong to another receiver, so it is no substitute.
         Some(ActionKind::Callback { endpoint: Some(action_endpoint) }) => {

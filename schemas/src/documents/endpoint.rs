@@ -31,30 +31,13 @@ pub struct Endpoint {
     pub child_safety: bool,
 }
 
-/// Kind of a callback.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Event {
-    #[serde(rename = "action.automatic")]
-    AutomaticAction,
-    #[serde(rename = "decision.moderator")]
-    ModeratorDecision,
-    #[serde(rename = "user.threshold")]
-    UserThreshold,
-    #[serde(rename = "appeal.decision")]
-    AppealDecision,
-}
-
-impl Event {
-    pub const ALL: [Self; 4] =
-        [Self::AutomaticAction, Self::ModeratorDecision, Self::UserThreshold, Self::AppealDecision];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::AutomaticAction => "action.automatic",
-            Self::ModeratorDecision => "decision.moderator",
-            Self::UserThreshold => "user.threshold",
-            Self::AppealDecision => "appeal.decision",
-        }
+document_enum! {
+    /// Kind of a callback.
+    pub enum Event {
+        AutomaticAction = "action.automatic",
+        ModeratorDecision = "decision.moderator",
+        UserThreshold = "user.threshold",
+        AppealDecision = "appeal.decision",
     }
 }
 

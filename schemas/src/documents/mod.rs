@@ -1,6 +1,9 @@
 //! Documents that configure an organisation: fields, parser, writer and cross-references. Storage and compilation are
 //! in `tidegate-catalog`, the syntax of conditions is in `tidegate-rules`.
 
+#[macro_use]
+mod document_enum;
+
 mod action;
 mod attached;
 mod bank;

@@ -48,23 +48,14 @@ pub struct Queue {
     pub order: QueueOrder,
 }
 
-/// Class of a queue's jobs. Jobs of different classes never share a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum QueueClass {
-    #[default]
-    Review,
-    Appeal,
-    ChildSafety,
-}
-
-impl QueueClass {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Review => "review",
-            Self::Appeal => "appeal",
-            Self::ChildSafety => "child_safety",
-        }
+document_enum! {
+    /// Class of a queue's jobs. Jobs of different classes never share a queue.
+    #[derive(Default)]
+    pub enum QueueClass {
+        #[default]
+        Review = "review",
+        Appeal = "appeal",
+        ChildSafety = "child_safety",
     }
 }
 

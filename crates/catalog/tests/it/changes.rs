@@ -9,7 +9,7 @@ use tidegate_catalog::{
     orgs,
 };
 use tidegate_schemas::{
-    documents::Severity,
+    documents::{Event, Severity},
     ids::{ActionId, ConfigVersion, EndpointId, ItemKey, Millis, OrgId, TypeId},
 };
 use tidegate_store::{
@@ -102,7 +102,7 @@ async fn applied_configuration_becomes_live() {
     assert_eq!(action.kind, ActionKind::Callback { endpoint: None });
     assert_eq!(config.strikes(action, &[]), 1);
     assert_eq!(serde_json::to_string(&action.parameters).unwrap(), r#"{"hours":24}"#);
-    assert_eq!(config.endpoints_for("action.automatic").count(), 1);
+    assert_eq!(config.endpoints_for(Event::AutomaticAction).count(), 1);
     assert_eq!(config.thresholds()[0].within, Some(Duration::from_secs(90 * 86_400)));
     let queues: Vec<_> = config.queues().iter().map(|queue| queue.key.as_str()).collect();
     assert_eq!(queues, ["default", "appeals", "child-safety"]);

@@ -169,7 +169,7 @@ pub(crate) fn subscribers(
     let is_permitted = |endpoint: &EndpointId| {
         !is_child_safety || config.endpoint(endpoint).is_some_and(|endpoint| endpoint.child_safety)
     };
-    let subscribed = config.endpoints_for(event_type.name()).map(|endpoint| endpoint.key.clone());
+    let subscribed = config.endpoints_for(event_type).map(|endpoint| endpoint.key.clone());
     // The action's endpoint may subscribe too; it must not receive the event twice.
     let subscribed = subscribed.filter(|endpoint| action_endpoint != Some(endpoint));
     let endpoints: Vec<_> = action_endpoint

@@ -142,7 +142,7 @@ fn callback_record(plan: &Plan, callback: &PlannedCallback) -> records::Callback
         org: plan.org.clone(),
         command: Command::Send,
         event_id: callback.event_id,
-        event_type: callback.event_type.name().to_owned(),
+        event_type: callback.event_type.as_str().to_owned(),
         endpoint: callback.endpoint.clone(),
         subject: callback.subject.clone(),
         occurred_at: callback.occurred_at,

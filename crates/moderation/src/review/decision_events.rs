@@ -136,7 +136,7 @@ pub(super) fn add_decision_event(
 ) {
     let event_type = Event::ModeratorDecision;
     // Without a subscriber the event would be held for later. An org with endpoints has chosen not to receive it.
-    if config.endpoints_for(event_type.name()).next().is_none() && config.endpoints().next().is_some() {
+    if config.endpoints_for(event_type).next().is_none() && config.endpoints().next().is_some() {
         return;
     }
     let endpoints = subscribers(config, event_type, None, is_child_safety);

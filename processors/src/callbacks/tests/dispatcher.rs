@@ -7,7 +7,7 @@ use tidegate_schemas::{
     ids::{ItemKey, OrgId},
     records::{Callback, Command},
 };
-use tidegate_store::{RowRange, tables::callbacks::due::Due};
+use tidegate_store::{OpenEnum, RowRange, tables::callbacks::due::Due};
 use tidegate_stream::Log;
 
 use super::*;
@@ -175,4 +175,6 @@ async fn callback_follows_its_actions_endpoint_until_the_first_call() {
         let endpoint = dispatcher.configured_endpoint(&row);
         assert_eq!(endpoint.as_ref().map(EndpointId::as_str), expected, "{named:?}, {attempts}, {action:?}");
     }
+    let of_newer_version = Delivery { event_type: OpenEnum::parse("other"), ..row };
+    assert_eq!(dispatcher.configured_endpoint(&of_newer_version), None);
 }

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_schemas::{
+    documents::Event,
     ids::{EndpointId, EventId, ItemKey, Millis, OrgId},
     string_enum,
 };
 
-use crate::{string_column, table};
+use crate::{OpenEnum, string_column, table};
 
 string_enum! {
     /// State of a callback delivery.
@@ -40,7 +41,7 @@ string_enum! {
     }
 }
 
-string_column!(DeliveryState, AttemptTrigger);
+string_column!(Event, DeliveryState, AttemptTrigger);
 
 table! {
     /// One callback event on its way to the platform. The owner of `shard`, a partition of the callbacks topic, is
@@ -49,7 +50,7 @@ table! {
     partition { org: OrgId, event_id: EventId }
     cluster {}
     values {
-        event_type: String,
+        event_type: OpenEnum<Event>,
         endpoint: Option<EndpointId>,
         subject: ItemKey,
         state: DeliveryState,
