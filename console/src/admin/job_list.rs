@@ -35,16 +35,19 @@ pub(crate) struct ListJobsQuery {
 }
 
 impl ListJobsQuery {
-    fn matches(&self, job: &Job, state: &str) -> bool {
+    fn matches(&self, job: &Job, state: Option<JobState>) -> bool {
         fn matches_filter(filter: Option<&String>, value: &str) -> bool {
             filter.is_none_or(|expected| expected == value)
         }
-        (state == "all" || state == job.state.as_str())
+        state.is_none_or(|state| state == job.state)
             && matches_filter(self.type_id.as_ref(), job.item.type_id.as_str())
             && matches_filter(self.item_id.as_ref(), job.item.id.as_str())
             && matches_filter(self.appeal_id.as_ref(), job.appeal_id.as_ref().map_or("", |id| id.as_str()))
     }
 }
+
+/// Value of `state` that lists jobs in every state.
+pub(crate) const ALL_STATES: &str = "all";
 
 /// Separates the queue of a list from the position in it. No name of a queue contains it.
 const SEPARATOR: char = '~';
@@ -54,12 +57,9 @@ pub(crate) async fn load_page(
     caller: &Caller,
     query: &ListJobsQuery,
 ) -> Result<ListResponse<JobSummary>, Problem> {
-    if !matches!(query.state.as_deref(), None | Some("open" | "decided" | "closed" | "moved" | "all")) {
-        return Err(invalid("", "`state` is open, decided, closed, moved or all."));
-    }
+    let state = parse_state(query.state.as_deref())?;
     let from = query.cursor.as_deref().map(|cursor| parse_position(cursor, query)).transpose()?;
     let queues = select_queues(api, caller, query).await?;
-    let state = query.state.as_deref().unwrap_or("open");
     let request = JobListRequest {
         org: &caller.org,
         queues: &queues,
@@ -67,7 +67,7 @@ pub(crate) async fn load_page(
         jobs: page_limit(api, query.limit)?,
         rows: api.settings.rows_per_page,
         // Lets the list skip days without open jobs.
-        open_only: state == JobState::Open.as_str(),
+        open_only: state == Some(JobState::Open),
     };
     // Jobs outside of the caller's scope are left out, so a page does not reveal that they exist.
     let is_listed = |job: &Job| {
@@ -81,6 +81,18 @@ pub(crate) async fn load_page(
     let queue = query.queue.as_ref().map_or("", QueueId::as_str);
     let next = page.next.map(|position| format!("{queue}{SEPARATOR}{position}"));
     Ok(ListResponse { items: items.map_err(faults::moderation_problem)?, next })
+}
+
+/// Parses the filter by state: open jobs if it is left out, `None` for jobs in every state.
+fn parse_state(text: Option<&str>) -> Result<Option<JobState>, Problem> {
+    match text {
+        None => Ok(Some(JobState::Open)),
+        Some(ALL_STATES) => Ok(None),
+        Some(text) => text.parse().map(Some).map_err(|_| {
+            let states: Vec<_> = JobState::ALL.iter().map(|state| state.as_str()).collect();
+            invalid("", format!("`state` is {} or {ALL_STATES}.", states.join(", ")))
+        }),
+    }
 }
 
 /// Parses a cursor, and refuses one of another queue.

@@ -5,13 +5,14 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use tidegate_moderation::review::job_view::JobSummary;
 use tidegate_schemas::ids::QueueId;
+use tidegate_store::tables::review::jobs::JobState;
 use tidegate_web::{Problem, Query};
 
 use super::job_page;
 use crate::{
     admin::{
         Api,
-        job_list::{self, ListJobsQuery},
+        job_list::{self, ALL_STATES, ListJobsQuery},
     },
     html::{self, Section, code, filter_value, pager, text, time},
     signin::PageSession,
@@ -24,8 +25,6 @@ pub(super) fn routes() -> Router<Api> {
         .route("/jobs/{id}/causes", get(job_page::show_causes))
         .route("/jobs/{id}/partial-items", get(job_page::show_partial_items))
 }
-
-const STATES: [&str; 5] = ["open", "decided", "closed", "moved", "all"];
 
 /// Filters of the page's form. The form sends an empty string for an empty field.
 #[derive(Default, Deserialize)]
@@ -59,14 +58,15 @@ async fn show_jobs(
         ("itemId", &*filters.item_id),
     ];
     // The form shows the state that the list uses by default.
-    let state = if filters.state.is_empty() { STATES[0] } else { &filters.state };
+    let selected_state = if filters.state.is_empty() { JobState::Open.as_str() } else { &filters.state };
+    let states = JobState::ALL.iter().map(|state| state.as_str()).chain([ALL_STATES]);
     let body = html! {
         form.filters method="get" action="/jobs" {
             div { label for="queue" { "Queue" } input #queue type="text" name="queue" value=(filters.queue); }
             div {
                 label for="state" { "State" }
                 select #state name="state" {
-                    @for name in STATES { option value=(name) selected[name == state] { (name) } }
+                    @for state in states { option value=(state) selected[state == selected_state] { (state) } }
                 }
             }
             div { label for="type" { "Item type" } input #type type="text" name="typeId" value=(filters.type_id); }

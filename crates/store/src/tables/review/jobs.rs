@@ -17,10 +17,10 @@ string_enum! {
         /// A reviewer may claim the job.
         Open = "open",
         Decided = "decided",
-        /// The causes of this child-safety job moved to a review job.
-        Moved = "moved",
         /// The job was closed without a decision, because it stayed unclaimed for the longest age of its queue.
         Closed = "closed",
+        /// The causes of this child-safety job moved to a review job.
+        Moved = "moved",
     }
 }
 
