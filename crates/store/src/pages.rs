@@ -102,7 +102,7 @@ impl<R: Row> Pages<R> {
         Ok(rows)
     }
 
-    /// Returns the rows one by one. A page is read after the last row of the page before it.
+    /// Returns the rows one by one. The next page is read once all rows of the previous one are taken.
     pub fn stream(self) -> impl Stream<Item = Result<R, Error>> + Send {
         stream::try_unfold(self, |mut pages| async move {
             let page = pages.next_page().await?;
@@ -119,7 +119,7 @@ impl<R: Row> Pages<R> {
 }
 
 impl Cursor {
-    /// Returns the cursor after a row. Later writes before that row do not move it.
+    /// Returns the cursor after a row. It stays at that row even if earlier rows are added or removed.
     pub fn after<R: Row>(row: &R) -> Self {
         let cluster = row.to_cluster();
         let mut cells = Vec::new();

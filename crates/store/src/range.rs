@@ -68,18 +68,19 @@ impl PrefixOf<()> for () {}
 ///
 /// ```ignore
 /// RowRange::all()
-/// RowRange::with_prefix((day,))                    // rows with this prefix of the clustering key
-/// RowRange::range((day,), from..to)          // rows with the prefix and the next column in the range
-/// RowRange::starting_at(instant)                   // first clustering column not below
-/// RowRange::all().limit(50).after(cursor)    // the page after
+/// RowRange::with_prefix((day,))            // rows with this prefix of the clustering key
+/// RowRange::range((day,), from..to)        // rows with the prefix and the next column in the range
+/// RowRange::starting_at(instant)           // rows with a first clustering column of at least `instant`
+/// RowRange::all().limit(50).after(cursor)  // up to 50 rows after a cursor
 /// ```
 ///
-/// Bounds compare values in every order of the column: `starting_at` on a `[Desc]` column returns the newest rows first.
+/// Bounds limit values and do not depend on the order of the column: on a `[Desc]` column, `starting_at(first)` returns the
+/// row with the greatest value first and the row with `first` last.
 #[derive(Clone, Debug)]
 pub struct RowRange<C> {
     pub(crate) span: Span,
     pub(crate) limit: Option<usize>,
-    pub(crate) page: Option<usize>,
+    pub(crate) page_rows: Option<usize>,
     marker: PhantomData<fn() -> C>,
 }
 
@@ -98,24 +99,24 @@ impl<C> RowRange<C> {
         Self {
             span: Span { prefix: Vec::new(), low: Bound::Unbounded, high: Bound::Unbounded, after: None },
             limit: None,
-            page: None,
+            page_rows: None,
             marker: PhantomData,
         }
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "a tuple made for this call")]
     pub fn with_prefix<P: PrefixOf<C>>(prefix: P) -> Self {
-        let mut at = Self::all();
-        at.span.prefix = owned_cells(&prefix);
-        at
+        let mut range = Self::all();
+        range.span.prefix = owned_cells(&prefix);
+        range
     }
 
     pub fn range<P: ProperPrefixOf<C>>(prefix: P, next: impl RangeBounds<P::NextColumn>) -> Self {
         let bound = |bound: Bound<&P::NextColumn>| bound.map(|value| value.cell().into_owned());
-        let mut at = Self::with_prefix(prefix);
-        at.span.low = bound(next.start_bound());
-        at.span.high = bound(next.end_bound());
-        at
+        let mut range = Self::with_prefix(prefix);
+        range.span.low = bound(next.start_bound());
+        range.span.high = bound(next.end_bound());
+        range
     }
 
     pub fn starting_at<T>(first: T) -> Self
@@ -143,7 +144,7 @@ impl<C> RowRange<C> {
     #[must_use]
     pub fn page_size(mut self, rows: usize) -> Self {
         // A page of 0 rows would look like the end of the range.
-        self.page = Some(rows.max(1));
+        self.page_rows = Some(rows.max(1));
         self
     }
 
@@ -161,7 +162,7 @@ pub(crate) fn owned_cells(tuple: &impl Cells) -> Vec<Cell<'static>> {
     cells.into_iter().map(Cell::into_owned).collect()
 }
 
-/// Position in a partition: the clustering key of the last row before it, in the embedded engine's key encoding.
+/// Position after a row of a partition: the clustering key of that row, in the embedded engine's key encoding.
 ///
 /// Clients may hold it as text. It names no partition and is checked against the table: a forged cursor reaches other
 /// rows of the same partition at most, or is refused as [`Error::BadCursor`].

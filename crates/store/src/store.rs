@@ -84,17 +84,17 @@ impl Store {
 
     /// Scans a range of one partition's rows, in the table's order.
     pub fn scan<R: Row>(&self, partition: &R::Partition, range: RowRange<R::Cluster>) -> Pages<R> {
-        let RowRange { span, limit, page, .. } = range;
+        let RowRange { span, limit, page_rows, .. } = range;
         match self {
             Self::Cql(engine) => Pages::new(
                 engine.scan::<R>(partition, &span).map(Source::Cql),
-                page.unwrap_or(engine.page_rows()),
+                page_rows.unwrap_or(engine.page_rows()),
                 limit,
                 true,
             ),
             Self::Embedded(engine) => Pages::new(
                 engine.scan::<R>(partition, &span).map(Source::Embedded),
-                page.unwrap_or(engine.page_rows()),
+                page_rows.unwrap_or(engine.page_rows()),
                 limit,
                 true,
             ),
@@ -129,20 +129,23 @@ impl Store {
         }
     }
 
-    /// Writes a whole row at version `was + 1` if it is at version `was`. Durable on return.
-    pub async fn replace<R: Versioned>(&self, row: &R, was: Version) -> Result<ReplaceOutcome<R>, Error> {
+    /// Writes a whole row at version `expected_version + 1` if the stored row is at `expected_version`. Durable on return.
+    pub async fn replace<R: Versioned>(
+        &self,
+        row: &R,
+        expected_version: Version,
+    ) -> Result<ReplaceOutcome<R>, Error> {
         match self {
-            Self::Cql(engine) => Box::pin(engine.replace(row, was)).await,
-            Self::Embedded(engine) => engine.replace(row, was).await,
+            Self::Cql(engine) => Box::pin(engine.replace(row, expected_version)).await,
+            Self::Embedded(engine) => engine.replace(row, expected_version).await,
         }
     }
 
-    /// Creates missing tables and columns, or lists them. A different type or key is an error that names it. The embedded
-    /// engine migrates on opening, so its list is always empty.
+    /// Creates missing tables and columns, or lists them. A column with another type, order or place in the key than declared
+    /// is an error. The embedded engine migrates on opening, so its list is always empty.
     pub async fn migrate(&self, mode: Migration) -> Result<Vec<Difference>, Error> {
         match self {
             Self::Cql(engine) => engine.migrate(mode).await,
-            // Opening has migrated the tables already.
             Self::Embedded(_) => Ok(Vec::new()),
         }
     }

@@ -1,6 +1,6 @@
 //! Creates missing keyspaces, tables and columns, or lists them.
 //!
-//! Tables and columns are never removed or retyped: a table that differs from its declaration is refused by name.
+//! Tables and columns are never removed or retyped. Any difference but a missing or an additional column is an error.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -95,24 +95,24 @@ fn find_missing_columns(
     existing: Option<BTreeMap<String, ExistingColumn>>,
 ) -> Result<Vec<Difference>, Error> {
     let Some(existing) = existing else { return Ok(vec![Difference::Table(table.name)]) };
-    let fault = |detail: String| Err(Error::Schema { table: table.name.to_owned(), detail });
-    let keys = table.key_columns().len();
+    let schema_error = |detail: String| Err(Error::Schema { table: table.name.to_owned(), detail });
+    let key_count = table.key_columns().len();
     let mut missing_columns = Vec::new();
     for (index, column) in table.columns.iter().enumerate() {
         let (role, position) = if index < table.partition {
             ("partition_key", index)
-        } else if index < keys {
+        } else if index < key_count {
             ("clustering", index - table.partition)
         } else {
             ("regular", 0)
         };
         let Some(existing_column) = existing.get(column.name) else {
             if role != "regular" {
-                return fault(format!("key column {} is missing, and keys never change", column.name));
+                return schema_error(format!("key column {} is missing, and keys never change", column.name));
             }
             // Rows written before the column was added have no cell for it.
             if !column.nullable {
-                return fault(format!(
+                return schema_error(format!(
                     "column {} was added and is not an Option, but rows written before have none",
                     column.name
                 ));
@@ -121,7 +121,7 @@ fn find_missing_columns(
             continue;
         };
         if existing_column.kind != column.kind.cql() {
-            return fault(format!(
+            return schema_error(format!(
                 "column {} is {} and declared as {}: types never change",
                 column.name, existing_column.kind, column.kind
             ));
@@ -130,14 +130,14 @@ fn find_missing_columns(
             // The server reports position -1 for regular columns.
             || (role != "regular" && usize::try_from(existing_column.position) != Ok(position))
         {
-            return fault(format!(
+            return schema_error(format!(
                 "column {} is {} {} and declared as {role} {position}: keys never change",
                 column.name, existing_column.role, existing_column.position
             ));
         }
         let order = statements::order_keyword(column.order);
         if role == "clustering" && !existing_column.order.eq_ignore_ascii_case(order) {
-            return fault(format!(
+            return schema_error(format!(
                 "column {} is clustered {} and declared {order}",
                 column.name, existing_column.order
             ));
@@ -149,12 +149,14 @@ fn find_missing_columns(
             && column.role != "static"
             && !table.key_columns().iter().any(|key| key.name == name)
         {
-            return fault(format!("column {name} is part of its key and not declared: keys never change"));
+            return schema_error(format!(
+                "column {name} is part of its key and not declared: keys never change"
+            ));
         }
     }
     // Replacements write `ops`, so they would fail on a table of facts.
     if table.mode == Mode::Versioned && !existing.contains_key(OPS) {
-        return fault("it is declared as versioned, but was made for facts".to_owned());
+        return schema_error("it is declared as versioned, but was made for facts".to_owned());
     }
     Ok(missing_columns)
 }
@@ -171,7 +173,7 @@ fn remedy_statement(keyspace: &str, table: &Table, difference: &Difference) -> S
 }
 
 fn create_keyspace(keyspace: &str, replication: &Replication) -> String {
-    let copies = match replication {
+    let options = match replication {
         Replication::Simple(copies) => format!("'class': 'SimpleStrategy', 'replication_factor': {copies}"),
         Replication::Datacenters(centers) => {
             let copies_by_center: Vec<String> =
@@ -179,7 +181,7 @@ fn create_keyspace(keyspace: &str, replication: &Replication) -> String {
             format!("'class': 'NetworkTopologyStrategy'{}", copies_by_center.concat())
         }
     };
-    format!("CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = {{{copies}}}")
+    format!("CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = {{{options}}}")
 }
 
 #[cfg(test)]

@@ -35,29 +35,31 @@ pub(super) enum Edge {
 
 pub(super) fn statement_text(keyspace: &str, table: &Table, kind: StatementKind) -> String {
     let name = format!("{keyspace}.{}", table.name);
-    let ttl = table.ttl.is_some();
+    let has_ttl = table.ttl.is_some();
     let columns = || column_list(table.columns);
     let key = || equality_conditions(table.key_columns());
     match kind {
         StatementKind::Put => {
-            let marks = placeholders(table.columns.len());
-            let ttl = if ttl { " AND TTL ?" } else { "" };
-            format!("INSERT INTO {name} ({}) VALUES ({marks}) USING TIMESTAMP ?{ttl}", columns())
+            let values = placeholders(table.columns.len());
+            let ttl_option = if has_ttl { " AND TTL ?" } else { "" };
+            format!("INSERT INTO {name} ({}) VALUES ({values}) USING TIMESTAMP ?{ttl_option}", columns())
         }
         StatementKind::Delete => format!("DELETE FROM {name} USING TIMESTAMP ? WHERE {}", key()),
         StatementKind::Get => format!("SELECT {} FROM {name} WHERE {}", columns(), key()),
         StatementKind::SerialGet => format!("SELECT {}, {OPS} FROM {name} WHERE {}", columns(), key()),
         StatementKind::InsertNew => {
             // No write time: the servers assign the time of a conditional write.
-            let marks = placeholders(table.columns.len() + 1);
-            let ttl = if ttl { " USING TTL ?" } else { "" };
-            format!("INSERT INTO {name} ({}, {OPS}) VALUES ({marks}) IF NOT EXISTS{ttl}", columns())
+            let values = placeholders(table.columns.len() + 1);
+            let ttl_clause = if has_ttl { " USING TTL ?" } else { "" };
+            format!("INSERT INTO {name} ({}, {OPS}) VALUES ({values}) IF NOT EXISTS{ttl_clause}", columns())
         }
         StatementKind::Replace => {
-            let ttl = if ttl { " USING TTL ?" } else { "" };
-            let set: Vec<String> =
-                table.value_columns().iter().map(|column| format!("{} = ?", column.name)).collect();
-            format!("UPDATE {name}{ttl} SET {}, {OPS}[?] = ? WHERE {} IF version = ?", set.join(", "), key())
+            let ttl_clause = if has_ttl { " USING TTL ?" } else { "" };
+            let assignments = column_equations(table.value_columns(), ", ");
+            format!(
+                "UPDATE {name}{ttl_clause} SET {assignments}, {OPS}[?] = ? WHERE {} IF version = ?",
+                key()
+            )
         }
         StatementKind::Scan { equal, low, high } => {
             let equal_columns = table.partition + usize::from(equal);
@@ -67,12 +69,12 @@ pub(super) fn statement_text(keyspace: &str, table: &Table, kind: StatementKind)
                 equality_conditions(&table.columns[..equal_columns])
             );
             for (edge, included, excluded) in [(low, ">=", ">"), (high, "<=", "<")] {
-                let sign = match edge {
+                let operator = match edge {
                     Edge::Open => continue,
                     Edge::Included => included,
                     Edge::Excluded => excluded,
                 };
-                text.push_str(&format!(" AND {} {sign} ?", table.columns[equal_columns].name));
+                text.push_str(&format!(" AND {} {operator} ?", table.columns[equal_columns].name));
             }
             text
         }
@@ -141,8 +143,12 @@ fn column_list(columns: &[ColumnDef]) -> String {
 }
 
 fn equality_conditions(columns: &[ColumnDef]) -> String {
-    let parts: Vec<String> = columns.iter().map(|column| format!("{} = ?", column.name)).collect();
-    parts.join(" AND ")
+    column_equations(columns, " AND ")
+}
+
+fn column_equations(columns: &[ColumnDef], separator: &str) -> String {
+    let equations: Vec<String> = columns.iter().map(|column| format!("{} = ?", column.name)).collect();
+    equations.join(separator)
 }
 
 fn placeholders(count: usize) -> String {

@@ -8,13 +8,14 @@ pub(crate) struct Layout {
     /// Ids by declared value column, without the version.
     pub(crate) ids: Vec<u8>,
     pub(crate) kinds: Vec<Kind>,
-    /// Declared column by id; `None` for ids of other versions.
-    pub(crate) position: [Option<u8>; 256],
+    /// Index of the declared value column by id; `None` for the ids of columns that this version does not declare.
+    pub(crate) column_by_id: [Option<u8>; 256],
 }
 
 /// Stored description of a table, as lines of text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Descriptor {
+    /// Lines with the mode of the table and its key columns.
     head: String,
     /// Id, name and type. Columns that are no longer declared stay, so that their ids are not reused.
     values: Vec<(u8, String, String)>,
@@ -49,32 +50,32 @@ impl Descriptor {
 
     /// Returns the descriptor extended by the declaration, and the layout of the declared columns.
     pub(crate) fn adopt(stored: Option<&Self>, table: &Table) -> Result<(Self, Layout), Error> {
-        let fault = |detail: String| Error::Schema { table: table.name.to_owned(), detail };
+        let schema_error = |detail: String| Error::Schema { table: table.name.to_owned(), detail };
         let head = head(table);
         let mut updated = match stored {
             None => Self { head, values: Vec::new() },
             Some(stored) if stored.head == head => stored.clone(),
             Some(stored) => {
                 let line = stored.head.lines().find(|line| !head.lines().any(|known| known == *line));
-                return Err(fault(format!(
+                return Err(schema_error(format!(
                     "its kind or key changed, which is not supported: stored `{}`, declared `{}`",
                     line.unwrap_or_else(|| stored.head.trim_end()),
                     head.lines().find(|line| !stored.head.contains(line)).unwrap_or("nothing in its place"),
                 )));
             }
         };
-        let mut layout = Layout { ids: Vec::new(), kinds: Vec::new(), position: [None; 256] };
+        let mut layout = Layout { ids: Vec::new(), kinds: Vec::new(), column_by_id: [None; 256] };
         for (index, column) in stored_columns(table).enumerate() {
             let id = match updated.values.iter().find(|(_, name, _)| name == column.name) {
                 Some((id, _, kind)) if kind == column.kind.cql() => *id,
                 Some((_, _, kind)) => {
-                    return Err(fault(format!(
+                    return Err(schema_error(format!(
                         "column {} is stored as {kind} and declared as {}: types never change",
                         column.name, column.kind
                     )));
                 }
                 None if stored.is_some() && !column.nullable => {
-                    return Err(fault(format!(
+                    return Err(schema_error(format!(
                         "column {} was added and is not an Option, but rows written before have none",
                         column.name
                     )));
@@ -88,14 +89,14 @@ impl Descriptor {
                         .map_or(Some(0), |id| id.checked_add(1));
                     let id =
                         // Ids of removed columns are not reused, so they can run out.
-                        id.ok_or_else(|| fault("it had more than 256 columns in its life".to_owned()))?;
+                        id.ok_or_else(|| schema_error("it had more than 256 columns in its life".to_owned()))?;
                     updated.values.push((id, column.name.to_owned(), column.kind.cql().to_owned()));
                     id
                 }
             };
             layout.ids.push(id);
             layout.kinds.push(column.kind);
-            layout.position[usize::from(id)] = u8::try_from(index).ok();
+            layout.column_by_id[usize::from(id)] = u8::try_from(index).ok();
         }
         Ok((updated, layout))
     }
@@ -163,7 +164,7 @@ mod tests {
         assert_eq!(layout.ids, [2, 1, 0]);
         let (_, old) = Descriptor::adopt(Some(&extended), first::Thing::TABLE).unwrap();
         assert_eq!(
-            (old.ids, old.position[2]),
+            (old.ids, old.column_by_id[2]),
             (vec![0, 1], None),
             "an older version passes the new column over"
         );

@@ -131,7 +131,7 @@ pub(crate) fn pull_cells<'a>(
         let (bytes, tail) = tail.split_at_checked(length).ok_or(TORN)?;
         remaining_bytes = tail;
         // Unknown ids belong to columns of another version.
-        if let Some(column) = layout.position[usize::from(id)] {
+        if let Some(column) = layout.column_by_id[usize::from(id)] {
             let column = usize::from(column);
             out[start + column] = decode_cell(value, bytes, layout.kinds[column])?;
         }

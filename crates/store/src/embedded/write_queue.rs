@@ -161,7 +161,7 @@ mod tests {
         (Request { work, bytes, reply, room: None }, answer)
     }
 
-    /// Queues a put of this size. The service has no name.
+    /// Queues a put of this size. An empty name stands for the service.
     fn push(queue: &WriteQueue, org: &str, bytes: usize) {
         let owner = (!org.is_empty()).then(|| OrgId::new(org));
         queue.push(&owner, put(bytes).0).unwrap();

@@ -1,16 +1,16 @@
-//! The single writer thread: merges old and new rows, groups requests, and syncs once for many.
+//! The single writer thread: compares new rows with stored ones, groups requests, and syncs once for many.
 //!
-//! Why one thread. Every write first reads the present row, for facts (the later write time wins) as for conditional writes
-//! (absent, or at a version). One thread makes both atomic without a lock for each row. It keeps the blocking parts of the
-//! database (journal lock, sync, back-pressure) away from the async workers, and it groups commits. Several writers would
-//! only queue at the lock of the database's single journal.
+//! Why one thread. Every write reads the stored row first: a fact replaces it only with a later write time, a conditional
+//! write only if the row is absent or at the expected version. One thread makes read and write atomic without a lock for
+//! each row. It keeps the blocking parts of the database (journal lock, sync, back-pressure) away from the async workers,
+//! and it groups commits. Several writers would only wait for the lock of the database's single journal.
 //!
 //! Durability. A plain put is answered once the operating system has it, so the death of the process does not lose it.
 //! Conditional and durable requests of a group are synced together before they are answered. Plain puts need no sync of
 //! their own: the log commits offsets into the same database, and its journal is one file written in order, so a synced
 //! offset commit (or append) after a put has synced the put too. After a power loss either both are there, or the record is
-//! processed again and puts the same rows. The same order protects readers of a row that is not yet synced: their own
-//! later writes stand behind it in the journal.
+//! processed again and puts the same rows. The same order protects the readers of a row that is not yet synced: a write that
+//! depends on the row follows it in the journal.
 //!
 //! Order. Requests of one organisation are executed in the order of arrival, except that the plain puts of a group precede its
 //! conditional writes. Requests of different organisations have no order. A caller that needs a row to be written waits for
@@ -41,7 +41,7 @@ pub(super) fn start(
         // Dropped by a panic too: waiting callers must get an answer.
         let queue = AbandonOnDrop(queue);
         while let Some(group) = queue.0.next_group(group_bytes) {
-            writer.run(group);
+            writer.execute_group(group);
         }
         if let Err(error) = writer.persist(PersistMode::SyncAll) {
             tracing::error!(%error, "the store's last sync failed");
@@ -77,7 +77,7 @@ impl Writer {
         Ok(Self { db, clock, folder, syncs, disk })
     }
 
-    fn run(&self, group: Vec<Request>) {
+    fn execute_group(&self, group: Vec<Request>) {
         let (synced_requests, plain_requests): (Vec<_>, Vec<_>) =
             group.into_iter().partition(|request| request.work.needs_sync());
         // Plain puts first: they must not wait for a sync that they do not need.
@@ -105,14 +105,14 @@ impl Writer {
                 continue;
             }
             if let Some(reason) = &folder_error {
-                // Creating a keyspace would make new folders at the place of the removed data folder.
+                // Creating a keyspace would create the removed data folder again, without its data.
                 put_group.answers.push((Err(Error::FolderRemoved(reason.clone())), caller));
                 continue;
             }
             match work {
                 Work::Put { puts, new_rows, .. } => put_group.add_puts(puts, new_rows, caller),
                 work => {
-                    // The reads of a conditional write must see the puts before it.
+                    // A conditional write must read the rows of the puts before it.
                     put_group.flush();
                     put_group.answers.push((self.apply(work).map_err(engine_error), caller));
                 }
@@ -193,8 +193,8 @@ struct Caller {
     room: Option<OwnedSemaphorePermit>,
 }
 
-/// Puts of several requests as one atomic batch, which the database takes far cheaper than single rows. A key enters the
-/// batch once, because the reads that merge old and new rows do not see the batch.
+/// Puts of several requests as one atomic batch, which costs the database far less than single rows. A key enters the batch
+/// once: the read that decides between the stored and the new row does not see the batch.
 struct PutGroup<'a> {
     db: &'a Database,
     batch: OwnedWriteBatch,
@@ -216,7 +216,7 @@ impl<'a> PutGroup<'a> {
     }
 
     fn add_puts(&mut self, puts: Vec<Puts>, new_rows: bool, caller: Caller) {
-        // A key stands in the batch already: write the batch, so that the merge sees its row.
+        // The batch has one of the keys already. It is written first, so that the comparison sees its row.
         if !self.add_keys(&puts) {
             self.flush();
             self.add_keys(&puts);
@@ -255,7 +255,7 @@ fn new_batch(db: &Database) -> OwnedWriteBatch {
     db.batch().durability(None)
 }
 
-/// Returns the rows that replace their stored rows. Rows at new keys always do.
+/// Returns the rows to write: those at new keys, and those that win over the stored row of their key.
 fn select_winners(
     db: &Database,
     puts: Vec<Puts>,
@@ -329,13 +329,13 @@ mod tests {
         let puts: [&[(&str, i64, &str)]; 5] = [
             &[("a", 5, "five"), ("b", 1, "one")],
             &[("c", 1, "alone")],
-            // Older than what stands before it in the group, which no read sees yet unless it was written.
+            // Older than the first put of `a`. A read sees that put only if the batch was written before.
             &[("a", 4, "four")],
             &[("b", 2, "two"), ("d", 1, "new")],
             &[("b", 1, "late")],
         ];
         let (group, answers): (Vec<_>, Vec<_>) = puts.iter().map(|rows| put(&slot, rows)).unzip();
-        writer.run(group);
+        writer.execute_group(group);
         for mut answer in answers {
             assert!(matches!(answer.try_recv().unwrap(), Ok(WriteResult::Written)));
         }
