@@ -16,7 +16,7 @@ pub enum OpenEnum<E> {
 
 impl<E: Copy> OpenEnum<E> {
     /// Returns the variant, or `None` for an unknown string.
-    pub fn known(&self) -> Option<E> {
+    pub fn as_known(&self) -> Option<E> {
         match self {
             Self::Known(variant) => Some(*variant),
             Self::Unknown(_) => None,
@@ -27,6 +27,7 @@ impl<E: Copy> OpenEnum<E> {
 impl<E: FromStr> OpenEnum<E> {
     /// Parses a stored string. An unknown one is kept.
     pub fn parse(text: impl Into<String> + AsRef<str>) -> Self {
+        // An error would hide the whole row from the older processes of an upgrade.
         text.as_ref().parse().map_or_else(|_| Self::Unknown(text.into()), Self::Known)
     }
 }
@@ -96,9 +97,9 @@ mod tests {
     #[test]
     fn unknown_string_is_kept() {
         let red = OpenEnum::<Colour>::from_cell(Cell::Text("red".into())).unwrap();
-        assert!(red == Colour::Red && red.known() == Some(Colour::Red));
+        assert!(red == Colour::Red && red.as_known() == Some(Colour::Red));
         let scarlet = OpenEnum::<Colour>::from_cell(Cell::Text("scarlet".into())).unwrap();
-        assert!(scarlet != Colour::Red && scarlet.known().is_none());
+        assert!(scarlet != Colour::Red && scarlet.as_known().is_none());
         assert_eq!(
             (scarlet.to_string(), scarlet.cell()),
             ("scarlet".to_owned(), Cell::Text("scarlet".into()))

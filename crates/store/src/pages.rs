@@ -57,6 +57,7 @@ impl<R: Row> Pages<R> {
             self.remaining_rows.map_or(self.page_rows, |remaining_rows| remaining_rows.min(self.page_rows));
         // A dropped or failed read loses its position, so the scan stays unusable then.
         let rows: Vec<R> = match std::mem::replace(&mut self.source, Source::InUse) {
+            // The scan could not be started. `scan` itself returns no error, so the first page reports it.
             Source::Failed(error) => return Err(error),
             Source::InUse => {
                 return Err(Error::Engine("a page of this scan was abandoned or failed".to_owned()));

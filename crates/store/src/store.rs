@@ -146,6 +146,7 @@ impl Store {
     pub async fn migrate(&self, mode: Migration) -> Result<Vec<Difference>, Error> {
         match self {
             Self::Cql(engine) => engine.migrate(mode).await,
+            // Opening has migrated the tables already.
             Self::Embedded(_) => Ok(Vec::new()),
         }
     }

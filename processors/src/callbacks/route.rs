@@ -116,7 +116,7 @@ fn choose_endpoint<'a>(
         false => body::parse_action_id(&row.body).and_then(|action| config.action(&action)),
     };
     let first_configured =
-        || row.event_type.known().and_then(|event| config.endpoints_for(event).find_map(if_permitted));
+        || row.event_type.as_known().and_then(|event| config.endpoints_for(event).find_map(if_permitted));
     match action.map(|action| &action.kind) {
         // The action names its endpoint. Another permitted endpoint may belong to another receiver, so it is no substitute.
         Some(ActionKind::Callback { endpoint: Some(action_endpoint) }) => {

@@ -122,7 +122,7 @@ pub(crate) async fn explain_routing(
                 Problem::not_found(format!("There is no stored item `{id}` of type `{type_id}`."))
             })?;
             let findings = routing::findings(&row).map_err(faults::moderation_problem)?;
-            let variant = row.variant.known().unwrap_or(Variant::Partial);
+            let variant = row.variant.as_known().unwrap_or(Variant::Partial);
             (build_item_entry(&key, row.data.clone(), variant, row.type_version), findings)
         }
     };

@@ -389,7 +389,7 @@ fn build_record(
     now: Millis,
 ) -> Result<records::Items, Error> {
     let unknown_variant = || Error::Corrupt { what: "item", detail: "unknown variant".to_owned() };
-    let variant = row.variant.known().ok_or_else(unknown_variant)?;
+    let variant = row.variant.as_known().ok_or_else(unknown_variant)?;
     Ok(records::Items {
         org: org.clone(),
         config_version: config.version(),
@@ -435,7 +435,7 @@ pub async fn load_repeat(deps: &Deps, submission: &Submission<'_>) -> Result<Rep
             offset: row.offset,
             position: i32::try_from(row.position).map_err(|_| corrupt("invalid position"))?,
         },
-        source: row.source.known().ok_or_else(|| corrupt("unknown source"))?,
+        source: row.source.as_known().ok_or_else(|| corrupt("unknown source"))?,
         rules: from_json(&run.rules)?,
     })
 }

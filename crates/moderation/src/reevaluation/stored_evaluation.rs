@@ -40,8 +40,8 @@ pub struct PastOutcome {
 /// Checks a stored item against the present version of its type.
 fn prepare(config: Arc<Compiled>, row: &Item) -> Result<PreparedItem, Error> {
     let corrupt = |detail: &str| Error::Corrupt { what: "item", detail: detail.to_owned() };
-    let source = row.source.known().ok_or_else(|| corrupt("unknown source"))?;
-    let variant = row.variant.known().ok_or_else(|| corrupt("unknown variant"))?;
+    let source = row.source.as_known().ok_or_else(|| corrupt("unknown source"))?;
+    let variant = row.variant.as_known().ok_or_else(|| corrupt("unknown variant"))?;
     let entry = ItemEntry {
         submission_id: row.submission_id,
         type_id: row.type_id.clone(),

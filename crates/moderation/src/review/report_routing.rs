@@ -98,7 +98,7 @@ fn reported_entry(report: &Report) -> ItemEntry {
         type_id: report.item.type_id.clone(),
         id: report.item.id.clone(),
         type_version: report.type_version.clone(),
-        variant: report.variant.known().unwrap_or(Variant::Original),
+        variant: report.variant.as_known().unwrap_or(Variant::Original),
         data: report.data.clone(),
         origin: None,
         keyed: false,

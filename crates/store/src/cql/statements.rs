@@ -55,6 +55,7 @@ pub(super) fn statement_text(keyspace: &str, table: &Table, kind: StatementKind)
         }
         StatementKind::Replace => {
             let ttl_clause = if has_ttl { " USING TTL ?" } else { "" };
+            // Sets the operation id of one version and keeps those of the others.
             let assignments = column_equations(table.value_columns(), ", ");
             format!(
                 "UPDATE {name}{ttl_clause} SET {assignments}, {OPS}[?] = ? WHERE {} IF version = ?",

@@ -67,6 +67,7 @@ impl Descriptor {
         let mut layout = Layout { ids: Vec::new(), kinds: Vec::new(), column_by_id: [None; 256] };
         for (index, column) in stored_columns(table).enumerate() {
             let id = match updated.values.iter().find(|(_, name, _)| name == column.name) {
+                // An id never changes, because stored rows contain it.
                 Some((id, _, kind)) if kind == column.kind.cql() => *id,
                 Some((_, _, kind)) => {
                     return Err(schema_error(format!(
