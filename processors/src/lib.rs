@@ -4,12 +4,12 @@
 
 pub mod callbacks;
 mod consumer;
+mod due;
 mod handlers;
 mod health;
 mod items;
 pub mod metrics;
 mod process;
-mod scheduler;
 mod settings;
 
 use std::sync::Arc;

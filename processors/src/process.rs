@@ -18,6 +18,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Deps, PartialItemsDeps,
     consumer::{consumer_loop::ConsumerLoop, error::RoleError, handler::Handler},
+    due::{
+        auto_close::AutoCloseTurns, decisions::DueDecisions, partial_items::DuePartialItems,
+        scanner::DueScanner,
+    },
     handlers::RecordHandler,
     items::{
         alarm_thresholds::{AlarmThresholds, ThresholdFactors},
@@ -28,10 +32,6 @@ use crate::{
         rule_counters::OutcomeCounters,
         rule_limits::RuleLimits,
         score_wait::ScoreWait,
-    },
-    scheduler::{
-        auto_close_turns::AutoCloseTurns, decision_due::DueDecisions, due_scanner::DueScanner,
-        partial_due::DuePartialItems,
     },
     settings::Settings,
 };

@@ -19,7 +19,7 @@ use tidegate_store::{
 };
 
 use super::delivery_state::{FinishedAttempt, HoldReason, Progress};
-use crate::{consumer::error::TaskError, scheduler::due_index::minute_of};
+use crate::{consumer::error::TaskError, due::index::minute_of};
 
 /// Greatest age of a write time. Rows expire by their write time, so the delivery of a record that waited for weeks in an
 /// outage would expire at once under the record's own time.

@@ -22,10 +22,10 @@ use super::{
 };
 use crate::{
     consumer::error::TaskError,
-    scheduler::{
-        due_index::{FollowUp, minute_of},
-        due_scanner::DueTable as _,
-        stored_due::{StoredDueTable, stored_due_row},
+    due::{
+        index::{FollowUp, minute_of},
+        scanner::DueTable as _,
+        stored_rows::{StoredDueTable, stored_due_row},
     },
 };
 

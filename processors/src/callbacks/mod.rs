@@ -35,8 +35,8 @@ pub use self::settings::{Pause, Settings};
 use self::{dispatcher::Dispatcher, due::DueDeliveries, intake::Intake};
 use crate::{
     consumer::{consumer_loop::ConsumerLoop, error::RoleError},
+    due::scanner::DueScanner,
     health::Health,
-    scheduler::due_scanner::DueScanner,
     settings::Settings as ConsumerSettings,
 };
 

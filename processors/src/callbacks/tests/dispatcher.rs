@@ -13,9 +13,9 @@ use tidegate_stream::Log;
 use super::*;
 use crate::{
     callbacks::{Deps, due::DueDeliveries},
-    scheduler::{
-        due_index::{FollowUp, minute_of},
-        stored_due::StoredDueTable as _,
+    due::{
+        index::{FollowUp, minute_of},
+        stored_rows::StoredDueTable as _,
     },
 };
 

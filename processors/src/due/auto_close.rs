@@ -11,8 +11,8 @@ use tidegate_schemas::ids::{Millis, OrgId};
 use tidegate_stream::Topic;
 
 use super::{
-    due_index::{DueRow, FollowUp, MINUTE_MS, minute_of},
-    due_scanner::DueTable,
+    index::{DueRow, FollowUp, MINUTE_MS, minute_of},
+    scanner::DueTable,
 };
 use crate::consumer::error::TaskError;
 

@@ -13,8 +13,8 @@ use tidegate_store::{
 };
 
 use super::{
-    due_index::FollowUp,
-    stored_due::{StoredDueTable, stored_due_row},
+    index::FollowUp,
+    stored_rows::{StoredDueTable, stored_due_row},
 };
 use crate::consumer::error::TaskError;
 

@@ -8,8 +8,8 @@ use tidegate_schemas::ids::Millis;
 use tidegate_store::{Fact, RowRange, Split, Store, WriteTime};
 
 use super::{
-    due_index::{DueRow, FollowUp},
-    due_scanner::DueTable,
+    index::{DueRow, FollowUp},
+    scanner::DueTable,
 };
 use crate::consumer::error::TaskError;
 
@@ -33,7 +33,7 @@ pub(crate) trait StoredCursor: Fact<Key = (i64,)> {
 /// Implements row and cursor of a table. The columns have the same names in all tables.
 macro_rules! stored_due_row {
     ($row:ident with $cursor:ident, by $id:ident: $id_type:ty) => {
-        impl $crate::scheduler::due_index::DueRow for $row {
+        impl $crate::due::index::DueRow for $row {
             type Id = (Millis, OrgId, $id_type);
 
             fn id(&self) -> Self::Id {
@@ -49,7 +49,7 @@ macro_rules! stored_due_row {
             }
         }
 
-        impl $crate::scheduler::stored_due::StoredDueRow for $row {
+        impl $crate::due::stored_rows::StoredDueRow for $row {
             type Cursor = $cursor;
 
             fn shard(&self) -> i64 {
@@ -63,7 +63,7 @@ macro_rules! stored_due_row {
             }
         }
 
-        impl $crate::scheduler::stored_due::StoredCursor for $cursor {
+        impl $crate::due::stored_rows::StoredCursor for $cursor {
             fn new(shard: i64, minute: i64, written: tidegate_store::WriteTime) -> Self {
                 Self { shard, minute, written: Some(written.0) }
             }

@@ -1,6 +1,6 @@
 //! Scanner of due rows: reads the shards of this process's partitions and acts on due rows.
 //!
-//! A `DueTable` defines the action on a row; `due_index` selects the due rows.
+//! A `DueTable` defines the action on a row; `index` selects the due rows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::due_index::{DueIndex, DueRow, FollowUp, LATE_MINUTES, minute_of};
+use super::index::{DueIndex, DueRow, FollowUp, LATE_MINUTES, minute_of};
 use crate::{
     consumer::{backoff::Backoff, error::TaskError},
     health::Health,

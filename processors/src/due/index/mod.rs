@@ -1,6 +1,6 @@
 //! Index of the due rows of one shard: a cursor over minutes, and the state of each row that was read.
 //!
-//! Pure: `due_scanner` reads the rows, acts on them and passes the time in.
+//! Pure: `scanner` reads the rows, acts on them and passes the time in.
 //!
 //! Rows are stored in partitions of one shard and one minute. A writer's clock may be behind, so a row may appear in a
 //! minute that was read before. Therefore the last ten minutes are read repeatedly, and the cursor passes a minute only
