@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use tidegate_moderation::{
     self as moderation,
+    items::stored::RESENT,
     review::{appeals, decisions, reports},
     strikes,
 };
@@ -11,12 +12,21 @@ use tidegate_schemas::{
     ids::SubmissionId,
     records::{Appeal, Decision, Record, Report, Strike},
 };
+use tidegate_stream::record::Headers;
 
 use crate::consumer::{
     error::TaskError,
-    handler::{DeadLetterContent, Handler, Job, Part},
+    handler::{DeadLetterContent, Handler, HandlerJob, Job, Part},
     key_queues::{Key, NewPart},
 };
+
+/// Facts from the headers of a handled record.
+pub(crate) struct RecordHeaders {
+    /// True if an operator has sent the record back from the dead letters.
+    is_resent: bool,
+}
+
+type RecordJob<R> = Job<R, RecordHeaders>;
 
 /// Record that one call of `tidegate-moderation` handles.
 pub(crate) trait HandledRecord: Record + Send + Sync + 'static {
@@ -30,7 +40,7 @@ pub(crate) trait HandledRecord: Record + Send + Sync + 'static {
 
     fn accept(
         deps: &moderation::Deps,
-        job: &Job<Self>,
+        job: &RecordJob<Self>,
     ) -> impl Future<Output = Result<(), moderation::Error>> + Send;
 }
 
@@ -48,19 +58,24 @@ impl<R> RecordHandler<R> {
 
 impl<R: HandledRecord> Handler for RecordHandler<R> {
     type Record = R;
+    type Headers = RecordHeaders;
     type Guard = ();
 
-    fn parts(job: &Job<R>) -> Vec<NewPart> {
+    fn parse_headers(headers: &Headers) -> RecordHeaders {
+        RecordHeaders { is_resent: headers.get(RESENT).is_some() }
+    }
+
+    fn parts(job: &HandlerJob<Self>) -> Vec<NewPart> {
         vec![job.record.part()]
     }
 
-    fn dead_letter_content(job: &Job<R>, _part: usize) -> DeadLetterContent {
+    fn dead_letter_content(job: &HandlerJob<Self>, _part: usize) -> DeadLetterContent {
         DeadLetterContent { datum: job.value.to_vec(), submission_id: job.record.submission_id() }
     }
 
-    fn start(&self, _job: &Job<R>, _part: usize) {}
+    fn start(&self, _job: &HandlerJob<Self>, _part: usize) {}
 
-    async fn handle(&self, part: Part<'_, R>) -> Result<(), TaskError> {
+    async fn handle(&self, part: Part<'_, Self>) -> Result<(), TaskError> {
         Ok(R::accept(&self.deps, &part.job).await?)
     }
 }
@@ -74,8 +89,8 @@ impl HandledRecord for Report {
         Some(self.item.submission_id)
     }
 
-    async fn accept(deps: &moderation::Deps, job: &Job<Self>) -> Result<(), moderation::Error> {
-        reports::accept(deps, &job.record, job.written_at, job.is_resent).await
+    async fn accept(deps: &moderation::Deps, job: &RecordJob<Self>) -> Result<(), moderation::Error> {
+        reports::accept(deps, &job.record, job.written_at, job.headers.is_resent).await
     }
 }
 
@@ -84,7 +99,7 @@ impl HandledRecord for Appeal {
         NewPart::single(Key { org: self.org.clone(), item: self.item.key() }, self.item.data.len())
     }
 
-    async fn accept(deps: &moderation::Deps, job: &Job<Self>) -> Result<(), moderation::Error> {
+    async fn accept(deps: &moderation::Deps, job: &RecordJob<Self>) -> Result<(), moderation::Error> {
         appeals::accept(deps, &job.record, job.written_at).await
     }
 }
@@ -94,7 +109,7 @@ impl HandledRecord for Strike {
         NewPart::single(Key { org: self.org.clone(), item: self.user.clone() }, 0)
     }
 
-    async fn accept(deps: &moderation::Deps, job: &Job<Self>) -> Result<(), moderation::Error> {
+    async fn accept(deps: &moderation::Deps, job: &RecordJob<Self>) -> Result<(), moderation::Error> {
         strikes::accept(deps, &job.record, job.position.offset.0).await
     }
 }
@@ -104,7 +119,7 @@ impl HandledRecord for Decision {
         NewPart::single(Key { org: self.org.clone(), item: self.item.clone() }, 0)
     }
 
-    async fn accept(deps: &moderation::Deps, job: &Job<Self>) -> Result<(), moderation::Error> {
+    async fn accept(deps: &moderation::Deps, job: &RecordJob<Self>) -> Result<(), moderation::Error> {
         decisions::accept(deps, &job.record, job.written_at).await
     }
 }

@@ -1,4 +1,4 @@
-//! Layout of the sources: one module style, and one test binary per crate.
+//! Layout of the sources: one module style, one test binary per crate, and a consumer that knows no kind of record.
 
 use std::{
     fs,
@@ -81,4 +81,50 @@ fn a_reason_belongs_to_the_test_that_it_stands_beside() {
     let manifest = "[package]\nname = \"memory\"\n\n[[test]]\n# It counts.\nname = \"memory\"\n\n[[test]]\nname = \"b\"\n";
     assert!(gives_a_reason(manifest, "memory"));
     assert!(!gives_a_reason(manifest, "b") && !gives_a_reason(manifest, "c"));
+}
+
+/// True if a path in the code contains the module.
+fn names_module(source: &str, module: &str) -> bool {
+    let is_word = |char: char| char.is_alphanumeric() || char == '_';
+    let code = source.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code));
+    code.flat_map(|line| {
+        line.match_indices(module).map(move |(at, _)| (&line[..at], &line[at + module.len()..]))
+    })
+    .any(|(before, after)| {
+        !before.ends_with(is_word)
+            && !after.starts_with(is_word)
+            && (before.ends_with("::") || after.starts_with("::"))
+    })
+}
+
+#[test]
+fn consumer_names_no_module_of_a_kind_of_record() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("processors/src/consumer");
+    let mut file_count = 0;
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = if entry.path().is_dir() { entry.path().join("mod.rs") } else { entry.path() };
+        let source = fs::read_to_string(&path).unwrap();
+        file_count += 1;
+        for module in ["items", "callbacks", "handlers"] {
+            assert!(
+                !names_module(&source, module),
+                "{} names `{module}`: add an associated type or a method to the trait `Handler`",
+                path.display()
+            );
+        }
+    }
+    assert!(file_count > 8, "{file_count} files were read");
+}
+
+#[test]
+fn a_module_in_a_path_is_found() {
+    for (source, is_named) in [
+        ("use crate::items;", true),
+        ("use crate::{items::pipeline::ItemPipeline, metrics};", true),
+        ("    stored = tidegate_moderation::items::stored(items);", true),
+        ("fn run(items: usize) {} // crate::items::pipeline", false),
+        ("use crate::slow_items::queue;", false),
+    ] {
+        assert_eq!(names_module(source, "items"), is_named, "{source}");
+    }
 }

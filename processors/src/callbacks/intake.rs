@@ -10,7 +10,7 @@ use tidegate_schemas::{
     records::{Callback, Command},
 };
 use tidegate_store::tables::callbacks::deliveries::{Delivery, DeliveryState};
-use tidegate_stream::failpoint;
+use tidegate_stream::{failpoint, record::Headers};
 
 use super::{
     attempt::report_change, body, delivery_rows as rows, dispatcher::Dispatcher, endpoint_queues::OfferResult,
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     consumer::{
         error::TaskError,
-        handler::{DeadLetterContent, Handler, Job, Part},
+        handler::{DeadLetterContent, Handler, HandlerJob, Part},
         key_queues::{Key, NewPart},
     },
     metrics,
@@ -28,21 +28,24 @@ pub(crate) struct Intake(pub(crate) Arc<Dispatcher>);
 
 impl Handler for Intake {
     type Record = Callback;
+    type Headers = ();
     type Guard = ();
 
-    fn parts(job: &Job<Callback>) -> Vec<NewPart> {
+    fn parse_headers(_headers: &Headers) {}
+
+    fn parts(job: &HandlerJob<Self>) -> Vec<NewPart> {
         let record = &job.record;
         let key = Key { org: record.org.clone(), item: record.subject.clone() };
         vec![NewPart::single(key, record.body.len())]
     }
 
-    fn dead_letter_content(job: &Job<Callback>, _part: usize) -> DeadLetterContent {
+    fn dead_letter_content(job: &HandlerJob<Self>, _part: usize) -> DeadLetterContent {
         DeadLetterContent { datum: job.value.to_vec(), submission_id: None }
     }
 
-    fn start(&self, _job: &Job<Callback>, _part: usize) {}
+    fn start(&self, _job: &HandlerJob<Self>, _part: usize) {}
 
-    async fn handle(&self, part: Part<'_, Callback>) -> Result<(), TaskError> {
+    async fn handle(&self, part: Part<'_, Self>) -> Result<(), TaskError> {
         match part.job.record.command {
             Command::Send => self.accept_event(&part.job).await,
             command => self.apply_command(&part.job, command).await,
@@ -52,7 +55,7 @@ impl Handler for Intake {
 
 impl Intake {
     /// Creates the delivery of an event. The first record of an event sets body, time and sequence.
-    async fn accept_event(&self, job: &Job<Callback>) -> Result<(), TaskError> {
+    async fn accept_event(&self, job: &HandlerJob<Self>) -> Result<(), TaskError> {
         let dispatcher = &*self.0;
         let record = &job.record;
         let _lock = dispatcher.lock_event(record.event_id).await;
@@ -90,7 +93,7 @@ impl Intake {
         Ok(())
     }
 
-    async fn apply_command(&self, job: &Job<Callback>, command: Command) -> Result<(), TaskError> {
+    async fn apply_command(&self, job: &HandlerJob<Self>, command: Command) -> Result<(), TaskError> {
         let dispatcher = &*self.0;
         let record = &job.record;
         let _lock = dispatcher.lock_event(record.event_id).await;

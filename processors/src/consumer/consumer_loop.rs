@@ -6,10 +6,6 @@
 use std::{sync::Arc, time::Duration};
 
 use tidegate_catalog::LiveConfigs;
-use tidegate_moderation::items::{
-    context_media::{self as context, CONTEXT},
-    stored::{RESENT, WITHOUT_MEDIA},
-};
 use tidegate_schemas::ids::{Millis, OrgId};
 use tidegate_stream::{
     consumer::{
@@ -26,7 +22,7 @@ use tokio::{
 
 use super::{
     error::RoleError,
-    handler::{BatchOutcome, BatchPart, Handler, Job},
+    handler::{BatchOutcome, BatchPart, Handler, HandlerJob, Job},
     key_queues::{Capacity, FinishedRecord, KeyQueues, QueuedPart, ReadyWork},
     poison_monitor::{PoisonAction, PoisonMonitor},
     retry::{PartOutcome, RetryLoop},
@@ -37,20 +33,20 @@ use crate::{health::Health, metrics, settings::Settings};
 /// Largest batch. A batch is one turn of its org, so a longer one would delay the other orgs.
 const BATCH_LIMIT: Capacity = Capacity { parts: 64, bytes: 256 << 10 };
 
-type JobPart<R> = QueuedPart<Arc<Job<R>>>;
+type JobPart<H> = QueuedPart<Arc<HandlerJob<H>>>;
 
 /// Result of a spawned task.
-enum FinishedTask<R> {
-    Batch { parts: Vec<JobPart<R>>, outcome: BatchOutcome },
-    Part { part: JobPart<R>, outcome: PartOutcome },
+enum FinishedTask<H: Handler> {
+    Batch { parts: Vec<JobPart<H>>, outcome: BatchOutcome },
+    Part { part: JobPart<H>, outcome: PartOutcome },
     UnreadableRecord { ticket: Ticket, outcome: PartOutcome },
 }
 
 pub(crate) struct ConsumerLoop<H: Handler> {
     retry_loop: Arc<RetryLoop<H>>,
     inbox: Inbox,
-    queues: KeyQueues<Arc<Job<H::Record>>>,
-    running_tasks: JoinSet<FinishedTask<H::Record>>,
+    queues: KeyQueues<Arc<HandlerJob<H>>>,
+    running_tasks: JoinSet<FinishedTask<H>>,
     poison_monitor: PoisonMonitor,
     started_at: Instant,
     is_inbox_open: bool,
@@ -145,13 +141,11 @@ impl<H: Handler> ConsumerLoop<H> {
         };
         let job = Job {
             record,
+            headers: H::parse_headers(&received_record.headers),
             value: received_record.value,
             position: received_record.at,
             written_at: received_record.written_at,
             maybe_replayed: received_record.maybe_replayed,
-            is_resent: received_record.headers.get(RESENT).is_some(),
-            is_without_media: received_record.headers.get(WITHOUT_MEDIA).is_some(),
-            context_of: received_record.headers.get(CONTEXT).and_then(|cause| context::cause_of(cause)),
             ticket: received_record.ticket,
         };
         let parts = H::parts(&job);
@@ -171,7 +165,7 @@ impl<H: Handler> ConsumerLoop<H> {
         }
     }
 
-    fn start_batch(&mut self, parts: Vec<JobPart<H::Record>>, slot: ConcurrencySlot) {
+    fn start_batch(&mut self, parts: Vec<JobPart<H>>, slot: ConcurrencySlot) {
         // The next owner of a revoked partition processes its parts.
         let (revoked_parts, parts): (Vec<_>, Vec<_>) =
             parts.into_iter().partition(|part| part.record.ticket.is_cancelled());
@@ -197,7 +191,7 @@ impl<H: Handler> ConsumerLoop<H> {
         });
     }
 
-    fn start_part(&mut self, part: JobPart<H::Record>, slot: ConcurrencySlot) {
+    fn start_part(&mut self, part: JobPart<H>, slot: ConcurrencySlot) {
         if part.record.ticket.is_cancelled() {
             return self.finish_part(part, PartOutcome::Abandoned);
         }
@@ -205,9 +199,9 @@ impl<H: Handler> ConsumerLoop<H> {
         let retry_loop = Arc::clone(&self.retry_loop);
         // The guard records the order of starts. Tasks may be polled in another order than they are spawned, so the
         // call stands outside of the task.
-        let guard = retry_loop.handler.start(&part.record, part.index);
+        let mut guard = retry_loop.handler.start(&part.record, part.index);
         self.running_tasks.spawn(async move {
-            let outcome = retry_loop.run_part(&part, slot, is_diverted).await;
+            let outcome = retry_loop.run_part(&part, &mut guard, slot, is_diverted).await;
             drop(guard);
             FinishedTask::Part { part, outcome }
         });
@@ -223,7 +217,7 @@ impl<H: Handler> ConsumerLoop<H> {
         });
     }
 
-    fn handle_finished_task(&mut self, task: Result<FinishedTask<H::Record>, JoinError>) {
+    fn handle_finished_task(&mut self, task: Result<FinishedTask<H>, JoinError>) {
         match task {
             Ok(FinishedTask::Batch { parts, outcome }) => self.handle_finished_batch(parts, &outcome),
             Ok(FinishedTask::Part { part, outcome }) => {
@@ -244,7 +238,7 @@ impl<H: Handler> ConsumerLoop<H> {
         }
     }
 
-    fn handle_finished_batch(&mut self, parts: Vec<JobPart<H::Record>>, outcome: &BatchOutcome) {
+    fn handle_finished_batch(&mut self, parts: Vec<JobPart<H>>, outcome: &BatchOutcome) {
         let done_parts = parts.len() - outcome.remaining_positions.len();
         if let Some(first_part) = parts.first().filter(|_| done_parts > 0) {
             self.record_outcome(&first_part.key.org, PartOutcome::Done, done_parts);
@@ -290,13 +284,13 @@ impl<H: Handler> ConsumerLoop<H> {
         }
     }
 
-    fn finish_part(&mut self, part: JobPart<H::Record>, outcome: PartOutcome) {
+    fn finish_part(&mut self, part: JobPart<H>, outcome: PartOutcome) {
         if let Some(finished_record) = self.queues.finish(part, outcome != PartOutcome::Abandoned) {
             self.complete_record(finished_record);
         }
     }
 
-    fn complete_record(&self, finished_record: FinishedRecord<Arc<Job<H::Record>>>) {
+    fn complete_record(&self, finished_record: FinishedRecord<Arc<HandlerJob<H>>>) {
         let FinishedRecord { record, is_complete } = finished_record;
         // A handler that still holds the job holds its ticket too; the log then reports the ticket as dropped.
         let Some(job) = Arc::into_inner(record) else { return };

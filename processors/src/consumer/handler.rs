@@ -7,41 +7,44 @@ use tidegate_schemas::{
     ids::{Millis, SubmissionId},
     records::Record,
 };
-use tidegate_stream::{consumer::ticket::Ticket, topics::Position};
-use uuid::Uuid;
+use tidegate_stream::{consumer::ticket::Ticket, record::Headers, topics::Position};
 
 use super::{error::TaskError, key_queues::NewPart, slot::ConcurrencySlot};
 
 /// Record in processing, with its ticket.
 #[derive(Debug)]
-pub(crate) struct Job<R> {
+pub(crate) struct Job<R, H> {
     pub(crate) record: R,
+    /// Facts that the handler has read from the record's headers.
+    pub(crate) headers: H,
     pub(crate) value: Bytes,
     pub(crate) position: Position,
     pub(crate) written_at: Millis,
     pub(crate) maybe_replayed: bool,
-    /// True if an operator has sent the record back from the dead letters.
-    pub(crate) is_resent: bool,
-    /// True if the media of the record's items are not fetched.
-    pub(crate) is_without_media: bool,
-    /// Cause of the review job that needs the media of these items. The items themselves are not evaluated.
-    pub(crate) context_of: Option<Uuid>,
     pub(crate) ticket: Ticket,
 }
 
+/// Job of the handler `H`.
+pub(crate) type HandlerJob<H> = Job<<H as Handler>::Record, <H as Handler>::Headers>;
+
+/// Part of a batch of the handler `H`.
+pub(crate) type HandlerBatchPart<H> = BatchPart<HandlerJob<H>, <H as Handler>::Guard>;
+
 /// One part of a record, such as one item, passed to a handler.
-pub(crate) struct Part<'a, R> {
-    pub(crate) job: Arc<Job<R>>,
+pub(crate) struct Part<'a, H: Handler> {
+    pub(crate) job: Arc<HandlerJob<H>>,
     pub(crate) index: usize,
     /// True if this process has tried the part before.
     pub(crate) is_retry: bool,
+    /// Start guard of the part, shared by all its attempts.
+    pub(crate) guard: &'a mut H::Guard,
     /// Slot of the part. A handler may release it during a wait.
     pub(crate) slot: &'a ConcurrencySlot,
 }
 
 /// One part of a batch with its start guard.
-pub(crate) struct BatchPart<R, G> {
-    pub(crate) job: Arc<Job<R>>,
+pub(crate) struct BatchPart<J, G> {
+    pub(crate) job: Arc<J>,
     pub(crate) index: usize,
     pub(crate) guard: G,
 }
@@ -74,28 +77,33 @@ pub(crate) struct DeadLetterContent {
 }
 
 /// Processes the records of one topic.
-pub(crate) trait Handler: Send + Sync + 'static {
+pub(crate) trait Handler: Sized + Send + Sync + 'static {
     type Record: Record + Send + Sync + 'static;
+
+    /// Facts from the headers of a record. `()` for records without headers.
+    type Headers: Send + Sync + 'static;
 
     /// Guard that lives from the start of a part to its end. `()` for handlers without an order of starts.
     type Guard: Send;
 
-    /// Returns the parts of the record. Parts of one key run one after another.
-    fn parts(job: &Job<Self::Record>) -> Vec<NewPart>;
+    fn parse_headers(headers: &Headers) -> Self::Headers;
 
-    fn dead_letter_content(job: &Job<Self::Record>, part: usize) -> DeadLetterContent;
+    /// Returns the parts of the record. Parts of one key run one after another.
+    fn parts(job: &HandlerJob<Self>) -> Vec<NewPart>;
+
+    fn dead_letter_content(job: &HandlerJob<Self>, part: usize) -> DeadLetterContent;
 
     /// Called in the order of starts, before the part is handled on another task.
-    fn start(&self, job: &Job<Self::Record>, part: usize) -> Self::Guard;
+    fn start(&self, job: &HandlerJob<Self>, part: usize) -> Self::Guard;
+
+    /// Called after a failed attempt, before the pause. Releases the waiters that must not wait for the next attempt.
+    fn release_waiters(_guard: &mut Self::Guard) {}
 
     /// Processes batchable parts of one org together. Parts that need a retry, a dead letter or a wait remain for `handle`.
-    fn handle_batch(
-        &self,
-        parts: Vec<BatchPart<Self::Record, Self::Guard>>,
-    ) -> impl Future<Output = BatchOutcome> + Send {
+    fn handle_batch(&self, parts: Vec<HandlerBatchPart<Self>>) -> impl Future<Output = BatchOutcome> + Send {
         ready(BatchOutcome::all_remaining(parts.len()))
     }
 
     /// Processes one part. Returns when all effects of the part are durable.
-    fn handle(&self, part: Part<'_, Self::Record>) -> impl Future<Output = Result<(), TaskError>> + Send;
+    fn handle(&self, part: Part<'_, Self>) -> impl Future<Output = Result<(), TaskError>> + Send;
 }

@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     backoff::Backoff,
     error::{ComputationPanic, Disposition, TaskError},
-    handler::{BatchOutcome, BatchPart, DeadLetterContent, Handler, Job, Part},
+    handler::{BatchOutcome, DeadLetterContent, Handler, HandlerBatchPart, HandlerJob, Part},
     key_queues::QueuedPart,
     missing_config::{ConsumerState, MissingConfigAction, MissingConfigs},
     slot::{ConcurrencySlot, ConcurrencySlots},
@@ -104,7 +104,7 @@ impl<H: Handler> RetryLoop<H> {
     }
 
     /// Runs a batch once. Its remaining parts are run one by one.
-    pub(crate) async fn run_batch(&self, parts: Vec<BatchPart<H::Record, H::Guard>>) -> BatchOutcome {
+    pub(crate) async fn run_batch(&self, parts: Vec<HandlerBatchPart<H>>) -> BatchOutcome {
         let part_count = parts.len();
         let result = AssertUnwindSafe(self.handler.handle_batch(parts)).catch_unwind().await;
         result.unwrap_or_else(|_| BatchOutcome::all_for_retry(part_count))
@@ -112,7 +112,8 @@ impl<H: Handler> RetryLoop<H> {
 
     pub(crate) async fn run_part(
         &self,
-        part: &QueuedPart<Arc<Job<H::Record>>>,
+        part: &QueuedPart<Arc<HandlerJob<H>>>,
+        guard: &mut H::Guard,
         slot: ConcurrencySlot,
         is_diverted: bool,
     ) -> PartOutcome {
@@ -127,12 +128,14 @@ impl<H: Handler> RetryLoop<H> {
         let mut defect_since = None;
         let mut is_retry = part.is_retry;
         loop {
-            let attempt = Part { job: Arc::clone(job), index: part.index, is_retry, slot: &slot };
+            let attempt =
+                Part { job: Arc::clone(job), index: part.index, is_retry, guard: &mut *guard, slot: &slot };
             let result = AssertUnwindSafe(self.handler.handle(attempt)).catch_unwind().await;
             let error = match result.unwrap_or(Err(TaskError::Panicked(ComputationPanic))) {
                 Ok(()) => return PartOutcome::Done,
                 Err(error) => error,
             };
+            H::release_waiters(guard);
             let disposition = match error.disposition() {
                 Disposition::Abandon => return PartOutcome::Abandoned,
                 Disposition::AwaitConfig => match self.decide_missing_config(&part.key.org, &error) {
@@ -220,7 +223,7 @@ impl<H: Handler> RetryLoop<H> {
 
     async fn divert_part(
         &self,
-        part: &QueuedPart<Arc<Job<H::Record>>>,
+        part: &QueuedPart<Arc<HandlerJob<H>>>,
         tag: &'static str,
         detail: String,
     ) -> PartOutcome {
@@ -232,7 +235,7 @@ impl<H: Handler> RetryLoop<H> {
 
     async fn dead_letter_part(
         &self,
-        part: &QueuedPart<Arc<Job<H::Record>>>,
+        part: &QueuedPart<Arc<HandlerJob<H>>>,
         tag: &'static str,
         detail: String,
     ) -> PartOutcome {

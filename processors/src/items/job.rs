@@ -10,23 +10,46 @@ use tidegate_catalog::Compiled;
 use tidegate_moderation::{
     items::{
         batch::{self, BatchItem},
-        stored::Submission,
+        context_media::{self, CONTEXT},
+        stored::{RESENT, Submission, WITHOUT_MEDIA},
     },
     rules::windows::SubmissionPosition,
 };
 use tidegate_rules::Interrupt;
 use tidegate_schemas::records::{self, Coordinates};
-use tidegate_stream::Topic;
+use tidegate_stream::{Topic, record::Headers};
+use uuid::Uuid;
 
 use super::window_order::WindowGuard;
 use crate::consumer::handler::{BatchPart, Job};
 
-pub(crate) type ItemJob = Job<records::Items>;
-pub(super) type ItemBatchPart = BatchPart<records::Items, Option<WindowGuard>>;
+pub(crate) type ItemJob = Job<records::Items, ItemHeaders>;
+pub(super) type ItemBatchPart = BatchPart<ItemJob, Option<Arc<WindowGuard>>>;
 
 /// Computing time of a batch. The items beyond it are handled one by one, so slow rules do not occupy a thread for a full
 /// batch.
 const BATCH_COMPUTE_TIME: Duration = Duration::from_millis(10);
+
+/// Facts from the headers of an item record.
+#[derive(Debug)]
+pub(crate) struct ItemHeaders {
+    /// True if an operator has sent the record back from the dead letters.
+    pub(super) is_resent: bool,
+    /// True if the media of the record's items are not fetched.
+    pub(super) is_without_media: bool,
+    /// Cause of the review job that needs the media of these items. The items themselves are not evaluated.
+    pub(super) context_of: Option<Uuid>,
+}
+
+impl ItemHeaders {
+    pub(super) fn parse(headers: &Headers) -> Self {
+        Self {
+            is_resent: headers.get(RESENT).is_some(),
+            is_without_media: headers.get(WITHOUT_MEDIA).is_some(),
+            context_of: headers.get(CONTEXT).and_then(|cause| context_media::cause_of(cause)),
+        }
+    }
+}
 
 /// True if an earlier run may have stored rows of the item.
 pub(super) fn may_be_replay(job: &ItemJob, index: usize) -> bool {

@@ -94,7 +94,7 @@ impl ItemPipeline {
         storable_positions
             .iter()
             .filter_map(|position| guards[*position].as_ref())
-            .for_each(WindowGuard::set_counted);
+            .for_each(|guard| guard.set_counted());
         drop(guards);
         let rows = items.into_iter().flatten().filter_map(|item| item.rows).collect::<Vec<_>>();
         match submissions::store_new(&self.deps, &rows).await {
@@ -107,22 +107,25 @@ impl ItemPipeline {
     }
 
     /// Processes one item: repairs an earlier run, or takes the item through all steps.
-    pub(super) async fn run_single(&self, part: Part<'_, records::Items>) -> Result<(), TaskError> {
-        let Part { job, index, is_retry, slot } = part;
-        if let Some(cause) = job.context_of {
+    pub(super) async fn run_single(&self, part: Part<'_, Self>) -> Result<(), TaskError> {
+        let Part { job, index, is_retry, guard, slot } = part;
+        if let Some(cause) = job.headers.context_of {
             return self.inspect_attached_media(&job, index, cause, slot).await;
         }
-        let window_guard = self.window_guard(&job, index).map(Arc::new);
+        // An attempt that failed before the count has given its place up. The item is now counted after later ones.
+        if guard.is_none() {
+            *guard = self.take_window_place(&job, index);
+        }
         let submission = submission(&job, index);
         if is_retry || may_be_replay(&job, index) {
             let state = submissions::load_replay_state(&self.deps, &submission).await?;
             if !matches!(state, ReplayState::Fresh) {
                 // The item is not counted again, so later readers of windows need not wait for it.
-                drop(window_guard);
+                *guard = None;
                 return self.finish_earlier_run(&job, &submission, state).await;
             }
         }
-        window_guard.iter().for_each(|guard| guard.set_evaluated_here());
+        guard.iter().for_each(|guard| guard.set_evaluated_here());
         let no_reviews = submissions::review_suppression(&self.deps, &job.record).await?;
         let config = self.load_config(&job.record, submission.at.append_ms).await?;
         let is_first_run = !is_retry && !may_be_replay(&job, index);
@@ -134,7 +137,7 @@ impl ItemPipeline {
             config,
             no_review_reason: no_reviews,
             slot,
-            window_guard,
+            window_guard: guard.clone(),
             is_first_run,
         };
         match job.record.source {
@@ -264,7 +267,7 @@ impl ItemRun<'_> {
         &mut self,
         mut evaluation: Evaluation,
     ) -> Result<Option<Evaluation>, TaskError> {
-        if evaluation.wanted_media.is_empty() || self.job.is_without_media {
+        if evaluation.wanted_media.is_empty() || self.job.headers.is_without_media {
             return Ok(Some(evaluation));
         }
         let (pipeline, job) = (self.pipeline, self.job);
@@ -276,7 +279,8 @@ impl ItemRun<'_> {
             MediaWaitResult::Found(signals) => signals,
             MediaWaitResult::HandOver(media) => {
                 let version = self.config.version();
-                submissions::accept(&pipeline.deps, &self.submission, version, &media, job.is_resent).await?;
+                submissions::accept(&pipeline.deps, &self.submission, version, &media, job.headers.is_resent)
+                    .await?;
                 return Ok(None);
             }
             MediaWaitResult::AssignmentLost => return Err(TaskError::AssignmentLost),
@@ -328,7 +332,8 @@ impl ItemRun<'_> {
             ScoreWaitResult::Complete(facts) => facts,
             ScoreWaitResult::HandOver => {
                 let (version, media) = (prepared.config.version(), &prepared.media.rows);
-                submissions::accept(&pipeline.deps, &self.submission, version, media, job.is_resent).await?;
+                submissions::accept(&pipeline.deps, &self.submission, version, media, job.headers.is_resent)
+                    .await?;
                 return Ok(None);
             }
             ScoreWaitResult::AssignmentLost => return Err(TaskError::AssignmentLost),
@@ -365,7 +370,8 @@ impl ItemRun<'_> {
             ScoreWaitResult::Complete(_) => Ok(true),
             ScoreWaitResult::HandOver => {
                 let (version, media) = (prepared.config.version(), &prepared.media.rows);
-                submissions::accept(&pipeline.deps, &self.submission, version, media, job.is_resent).await?;
+                submissions::accept(&pipeline.deps, &self.submission, version, media, job.headers.is_resent)
+                    .await?;
                 Ok(false)
             }
             ScoreWaitResult::AssignmentLost => Err(TaskError::AssignmentLost),
@@ -403,7 +409,10 @@ impl ItemRun<'_> {
             None,
         );
         // A resent dead letter may be older than the stored version of the item. Its effects would replace newer ones.
-        if self.job.is_resent && plan.has_effects() && self.pipeline.is_superseded(&self.submission).await? {
+        if self.job.headers.is_resent
+            && plan.has_effects()
+            && self.pipeline.is_superseded(&self.submission).await?
+        {
             plan.supersede()?;
         }
         Ok(plan)

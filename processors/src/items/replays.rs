@@ -26,11 +26,11 @@ impl ItemPipeline {
             // The earlier run may have ended before its last step, the rerouting.
             ReplayState::Evaluated => self.reroute_job(submission, false).await?,
             ReplayState::HandedOver => {
-                submissions::hand_over(&self.deps, submission, job.is_resent).await?;
+                submissions::hand_over(&self.deps, submission, job.headers.is_resent).await?;
             }
             ReplayState::Planned { plan, is_begun } => {
                 // Effects that have begun must be completed, even if the item is superseded.
-                let may_set_aside = job.is_resent && !is_begun && plan.has_effects();
+                let may_set_aside = job.headers.is_resent && !is_begun && plan.has_effects();
                 let plan = if may_set_aside && self.is_superseded(submission).await? {
                     effects::replace_superseded(&self.deps.store, *plan).await?
                 } else {

@@ -99,6 +99,12 @@ impl WindowGuard {
         }
     }
 
+    /// True if the item's rows are stored.
+    pub(crate) fn is_counted(&self) -> bool {
+        let orgs = self.order.0.lock();
+        orgs.get(&self.org).is_none_or(|order| !order.uncounted_items.contains_key(&self.number))
+    }
+
     /// Waits until all earlier items of the org are counted or have failed.
     pub(crate) async fn wait_for_earlier(&self) {
         // The token is that of the nearest earlier item; others may still be uncounted after it.
