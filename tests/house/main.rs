@@ -35,7 +35,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "moderation",
         &["schemas", "rules", "image-decode", "media", "stream", "store", "egress", "scheduler", "catalog"],
     ),
-    ("web", &["schemas", "rules", "media", "stream", "store", "egress", "catalog"]),
+    ("web", &["schemas", "scheduler", "rules", "media", "stream", "store", "egress", "catalog"]),
     ("ingest", &["schemas", "rules", "media", "stream", "store", "egress", "catalog", "moderation", "web"]),
     ("console", &["schemas", "rules", "media", "stream", "store", "egress", "catalog", "moderation", "web"]),
     (

@@ -1,15 +1,13 @@
 //! Runs long computations, such as compiling a large configuration, on blocking threads: at most one per
 //! organisation, and a bounded number in total.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
+use tidegate_scheduler::{OrgTurn, OrgTurns};
 use tidegate_schemas::ids::OrgId;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
-};
+use tokio::time::timeout;
 
-use crate::{Error, OrgPermits, Settings};
+use crate::{Error, Settings};
 
 /// Greatest cost of work that runs on the caller's thread. It takes about half a millisecond, less than
 /// handing it over.
@@ -21,17 +19,13 @@ const JSON_BYTES_PER_DOCUMENT_BYTE: usize = 16;
 /// Queue of computations in which organisations alternate. Clones share it.
 #[derive(Clone)]
 pub struct OrgWork {
-    org_permits: OrgPermits,
-    thread_permits: Arc<Semaphore>,
+    turns: OrgTurns,
     max_wait: Duration,
 }
 
 /// An organisation's permit to compute.
 pub struct ComputePermit {
-    // Declared first and so dropped first: the org's next request then queues behind the requests of other
-    // orgs.
-    _thread_permit: OwnedSemaphorePermit,
-    _org_permit: OwnedSemaphorePermit,
+    _turn: OrgTurn,
 }
 
 impl OrgWork {
@@ -40,25 +34,13 @@ impl OrgWork {
     }
 
     fn with_limits(max_running: usize, max_wait: Duration) -> Self {
-        Self {
-            org_permits: OrgPermits::new(1),
-            thread_permits: Arc::new(Semaphore::new(max_running)),
-            max_wait,
-        }
+        Self { turns: OrgTurns::new(max_running), max_wait }
     }
 
     /// Waits for the org's permit. Dropping the future leaves the queue.
     pub async fn acquire(&self, org: &OrgId) -> Result<ComputePermit, Error> {
-        let acquire_permits = async {
-            // At most one request of each org waits for a thread, so that the orgs alternate.
-            let org_permit = self.org_permits.acquire(org).await;
-            let thread_permit = Arc::clone(&self.thread_permits)
-                .acquire_owned()
-                .await
-                .expect("the semaphore is never closed");
-            ComputePermit { _thread_permit: thread_permit, _org_permit: org_permit }
-        };
-        timeout(self.max_wait, acquire_permits).await.map_err(|_| Error::Busy)
+        let turn = timeout(self.max_wait, self.turns.acquire(org)).await.map_err(|_| Error::Busy)?;
+        Ok(ComputePermit { _turn: turn })
     }
 
     /// Reads or writes JSON of this length: inline if it is short, or else in the org's permit.
@@ -109,6 +91,7 @@ mod tests {
 
     use std::{
         sync::{
+            Arc,
             atomic::{AtomicUsize, Ordering},
             mpsc,
         },
@@ -150,7 +133,7 @@ mod tests {
         for run in &mut runs {
             assert!(poll!(run).is_pending());
         }
-        assert_eq!(work.thread_permits.available_permits(), 1, "the busy org has one of the two");
+        assert_eq!(work.turns.count_free(), 1, "the busy org has one of the two");
         let own = thread::current().id();
         let elsewhere = work.run(&other, LONG, move || thread::current().id() != own).await.unwrap();
         assert!(elsewhere, "it has a thread of its own");
@@ -159,22 +142,6 @@ mod tests {
             run.await.unwrap();
         }
         assert_eq!(begun.load(Ordering::SeqCst), 30);
-    }
-
-    #[tokio::test]
-    async fn orgs_alternate_on_a_single_thread() {
-        let (work, busy, other) = (OrgWork::with_limits(1, PATIENCE), org("busy"), org("other"));
-        let running = work.acquire(&busy).await.unwrap();
-        let mut waiting: Vec<_> = (0..30).map(|_| work.acquire(&busy).boxed()).collect();
-        for turn in &mut waiting {
-            assert!(poll!(turn).is_pending());
-        }
-        let mut others = work.acquire(&other).boxed();
-        assert!(poll!(&mut others).is_pending());
-        drop(running);
-        assert!(poll!(&mut waiting[0]).is_pending(), "the other org is first");
-        assert!(others.now_or_never().is_some());
-        assert!(waiting.remove(0).now_or_never().is_some());
     }
 
     #[tokio::test]

@@ -77,7 +77,7 @@ impl GrowingBudget {
     }
 
     async fn wait_until(&self, mut is_granted: impl FnMut() -> bool) -> Result<(), BudgetFull> {
-        let wait = async {
+        let wait_for_grant = async {
             // Subscribe before the first attempt: a release in between would be missed.
             let mut releases = self.0.released.subscribe();
             while !is_granted() {
@@ -85,7 +85,7 @@ impl GrowingBudget {
             }
             Ok(())
         };
-        timeout(self.0.max_wait, wait).await.map_err(|_| BudgetFull)?
+        timeout(self.0.max_wait, wait_for_grant).await.map_err(|_| BudgetFull)?
     }
 
     /// Records the claim if all bodies can still complete with it. Otherwise restores the previous claim.

@@ -1,8 +1,9 @@
-//! Fair scheduling of work that many orgs compete for: concurrency limits, round robin, cancellation.
+//! Fair sharing of permits, threads and bytes that many orgs compete for.
 //!
 //! [`Scheduler`] hands out [`Permit`]s to tasks. [`fair_queue::FairQueue`] is its pure core, which chooses
 //! the next entry without tasks or clocks. [`UsageQueue`] shares one worker by the cost of each owner's
-//! entries, and [`OrgPermits`] bounds each org separately.
+//! entries, and [`WorkerQueue`] several threads by time. [`OrgPermits`] bounds each org separately, and
+//! [`OrgTurns`] lets orgs alternate. [`FairBudget`] and [`GrowingBudget`] share bytes.
 //!
 //! # Entries
 //!
@@ -39,15 +40,24 @@
 //! A blocked org is examined again only after a change that may unblock it. Orgs that wait for a key at its
 //! limit (`running_per_key`) are examined when an entry with that key ends.
 
+mod fair_budget;
 pub mod fair_queue;
+mod growing_budget;
 mod limits;
 mod org_permits;
+mod org_turns;
 mod permit;
+mod share;
 mod usage_queue;
+mod worker_queue;
 
 pub use self::{
+    fair_budget::{BudgetRefusal, FairBudget, Holder, Lease},
+    growing_budget::{BudgetFull, GrowingBudget, Reservation},
     limits::Limits,
     org_permits::OrgPermits,
+    org_turns::{OrgTurn, OrgTurns},
     permit::{Permit, Scheduler},
     usage_queue::UsageQueue,
+    worker_queue::WorkerQueue,
 };

@@ -14,13 +14,13 @@ use axum::{
 };
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tidegate_scheduler::{BudgetRefusal, Holder, Lease};
 use tidegate_schemas::ids::OrgId;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     HttpServer, Problem,
     connection::{Connection, UnsentAnswer},
-    fair_budget::{BudgetRefusal, Holder, Lease},
     problem::replace_with_problem,
     server::{AnswerOrg, Limit},
 };

@@ -10,6 +10,7 @@ use axum::{
 };
 use bytes::Bytes;
 use http_body_util::BodyExt;
+use tidegate_scheduler::{BudgetRefusal, Holder, Lease};
 use tidegate_schemas::{ids::OrgId, json::skip_byte_order_mark, validation_error::tag};
 use tokio::time::{Instant, sleep_until};
 
@@ -17,7 +18,6 @@ use crate::{
     HttpServer, Problem,
     connection::Connection,
     content_coding::{Coding, Decoder},
-    fair_budget::{BudgetRefusal, Holder, Lease},
     server::Limit,
 };
 

@@ -8,7 +8,6 @@ mod connection;
 mod connections;
 mod content_coding;
 mod extract;
-mod fair_budget;
 mod json;
 pub mod metrics;
 mod networks;
@@ -31,7 +30,6 @@ use axum::{
 pub use body::Body;
 pub use caller::{Scheme, authenticate, authorize, bearer_token};
 pub use extract::{Path, Query};
-pub use fair_budget::{BudgetRefusal, FairBudget, Holder, Lease};
 pub use json::Json;
 pub use networks::Network;
 pub use problem::{Problem, handle_request, record_org};
@@ -40,6 +38,7 @@ pub use request_id::RequestId;
 pub use serve::DrainOutcome;
 pub use server::{AnswerOrg, HttpServer, Limit, RequestCounts};
 pub use settings::{Settings, SettingsError};
+pub use tidegate_scheduler::{BudgetRefusal, FairBudget, Holder, Lease};
 
 /// Wraps the router's answers, including those of unknown routes, in [`handle_request`].
 pub fn with_error_envelope(router: Router) -> Router {

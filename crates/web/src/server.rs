@@ -6,11 +6,11 @@ use std::sync::{
 };
 
 use metrics::Counter;
+use tidegate_scheduler::{BudgetRefusal, FairBudget};
 use tidegate_schemas::ids::OrgId;
 
 use crate::{
     Problem, Settings, SettingsError,
-    fair_budget::{BudgetRefusal, FairBudget},
     metrics::{body_bytes_gauge, limit_counter, unsent_bytes_gauge},
 };
 

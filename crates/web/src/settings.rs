@@ -110,7 +110,7 @@ impl Settings {
                 )));
             }
         }
-        // A single holder gets at most half of a budget (`fair_budget`), which must fit the largest body or answer.
+        // A single holder gets at most half of a budget (`FairBudget`), which must fit the largest body or answer.
         for (budget_name, budget, unit_name, unit) in [
             ("in_flight_bytes", self.in_flight_bytes, "body_bytes", self.body_bytes),
             ("unsent_bytes", self.unsent_bytes, "connection_unsent_bytes", self.connection_unsent_bytes),

@@ -6,7 +6,6 @@
 
 use std::{
     any::Any,
-    collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::{Duration, Instant},
@@ -15,7 +14,7 @@ use std::{
 use parking_lot::Mutex;
 use tidegate_catalog::ProcessingLoad;
 use tidegate_rules::Interrupt;
-use tidegate_scheduler::UsageQueue;
+use tidegate_scheduler::WorkerQueue;
 use tidegate_schemas::ids::OrgId;
 use tidegate_stream::consumer::ticket::Ticket;
 use tokio::{sync::oneshot, time::sleep};
@@ -34,57 +33,14 @@ type Piece = Box<dyn FnOnce() + Send>;
 #[derive(Clone)]
 pub(crate) struct ComputePool {
     threads: Arc<rayon::ThreadPool>,
-    queue: Arc<Mutex<PieceQueue>>,
+    state: Arc<Mutex<PoolState>>,
     processing_load: Arc<ProcessingLoad>,
 }
 
-/// Waiting pieces, ordered by the computing time that their orgs have used.
-struct PieceQueue {
-    threads: usize,
-    pieces: UsageQueue<OrgId, Piece>,
-    /// Number of running pieces, of all orgs and of each org.
-    running_pieces: usize,
-    running_by_org: HashMap<OrgId, usize>,
+/// Waiting and running pieces, and the number of tasks that run them.
+struct PoolState {
+    pieces: WorkerQueue<Piece>,
     active_tasks: usize,
-}
-
-impl PieceQueue {
-    fn new(threads: usize) -> Self {
-        let pieces = UsageQueue::default();
-        Self { threads, pieces, running_pieces: 0, running_by_org: HashMap::new(), active_tasks: 0 }
-    }
-
-    /// True if the org may start another piece: as many threads as it already uses must stay free.
-    fn may_start(&self, org: &OrgId) -> bool {
-        let used_threads = self.running_by_org.get(org).copied().unwrap_or_default();
-        self.threads
-            .checked_sub(self.running_pieces + 1)
-            .is_some_and(|free_threads| used_threads <= free_threads)
-    }
-
-    fn has_startable_piece(&self) -> bool {
-        self.pieces.next_owner(|org| self.may_start(org)).is_some()
-    }
-
-    fn pop(&mut self) -> Option<(OrgId, Piece)> {
-        let org = self.pieces.next_owner(|org| self.may_start(org))?.clone();
-        let piece = self.pieces.pop_of(&org)?;
-        self.running_pieces += 1;
-        *self.running_by_org.entry(org.clone()).or_default() += 1;
-        Some((org, piece))
-    }
-
-    /// Ends a piece and charges its time to the org.
-    fn finish(&mut self, org: &OrgId, elapsed: Duration) {
-        self.running_pieces -= 1;
-        if let Some(running) = self.running_by_org.get_mut(org) {
-            *running -= 1;
-            if *running == 0 {
-                self.running_by_org.remove(org);
-            }
-        }
-        self.pieces.charge(org, u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX));
-    }
 }
 
 /// Interrupts a piece when its caller stops waiting.
@@ -111,8 +67,8 @@ impl ComputePool {
             .num_threads(2 * threads_per_org)
             .thread_name(|index| format!("compute-{index}"))
             .build()?;
-        let queue = PieceQueue::new(threads.current_num_threads());
-        Ok(Self { threads: Arc::new(threads), queue: Arc::new(Mutex::new(queue)), processing_load: load })
+        let state = PoolState { pieces: WorkerQueue::new(threads.current_num_threads()), active_tasks: 0 };
+        Ok(Self { threads: Arc::new(threads), state: Arc::new(Mutex::new(state)), processing_load: load })
     }
 
     /// Runs a piece for a record. After a cancelled ticket the piece is interrupted at the end of [`DRAIN_GRACE`] or not
@@ -154,12 +110,12 @@ impl ComputePool {
     }
 
     fn enqueue(&self, org: &OrgId, piece: Piece) {
-        let mut queue = self.queue.lock();
-        queue.pieces.push(org, piece);
+        let mut state = self.state.lock();
+        state.pieces.push(org, piece);
         // A piece over its org's share needs no task: the task that ends a piece of the org takes it.
-        if queue.active_tasks < queue.threads && queue.has_startable_piece() {
-            queue.active_tasks += 1;
-            drop(queue);
+        if state.active_tasks < state.pieces.threads() && state.pieces.has_startable() {
+            state.active_tasks += 1;
+            drop(state);
             self.spawn_task();
         }
     }
@@ -172,19 +128,19 @@ impl ComputePool {
     /// Runs startable pieces, up to `PIECES_PER_TASK`, and schedules another task for the remaining ones.
     fn run_pieces(self) {
         for _ in 0..PIECES_PER_TASK {
-            let Some((org, piece)) = self.queue.lock().pop() else { break };
+            let Some((org, piece)) = self.state.lock().pieces.start_next() else { break };
             let started_at = Instant::now();
             piece();
             let ended_at = Instant::now();
             self.processing_load.add_time(&org, ended_at - started_at, ended_at);
-            self.queue.lock().finish(&org, ended_at - started_at);
+            self.state.lock().pieces.finish(&org, ended_at - started_at);
         }
-        let mut queue = self.queue.lock();
-        if queue.has_startable_piece() {
-            drop(queue);
+        let mut state = self.state.lock();
+        if state.pieces.has_startable() {
+            drop(state);
             self.spawn_task();
         } else {
-            queue.active_tasks -= 1;
+            state.active_tasks -= 1;
         }
     }
 }
@@ -218,29 +174,11 @@ mod tests {
             assert_eq!(task.await.unwrap(), expected);
         }
         let wait_until_idle = async {
-            while pool.queue.lock().active_tasks > 0 {
+            while pool.state.lock().active_tasks > 0 {
                 tokio::task::yield_now().await;
             }
         };
         tokio::time::timeout(Duration::from_secs(60), wait_until_idle).await.unwrap();
-    }
-
-    #[test]
-    fn org_leaves_as_many_threads_free_as_it_uses() {
-        let mut queue = PieceQueue::new(4);
-        for nth in [0, 0, 0, 0, 1, 1, 2] {
-            queue.pieces.push(&org(nth), Box::new(|| {}));
-        }
-        let mut start_all = |finished_org: Option<usize>| {
-            finished_org.iter().for_each(|nth| queue.finish(&org(*nth), Duration::from_millis(10)));
-            let started: Vec<_> =
-                std::iter::from_fn(|| queue.pop()).map(|(org, _)| org.to_string()).collect();
-            started
-        };
-        // Two pieces of the first org leave two threads free; a third would leave only one.
-        assert_eq!(start_all(None), ["org-0", "org-0", "org-1", "org-2"]);
-        assert_eq!(start_all(Some(2)), Vec::<String>::new(), "one thread is free for a fourth org");
-        assert_eq!(start_all(Some(0)), ["org-1"]);
     }
 
     #[tokio::test]

@@ -4,12 +4,10 @@
 use bytes::Bytes;
 use tidegate_egress::media::{NoRoom, Sink};
 use tidegate_media::{DigestHasher, Digests};
+use tidegate_scheduler::{BudgetFull, GrowingBudget, Reservation};
 use tidegate_schemas::ids::OrgId;
 
-use super::{
-    HashDepth,
-    body_memory::{BodyMemory, Reservation},
-};
+use super::HashDepth;
 
 /// Number of bytes reserved before the first piece arrives.
 const INITIAL_BYTES: u64 = 256 << 10;
@@ -19,7 +17,7 @@ pub(super) struct Body {
     /// `None` if only digests are needed, or if the body exceeds the decoders' limit.
     kept: Option<Vec<u8>>,
     max_kept: u64,
-    memory: BodyMemory,
+    memory: GrowingBudget,
     org: OrgId,
     reservation: Option<Reservation>,
 }
@@ -34,7 +32,7 @@ pub(super) struct ReceivedBody {
 
 impl Body {
     /// Keeps up to `max_kept` bytes, the decoders' limit. A larger body only has digests.
-    pub(super) fn new(depth: HashDepth, max_kept: u64, memory: BodyMemory, org: &OrgId) -> Self {
+    pub(super) fn new(depth: HashDepth, max_kept: u64, memory: GrowingBudget, org: &OrgId) -> Self {
         Self {
             hasher: DigestHasher::new(),
             kept: (depth == HashDepth::Picture).then(Vec::new),
@@ -66,7 +64,9 @@ impl Sink for Body {
         }
         if self.kept.is_some() {
             let bound = length.unwrap_or(self.max_kept).max(1);
-            self.reservation = Some(self.memory.reserve(&self.org, INITIAL_BYTES, bound).await?);
+            self.reservation = Some(
+                self.memory.reserve(&self.org, INITIAL_BYTES, bound).await.map_err(|BudgetFull| NoRoom)?,
+            );
         }
         Ok(())
     }
@@ -83,7 +83,7 @@ impl Sink for Body {
         if let Some(reservation) = &mut self.reservation
             && length as u64 > reservation.bytes()
         {
-            reservation.grow(length as u64, self.max_kept).await?;
+            reservation.grow(length as u64, self.max_kept).await.map_err(|BudgetFull| NoRoom)?;
         }
         // `Vec` would double its capacity, up to twice the reservation.
         if kept.capacity() < length {
@@ -106,17 +106,17 @@ mod tests {
 
     const STEP: u64 = 1 << 20;
 
-    fn body(memory: &BodyMemory, depth: HashDepth, max_kept: u64) -> Body {
+    fn body(memory: &GrowingBudget, depth: HashDepth, max_kept: u64) -> Body {
         Body::new(depth, max_kept, memory.clone(), &OrgId::new("o"))
     }
 
-    async fn is_full(memory: &BodyMemory) -> bool {
+    async fn is_full(memory: &GrowingBudget) -> bool {
         memory.reserve(&OrgId::new("o"), STEP, STEP).await.is_err()
     }
 
     #[tokio::test]
     async fn a_body_holds_its_memory_until_it_is_dropped() {
-        let memory = BodyMemory::new(4 * STEP, 4 * STEP, Duration::ZERO);
+        let memory = GrowingBudget::new(4 * STEP, 4 * STEP, Duration::ZERO);
         let mut body = body(&memory, HashDepth::Picture, 100 * STEP);
         body.begin(Some(7 * STEP / 2)).await.unwrap();
         assert!(!is_full(&memory).await, "what is announced is not there yet");
@@ -133,7 +133,7 @@ mod tests {
 
     #[tokio::test]
     async fn more_bytes_than_announced_need_more_memory() {
-        let memory = BodyMemory::new(2 * STEP, 2 * STEP, Duration::ZERO);
+        let memory = GrowingBudget::new(2 * STEP, 2 * STEP, Duration::ZERO);
         let mut body = body(&memory, HashDepth::Picture, 100 * STEP);
         body.begin(Some(1)).await.unwrap();
         let other = memory.reserve(&OrgId::new("o"), STEP, STEP).await.unwrap();
@@ -146,7 +146,7 @@ mod tests {
 
     #[tokio::test]
     async fn body_without_decoding_reserves_no_memory() {
-        let memory = BodyMemory::new(STEP, STEP, Duration::ZERO);
+        let memory = GrowingBudget::new(STEP, STEP, Duration::ZERO);
         for (depth, max_kept, length) in [
             (HashDepth::Exact, 100, Some(9 * STEP)),
             (HashDepth::Picture, 100, Some(101)),

@@ -16,6 +16,7 @@ use tidegate_egress::{
     target::Target,
 };
 use tidegate_media::{Decoders, Digests, Fingerprint, FingerprintReceiver, State};
+use tidegate_scheduler::{GrowingBudget, Reservation};
 use tidegate_schemas::ids::OrgId;
 use tidegate_store::Store;
 use tokio::{
@@ -26,7 +27,6 @@ use tokio::{
 use super::{
     HashDepth, Inspection, Settings,
     body::{Body, ReceivedBody},
-    body_memory::{BodyMemory, Reservation},
     fetch_scheduler::{FetchPermit, FetchScheduler},
     fingerprint_cache::FingerprintCache,
     host_breaker::{Admission, HostBreakers, OrgHost},
@@ -75,7 +75,7 @@ struct Inner {
     /// Signalled when the probe of a host ends.
     probes: watch::Sender<()>,
     retries: Retries,
-    body_memory: BodyMemory,
+    body_memory: GrowingBudget,
     url_ttl: Duration,
     urls: Mutex<LruCache<FetchKey, CachedAnswer>>,
     fingerprints: FingerprintCache,
@@ -104,7 +104,7 @@ impl Fetcher {
             breakers: Mutex::new(HostBreakers::new(settings.breakers(probe))),
             probes: watch::Sender::default(),
             retries: settings.retries(),
-            body_memory: BodyMemory::new(
+            body_memory: GrowingBudget::new(
                 settings.body_bytes,
                 settings.body_bytes_per_org,
                 settings.room_wait(),

@@ -3,7 +3,6 @@
 mod background_fetches;
 mod bank_matching;
 mod body;
-mod body_memory;
 pub(crate) mod fetch;
 mod fetch_scheduler;
 mod fingerprint_cache;

@@ -8,7 +8,10 @@ use std::{
 
 use tidegate_schemas::ids::OrgId;
 
-use crate::limits::{Limits, Usage};
+use crate::{
+    limits::{Limits, Usage},
+    share::fits_share,
+};
 
 pub type Key = Arc<str>;
 
@@ -301,7 +304,7 @@ impl<T> FairQueue<T> {
     fn find_limit(&self, id: &OrgId, keys: &[Key], weight: usize, is_proven: bool) -> Option<BlockedBy> {
         let idle = Org::new(0);
         let org = self.orgs.get(id).unwrap_or(&idle);
-        if org.running.all >= self.free_count() {
+        if !fits_share(org.running.all, 1, self.free_count()) {
             return Some(BlockedBy::All);
         }
         org.find_limit(&self.limits, &self.keys, keys, is_proven)
@@ -315,7 +318,7 @@ impl<T> FairQueue<T> {
     /// Finds the first runnable entry of the org.
     fn find_runnable(&mut self, id: &OrgId) -> Option<(Arc<[Key]>, u64)> {
         let org = self.orgs.get(id)?;
-        if org.running.all >= self.free_count() {
+        if !fits_share(org.running.all, 1, self.free_count()) {
             self.blocked_by_total.insert(id.clone());
             return None;
         }
@@ -436,13 +439,13 @@ impl<T> Org<T> {
     ) -> Option<BlockedBy> {
         let free = self.running.free_amount(limits.running_per_org, is_proven);
         let busiest_count = self.max_key_usage(keys, |usage| usage.running);
-        if busiest_count >= free.min(limits.running_per_org_and_key) {
+        if !fits_share(busiest_count, 1, free.min(limits.running_per_org_and_key)) {
             return Some(BlockedBy::Org);
         }
         let is_at_limit = |key: &&Key| {
             let running = key_usages.get(*key).map_or(0, |usage| usage.running);
             let org_running = self.usage_by_key.get(*key).map_or(0, |usage| usage.running);
-            org_running >= limits.running_per_key.saturating_sub(running)
+            !fits_share(org_running, 1, limits.running_per_key.saturating_sub(running))
         };
         keys.iter().find(is_at_limit).map(|key| BlockedBy::Key(Arc::clone(key)))
     }
@@ -453,8 +456,7 @@ impl<T> Org<T> {
     fn has_room(&self, limits: &Limits, keys: &[Key], weight: usize, is_proven: bool) -> bool {
         let busiest_weight = self.max_key_usage(keys, |usage| usage.weight);
         self.running.amount_by(is_proven) == 0
-            || busiest_weight.saturating_add(weight)
-                <= self.weight.free_amount(limits.weight_per_org, is_proven)
+            || fits_share(busiest_weight, weight, self.weight.free_amount(limits.weight_per_org, is_proven))
     }
 
     /// Returns the usage of the key that the org uses most.
