@@ -39,8 +39,10 @@ impl OrgWork {
 
     /// Waits for the org's permit. Dropping the future leaves the queue.
     pub async fn acquire(&self, org: &OrgId) -> Result<ComputePermit, Error> {
-        let turn = timeout(self.max_wait, self.turns.acquire(org)).await.map_err(|_| Error::Busy)?;
-        Ok(ComputePermit { _turn: turn })
+        // The limit covers the wait for the org's own requests too: an org with many requests gets `Busy` instead of
+        // an unbounded wait.
+        let org_turn = timeout(self.max_wait, self.turns.acquire(org)).await.map_err(|_| Error::Busy)?;
+        Ok(ComputePermit { _turn: org_turn })
     }
 
     /// Reads or writes JSON of this length: inline if it is short, or else in the org's permit.
@@ -61,6 +63,7 @@ impl OrgWork {
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
+        // Without a permit: short work of a busy org must not wait behind its long work.
         if bytes <= MAX_INLINE_BYTES {
             return Ok(work());
         }
