@@ -11,7 +11,8 @@ use tidegate_schemas::ids::{ItemKey, JobId};
 use tidegate_web::{Path, Problem, Query};
 
 use crate::{
-    admin::{Api, extract::parse_id, jobs},
+    admin::{jobs::views, request::parse_id},
+    api::Api,
     html::{self, Section, block, code, code_list, link, pager, text, time},
     signin::PageSession,
 };
@@ -21,7 +22,7 @@ pub(super) async fn show_job(
     session: PageSession,
     Path(job): Path<String>,
 ) -> Result<Response, Problem> {
-    let view = jobs::load_job_view(&api, &session.caller, parse_id(&job)?).await?;
+    let view = views::load_job_view(&api, &session.caller, parse_id(&job)?).await?;
     let JobView { job, causes, next_cause, comments, latest_item, partial_items, withheld } = &view;
     let more_link = next_cause
         .as_ref()
@@ -84,7 +85,7 @@ pub(super) async fn show_causes(
     Query(query): Query<PageQuery>,
 ) -> Result<Response, Problem> {
     let job = parse_id(&job)?;
-    let page = jobs::load_causes_page(&api, &session.caller, job, query.cursor.as_deref()).await?;
+    let page = views::load_causes_page(&api, &session.caller, job, query.cursor.as_deref()).await?;
     let causes = html! { @for cause in &page.items { (cause_section(cause)) } };
     Ok(render_continuation(
         &session,
@@ -104,7 +105,7 @@ pub(super) async fn show_partial_items(
     Query(query): Query<PageQuery>,
 ) -> Result<Response, Problem> {
     let job = parse_id(&job)?;
-    let page = jobs::load_partial_items_page(&api, &session.caller, job, query.cursor.as_deref()).await?;
+    let page = views::load_partial_items_page(&api, &session.caller, job, query.cursor.as_deref()).await?;
     let items = html! { @for item in &page.items { (json(item)) } };
     Ok(render_continuation(
         &session,

@@ -9,10 +9,8 @@ use tidegate_web::{Problem, Query};
 
 use super::job_page;
 use crate::{
-    admin::{
-        Api,
-        job_list::{self, ListJobsQuery},
-    },
+    admin::jobs::job_list::{self, ListJobsQuery},
+    api::Api,
     html::{self, Section, code, filter_value, pager, text, time},
     signin::PageSession,
 };

@@ -10,10 +10,8 @@ use tidegate_store::tables::review::partial_requests::{PartialState, PartialTrig
 use tidegate_web::{Path, Problem, Query};
 
 use crate::{
-    admin::{
-        Api,
-        partial_items::{self, ListRequestsQuery},
-    },
+    admin::items::partial_items::{self, ListRequestsQuery},
+    api::Api,
     html::{self, Section, block, code, filter_value, pager, time},
     signin::PageSession,
 };

@@ -29,9 +29,9 @@ use tidegate_web::{AnswerOrg, Limit, Problem, Query, RequestId};
 use self::cookies::SessionToken;
 pub(crate) use self::forms::FormFields;
 use crate::{
-    admin::{Api, audit, caller::Caller},
+    admin::{access::audit, request::Caller},
+    api::{Api, sign_in_attempts},
     html::{self, Frame},
-    sign_in_attempts,
 };
 
 /// Caller of a page request, with the session's key and form token.

@@ -30,12 +30,12 @@ use tokio::{
 };
 
 use super::{MAX_BATCH_ITEMS, TimeBudget, parse_cursor, parse_span};
-use crate::admin::{
-    Api,
-    caller::Caller,
-    config::{DocumentChange, NamedFile, apply_problem},
-    extract::Body,
-    faults,
+use crate::{
+    admin::{
+        config::documents::{DocumentChange, NamedFile, apply_problem},
+        request::{Body, Caller, faults},
+    },
+    api::Api,
 };
 
 /// Compiled candidates kept between requests: for one org, and for all orgs together.

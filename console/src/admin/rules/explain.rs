@@ -13,7 +13,14 @@ use tidegate_rules::{Explained, Omissions};
 use tidegate_schemas::ids::{ConfigVersion, ItemKey, RuleId, SubmissionId};
 use tidegate_web::Problem;
 
-use crate::admin::{Api, caller::Caller, child_safety, config::NamedFile, extract::Body, faults};
+use crate::{
+    admin::{
+        access::child_safety,
+        config::documents::NamedFile,
+        request::{Body, Caller, faults},
+    },
+    api::Api,
+};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

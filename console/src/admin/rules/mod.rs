@@ -20,9 +20,9 @@ use tidegate_moderation::items::history::{self, HistoryCursor, Sample, SampledPe
 use tidegate_schemas::{ids::Millis, item_types::datetime};
 use tidegate_web::Problem;
 
-use super::{Api, extract::invalid};
+use crate::{admin::request::invalid, api::Api};
 
-pub(super) use backtest::Trials;
+pub(crate) use backtest::Trials;
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()

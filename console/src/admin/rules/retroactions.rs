@@ -11,12 +11,12 @@ use tidegate_web::{Path, Problem, Query};
 use uuid::Uuid;
 
 use super::{TimeBudget, parse_span};
-use crate::admin::{
-    Api, ListResponse,
-    audit::AuditDetail,
-    caller::Caller,
-    extract::{Body, UnpagedQuery, invalid, parse_id},
-    faults,
+use crate::{
+    admin::{
+        access::audit::AuditDetail,
+        request::{Body, Caller, UnpagedQuery, faults, invalid, parse_id},
+    },
+    api::{Api, ListResponse},
 };
 
 #[derive(Deserialize)]

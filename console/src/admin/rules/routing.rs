@@ -24,13 +24,13 @@ use tidegate_schemas::{
 };
 use tidegate_web::Problem;
 
-use crate::admin::{
-    Api,
-    caller::Caller,
-    child_safety,
-    config::NamedFile,
-    extract::{Body, invalid},
-    faults,
+use crate::{
+    admin::{
+        access::child_safety,
+        config::documents::NamedFile,
+        request::{Body, Caller, faults, invalid},
+    },
+    api::Api,
 };
 
 #[derive(Deserialize)]

@@ -1,0 +1,125 @@
+//! `/admin/v1/jobs/{id}/comments` and `/escalate`: comments on a job, and its escalation to child safety.
+
+use axum::{
+    Extension, Json, Router,
+    extract::State,
+    http::StatusCode,
+    routing::{get, post},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tidegate_moderation::review::{
+    comments::{self, Comment},
+    escalation::{self, Escalation},
+};
+use tidegate_schemas::ids::{JobId, Millis};
+use tidegate_store::Cursor;
+use tidegate_web::{Path, Problem, Query};
+
+use super::{
+    authorization::{load_authorized_job, load_viewable_job},
+    refusals::no_such_job,
+    reviewers::resolve_reviewer,
+};
+use crate::{
+    admin::{
+        access::audit::AuditDetail,
+        request::{Body, Caller, PageQuery, faults, invalid, page_limit, parse_id},
+    },
+    api::{Api, ListResponse},
+};
+
+pub(crate) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/jobs/{id}/comments", get(list_comments).post(add_comment))
+        .route("/jobs/{id}/escalate", post(escalate))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct CommentRequest {
+    text: String,
+    #[serde(default)]
+    reviewer: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct EscalateRequest {
+    reason: String,
+    #[serde(default)]
+    reviewer: Option<String>,
+}
+
+async fn list_comments(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(job): Path<String>,
+    Query(page): Query<PageQuery>,
+) -> Result<Json<ListResponse<Comment>>, Problem> {
+    let job: JobId = parse_id(&job)?;
+    let after: Option<Cursor> = page.parse_cursor()?;
+    let limit = page_limit(&api, page.limit)?;
+    load_viewable_job(&api, &caller, job).await?;
+    let page = comments::list_comments(&api.deps.moderation.store, &caller.org, job, after, limit).await;
+    let (items, next) = page.map_err(faults::moderation_problem)?;
+    Ok(Json(ListResponse { items, next: next.map(|cursor| cursor.to_string()) }))
+}
+
+async fn add_comment(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(job): Path<String>,
+    Body(request): Body<CommentRequest>,
+) -> Result<(StatusCode, Extension<AuditDetail>, Json<Comment>), Problem> {
+    let job: JobId = parse_id(&job)?;
+    validate_text(&api, "/text", &request.text)?;
+    let author = resolve_reviewer(&api, &caller, request.reviewer)?.name;
+    let class = load_authorized_job(&api, &caller, job).await?.class;
+    let store = &api.deps.moderation.store;
+    let result = comments::add_comment(store, &caller.org, job, &author, &request.text, Millis::now()).await;
+    let comment = result.map_err(faults::moderation_problem)?;
+    let detail = AuditDetail::of_job(class, json!({ "reviewer": comment.author, "comment": comment.id }));
+    Ok((StatusCode::CREATED, Extension(detail), Json(comment)))
+}
+
+/// Opens or joins the child-safety job of the item. Requires no scope: every moderator must be able to escalate.
+async fn escalate(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(job): Path<String>,
+    Body(request): Body<EscalateRequest>,
+) -> Result<(Extension<AuditDetail>, Json<Value>), Problem> {
+    let job: JobId = parse_id(&job)?;
+    validate_text(&api, "/reason", &request.reason)?;
+    let reviewer = resolve_reviewer(&api, &caller, request.reviewer)?.name;
+    let escalated_at = Millis::now();
+    let result = escalation::escalate(
+        &api.deps.moderation,
+        &caller.org,
+        job,
+        &reviewer,
+        &request.reason,
+        escalated_at,
+    )
+    .await;
+    match result.map_err(faults::moderation_problem)? {
+        Escalation::To(job_id) => {
+            let detail = AuditDetail(json!({ "reviewer": reviewer, "childSafetyJob": job_id }));
+            Ok((Extension(detail), Json(json!({ "jobId": job_id }))))
+        }
+        Escalation::NotFound => Err(no_such_job()),
+        Escalation::AlreadyThere => Err(Problem::conflict("The job is one of child safety already.")),
+    }
+}
+
+pub(super) fn validate_text(api: &Api, pointer: &str, text: &str) -> Result<(), Problem> {
+    let max_bytes = api.settings.reason_bytes;
+    if text.trim().is_empty() {
+        return Err(invalid(pointer, "The text is empty."));
+    }
+    if text.len() > max_bytes {
+        return Err(invalid(pointer, format!("At most {max_bytes} bytes (review.reason_bytes).")));
+    }
+    Ok(())
+}
