@@ -7,10 +7,8 @@ use axum::{
 use tidegate_schemas::ids::OrgId;
 use tidegate_web::{HttpServer, Problem};
 
-use crate::{
-    html::TOKEN_FIELD,
-    signin::cookies::{SessionToken, authority},
-};
+use super::cookies::{SessionToken, authority};
+use crate::html::TOKEN_FIELD;
 
 /// Greatest size of a form in bytes. The largest form of the console has a few hundred.
 const FORM_BYTES: usize = 64 << 10;

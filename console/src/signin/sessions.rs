@@ -5,7 +5,8 @@ use tidegate_schemas::ids::Millis;
 use tidegate_store::{ReplaceOutcome, tables::catalog::sessions::Session};
 use tidegate_web::Problem;
 
-use crate::{admin::request::faults, api::Api, signin::cookies::SessionToken};
+use super::cookies::SessionToken;
+use crate::{admin::request::faults, api::Api};
 
 /// Starts a session with a new token.
 pub(super) async fn insert_session(api: &Api, key: &KeyHolder) -> Result<SessionToken, Problem> {
