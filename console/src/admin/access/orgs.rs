@@ -3,6 +3,7 @@
 
 use axum::{Extension, Json, Router, extract::State, http::StatusCode, routing::get};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tidegate_catalog::{
     members::{self, Member},
     orgs::{self, OrgError},
@@ -37,6 +38,12 @@ struct CreateOrgRequest {
     name: Option<String>,
 }
 
+#[derive(Serialize)]
+struct CreateOrgResponse {
+    id: OrgId,
+    name: String,
+}
+
 fn require_operator(caller: &Caller) -> Result<(), Problem> {
     if caller.is_operator {
         return Ok(());
@@ -66,7 +73,7 @@ async fn create_org(
     State(api): State<Api>,
     caller: Caller,
     Body(request): Body<CreateOrgRequest>,
-) -> Result<(StatusCode, Extension<AuditDetail>, Json<serde_json::Value>), Problem> {
+) -> Result<(StatusCode, Extension<AuditDetail>, Json<CreateOrgResponse>), Problem> {
     require_operator(&caller)?;
     let org = OrgId::from(request.id);
     let name = request.name.unwrap_or_else(|| org.to_string());
@@ -78,8 +85,8 @@ async fn create_org(
     if !is_new {
         return Err(Problem::conflict(format!("There is an organisation `{org}` already.")));
     }
-    let response = serde_json::json!({ "id": org, "name": name });
-    Ok((StatusCode::CREATED, Extension(AuditDetail(response.clone())), Json(response)))
+    let detail = AuditDetail(json!({ "id": org, "name": name }));
+    Ok((StatusCode::CREATED, Extension(detail), Json(CreateOrgResponse { id: org, name })))
 }
 
 async fn list_members(

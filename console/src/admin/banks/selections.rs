@@ -17,7 +17,7 @@ use crate::{
 /// Entries selected by id or by value.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct EntrySelection {
+pub(super) struct EntrySelectionRequest {
     #[serde(default)]
     ids: Vec<String>,
     #[serde(default)]
@@ -37,7 +37,7 @@ pub(super) async fn remove_entries(
     State(api): State<Api>,
     caller: Caller,
     Path(bank): Path<String>,
-    Body(selection): Body<EntrySelection>,
+    Body(selection): Body<EntrySelectionRequest>,
 ) -> Result<Json<SelectionResponse>, Problem> {
     let bank = BankId::from(bank);
     let (ids, invalid_count) = resolve_ids(&api, &caller, &bank, &selection).await?;
@@ -55,7 +55,7 @@ pub(super) async fn enable_entries(
     api: State<Api>,
     caller: Caller,
     bank: Path<String>,
-    selection: Body<EntrySelection>,
+    selection: Body<EntrySelectionRequest>,
 ) -> Result<Json<SelectionResponse>, Problem> {
     set_entries_enabled(api, caller, bank, selection, true).await
 }
@@ -64,7 +64,7 @@ pub(super) async fn disable_entries(
     api: State<Api>,
     caller: Caller,
     bank: Path<String>,
-    selection: Body<EntrySelection>,
+    selection: Body<EntrySelectionRequest>,
 ) -> Result<Json<SelectionResponse>, Problem> {
     set_entries_enabled(api, caller, bank, selection, false).await
 }
@@ -73,7 +73,7 @@ async fn set_entries_enabled(
     State(api): State<Api>,
     caller: Caller,
     Path(bank): Path<String>,
-    Body(selection): Body<EntrySelection>,
+    Body(selection): Body<EntrySelectionRequest>,
     enabled: bool,
 ) -> Result<Json<SelectionResponse>, Problem> {
     let bank = BankId::from(bank);
@@ -94,7 +94,7 @@ async fn resolve_ids(
     api: &Api,
     caller: &Caller,
     bank: &BankId,
-    selection: &EntrySelection,
+    selection: &EntrySelectionRequest,
 ) -> Result<(Vec<Uuid>, usize), Problem> {
     if selection.ids.len() + selection.values.len() > MAX_ENTRIES {
         return Err(invalid("", format!("One request names at most {MAX_ENTRIES} entries.")));

@@ -1,8 +1,8 @@
 //! `/admin/v1/jobs/{id}/move` and `/skip`: hands a job over to another queue or another reviewer.
 
 use axum::{Extension, Json, Router, extract::State, http::StatusCode, routing::post};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tidegate_moderation::review::{
     moves::{self, MoveRefusal, MoveRequest},
     skips,
@@ -41,6 +41,14 @@ struct MoveJobRequest {
     roles: Vec<String>,
 }
 
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MoveJobResponse {
+    /// Job that waits in the new queue.
+    job_id: JobId,
+    queue: QueueId,
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SkipRequest {
@@ -52,13 +60,12 @@ struct SkipRequest {
     reviewer: Option<String>,
 }
 
-/// Moves a job. The response names the job that waits in the new queue.
 async fn move_job(
     State(api): State<Api>,
     caller: Caller,
     Path(job): Path<String>,
     Body(body): Body<MoveJobRequest>,
-) -> Result<(Extension<AuditDetail>, Json<Value>), Problem> {
+) -> Result<(Extension<AuditDetail>, Json<MoveJobResponse>), Problem> {
     let job: JobId = parse_id(&job)?;
     if let Some(reason) = &body.reason {
         validate_text(&api, "/reason", reason)?;
@@ -75,7 +82,7 @@ async fn move_job(
                 json!({ "reviewer": request.by, "from": row.queue, "to": request.queue, "job": job_id });
             Ok((
                 Extension(AuditDetail::of_job(row.class, detail)),
-                Json(json!({ "jobId": job_id, "queue": request.queue })),
+                Json(MoveJobResponse { job_id, queue: request.queue }),
             ))
         }
         Err(MoveRefusal::NotFound) => Err(no_such_job()),

@@ -6,8 +6,8 @@ use axum::{
     http::StatusCode,
     routing::{get, post},
 };
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tidegate_moderation::review::{
     comments::{self, Comment},
     escalation::{self, Escalation},
@@ -51,6 +51,13 @@ struct EscalateRequest {
     reviewer: Option<String>,
 }
 
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EscalateResponse {
+    /// Child-safety job of the item.
+    job_id: JobId,
+}
+
 async fn list_comments(
     State(api): State<Api>,
     caller: Caller,
@@ -89,7 +96,7 @@ async fn escalate(
     caller: Caller,
     Path(job): Path<String>,
     Body(request): Body<EscalateRequest>,
-) -> Result<(Extension<AuditDetail>, Json<Value>), Problem> {
+) -> Result<(Extension<AuditDetail>, Json<EscalateResponse>), Problem> {
     let job: JobId = parse_id(&job)?;
     validate_text(&api, "/reason", &request.reason)?;
     let reviewer = resolve_reviewer(&api, &caller, request.reviewer)?.name;
@@ -106,7 +113,7 @@ async fn escalate(
     match result.map_err(faults::moderation_problem)? {
         Escalation::To(job_id) => {
             let detail = AuditDetail(json!({ "reviewer": reviewer, "childSafetyJob": job_id }));
-            Ok((Extension(detail), Json(json!({ "jobId": job_id }))))
+            Ok((Extension(detail), Json(EscalateResponse { job_id })))
         }
         Escalation::NotFound => Err(no_such_job()),
         Escalation::AlreadyThere => Err(Problem::conflict("The job is one of child safety already.")),

@@ -68,7 +68,7 @@ impl ListDeliveriesQuery {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct DeliverySummary {
+struct DeliverySummaryResponse {
     event_id: EventId,
     #[serde(rename = "type")]
     event_type: String,
@@ -92,7 +92,7 @@ struct DeliverySummary {
     last_error_detail: Option<String>,
 }
 
-impl From<&rows::Delivery> for DeliverySummary {
+impl From<&rows::Delivery> for DeliverySummaryResponse {
     fn from(row: &rows::Delivery) -> Self {
         Self {
             event_id: row.event_id,
@@ -154,7 +154,7 @@ impl From<rows::Attempt> for AttemptResponse {
 #[serde(rename_all = "camelCase")]
 struct DeliveryResponse {
     #[serde(flatten)]
-    delivery: DeliverySummary,
+    delivery: DeliverySummaryResponse,
     body: Option<Box<RawValue>>,
     attempt_list: Vec<AttemptResponse>,
 }
@@ -163,7 +163,7 @@ async fn list_deliveries(
     State(api): State<Api>,
     caller: Caller,
     Query(filters): Query<ListDeliveriesQuery>,
-) -> Result<Json<ListResponse<DeliverySummary>>, Problem> {
+) -> Result<Json<ListResponse<DeliverySummaryResponse>>, Problem> {
     // An unknown state would match no delivery and look like an empty list.
     if let Some(state) = &filters.state
         && state.parse::<rows::DeliveryState>().is_err()
@@ -185,7 +185,7 @@ async fn list_deliveries(
     let withheld = caller.clearance().withheld_events(store, &caller.org, &rows).await;
     let withheld = withheld.map_err(faults::moderation_problem)?;
     let visible_deliveries = rows.iter().filter(|delivery| !withheld.contains(&delivery.event_id));
-    let items = visible_deliveries.map(DeliverySummary::from).collect();
+    let items = visible_deliveries.map(DeliverySummaryResponse::from).collect();
     Ok(Json(ListResponse { items, next: next.map(|place| place.to_string()) }))
 }
 
@@ -200,7 +200,7 @@ async fn get_delivery(
     // Checked after loading, because the restriction depends on the callback's items.
     child_safety::authorize_event_view(&api, &caller, &row).await?;
     Ok(Json(DeliveryResponse {
-        delivery: DeliverySummary::from(&row),
+        delivery: DeliverySummaryResponse::from(&row),
         // A body that is not valid JSON is left out: state and attempts must stay visible.
         body: std::str::from_utf8(&row.body)
             .ok()
