@@ -15,13 +15,17 @@ use serde_json::{Value, json};
 use tidegate_catalog::Compiled;
 use tidegate_moderation::{
     items::stored,
+    jobs::{
+        stored_decision::{StoredDecision, StoredRelated},
+        summary::{self, DecisionView, JobSummary},
+    },
     partial_items::{
         claims,
         views::{self, ItemLimits, RequestView},
     },
     review::{
-        decisions::{self, DecisionRefusal, StoredDecision, StoredRelated},
-        job_view::{self, CauseLimits, CauseView, DecisionView, JobSummary, JobView},
+        decisions::{self, DecisionRefusal},
+        job_view::{self, CauseLimits, CauseView, JobView},
         queues::{self, ClaimOutcome, NextJobRequest, Reviewer},
         withheld,
     },
@@ -520,7 +524,7 @@ fn require_queue_class(config: &Compiled, caller: &Caller, queue: &QueueId) -> R
 }
 
 fn summarize(job: Job) -> Result<Json<JobSummary>, Problem> {
-    job_view::summarize(job).map(Json).map_err(faults::moderation_problem)
+    summary::summarize(job).map(Json).map_err(faults::moderation_problem)
 }
 
 pub(super) fn no_such_job() -> Problem {
