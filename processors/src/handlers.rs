@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use tidegate_moderation::{
     self as moderation,
     review::{appeals, decisions, reports},
-    strikes,
+    users::strikes,
 };
 use tidegate_schemas::{
     ids::SubmissionId,

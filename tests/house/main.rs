@@ -4,8 +4,10 @@
 
 mod architecture;
 mod cycles;
+mod imports;
 mod layout;
 mod names;
+mod rooms;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -4,8 +4,9 @@ use axum::{extract::State, response::Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
-use tidegate_moderation::review::job_view::{
-    AppealView, CauseView, DecisionView, JobSummary, JobView, ReportView, SentItem,
+use tidegate_moderation::{
+    jobs::summary::{DecisionView, JobSummary},
+    review::job_view::{AppealView, CauseView, JobView, ReportView, SentItem},
 };
 use tidegate_schemas::ids::{ItemKey, JobId};
 use tidegate_web::{Path, Problem, Query};

@@ -3,7 +3,7 @@
 use axum::{Router, extract::State, response::Response, routing::get};
 use maud::{Markup, html};
 use serde::Deserialize;
-use tidegate_moderation::review::job_view::JobSummary;
+use tidegate_moderation::jobs::summary::JobSummary;
 use tidegate_schemas::ids::QueueId;
 use tidegate_web::{Problem, Query};
 

@@ -5,8 +5,11 @@ use axum::{Json, Router, extract::State, routing::get};
 use serde::Deserialize;
 use tidegate_moderation::{
     items::stored,
-    review::job_view::JobSummary,
-    users::{self, ReportEntry, UserView},
+    jobs::summary::JobSummary,
+    users::{
+        lists::{self, ReportEntry},
+        view::{self, UserView},
+    },
 };
 use tidegate_schemas::ids::{ItemId, ItemKey, Millis, TypeId};
 use tidegate_store::{
@@ -55,7 +58,7 @@ async fn get_user(
     let config = load_config(&api, &caller).await?;
     authorize_user(&api, &caller, &user, "/users/{type}/{id}").await?;
     let store = &api.deps.moderation.store;
-    let view = users::load_view(store, &config, &user, caller.clearance(), Millis::now()).await;
+    let view = view::load_view(store, &config, &user, caller.clearance(), Millis::now()).await;
     view.map_err(faults::moderation_problem)?.map(Json).ok_or_else(|| {
         Problem::not_found("There is no such user: no item, strike, job, action or report names it.")
     })
@@ -92,7 +95,7 @@ async fn list_items(
         let keys: Vec<_> =
             pointers.iter().map(|pointer| item_key(&pointer.type_id, &pointer.item_id)).collect();
         let withheld_items = child_safety::find_withheld_items(&api, &caller, &keys).await?;
-        let answers = users::load_items(store, &pointers).await.map_err(faults::moderation_problem)?;
+        let answers = lists::load_items(store, &pointers).await.map_err(faults::moderation_problem)?;
         let visible = keys.iter().zip(answers);
         page.add(
             &pointers,
@@ -121,7 +124,7 @@ async fn list_jobs(
     while let Some(pointers) =
         page.next::<CaseOfUser>(store, &partition).await.map_err(faults::store_problem)?
     {
-        let jobs = users::load_listed_jobs(store, &pointers, caller.clearance()).await;
+        let jobs = lists::load_jobs(store, &pointers, caller.clearance()).await;
         page.add(&pointers, jobs.map_err(faults::moderation_problem)?);
     }
     Ok(Json(finish_page(page)))
@@ -150,7 +153,7 @@ async fn list_reports(
     {
         let keys: Vec<_> = pointers.iter().map(|pointer| pointer.item.clone()).collect();
         let withheld_items = child_safety::find_withheld_items(&api, &caller, &keys).await?;
-        let reports = users::load_reports(store, &pointers, caller.clearance()).await;
+        let reports = lists::load_reports(store, &pointers, caller.clearance()).await;
         let visible = keys.iter().zip(reports.map_err(faults::moderation_problem)?);
         page.add(
             &pointers,

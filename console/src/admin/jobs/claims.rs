@@ -11,11 +11,9 @@ use serde::Deserialize;
 use serde_json::json;
 use tidegate_catalog::Compiled;
 use tidegate_moderation::{
+    jobs::summary::{self, JobSummary},
     partial_items::claims,
-    review::{
-        job_view::{self, JobSummary},
-        queues::{self, ClaimOutcome, NextJobRequest},
-    },
+    review::queues::{self, ClaimOutcome, NextJobRequest},
 };
 use tidegate_schemas::{
     documents::QueueClass,
@@ -201,5 +199,5 @@ fn require_queue_class(config: &Compiled, caller: &Caller, queue: &QueueId) -> R
 }
 
 fn summarize(job: Job) -> Result<Json<JobSummary>, Problem> {
-    job_view::summarize(job).map(Json).map_err(faults::moderation_problem)
+    summary::summarize(job).map(Json).map_err(faults::moderation_problem)
 }

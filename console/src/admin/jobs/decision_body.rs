@@ -2,7 +2,10 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use tidegate_moderation::review::decisions::{DecisionRequest, Parameters, RelatedRequest};
+use tidegate_moderation::{
+    jobs::stored_decision::Parameters,
+    review::decisions::{DecisionRequest, RelatedRequest},
+};
 use tidegate_schemas::{
     ids::{ActionId, ItemId, ItemKey, PolicyId, TypeId},
     records::Verdict,

@@ -2,9 +2,12 @@
 
 use axum::{Extension, Json, Router, extract::State, http::StatusCode, routing::post};
 use serde_json::{Value, json};
-use tidegate_moderation::review::{
-    decisions::{self, DecisionRefusal, StoredDecision, StoredRelated},
-    job_view::DecisionView,
+use tidegate_moderation::{
+    jobs::{
+        stored_decision::{StoredDecision, StoredRelated},
+        summary::DecisionView,
+    },
+    review::decisions::{self, DecisionRefusal},
 };
 use tidegate_schemas::{
     ids::{JobId, Millis},

@@ -1,9 +1,9 @@
 //! Lists jobs page by page: by priority over all queues, and by age within a priority.
 
 use serde::Deserialize;
-use tidegate_moderation::review::{
-    job_list::{self, JobListRequest, ListPosition},
-    job_view::{self, JobSummary},
+use tidegate_moderation::{
+    jobs::summary::{self, JobSummary},
+    review::job_list::{self, JobListRequest, ListPosition},
 };
 use tidegate_schemas::{ids::QueueId, records::JobClass};
 use tidegate_store::tables::review::jobs::{Job, JobState};
@@ -74,7 +74,7 @@ pub(crate) async fn load_page(
     let page = job_list::list_jobs(&api.deps.moderation.store, &request, is_listed)
         .await
         .map_err(faults::moderation_problem)?;
-    let items = page.jobs.into_iter().map(job_view::summarize).collect::<Result<_, _>>();
+    let items = page.jobs.into_iter().map(summary::summarize).collect::<Result<_, _>>();
     // The cursor names its queue: a position of one queue has no meaning in another.
     let queue = query.queue.as_ref().map_or("", QueueId::as_str);
     let next = page.next.map(|position| format!("{queue}{SEPARATOR}{position}"));

@@ -5,7 +5,7 @@ use axum::{Json, Router, extract::State, routing::get};
 use serde::Serialize;
 use tidegate_catalog::Queue;
 use tidegate_moderation::{
-    queue_counts::{self, QueueFlow},
+    jobs::queue_counts::{self, QueueFlow},
     review::queues,
 };
 use tidegate_schemas::{

@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use axum::{Json, Router, extract::State, routing::get};
 use tidegate_moderation::{
     items::stored,
+    jobs::summary::JobSummary,
     partial_items::views::{self, ItemLimits, RequestView},
     review::{
-        job_view::{self, CauseLimits, CauseView, JobSummary, JobView},
+        job_view::{self, CauseLimits, CauseView, JobView},
         withheld,
     },
 };

@@ -13,8 +13,8 @@ use tidegate_moderation::{
         evaluate::{self, PreparedItem},
         stored,
     },
+    jobs::routing,
     review::report_routing,
-    routing,
 };
 use tidegate_rules::{Explained, Facts};
 use tidegate_schemas::{

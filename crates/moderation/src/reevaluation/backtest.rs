@@ -28,7 +28,7 @@ use tidegate_store::{
 
 use super::stored_evaluation::{Archive, PastEvaluation, PastOutcome, run_blocking};
 use crate::{
-    Error, items::evaluate::PreparedItem, review::decisions::StoredDecision,
+    Error, items::evaluate::PreparedItem, jobs::stored_decision::StoredDecision,
     rules::windows::SubmissionPosition,
 };
 

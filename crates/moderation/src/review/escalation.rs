@@ -11,8 +11,7 @@ use super::comments;
 use crate::{
     Deps, Error,
     items::author,
-    jobs::{self, BuiltInQueue, Cause, JobRequest, Placement},
-    priority::PrioritySignals,
+    jobs::{self, BuiltInQueue, Cause, JobRequest, Placement, priority::PrioritySignals},
 };
 
 /// Result of an escalation.

@@ -4,135 +4,29 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
-    ids::{
-        ActionId, AppealId, ConfigVersion, DecisionId, ItemId, ItemKey, JobId, Millis, OrgId, PolicyId,
-        QueueId, ReportId, SubmissionId, TypeId,
-    },
-    records::{JobClass, Verdict},
+    ids::{AppealId, ItemId, ItemKey, JobId, OrgId, ReportId, SubmissionId, TypeId},
     wire::reports::REPORTER_KIND,
 };
 use tidegate_store::{
     Cursor, RowRange, Store,
     tables::review::{
         appeals::Appeal,
-        jobs::{CauseKind, DecisionState, Job, JobCause, JobState},
+        jobs::{CauseKind, Job, JobCause},
         reports::Report,
     },
 };
 
 use super::{
     comments::{self, Comment},
-    decisions::{Parameters, StoredDecision, StoredRelated},
-    sent_item, skips, thread,
+    sent_item, thread,
 };
 use crate::{
     Error,
     effects::events::CrossedThreshold,
     items::{context, context_media, stored},
-    job_moves,
+    jobs::summary::{self, JobSummary},
     partial_items::views,
-    priority::PrioritySignals,
 };
-
-/// Job in a list.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct JobSummary {
-    pub id: JobId,
-    pub class: JobClass,
-    pub queue: QueueId,
-    pub state: JobState,
-    pub item: ItemKey,
-    pub generation: i64,
-    pub priority: i64,
-    /// Severity, reporters and reach: the inputs of the priority.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub signals: Option<PrioritySignals>,
-    /// Routing list and entry that chose the queue.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub routed_by: Option<String>,
-    pub created_at: String,
-    /// Time at which the decision became final, or the job was closed without a decision.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub closed_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub appeal_id: Option<AppealId>,
-    pub epoch: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub claimed_by: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lease_until: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub decision: Option<DecisionView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub decision_state: Option<DecisionState>,
-    /// Moves to other queues, the oldest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub moves: Vec<MoveView>,
-    /// The last skip of each reviewer, the oldest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub skips: Vec<SkipView>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MoveView {
-    pub at: String,
-    pub from: QueueId,
-    pub to: QueueId,
-    /// Review job with the causes of a job that left child safety.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub job_id: Option<JobId>,
-    /// True if the routing list moved the job instead of a person.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub routed: bool,
-}
-
-#[derive(Debug, Serialize)]
-pub struct SkipView {
-    pub at: String,
-    pub by: String,
-}
-
-/// Decision in an answer.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct DecisionView {
-    pub decision_id: DecisionId,
-    pub config_version: ConfigVersion,
-    pub verdict: Verdict,
-    pub actions: Vec<ActionId>,
-    #[serde(skip_serializing_if = "Parameters::is_empty")]
-    pub parameters: Parameters,
-    pub policies: Vec<PolicyId>,
-    /// Actions on related items.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub related: Vec<StoredRelated>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    pub decided_by: String,
-    pub decided_at: String,
-    /// Time at which the effects start.
-    pub release_at: String,
-}
-
-impl From<StoredDecision> for DecisionView {
-    fn from(stored: StoredDecision) -> Self {
-        Self {
-            decision_id: stored.decision_id,
-            config_version: stored.config_version,
-            verdict: stored.verdict,
-            actions: stored.actions,
-            parameters: stored.parameters,
-            policies: stored.policies,
-            related: stored.related,
-            reason: stored.reason,
-            decided_by: stored.decided_by,
-            decided_at: stored.decided_at.iso(),
-            release_at: stored.release_at.iso(),
-        }
-    }
-}
 
 #[derive(Debug, Serialize)]
 pub struct JobView {
@@ -276,43 +170,6 @@ pub struct AppealView {
     pub additional_items: Box<RawValue>,
 }
 
-pub fn summarize(job: Job) -> Result<JobSummary, Error> {
-    let decision: Option<StoredDecision> =
-        job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("job"))?;
-    let signals = PrioritySignals::parse_from(&job)?;
-    let moves = job_moves::parse_moves(&job)?.into_iter();
-    let skips = skips::parse_skips(&job)?.into_iter();
-    Ok(JobSummary {
-        moves: moves
-            .map(|job_move| MoveView {
-                at: job_move.at.iso(),
-                from: job_move.from,
-                to: job_move.to,
-                job_id: job_move.job,
-                routed: job_move.routed,
-            })
-            .collect(),
-        skips: skips.map(|skip| SkipView { at: skip.at.iso(), by: skip.by }).collect(),
-        id: job.job_id,
-        class: job.class,
-        queue: job.queue,
-        state: job.state,
-        item: job.item,
-        generation: job.generation,
-        priority: job.priority,
-        signals,
-        routed_by: job.routed_by,
-        created_at: job.created_at.iso(),
-        closed_at: job.closed_at.map(Millis::iso),
-        appeal_id: job.appeal_id,
-        epoch: job.epoch,
-        claimed_by: job.claimed_by,
-        lease_until: job.lease_until.map(Millis::iso),
-        decision: decision.map(DecisionView::from),
-        decision_state: job.decision_state,
-    })
-}
-
 pub async fn load_view(
     store: &Store,
     config: &Compiled,
@@ -332,7 +189,7 @@ pub async fn load_view(
     let (comments, _) = comments::list_comments(store, org, job_id, None, limits.causes).await?;
     let item_limits = views::ItemLimits { items: limits.causes, bytes: limits.bytes };
     let partial_items = views::load_for_job(store, org, job_id, item_limits).await?;
-    let job = summarize(job)?;
+    let job = summary::summarize(job)?;
     // The caller knows the reader's clearance and fills in `withheld`.
     Ok(Some(JobView {
         job,

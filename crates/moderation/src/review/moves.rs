@@ -21,11 +21,13 @@ use super::{comments, queues};
 use crate::{
     Deps, Error,
     items::author,
-    job_moves::{self, JobMove},
-    jobs::{self, Cause, JobRequest, Placement},
+    jobs::{
+        self, Cause, JobRequest, Placement,
+        job_moves::{self, JobMove},
+        priority::PrioritySignals,
+        queue_counts,
+    },
     metrics,
-    priority::PrioritySignals,
-    queue_counts,
 };
 
 /// Maximum number of moves of a job. The row keeps all of them, because the queue counts are checked against them.

@@ -18,8 +18,11 @@ use tidegate_store::{
     tables::review::jobs::{DecisionState, Job, JobState, QueueDay, QueueEntry},
 };
 
-use super::skips;
-use crate::{Error, jobs::has_cause, metrics, queue_counts};
+use crate::{
+    Error,
+    jobs::{has_cause, job_skips, queue_counts},
+    metrics,
+};
 
 /// Maximum delay between the time of a queue entry and its write.
 const LATE_ENTRIES: Duration = Duration::from_secs(600);
@@ -189,7 +192,7 @@ pub async fn claim_next(
     let is_free = |job: &Job| job.lease_until.is_none_or(|until| until <= now) || is_own(job);
     let has_skipped = AtomicBool::new(false);
     let is_unskipped = |job: &Job| {
-        let is_skipped = is_free(job) && skips::skipped_at(job, &reviewer.name).is_some();
+        let is_skipped = is_free(job) && job_skips::skipped_at(job, &reviewer.name).is_some();
         has_skipped.fetch_or(is_skipped, Ordering::Relaxed);
         is_free(job) && !is_skipped
     };
@@ -231,7 +234,7 @@ pub async fn claim_next(
         }
     }
     if has_skipped.into_inner() {
-        let is_skipped = |job: &Job| is_free(job) && skips::skipped_at(job, &reviewer.name).is_some();
+        let is_skipped = |job: &Job| is_free(job) && job_skips::skipped_at(job, &reviewer.name).is_some();
         let mut jobs = Vec::new();
         for day in &days {
             scan_day(store, day, now, (Selection::Present, SPREAD), &is_skipped, &mut jobs).await?;
@@ -240,7 +243,7 @@ pub async fn claim_next(
             }
         }
         // The longest-skipped job first: a reviewer who is alone then sees all skipped jobs in turn.
-        jobs.sort_by_key(|job| skips::skipped_at(job, &reviewer.name));
+        jobs.sort_by_key(|job| job_skips::skipped_at(job, &reviewer.name));
         if let Some(job) = claim_one_of(store, org, &jobs, claimant, now, &|_| 0, &mut opening).await? {
             metrics::job_claimed("skipped");
             return Ok(Some(job));

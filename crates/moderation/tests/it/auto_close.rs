@@ -7,9 +7,11 @@ use tempfile::TempDir;
 use tidegate_catalog::{Change, Changes, MasterKey, Secrets, orgs};
 use tidegate_moderation::{
     Deps,
-    jobs::{self, Cause, JobRequest, Placement},
-    priority::PrioritySignals,
-    queue_counts::{self, QueueFlow},
+    jobs::{
+        self, Cause, JobRequest, Placement,
+        priority::PrioritySignals,
+        queue_counts::{self, QueueFlow},
+    },
     review::{
         auto_close::{self, ClosingPass},
         queues::{self, ClaimOutcome, Reviewer},

@@ -4,9 +4,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use tidegate_moderation::{
-    jobs::{self, Cause, JobRequest, Placement},
-    priority::PrioritySignals,
-    queue_counts,
+    jobs::{self, Cause, JobRequest, Placement, priority::PrioritySignals, queue_counts},
     review::{
         job_list::{self, JobListRequest},
         queues::{self, ClaimOutcome, NextJobRequest, Reviewer},

@@ -1,7 +1,10 @@
 //! Settings of queues: priorities of jobs, and required and forbidden parts of decisions.
 
 use tidegate_moderation::{
-    queue_counts::{self, QueueFlow},
+    jobs::{
+        queue_counts::{self, QueueFlow},
+        stored_decision::Parameters,
+    },
     review::{
         decisions::{self, DecisionRefusal, DecisionRequest},
         queues::{self, NextJobRequest, Reviewer},
@@ -63,7 +66,7 @@ async fn queue_requirements_and_hidden_actions_bind_decisions() {
     let valid_request = DecisionRequest {
         verdict: Verdict::Act,
         actions: vec!["limit_reach".into()],
-        parameters: decisions::Parameters::new(),
+        parameters: Parameters::new(),
         policies: vec![config.policies()[0].id.clone()],
         related: Vec::new(),
         reason: Some("a scam".to_owned()),
@@ -148,7 +151,7 @@ async fn counts_follow_jobs_and_are_the_same_after_a_replay() {
     let request = DecisionRequest {
         verdict: Verdict::Ignore,
         actions: Vec::new(),
-        parameters: decisions::Parameters::new(),
+        parameters: Parameters::new(),
         policies: Vec::new(),
         related: Vec::new(),
         reason: None,

@@ -1,9 +1,12 @@
 //! Reports and appeals open jobs, and decisions take their effects.
 
 use bytes::Bytes;
-use tidegate_moderation::review::{
-    decisions::{self, DecisionRequest},
-    queues::{self, NextJobRequest, Reviewer},
+use tidegate_moderation::{
+    jobs::stored_decision::Parameters,
+    review::{
+        decisions::{self, DecisionRequest},
+        queues::{self, NextJobRequest, Reviewer},
+    },
 };
 use tidegate_schemas::{
     documents::QueueOrder,
@@ -102,7 +105,7 @@ pub(crate) fn request(job: &Job, verdict: Verdict, actions: &[&str]) -> Decision
     DecisionRequest {
         verdict,
         actions: actions.iter().map(|action| (*action).into()).collect(),
-        parameters: decisions::Parameters::new(),
+        parameters: Parameters::new(),
         policies: Vec::new(),
         related: Vec::new(),
         reason: Some("no violation".to_owned()),

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tidegate_moderation::{
-    queue_counts, reporters,
+    jobs::queue_counts,
     review::{
         moves::{self, MoveRequest},
         queues::{self, ClaimOutcome, Reviewer},
     },
+    users::reporters,
 };
 use tidegate_schemas::{
     ids::{Millis, QueueId},

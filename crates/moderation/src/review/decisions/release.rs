@@ -1,11 +1,10 @@
 //! Stores a decision with its job, and releases it to the log after the undo period.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tidegate_schemas::{
-    ids::{ActionId, ConfigVersion, DecisionId, JobId, Kind, Millis, OrgId, PolicyId, derive},
-    records::{self, Record as _, Verdict},
+    ids::{DecisionId, JobId, Kind, Millis, OrgId, derive},
+    records::{self, Record as _},
 };
 use tidegate_store::{
     ReplaceOutcome, WriteTime,
@@ -18,30 +17,16 @@ use tidegate_store::{
 use tidegate_stream::{Record, Topic};
 
 use super::{
-    related::{self, StoredRelated},
+    related,
     request::{self, DecisionRefusal, DecisionRequest},
 };
-use crate::{Deps, Error, queue_counts, review::decision_events::Parameters};
-
-/// Decision in the job's row.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct StoredDecision {
-    pub decision_id: DecisionId,
-    pub config_version: ConfigVersion,
-    pub verdict: Verdict,
-    pub actions: Vec<ActionId>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub parameters: Parameters,
-    pub policies: Vec<PolicyId>,
-    /// Actions on related items.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub related: Vec<StoredRelated>,
-    pub reason: Option<String>,
-    pub decided_by: String,
-    pub decided_at: Millis,
-    pub release_at: Millis,
-}
+use crate::{
+    Deps, Error,
+    jobs::{
+        queue_counts,
+        stored_decision::{Parameters, StoredDecision, StoredRelated},
+    },
+};
 
 /// Stores the decision. Its effects start after the undo period.
 pub async fn decide(

@@ -1,6 +1,9 @@
 //! Backoff between attempts: full jitter over a doubling step, or the `retry-after` of the host.
 
-use std::time::Duration;
+use std::{
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    time::Duration,
+};
 
 /// Number of attempts and the pauses between them.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +29,12 @@ impl Retries {
             None => Some(jitter),
         }
     }
+}
+
+/// Returns a random number from 0 to 1, because every `RandomState` has its own random keys.
+pub(crate) fn random_fraction() -> f64 {
+    let random_bits = RandomState::new().build_hasher().finish() >> 32;
+    f64::from(u32::try_from(random_bits).unwrap_or_default()) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@ use tidegate_store::{
     },
 };
 
-use crate::{Error, job_moves};
+use super::job_moves;
+use crate::Error;
 
 const HOUR_MS: i64 = 3_600_000;
 

@@ -28,11 +28,11 @@ use tidegate_store::{
 };
 use uuid::Uuid;
 
-use crate::{
-    Error, metrics,
+use super::{
     priority::{MOST_REPORTERS, PrioritySignals},
     queue_counts, user_history,
 };
+use crate::{Error, metrics};
 
 string_enum! {
     /// Queues that every org has.

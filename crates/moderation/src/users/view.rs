@@ -4,34 +4,29 @@
 use std::collections::HashSet;
 
 use serde::Serialize;
-use serde_json::value::RawValue;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
-    ids::{ActionId, CauseId, EventId, ItemId, ItemKey, JobId, Millis, OrgId, ReportId, TypeId},
+    ids::{ActionId, CauseId, EventId, ItemId, ItemKey, Millis, OrgId, TypeId},
     records::JobClass,
 };
 use tidegate_store::{
     RowRange, Store,
     tables::{
-        items::{
-            by_user::{CaseOfUser, ItemOfUser},
-            items::Item,
-            strikes::{ActionByItem, Strike, StrikeReversal},
-        },
-        review::{
-            jobs::{Job, SubjectJob},
-            reports::Report,
-        },
+        items::strikes::{ActionByItem, Strike, StrikeReversal},
+        review::jobs::{Job, SubjectJob},
     },
 };
 
+use super::reporters::{self, ReporterRecord};
 use crate::{
     Error,
     child_safety::Clearance,
-    items::{context, stored},
-    reporters::{self, ReporterRecord},
-    review::job_view::{self, JobSummary},
-    strikes, user_history,
+    effects::strike_points,
+    items::stored,
+    jobs::{
+        summary::{self, JobSummary},
+        user_history,
+    },
 };
 
 /// Number of newest strikes in the view.
@@ -49,7 +44,7 @@ pub struct UserView {
     /// Points over all time.
     pub strikes: i64,
     /// Current points for each threshold.
-    pub standing: Vec<Standing>,
+    pub standing: Vec<ThresholdStanding>,
     /// Newest strikes, newest first.
     pub newest_strikes: Vec<StrikeView>,
     /// Newest job about the user in each class.
@@ -63,9 +58,10 @@ pub struct UserView {
     pub latest_item: Option<stored::ItemView>,
 }
 
+/// Current points of a user against a threshold.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Standing {
+pub struct ThresholdStanding {
     pub threshold: String,
     pub strikes: i64,
     /// Points at which the threshold is crossed.
@@ -130,9 +126,9 @@ pub async fn load_view(
     let mut standing = Vec::new();
     for threshold in config.thresholds() {
         let period_start = threshold.within.map_or(Millis(0), |within| now.minus(within));
-        standing.push(Standing {
+        standing.push(ThresholdStanding {
             threshold: threshold.key.clone(),
-            strikes: strikes::load_total(store, org, user, period_start).await?,
+            strikes: strike_points::load_total(store, org, user, period_start).await?,
             limit: threshold.strikes,
             within_seconds: threshold.within.map(|within| within.as_secs()),
         });
@@ -140,7 +136,7 @@ pub async fn load_view(
     Ok(Some(UserView {
         type_id: user.type_id.clone(),
         id: user.id.clone(),
-        strikes: strikes::load_total(store, org, user, Millis(0)).await?,
+        strikes: strike_points::load_total(store, org, user, Millis(0)).await?,
         standing,
         newest_strikes,
         jobs,
@@ -204,7 +200,7 @@ async fn load_jobs(
         .collect();
     let pointers = store.get_many::<SubjectJob>(&keys).await?.into_iter().flatten();
     let jobs: Vec<_> = pointers.map(|pointer| (org.clone(), pointer.job_id)).collect();
-    store.get_many::<Job>(&jobs).await?.into_iter().flatten().map(job_view::summarize).collect()
+    store.get_many::<Job>(&jobs).await?.into_iter().flatten().map(summary::summarize).collect()
 }
 
 async fn load_actions(store: &Store, org: &OrgId, user: &ItemKey) -> Result<Vec<ActionView>, Error> {
@@ -220,87 +216,4 @@ async fn load_actions(store: &Store, org: &OrgId, user: &ItemKey) -> Result<Vec<
         actor: row.actor,
     };
     Ok(rows.into_iter().map(to_view).collect())
-}
-
-/// Report in the lists of a user.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ReportEntry {
-    pub id: ReportId,
-    pub reporter: ItemKey,
-    pub reported_at: String,
-    pub item: ItemKey,
-    /// `{id, known}` as named by the platform.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    pub csam: bool,
-}
-
-/// Loads the submissions of the pointers, in their order. `None` for a submission that is not stored.
-pub async fn load_items(
-    store: &Store,
-    pointers: &[ItemOfUser],
-) -> Result<Vec<Option<stored::ItemView>>, Error> {
-    let key = |pointer: &ItemOfUser| {
-        (
-            pointer.org.clone(),
-            pointer.type_id.clone(),
-            pointer.item_id.clone(),
-            pointer.append_ms,
-            pointer.offset,
-            pointer.position,
-        )
-    };
-    let keys: Vec<_> = pointers.iter().map(key).collect();
-    let mut answers = Vec::with_capacity(keys.len());
-    for row in store.get_many::<Item>(&keys).await? {
-        answers.push(match row {
-            Some(row) => Some(stored::render_row(store, row).await?),
-            None => None,
-        });
-    }
-    Ok(answers)
-}
-
-/// Loads the jobs of the pointers, in their order. `None` for an invalid pointer, and for jobs beyond the clearance.
-pub async fn load_listed_jobs(
-    store: &Store,
-    pointers: &[CaseOfUser],
-    clearance: Clearance,
-) -> Result<Vec<Option<JobSummary>>, Error> {
-    let keys: Vec<_> = pointers.iter().map(|pointer| (pointer.org.clone(), JobId(pointer.id))).collect();
-    let rows = store.get_many::<Job>(&keys).await?;
-    let visible_job = |(pointer, job): (&CaseOfUser, Option<Job>)| {
-        // An opener that lost the race left a pointer with another time than the job's.
-        job.filter(|job| job.created_at == pointer.at)
-            .filter(|job| clearance.covers_child_safety() || job.class != JobClass::ChildSafety)
-    };
-    let jobs = pointers.iter().zip(rows).map(visible_job);
-    jobs.map(|job| job.map(job_view::summarize).transpose()).collect()
-}
-
-/// Loads the reports of the pointers, in their order. `None` for child-safety reports beyond the clearance.
-pub async fn load_reports(
-    store: &Store,
-    pointers: &[CaseOfUser],
-    clearance: Clearance,
-) -> Result<Vec<Option<ReportEntry>>, Error> {
-    let keys: Vec<_> = pointers.iter().map(|pointer| (pointer.org.clone(), ReportId(pointer.id))).collect();
-    let entry = |row: Report| {
-        Ok(ReportEntry {
-            id: row.report_id,
-            reporter: row.reporter,
-            reported_at: row.reported_at.iso(),
-            item: row.item,
-            policy: row.policy.map(|policy| context::raw(policy.as_bytes())).transpose()?,
-            reason: row.reason,
-            csam: row.csam,
-        })
-    };
-    let rows = store.get_many::<Report>(&keys).await?.into_iter();
-    // Hidden rows stay as `None`, so that the result is aligned with the pointers.
-    let visible_rows = rows.map(|row| row.filter(|row| clearance.covers_child_safety() || !row.csam));
-    visible_rows.map(|row| row.map(entry).transpose()).collect()
 }

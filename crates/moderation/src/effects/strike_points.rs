@@ -1,4 +1,4 @@
-//! Standing of users: the sum of their strikes without the reversed ones.
+//! Strike points of users: the sum of their strikes without the reversed ones.
 
 use std::{cmp::Reverse, collections::HashMap};
 

@@ -1,4 +1,4 @@
-//! Strikes of users: totals, and thresholds that a strike crosses.
+//! Stores strikes of users, and finds the thresholds that a strike crosses. `effects::strike_points` sums them up.
 //!
 //! The topic is keyed by user, so one owner processes a user's strikes in order. The first record of a cause
 //! determines its `seq`, the offset; a replay finds the row and keeps it. A strike crosses a threshold if the sum
@@ -20,12 +20,9 @@ use tidegate_store::{
 
 use crate::{
     Deps, Error,
-    effects::{self, events},
-    priority::PrioritySignals,
-    standing::StrikeHistory,
+    effects::{self, events, strike_points::StrikeHistory},
+    jobs::priority::PrioritySignals,
 };
-
-pub use crate::standing::{load_total, load_total_at};
 
 /// Stores the strike and sends the events of crossed thresholds.
 pub async fn accept(deps: &Deps, strike: &records::Strike, seq: i64) -> Result<(), Error> {
