@@ -303,7 +303,7 @@ pub(crate) async fn run_step(
         }
     }
     // The time of a cursor is the start of its hour, which can lie before the span.
-    let through = cursor.as_ref().map_or(span.time.end, |place| place.at().max(span.time.start));
+    let through = cursor.as_ref().map_or(span.time.end, |place| place.partition.at().max(span.time.start));
     Ok(Json(BacktestResponse {
         version: cached_trial.version,
         changes: cached_trial.changes.iter().cloned().map(DocumentChange::from).collect(),
