@@ -105,8 +105,8 @@ pub(super) async fn compile_candidate(
     files: Vec<NamedFile>,
 ) -> Result<Arc<Trial>, Problem> {
     // The turn bounds compilations: only one candidate of an org is compiled at a time.
-    let turn = api.trials.acquire_org_turn(org, api.settings.turn_wait()).await;
-    let _turn = turn.map_err(trial_problem)?;
+    let org_turn = api.trials.acquire_org_turn(org, api.settings.turn_wait()).await;
+    let _org_turn = org_turn.map_err(trial_problem)?;
     let files = files.into_iter().map(NamedFile::into_file).collect();
     // Not pruned: the files replace single documents, the others stay live.
     let trial = api.trials.find_or_compile(&api.deps.changes, org, live, files, false).await;

@@ -95,8 +95,8 @@ pub(super) async fn run_step(
     // Shares the turns of backtests: both evaluate stored items and would slow down new ones.
     let org_turn = api.trials.acquire_org_turn(&caller.org, api.settings.turn_wait()).await;
     let org_turn = org_turn.map_err(trial_problem)?;
-    let turn = api.trials.acquire_turn(org_turn, api.settings.turn_wait()).await;
-    let _turn = turn.map_err(trial_problem)?;
+    let evaluation_turn = api.trials.acquire_turn(org_turn, api.settings.turn_wait()).await;
+    let _evaluation_turn = evaluation_turn.map_err(trial_problem)?;
     let budget = TimeBudget::start();
     let (deps, rows) = (&api.deps.moderation, api.deps.window_rows);
     let (org, clearance) = (&caller.org, caller.clearance());
