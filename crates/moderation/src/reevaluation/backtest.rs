@@ -58,7 +58,6 @@ pub struct ConfigComparison {
 }
 
 /// Stored items that one request of a backtest compares.
-#[derive(Debug)]
 pub struct BacktestStep<'a> {
     pub store: &'a Store,
     pub org: &'a OrgId,
