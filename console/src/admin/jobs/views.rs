@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use axum::{Json, Router, extract::State, routing::get};
 use tidegate_moderation::{
+    child_safety::AuthorizedJob,
     items::stored,
     jobs::summary::JobSummary,
     partial_items::views::{self, ItemLimits, RequestView},
@@ -16,7 +17,7 @@ use tidegate_schemas::{
     ids::{ItemKey, JobId},
     records::JobClass,
 };
-use tidegate_store::{Cursor, tables::review::jobs::Job};
+use tidegate_store::Cursor;
 use tidegate_web::{Path, Problem, Query};
 
 use super::{authorization::load_viewable_job, job_list, refusals::no_such_job};
@@ -57,19 +58,20 @@ pub(crate) async fn load_job_view(api: &Api, caller: &Caller, job: JobId) -> Res
     let limits = build_cause_limits(api, None)?;
     let config = load_config(api, caller).await?;
     // Authorized and recorded before any cause or item of the job is read.
-    let row = load_viewable_job(api, caller, job).await?;
-    let loaded_view = job_view::load_view(&api.deps.moderation.store, &config, job, limits).await;
+    let job = load_viewable_job(api, caller, job).await?;
+    let loaded_view = job_view::load_view(&api.deps.moderation.store, &config, &job, limits).await;
     let mut view = loaded_view.map_err(faults::moderation_problem)?.ok_or_else(no_such_job)?;
     let mut items = withheld::collect_items(&view.causes).map_err(faults::moderation_problem)?;
-    items.insert(row.item.clone());
+    items.insert(job.row().item.clone());
     if let Some(fetched_items) = &view.partial_items {
         items.extend(fetched_items.items.iter().map(item_key));
         items.extend(fetched_items.requests.iter().flat_map(requested_items));
     }
     let withheld_items =
-        find_withheld_items(api, caller, &row, items, "/jobs/{id}", format!("/jobs/{job}")).await?;
-    withheld::withhold(&mut view.causes, &row.item, &withheld_items).map_err(faults::moderation_problem)?;
-    if withheld_items.contains(&row.item) {
+        find_withheld_items(api, caller, &job, items, "/jobs/{id}", format!("/jobs/{}", job.id())).await?;
+    withheld::withhold(&mut view.causes, &job.row().item, &withheld_items)
+        .map_err(faults::moderation_problem)?;
+    if withheld_items.contains(&job.row().item) {
         view.latest_item = None;
     }
     if let Some(fetched_items) = &mut view.partial_items {
@@ -103,15 +105,15 @@ async fn load_causes(
     after: Option<Cursor>,
     limits: CauseLimits,
 ) -> Result<ListResponse<CauseView>, Problem> {
-    let row = load_viewable_job(api, caller, job).await?;
+    let job = load_viewable_job(api, caller, job).await?;
     let config = load_config(api, caller).await?;
-    let page = job_view::load_causes(&api.deps.moderation.store, &config, job, after, limits).await;
+    let page = job_view::load_causes(&api.deps.moderation.store, &config, &job, after, limits).await;
     let (mut causes, next) = page.map_err(faults::moderation_problem)?;
     let mut items = withheld::collect_items(&causes).map_err(faults::moderation_problem)?;
-    items.insert(row.item.clone());
-    let (route, object) = ("/jobs/{id}/causes", format!("/jobs/{job}/causes"));
-    let withheld_items = find_withheld_items(api, caller, &row, items, route, object).await?;
-    withheld::withhold(&mut causes, &row.item, &withheld_items).map_err(faults::moderation_problem)?;
+    items.insert(job.row().item.clone());
+    let (route, object) = ("/jobs/{id}/causes", format!("/jobs/{}/causes", job.id()));
+    let withheld_items = find_withheld_items(api, caller, &job, items, route, object).await?;
+    withheld::withhold(&mut causes, &job.row().item, &withheld_items).map_err(faults::moderation_problem)?;
     Ok(ListResponse { items: causes, next: next.map(|cursor| cursor.to_string()) })
 }
 
@@ -145,14 +147,14 @@ async fn load_partial_items(
     after: Option<views::ItemCursor>,
     CauseLimits { causes: items, bytes }: CauseLimits,
 ) -> Result<ListResponse<stored::ItemView>, Problem> {
-    let row = load_viewable_job(api, caller, job).await?;
+    let job = load_viewable_job(api, caller, job).await?;
     let (store, limits) = (&api.deps.moderation.store, ItemLimits { items, bytes });
-    let loaded_page = views::load_items_of_job(store, &caller.org, job, after, limits).await;
+    let loaded_page = views::load_items_of_job(store, &job, after, limits).await;
     let page = loaded_page.map_err(faults::moderation_problem)?;
-    let (route, object) = ("/jobs/{id}/partial-items", format!("/jobs/{job}/partial-items"));
+    let (route, object) = ("/jobs/{id}/partial-items", format!("/jobs/{}/partial-items", job.id()));
     let mut items = page.items;
     let withheld_items =
-        find_withheld_items(api, caller, &row, items.iter().map(item_key), route, object).await?;
+        find_withheld_items(api, caller, &job, items.iter().map(item_key), route, object).await?;
     items.retain(|item| !withheld_items.contains(&item_key(item)));
     Ok(ListResponse { items, next: page.next.map(|cursor| cursor.to_string()) })
 }
@@ -162,13 +164,13 @@ async fn load_partial_items(
 async fn find_withheld_items(
     api: &Api,
     caller: &Caller,
-    job: &Job,
+    job: &AuthorizedJob,
     items: impl IntoIterator<Item = ItemKey>,
     route: &str,
     object: String,
 ) -> Result<HashSet<ItemKey>, Problem> {
     // The view of a child-safety job's own item is recorded with the job.
-    let is_recorded = |item: &ItemKey| job.class == JobClass::ChildSafety && *item == job.item;
+    let is_recorded = |item: &ItemKey| job.class() == JobClass::ChildSafety && *item == job.row().item;
     let items: Vec<_> = items.into_iter().filter(|item| !is_recorded(item)).collect();
     child_safety::withhold_or_record_view(api, caller, &items, route, object).await
 }

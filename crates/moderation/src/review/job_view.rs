@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
-    ids::{AppealId, ItemId, ItemKey, JobId, OrgId, ReportId, SubmissionId, TypeId},
+    ids::{AppealId, ItemId, ItemKey, OrgId, ReportId, SubmissionId, TypeId},
     wire::reports::REPORTER_KIND,
 };
 use tidegate_store::{
@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     Error,
+    child_safety::AuthorizedJob,
     effects::events::CrossedThreshold,
     items::{context, context_media, stored},
     jobs::summary::{self, JobSummary},
@@ -173,26 +174,25 @@ pub struct AppealView {
 pub async fn load_view(
     store: &Store,
     config: &Compiled,
-    job_id: JobId,
+    job: &AuthorizedJob,
     limits: CauseLimits,
 ) -> Result<Option<JobView>, Error> {
-    let org = config.org();
-    let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else { return Ok(None) };
-    let (job_causes, next_cursor) = load_causes(store, config, job_id, None, limits).await?;
+    let org = job.org();
+    let Some(row) = store.get::<Job>(&job.key()).await? else { return Ok(None) };
+    let (job_causes, next_cursor) = load_causes(store, config, job, None, limits).await?;
     // A reported item may wait for its media for seconds, and reviewers must see it meanwhile.
-    let latest_item = match stored::load_answer(store, org, &job.item, None).await? {
+    let latest_item = match stored::load_answer(store, org, &row.item, None).await? {
         Some(item) => Some(item),
-        None => newest_sent_item(store, org, &job.item, &job_causes).await?,
+        None => newest_sent_item(store, org, &row.item, &job_causes).await?,
     };
     let next_cause = next_cursor.map(|cursor| cursor.to_string());
     // Only the first page: comments have their own endpoint.
-    let (comments, _) = comments::list_comments(store, org, job_id, None, limits.causes).await?;
+    let (comments, _) = comments::list_comments(store, job, None, limits.causes).await?;
     let item_limits = views::ItemLimits { items: limits.causes, bytes: limits.bytes };
-    let partial_items = views::load_for_job(store, org, job_id, item_limits).await?;
-    let job = summary::summarize(job)?;
+    let partial_items = views::load_for_job(store, job, item_limits).await?;
     // The caller knows the reader's clearance and fills in `withheld`.
     Ok(Some(JobView {
-        job,
+        job: summary::summarize(row)?,
         causes: job_causes,
         next_cause,
         comments,
@@ -227,13 +227,12 @@ async fn newest_sent_item(
 pub async fn load_causes(
     store: &Store,
     config: &Compiled,
-    job_id: JobId,
+    job: &AuthorizedJob,
     mut after: Option<Cursor>,
     limits: CauseLimits,
 ) -> Result<(Vec<CauseView>, Option<Cursor>), Error> {
-    let org = config.org();
     let range = RowRange::all().limit(limits.causes).after(after.clone());
-    let mut rows = store.scan::<JobCause>(&(org.clone(), job_id), range);
+    let mut rows = store.scan::<JobCause>(&job.key(), range);
     let (mut loaded_causes, mut bytes) = (Vec::new(), 0);
     for row in rows.all().await? {
         let cursor = Cursor::after(&row);
