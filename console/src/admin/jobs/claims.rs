@@ -12,7 +12,7 @@ use serde_json::json;
 use tidegate_catalog::Compiled;
 use tidegate_moderation::{
     child_safety::AuthorizedJob,
-    jobs::summary::{self, JobSummary},
+    jobs::summary::{self, JobSummaryResponse},
     partial_items::claims,
     review::queues::{self, ClaimOutcome, NextJobRequest},
 };
@@ -88,7 +88,7 @@ async fn claim_job(
     caller: Caller,
     Path(job): Path<String>,
     Body(ClaimRequest { reviewer, roles }): Body<ClaimRequest>,
-) -> Result<(Extension<AuditDetail>, Json<JobSummary>), Problem> {
+) -> Result<(Extension<AuditDetail>, Json<JobSummaryResponse>), Problem> {
     let reviewer = require_named_reviewer(&api, &caller, reviewer)?;
     let (store, job) = (&api.deps.moderation.store, parse_id(&job)?);
     let job = load_viewable_job(&api, &caller, job).await?;
@@ -201,6 +201,6 @@ fn require_queue_class(config: &Compiled, caller: &Caller, queue: &QueueId) -> R
     }
 }
 
-fn summarize(job: Job) -> Result<Json<JobSummary>, Problem> {
+fn summarize(job: Job) -> Result<Json<JobSummaryResponse>, Problem> {
     summary::summarize(job).map(Json).map_err(faults::moderation_problem)
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tidegate_moderation::{
     jobs::{
         stored_decision::{StoredDecision, StoredRelated},
-        summary::DecisionView,
+        summary::DecisionResponse,
     },
     review::decisions::{self, DecisionRefusal},
 };
@@ -38,7 +38,7 @@ async fn decide(
     caller: Caller,
     Path(job): Path<String>,
     Body(body): Body<DecideRequest>,
-) -> Result<(StatusCode, Extension<AuditDetail>, Json<DecisionView>), Problem> {
+) -> Result<(StatusCode, Extension<AuditDetail>, Json<DecisionResponse>), Problem> {
     let job: JobId = parse_id(&job)?;
     let verdict = body
         .verdict

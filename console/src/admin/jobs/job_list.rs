@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use tidegate_moderation::{
-    jobs::summary::{self, JobSummary},
+    jobs::summary::{self, JobSummaryResponse},
     review::job_list::{self, JobListRequest, ListPosition},
 };
 use tidegate_schemas::{ids::QueueId, records::JobClass};
@@ -51,7 +51,7 @@ pub(crate) async fn load_page(
     api: &Api,
     caller: &Caller,
     query: &ListJobsQuery,
-) -> Result<ListResponse<JobSummary>, Problem> {
+) -> Result<ListResponse<JobSummaryResponse>, Problem> {
     if !matches!(query.state.as_deref(), None | Some("open" | "decided" | "closed" | "moved" | "all")) {
         return Err(invalid("", "`state` is open, decided, closed, moved or all."));
     }

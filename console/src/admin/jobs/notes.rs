@@ -11,7 +11,7 @@ use serde_json::json;
 use tidegate_moderation::{
     child_safety::{AuthorizedJob, JobRefusal},
     review::{
-        comments::{self, Comment},
+        comments::{self, CommentResponse},
         escalation::{self, Escalation},
     },
 };
@@ -66,7 +66,7 @@ async fn list_comments(
     caller: Caller,
     Path(job): Path<String>,
     Query(page): Query<PageQuery>,
-) -> Result<Json<ListResponse<Comment>>, Problem> {
+) -> Result<Json<ListResponse<CommentResponse>>, Problem> {
     let job: JobId = parse_id(&job)?;
     let after: Option<Cursor> = page.parse_cursor()?;
     let limit = page_limit(&api, page.limit)?;
@@ -81,7 +81,7 @@ async fn add_comment(
     caller: Caller,
     Path(job): Path<String>,
     Body(request): Body<CommentRequest>,
-) -> Result<(StatusCode, Extension<AuditDetail>, Json<Comment>), Problem> {
+) -> Result<(StatusCode, Extension<AuditDetail>, Json<CommentResponse>), Problem> {
     let job: JobId = parse_id(&job)?;
     validate_text(&api, "/text", &request.text)?;
     let author = resolve_reviewer(&api, &caller, request.reviewer)?.name;

@@ -6,10 +6,10 @@ use axum::{Json, Router, extract::State, routing::get};
 use tidegate_moderation::{
     child_safety::AuthorizedJob,
     items::stored,
-    jobs::summary::JobSummary,
-    partial_items::views::{self, ItemLimits, RequestView},
+    jobs::summary::JobSummaryResponse,
+    partial_items::views::{self, ItemLimits, PartialRequestResponse},
     review::{
-        job_view::{self, CauseLimits, CauseView, JobView},
+        job_view::{self, CauseLimits, CauseResponse, JobResponse},
         withheld,
     },
 };
@@ -41,7 +41,7 @@ async fn list_jobs(
     State(api): State<Api>,
     caller: Caller,
     Query(query): Query<job_list::ListJobsQuery>,
-) -> Result<Json<ListResponse<JobSummary>>, Problem> {
+) -> Result<Json<ListResponse<JobSummaryResponse>>, Problem> {
     job_list::load_page(&api, &caller, &query).await.map(Json)
 }
 
@@ -49,12 +49,12 @@ async fn get_job(
     State(api): State<Api>,
     caller: Caller,
     Path(job): Path<String>,
-) -> Result<Json<JobView>, Problem> {
+) -> Result<Json<JobResponse>, Problem> {
     load_job_view(&api, &caller, parse_id(&job)?).await.map(Json)
 }
 
 /// Loads a job with its causes up to the limits of one answer.
-pub(crate) async fn load_job_view(api: &Api, caller: &Caller, job: JobId) -> Result<JobView, Problem> {
+pub(crate) async fn load_job_view(api: &Api, caller: &Caller, job: JobId) -> Result<JobResponse, Problem> {
     let limits = build_cause_limits(api, None)?;
     let config = load_config(api, caller).await?;
     // Authorized and recorded before any cause or item of the job is read.
@@ -92,7 +92,7 @@ async fn list_causes(
     caller: Caller,
     Path(job): Path<String>,
     Query(page): Query<PageQuery>,
-) -> Result<Json<ListResponse<CauseView>>, Problem> {
+) -> Result<Json<ListResponse<CauseResponse>>, Problem> {
     let limits = build_cause_limits(&api, page.limit)?;
     load_causes(&api, &caller, parse_id(&job)?, page.parse_cursor()?, limits).await.map(Json)
 }
@@ -104,7 +104,7 @@ async fn load_causes(
     job: JobId,
     after: Option<Cursor>,
     limits: CauseLimits,
-) -> Result<ListResponse<CauseView>, Problem> {
+) -> Result<ListResponse<CauseResponse>, Problem> {
     let job = load_viewable_job(api, caller, job).await?;
     let config = load_config(api, caller).await?;
     let page = job_view::load_causes(&api.deps.moderation.store, &config, &job, after, limits).await;
@@ -123,7 +123,7 @@ pub(crate) async fn load_causes_page(
     caller: &Caller,
     job: JobId,
     cursor: Option<&str>,
-) -> Result<ListResponse<CauseView>, Problem> {
+) -> Result<ListResponse<CauseResponse>, Problem> {
     let after = cursor.map(str::parse).transpose().map_err(|_| not_a_cursor())?;
     load_causes(api, caller, job, after, build_cause_limits(api, None)?).await
 }
@@ -134,7 +134,7 @@ async fn list_partial_items(
     caller: Caller,
     Path(job): Path<String>,
     Query(page): Query<PageQuery>,
-) -> Result<Json<ListResponse<stored::ItemView>>, Problem> {
+) -> Result<Json<ListResponse<stored::ItemResponse>>, Problem> {
     let limits = build_cause_limits(&api, page.limit)?;
     load_partial_items(&api, &caller, parse_id(&job)?, page.parse_cursor()?, limits).await.map(Json)
 }
@@ -146,7 +146,7 @@ async fn load_partial_items(
     job: JobId,
     after: Option<views::ItemCursor>,
     CauseLimits { causes: items, bytes }: CauseLimits,
-) -> Result<ListResponse<stored::ItemView>, Problem> {
+) -> Result<ListResponse<stored::ItemResponse>, Problem> {
     let job = load_viewable_job(api, caller, job).await?;
     let (store, limits) = (&api.deps.moderation.store, ItemLimits { items, bytes });
     let loaded_page = views::load_items_of_job(store, &job, after, limits).await;
@@ -175,11 +175,11 @@ async fn find_withheld_items(
     child_safety::withhold_or_record_view(api, caller, &items, route, object).await
 }
 
-fn item_key(item: &stored::ItemView) -> ItemKey {
+fn item_key(item: &stored::ItemResponse) -> ItemKey {
     ItemKey { type_id: item.type_id.clone(), id: item.id.clone() }
 }
 
-fn requested_items(request: &RequestView) -> Vec<ItemKey> {
+fn requested_items(request: &PartialRequestResponse) -> Vec<ItemKey> {
     serde_json::from_str(request.asked.get()).unwrap_or_default()
 }
 
@@ -189,7 +189,7 @@ pub(crate) async fn load_partial_items_page(
     caller: &Caller,
     job: JobId,
     cursor: Option<&str>,
-) -> Result<ListResponse<stored::ItemView>, Problem> {
+) -> Result<ListResponse<stored::ItemResponse>, Problem> {
     let after = cursor.map(str::parse).transpose().map_err(|_| not_a_cursor())?;
     load_partial_items(api, caller, job, after, build_cause_limits(api, None)?).await
 }

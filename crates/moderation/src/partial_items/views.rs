@@ -24,7 +24,7 @@ const MAX_REQUESTS: usize = 10;
 /// Request for items.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RequestView {
+pub struct PartialRequestResponse {
     /// Id in URLs: the request's time and its own id.
     pub id: String,
     pub requested_at: String,
@@ -60,12 +60,12 @@ pub struct ErrorView {
 #[serde(rename_all = "camelCase")]
 pub struct JobRequestsView {
     /// The newest requests.
-    pub requests: Vec<RequestView>,
+    pub requests: Vec<PartialRequestResponse>,
     /// Number of older requests.
     #[serde(skip_serializing_if = "is_zero")]
     pub requests_more: usize,
     /// Newest data of each received item.
-    pub items: Vec<stored::ItemView>,
+    pub items: Vec<stored::ItemResponse>,
     /// Number of items beyond the limits of this answer.
     #[serde(skip_serializing_if = "is_zero")]
     pub items_more: usize,
@@ -120,15 +120,15 @@ impl FromStr for ItemCursor {
 /// Received items of a job. `more` counts the items after the last one; it is zero without `next`.
 #[derive(Debug)]
 pub struct ItemPage {
-    pub items: Vec<stored::ItemView>,
+    pub items: Vec<stored::ItemResponse>,
     pub more: usize,
     pub next: Option<ItemCursor>,
 }
 
-pub fn request_view(row: PartialRequest) -> Result<RequestView, Error> {
+pub fn request_view(row: PartialRequest) -> Result<PartialRequestResponse, Error> {
     let list = |text: &str| context::raw(text.as_bytes());
     let error = row.error.map(|name| ErrorView { name, detail: row.error_detail.unwrap_or_default() });
-    Ok(RequestView {
+    Ok(PartialRequestResponse {
         id: public_id(row.requested_at, row.request_id),
         requested_at: row.requested_at.iso(),
         trigger: row.trigger.as_str(),

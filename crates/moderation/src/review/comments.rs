@@ -9,14 +9,14 @@ use crate::{Error, child_safety::AuthorizedJob};
 
 /// Comment in an answer.
 #[derive(Clone, Debug, Serialize)]
-pub struct Comment {
+pub struct CommentResponse {
     pub id: Uuid,
     pub at: String,
     pub author: String,
     pub text: String,
 }
 
-impl From<JobComment> for Comment {
+impl From<JobComment> for CommentResponse {
     fn from(row: JobComment) -> Self {
         Self { id: row.comment_id, at: row.at.iso(), author: row.author, text: row.text }
     }
@@ -29,7 +29,7 @@ pub async fn add_comment(
     author: &str,
     text: &str,
     now: Millis,
-) -> Result<Comment, Error> {
+) -> Result<CommentResponse, Error> {
     put_once(store, job.org(), job.id(), CauseId::random().0, author, text, now).await
 }
 
@@ -42,7 +42,7 @@ pub(super) async fn put_once(
     author: &str,
     text: &str,
     at: Millis,
-) -> Result<Comment, Error> {
+) -> Result<CommentResponse, Error> {
     // The first text stays, because a repeated request may have another one.
     if let Some(existing) = store.get::<JobComment>(&JobComment::key(org.clone(), job_id, at, id)).await? {
         return Ok(existing.into());
@@ -65,9 +65,9 @@ pub async fn list_comments(
     job: &AuthorizedJob,
     after: Option<Cursor>,
     limit: usize,
-) -> Result<(Vec<Comment>, Option<Cursor>), Error> {
+) -> Result<(Vec<CommentResponse>, Option<Cursor>), Error> {
     let range = RowRange::all().limit(limit).after(after);
     let mut rows = store.scan::<JobComment>(&JobComment::partition(job.org().clone(), job.id()), range);
-    let comments = rows.all().await?.into_iter().map(Comment::from).collect();
+    let comments = rows.all().await?.into_iter().map(CommentResponse::from).collect();
     Ok((comments, rows.cursor()))
 }

@@ -17,7 +17,7 @@ use tidegate_store::{
 };
 
 use super::{
-    comments::{self, Comment},
+    comments::{self, CommentResponse},
     sent_item, thread,
 };
 use crate::{
@@ -25,24 +25,24 @@ use crate::{
     child_safety::AuthorizedJob,
     effects::events::CrossedThreshold,
     items::{context, context_media, stored},
-    jobs::summary::{self, JobSummary},
+    jobs::summary::{self, JobSummaryResponse},
     partial_items::views,
 };
 
 #[derive(Debug, Serialize)]
-pub struct JobView {
+pub struct JobResponse {
     #[serde(flatten)]
-    pub job: JobSummary,
-    pub causes: Vec<CauseView>,
+    pub job: JobSummaryResponse,
+    pub causes: Vec<CauseResponse>,
     /// Cursor of the causes beyond this answer.
     #[serde(rename = "nextCause", skip_serializing_if = "Option::is_none")]
     pub next_cause: Option<String>,
     /// First comments, oldest first. `GET jobs/{id}/comments` returns all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub comments: Vec<Comment>,
+    pub comments: Vec<CommentResponse>,
     /// Newest version of the item. Until a processor has stored it, the version of the newest report or appeal.
     #[serde(rename = "latestItem", skip_serializing_if = "Option::is_none")]
-    pub latest_item: Option<stored::ItemView>,
+    pub latest_item: Option<stored::ItemResponse>,
     /// Items requested from the platform; absent without a request.
     #[serde(rename = "partialItems", skip_serializing_if = "Option::is_none")]
     pub partial_items: Option<views::JobRequestsView>,
@@ -62,7 +62,7 @@ pub struct CauseLimits {
 /// Cause of the job, with the platform's content.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CauseView {
+pub struct CauseResponse {
     pub kind: CauseKind,
     pub at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,7 +80,7 @@ pub struct CauseView {
     pub media: Vec<ItemMedia>,
 }
 
-/// Media of a context item, in the form of [`stored::ItemView`].
+/// Media of a context item, in the form of [`stored::ItemResponse`].
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ItemMedia {
@@ -176,7 +176,7 @@ pub async fn load_view(
     config: &Compiled,
     job: &AuthorizedJob,
     limits: CauseLimits,
-) -> Result<Option<JobView>, Error> {
+) -> Result<Option<JobResponse>, Error> {
     let org = job.org();
     let Some(row) = store.get::<Job>(&job.key()).await? else { return Ok(None) };
     let (job_causes, next_cursor) = load_causes(store, config, job, None, limits).await?;
@@ -191,7 +191,7 @@ pub async fn load_view(
     let item_limits = views::ItemLimits { items: limits.causes, bytes: limits.bytes };
     let partial_items = views::load_for_job(store, job, item_limits).await?;
     // The caller knows the reader's clearance and fills in `withheld`.
-    Ok(Some(JobView {
+    Ok(Some(JobResponse {
         job: summary::summarize(row)?,
         causes: job_causes,
         next_cause,
@@ -207,9 +207,9 @@ async fn newest_sent_item(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
-    job_causes: &[CauseView],
-) -> Result<Option<stored::ItemView>, Error> {
-    let sends_item = |cause: &&CauseView| {
+    job_causes: &[CauseResponse],
+) -> Result<Option<stored::ItemResponse>, Error> {
+    let sends_item = |cause: &&CauseResponse| {
         let reported_item = cause.report.as_ref().map(|report| &report.reported_item.key);
         let actioned_item = cause.appeal.as_ref().map(|appeal| &appeal.actioned_item.key);
         reported_item.or(actioned_item) == Some(item)
@@ -230,7 +230,7 @@ pub async fn load_causes(
     job: &AuthorizedJob,
     mut after: Option<Cursor>,
     limits: CauseLimits,
-) -> Result<(Vec<CauseView>, Option<Cursor>), Error> {
+) -> Result<(Vec<CauseResponse>, Option<Cursor>), Error> {
     let range = RowRange::all().limit(limits.causes).after(after.clone());
     let mut rows = store.scan::<JobCause>(&job.key(), range);
     let (mut loaded_causes, mut bytes) = (Vec::new(), 0);
@@ -249,7 +249,7 @@ pub async fn load_causes(
     Ok((loaded_causes, rows.cursor()))
 }
 
-impl CauseView {
+impl CauseResponse {
     /// Bytes of platform content, which is nearly the whole size.
     fn bytes(&self) -> usize {
         let length = |raw: &RawValue| raw.get().len();
@@ -270,7 +270,7 @@ impl CauseView {
     }
 }
 
-async fn build_cause(store: &Store, config: &Compiled, row: JobCause) -> Result<CauseView, Error> {
+async fn build_cause(store: &Store, config: &Compiled, row: JobCause) -> Result<CauseResponse, Error> {
     let org = config.org();
     let report = match row.report_id {
         Some(id) => {
@@ -292,7 +292,7 @@ async fn build_cause(store: &Store, config: &Compiled, row: JobCause) -> Result<
         let media = context::raw(row.media.as_bytes())?;
         Ok(ItemMedia { type_id: row.type_id, id: row.item_id, media })
     });
-    Ok(CauseView {
+    Ok(CauseResponse {
         media: media.collect::<Result<_, Error>>()?,
         kind: row.kind,
         at: row.at.iso(),

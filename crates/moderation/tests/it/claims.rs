@@ -10,7 +10,7 @@ use tidegate_moderation::{
     Deps,
     partial_items::claims,
     review::{
-        job_view::{self, CauseLimits, JobView},
+        job_view::{self, CauseLimits, JobResponse},
         reports,
     },
 };
@@ -86,7 +86,7 @@ async fn job_shows_the_sent_item_until_it_is_stored() {
     let limits = CauseLimits { causes: 10, bytes: 1 << 20 };
     let job = authorize(&deps.store, job.job_id).await;
     let view = job_view::load_view(&deps.store, &config, &job, limits).await.unwrap().unwrap();
-    let JobView { latest_item: Some(item), .. } = view else { panic!("no item: {view:?}") };
+    let JobResponse { latest_item: Some(item), .. } = view else { panic!("no item: {view:?}") };
     assert_eq!((item.submission_id, &*item.state, &*item.source), (submission_id, "accepted", "report"));
     assert_eq!((item.data.get(), item.evaluated_at), ("{}", None));
 }
