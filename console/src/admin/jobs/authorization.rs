@@ -37,6 +37,7 @@ pub(super) async fn load_viewable_job(
 
 /// Records the view of a child-safety job in the audit.
 pub(super) async fn record_job_view(api: &Api, caller: &Caller, job: &AuthorizedJob) -> Result<(), Problem> {
+    // Only child-safety material needs a record of its views.
     if job.class() != JobClass::ChildSafety {
         return Ok(());
     }

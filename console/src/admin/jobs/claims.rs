@@ -146,6 +146,7 @@ async fn claim_next(
         release_result.map_err(faults::moderation_problem)?;
         return Err(problem);
     }
+    // The request for newer data outlives the answer, so it keeps the job.
     let row = job.row().clone();
     request_newer_data(&api, job);
     Ok((claim_detail(&row), summarize(row)?).into_response())

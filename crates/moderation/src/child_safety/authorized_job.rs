@@ -9,7 +9,7 @@ use tidegate_store::{Store, tables::review::jobs::Job};
 use super::Clearance;
 use crate::Error;
 
-/// Job of a caller's org whose class the caller's clearance covers. Functions that show or change one job for a caller
+/// Job of a caller's org, of a class within the caller's clearance. Functions that show or change one job for a caller
 /// take it instead of an id, and read the present row where they need it.
 ///
 /// ```
