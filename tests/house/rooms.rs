@@ -55,7 +55,7 @@ const CRATES: &[CrateFloors] = &[
             &["admin/rules", "pages"],
             &["admin"],
         ],
-        exceptions: &[("api", "admin/rules", "the state holds the trials of backtests")],
+        exceptions: &[],
         max_rooms: 13,
         max_floors: 6,
         max_arrows: 45,

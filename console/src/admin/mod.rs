@@ -12,6 +12,7 @@ pub(crate) mod rules;
 use std::sync::Arc;
 
 use axum::{Router, middleware::from_fn_with_state};
+use tidegate_moderation::reevaluation::trials::Trials;
 use tidegate_web::{HttpServer, Problem};
 
 use self::{
@@ -29,7 +30,7 @@ use crate::api::{Api, ApiState, Deps, settings::Settings, sign_in_attempts::Sign
 pub(crate) fn build_api(deps: Deps, settings: Settings, http: HttpServer) -> Api {
     // Pulls of one snapshot share one serialized answer, so the state is built with its writer.
     let pulls = deps.changes.pulls(documents::serialize_pulled);
-    let (sign_ins, trials) = (SignInAttempts::default(), rules::Trials::default());
+    let (sign_ins, trials) = (SignInAttempts::default(), Trials::default());
     Arc::new(ApiState { deps, settings, http, sign_ins, trials, pulls })
 }
 

@@ -11,10 +11,10 @@ use tidegate_catalog::{
     Banks, Keys, Secrets,
     change::{Changes, Pulls},
 };
+use tidegate_moderation::reevaluation::trials::Trials;
 use tidegate_web::HttpServer;
 
 use self::{local_token::LocalToken, settings::Settings, sign_in_attempts::SignInAttempts};
-use crate::admin::rules::Trials;
 
 /// Dependencies of the console.
 #[derive(Clone)]

@@ -13,6 +13,7 @@ mod error;
 pub mod metrics;
 mod migration;
 mod pages;
+mod partition_cursor;
 mod range;
 mod split;
 mod store;
@@ -28,6 +29,7 @@ pub use self::{
     error::{CorruptCell, Error},
     migration::{Difference, Migration},
     pages::Pages,
+    partition_cursor::{CursorPartition, DayCursor, PartitionCursor},
     range::{Cells, Cursor, PrefixOf, ProperPrefixOf, RowRange},
     split::Split,
     store::Store,

@@ -18,12 +18,12 @@ use tidegate_schemas::{
     item_types::datetime,
     records::JobClass,
 };
-use tidegate_store::{Cursor, Row as _, RowRange, WriteTime, tables::catalog::audit::AuditEntry};
+use tidegate_store::{Cursor, DayCursor, Row as _, RowRange, WriteTime, tables::catalog::audit::AuditEntry};
 use tidegate_web::{Problem, Query, RequestId};
 
 use super::audit_clearance;
 use crate::{
-    admin::request::{Caller, DayPlace, faults, invalid, not_a_cursor, page_limit},
+    admin::request::{Caller, faults, invalid, not_a_cursor, page_limit},
     api::{Api, ListResponse},
 };
 
@@ -234,8 +234,8 @@ async fn list_entries(
     let start = since.unwrap_or(oldest_kept).max(oldest_kept);
     // Another process's clock may run ahead, so entries slightly in the future are listed as well.
     let end = until.unwrap_or_else(|| listed_at.plus(MAX_CLOCK_SKEW));
-    let cursor = query.cursor.as_deref().map(str::parse).transpose().map_err(|()| not_a_cursor())?;
-    let place = cursor.unwrap_or(DayPlace { day: end.day(), after: None });
+    let cursor = query.cursor.as_deref().map(str::parse).transpose().map_err(|_| not_a_cursor())?;
+    let place = cursor.unwrap_or(DayCursor::start_of(end.day()));
     let (items, next) = load_page(&api, &caller, &query, (start, end), limit, place).await?;
     Ok(Json(ListResponse { items, next: next.map(|place| place.to_string()) }))
 }
@@ -249,20 +249,20 @@ async fn load_page(
     query: &ListEntriesQuery,
     (since, until): (Millis, Millis),
     limit: usize,
-    mut place: DayPlace,
-) -> Result<(Vec<EntryResponse>, Option<DayPlace>), Problem> {
+    mut place: DayCursor,
+) -> Result<(Vec<EntryResponse>, Option<DayCursor>), Problem> {
     let store = &api.deps.moderation.store;
     // Without the scope, a listed view would reveal that a child-safety job exists.
     let view = build_view_detail();
     let mut rows_left = api.settings.rows_per_page;
     let mut matching_entries = Vec::new();
-    while place.day >= since.day() {
+    while place.partition >= since.day() {
         let batch_limit = rows_left.min(limit);
         if batch_limit == 0 || matching_entries.len() >= limit {
             return Ok((matching_entries, Some(place)));
         }
         let range = RowRange::all().limit(batch_limit).after(place.after.clone());
-        let mut entries = store.scan::<AuditEntry>(&(caller.org.clone(), place.day), range);
+        let mut entries = store.scan::<AuditEntry>(&(caller.org.clone(), place.partition), range);
         let rows = entries.all().await.map_err(faults::store_problem)?;
         // A day without entries costs one read; counting it bounds a query over a long empty period.
         rows_left = rows_left.saturating_sub(rows.len().max(1));
@@ -277,13 +277,13 @@ async fn load_page(
             if matching_entries.len() >= limit {
                 // The cursor stands before this entry, which becomes the first of the next page.
                 let after = rows[..row_index].last().map(Cursor::after).or(place.after);
-                return Ok((matching_entries, Some(DayPlace { day: place.day, after })));
+                return Ok((matching_entries, Some(DayCursor { partition: place.partition, after })));
             }
             matching_entries.push(EntryResponse::new(entry.clone(), caller.may_see_child_safety()));
         }
         place = match entries.cursor() {
-            Some(after) => DayPlace { day: place.day, after: Some(after) },
-            None => DayPlace { day: place.day - 1, after: None },
+            Some(after) => DayCursor { partition: place.partition, after: Some(after) },
+            None => DayCursor::start_of(place.partition - 1),
         };
     }
     Ok((matching_entries, None))

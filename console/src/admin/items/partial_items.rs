@@ -14,7 +14,7 @@ use tidegate_moderation::partial_items::{
 };
 use tidegate_schemas::ids::{ItemKey, JobId, Millis};
 use tidegate_store::{
-    Cursor, Row as _, RowRange,
+    Cursor, DayCursor, Row as _, RowRange,
     tables::review::partial_requests::{PartialRequest, PartialState, PartialTrigger},
 };
 use tidegate_web::{Path, Problem, Query};
@@ -22,7 +22,7 @@ use tidegate_web::{Path, Problem, Query};
 use crate::{
     admin::{
         access::child_safety,
-        request::{Caller, DayPlace, UnpagedQuery, faults, invalid, load_config, not_a_cursor, page_limit},
+        request::{Caller, UnpagedQuery, faults, invalid, load_config, not_a_cursor, page_limit},
     },
     api::{Api, ListResponse},
 };
@@ -209,21 +209,21 @@ pub(crate) async fn load_page(
     let filter = RequestFilter::parse(query)?;
     let (store, now) = (&api.deps.moderation.store, Millis::now());
     let oldest = now.minus(PartialRequest::TABLE.ttl.unwrap_or_default()).day();
-    let cursor = query.cursor.as_deref().map(str::parse::<DayPlace>).transpose();
-    let start = cursor.map_err(|()| not_a_cursor())?;
+    let cursor = query.cursor.as_deref().map(str::parse::<DayCursor>).transpose();
+    let start = cursor.map_err(|_| not_a_cursor())?;
     // Another process's clock can run ahead, so there may be rows for tomorrow.
-    let mut place = start.unwrap_or(DayPlace { day: now.day() + 1, after: None });
+    let mut place = start.unwrap_or(DayCursor::start_of(now.day() + 1));
     // A cursor with a far later day would cost a read for each day in between.
-    place.day = place.day.min(now.day() + 1);
+    place.partition = place.partition.min(now.day() + 1);
     let mut rows_left = api.settings.rows_per_page;
     let mut items = Vec::new();
-    while place.day >= oldest {
+    while place.partition >= oldest {
         let batch_limit = rows_left.min(limit - items.len());
         if batch_limit == 0 {
             return Ok(ListResponse { items, next: Some(place.to_string()) });
         }
         let range = RowRange::all().limit(batch_limit).after(place.after.clone());
-        let mut rows = store.scan::<PartialRequest>(&(caller.org.clone(), place.day), range);
+        let mut rows = store.scan::<PartialRequest>(&(caller.org.clone(), place.partition), range);
         let mut batch = rows.all().await.map_err(faults::store_problem)?;
         // All rows read count against the page's cost, also those that the filter drops.
         rows_left -= batch.len();
@@ -238,7 +238,7 @@ pub(crate) async fn load_page(
             items.push(views::request_view(row).map_err(faults::moderation_problem)?);
         }
         if is_day_complete {
-            place = DayPlace { day: place.day - 1, after: None };
+            place = DayCursor::start_of(place.partition - 1);
         }
     }
     Ok(ListResponse { items, next: None })

@@ -1,9 +1,7 @@
 //! Reads the lists of a user (items, jobs, reports), newest first.
 
 use tidegate_schemas::ids::Millis;
-use tidegate_store::{Cursor, Fact, RowRange, Store, tables::items::by_user::stretch};
-
-use crate::admin::request::DayPlace;
+use tidegate_store::{Cursor, DayCursor, Fact, RowRange, Store, tables::items::by_user::stretch};
 
 /// Pointers read at once.
 const BATCH_ROWS: usize = 200;
@@ -12,9 +10,9 @@ const BATCH_ROWS: usize = 200;
 #[derive(Debug)]
 pub(crate) struct HistoryPage<V> {
     /// Start of the last pointers read; its day is a stretch. `None` at the end of the list.
-    place: Option<DayPlace>,
+    place: Option<DayCursor>,
     /// Start of the next pointers.
-    next_place: Option<DayPlace>,
+    next_place: Option<DayCursor>,
     oldest: i64,
     limit: usize,
     /// Rows that the page may still read.
@@ -24,12 +22,12 @@ pub(crate) struct HistoryPage<V> {
 
 impl<V> HistoryPage<V> {
     /// Starts at the cursor of the previous page.
-    pub(crate) fn new<R: Fact>(cursor: Option<DayPlace>, limit: usize, rows: usize, now: Millis) -> Self {
+    pub(crate) fn new<R: Fact>(cursor: Option<DayCursor>, limit: usize, rows: usize, now: Millis) -> Self {
         // Another process's clock can run ahead, so there may be rows in the next stretch.
         let newest = stretch(now) + 1;
         let place = match cursor {
-            Some(from) => DayPlace { day: from.day.min(newest), ..from },
-            None => DayPlace { day: newest, after: None },
+            Some(from) => DayCursor { partition: from.partition.min(newest), ..from },
+            None => DayCursor::start_of(newest),
         };
         let oldest = stretch(now.minus(R::TABLE.ttl.unwrap_or_default()));
         Self { place: None, next_place: Some(place), oldest, limit, rows, entries: Vec::new() }
@@ -45,17 +43,17 @@ impl<V> HistoryPage<V> {
         while let Some(place) = self.next_place.take_if(|_| self.entries.len() < self.limit && self.rows > 0)
         {
             // Older stretches have expired.
-            if place.day < self.oldest {
+            if place.partition < self.oldest {
                 return Ok(None);
             }
             let range = RowRange::all().limit(self.rows.min(BATCH_ROWS)).after(place.after.clone());
-            let mut pages = store.scan::<R>(&partition(place.day), range);
+            let mut pages = store.scan::<R>(&partition(place.partition), range);
             let pointers = pages.all().await?;
             // All pointers read count, also those of entries that are withheld.
             self.rows -= pointers.len();
             self.next_place = Some(match pages.cursor() {
-                Some(after) => DayPlace { day: place.day, after: Some(after) },
-                None => DayPlace { day: place.day - 1, after: None },
+                Some(after) => DayCursor { partition: place.partition, after: Some(after) },
+                None => DayCursor::start_of(place.partition - 1),
             });
             self.place = Some(place);
             if !pointers.is_empty() {
@@ -73,7 +71,7 @@ impl<V> HistoryPage<V> {
                 // The page is full: the next one continues behind the last pointer that was used.
                 let Some(place) = self.place.take() else { return };
                 let after = pointers[..entry_index].last().map(Cursor::after).or(place.after);
-                self.next_place = Some(DayPlace { day: place.day, after });
+                self.next_place = Some(DayCursor { partition: place.partition, after });
                 return;
             }
             self.entries.push(entry);
@@ -81,8 +79,8 @@ impl<V> HistoryPage<V> {
     }
 
     /// Returns the entries and the start of the next page.
-    pub(crate) fn finish(self) -> (Vec<V>, Option<DayPlace>) {
-        let next = self.next_place.filter(|place| place.day >= self.oldest);
+    pub(crate) fn finish(self) -> (Vec<V>, Option<DayCursor>) {
+        let next = self.next_place.filter(|place| place.partition >= self.oldest);
         (self.entries, next)
     }
 }

@@ -13,7 +13,7 @@ use tidegate_moderation::{
 };
 use tidegate_schemas::ids::{ItemId, ItemKey, Millis, TypeId};
 use tidegate_store::{
-    Fact, Row,
+    DayCursor, Fact, Row,
     tables::items::by_user::{CaseKind, CaseOfUser, ItemOfUser},
 };
 use tidegate_web::{Path, Problem, Query};
@@ -22,9 +22,7 @@ use super::user_history;
 use crate::{
     admin::{
         access::child_safety,
-        request::{
-            Caller, DayPlace, PageQuery, UnpagedQuery, faults, invalid, load_config, not_a_cursor, page_limit,
-        },
+        request::{Caller, PageQuery, UnpagedQuery, faults, invalid, load_config, not_a_cursor, page_limit},
     },
     api::{Api, ListResponse},
 };
@@ -144,7 +142,7 @@ async fn list_reports(
     };
     let user = ItemKey::new(type_id, id);
     authorize_user(&api, &caller, &user, ROUTE).await?;
-    let cursor = query.cursor.as_deref().map(str::parse).transpose().map_err(|()| not_a_cursor())?;
+    let cursor = query.cursor.as_deref().map(str::parse).transpose().map_err(|_| not_a_cursor())?;
     let mut page = start_page::<CaseOfUser, _>(&api, query.limit, cursor)?;
     let store = &api.deps.moderation.store;
     let partition = case_partition(&caller, &user, kind);
@@ -184,7 +182,7 @@ fn case_partition(
 fn start_page<R: Fact, V>(
     api: &Api,
     requested_limit: Option<usize>,
-    cursor: Option<DayPlace>,
+    cursor: Option<DayCursor>,
 ) -> Result<user_history::HistoryPage<V>, Problem> {
     let limit = page_limit(api, requested_limit)?;
     Ok(user_history::HistoryPage::new::<R>(cursor, limit, api.settings.rows_per_page, Millis::now()))

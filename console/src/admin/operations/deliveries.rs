@@ -173,7 +173,7 @@ async fn list_deliveries(
     }
     let cursor = filters.cursor.as_deref().map(str::parse).transpose();
     let query = delivery_rows::DeliveryQuery {
-        from: cursor.map_err(|()| not_a_cursor())?,
+        from: cursor.map_err(|_| not_a_cursor())?,
         limit: page_limit(&api, filters.limit)?,
         rows: api.settings.rows_per_page,
         filter: |delivery: &rows::Delivery| filters.matches(delivery),

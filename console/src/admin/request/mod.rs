@@ -1,7 +1,6 @@
 //! Parts shared by all handlers: reads the caller, the query and the body of a request, and builds refusals and long answers.
 
 pub(crate) mod caller;
-mod day_place;
 mod extract;
 pub(crate) mod faults;
 mod live_config;
@@ -11,7 +10,6 @@ mod refusals;
 
 pub(crate) use self::{
     caller::Caller,
-    day_place::DayPlace,
     extract::{Body, parse_id},
     live_config::load_config,
     paging::{PageQuery, UnpagedQuery, page_limit},

@@ -10,7 +10,7 @@ use tidegate_schemas::ids::{Millis, RuleId};
 use tidegate_web::{Path, Problem, Query};
 use uuid::Uuid;
 
-use super::{TimeBudget, parse_span};
+use super::{TimeBudget, backtest::trial_problem, parse_span};
 use crate::{
     admin::{
         access::audit::AuditDetail,
@@ -93,8 +93,10 @@ pub(super) async fn run_step(
         return Err(invalid("/most", "It is at least 1."));
     }
     // Shares the turns of backtests: both evaluate stored items and would slow down new ones.
-    let org_turn = api.trials.acquire_org_turn(&caller.org, api.settings.turn_wait()).await?;
-    let _turn = api.trials.acquire_turn(org_turn, api.settings.turn_wait()).await?;
+    let org_turn = api.trials.acquire_org_turn(&caller.org, api.settings.turn_wait()).await;
+    let org_turn = org_turn.map_err(trial_problem)?;
+    let evaluation_turn = api.trials.acquire_turn(org_turn, api.settings.turn_wait()).await;
+    let _evaluation_turn = evaluation_turn.map_err(trial_problem)?;
     let budget = TimeBudget::start();
     let (deps, rows) = (&api.deps.moderation, api.deps.window_rows);
     let (org, clearance) = (&caller.org, caller.clearance());

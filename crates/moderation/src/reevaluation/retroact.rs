@@ -529,7 +529,7 @@ fn run_view(row: &Retroaction) -> Result<RetroactionResponse, Error> {
     let position: Option<HistoryCursor> = row.place.as_deref().and_then(|place| place.parse().ok());
     let through = match (&position, row.finished_at) {
         (_, Some(_)) => row.until,
-        (Some(place), None) => place.at().max(row.since),
+        (Some(place), None) => place.partition.at().max(row.since),
         (None, None) => row.since,
     };
     Ok(RetroactionResponse {
