@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod architecture;
+mod bodies;
 mod cycles;
 mod imports;
 mod layout;

@@ -28,6 +28,7 @@ use crate::api::{Api, ApiState, Deps, settings::Settings, sign_in_attempts::Sign
 
 /// Builds the state of the handlers of one server.
 pub(crate) fn build_api(deps: Deps, settings: Settings, http: HttpServer) -> Api {
+    // Pulls of one snapshot share one serialized answer, so the state is built with its writer.
     let pulls = deps.changes.pulls(documents::serialize_pulled);
     let (sign_ins, trials) = (SignInAttempts::default(), Trials::default());
     Arc::new(ApiState { deps, settings, http, sign_ins, trials, pulls })

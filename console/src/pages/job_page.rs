@@ -5,8 +5,8 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 use tidegate_moderation::{
-    jobs::summary::{DecisionView, JobSummary},
-    review::job_view::{AppealView, CauseView, JobView, ReportView, SentItem},
+    jobs::summary::{DecisionResponse, JobSummaryResponse},
+    review::job_view::{AppealView, CauseResponse, JobResponse, ReportView, SentItem},
 };
 use tidegate_schemas::ids::{ItemKey, JobId};
 use tidegate_web::{Path, Problem, Query};
@@ -24,7 +24,7 @@ pub(super) async fn show_job(
     Path(job): Path<String>,
 ) -> Result<Response, Problem> {
     let view = views::load_job_view(&api, &session.caller, parse_id(&job)?).await?;
-    let JobView { job, causes, next_cause, comments, latest_item, partial_items, withheld } = &view;
+    let JobResponse { job, causes, next_cause, comments, latest_item, partial_items, withheld } = &view;
     let more_link = next_cause
         .as_ref()
         .map(|cursor| link(&format!("/jobs/{}/causes", job.id), [("cursor", cursor.as_str())]));
@@ -139,7 +139,7 @@ fn item_name(item: &ItemKey) -> Markup {
     html! { (code(&item.type_id)) " " (code(&item.id)) }
 }
 
-fn job_facts(job: &JobSummary) -> Markup {
+fn job_facts(job: &JobSummaryResponse) -> Markup {
     html! {
         dl.facts {
             dt { "Item" } dd { (item_name(&job.item)) }
@@ -169,7 +169,7 @@ fn job_facts(job: &JobSummary) -> Markup {
     }
 }
 
-fn decision_section(decision: &DecisionView) -> Markup {
+fn decision_section(decision: &DecisionResponse) -> Markup {
     html! {
         h2 { "Decision" }
         dl.facts {
@@ -183,7 +183,7 @@ fn decision_section(decision: &DecisionView) -> Markup {
     }
 }
 
-fn cause_section(cause: &CauseView) -> Markup {
+fn cause_section(cause: &CauseResponse) -> Markup {
     html! {
         section.cause {
             h3 { (cause.kind) ", " (time(&cause.at)) }

@@ -3,7 +3,7 @@
 use axum::{Router, extract::State, response::Response, routing::get};
 use maud::{Markup, html};
 use serde::Deserialize;
-use tidegate_moderation::jobs::summary::JobSummary;
+use tidegate_moderation::jobs::summary::JobSummaryResponse;
 use tidegate_schemas::ids::QueueId;
 use tidegate_web::{Problem, Query};
 
@@ -93,7 +93,7 @@ async fn show_jobs(
     Ok(html::render_page(session.frame(), Some(Section::Jobs), "Jobs", &body))
 }
 
-fn job_row(job: &JobSummary) -> Markup {
+fn job_row(job: &JobSummaryResponse) -> Markup {
     html! {
         tr {
             th scope="row" {

@@ -44,6 +44,10 @@ struct CreateOrgResponse {
     name: String,
 }
 
+#[derive(Serialize)]
+#[serde(transparent)]
+struct MemberResponse(Member);
+
 fn require_operator(caller: &Caller) -> Result<(), Problem> {
     if caller.is_operator {
         return Ok(());
@@ -93,8 +97,8 @@ async fn list_members(
     State(api): State<Api>,
     caller: Caller,
     Query(_): Query<UnpagedQuery>,
-) -> Result<Json<ListResponse<Member>>, Problem> {
+) -> Result<Json<ListResponse<MemberResponse>>, Problem> {
     require_operator(&caller)?;
     let members = members::list(&api.deps.moderation.store).await.map_err(faults::catalog_problem)?;
-    Ok(Json(ListResponse::unpaged(members)))
+    Ok(Json(ListResponse::unpaged(members.into_iter().map(MemberResponse).collect())))
 }

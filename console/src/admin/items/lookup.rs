@@ -31,7 +31,7 @@ async fn list_items(
     State(api): State<Api>,
     caller: Caller,
     Query(ListItemsQuery { id, .. }): Query<ListItemsQuery>,
-) -> Result<Json<ListResponse<stored::ItemView>>, Problem> {
+) -> Result<Json<ListResponse<stored::ItemResponse>>, Problem> {
     let config = load_config(&api, &caller).await?;
     let mut items = Vec::new();
     let key_of_type = |type_id| ItemKey { type_id, id: id.clone() };

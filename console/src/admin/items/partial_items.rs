@@ -10,7 +10,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use tidegate_moderation::partial_items::{
     requests::{self, NewRequest},
-    views::{self, RequestView},
+    views::{self, PartialRequestResponse},
 };
 use tidegate_schemas::ids::{ItemKey, JobId, Millis};
 use tidegate_store::{
@@ -129,12 +129,16 @@ async fn get_request(
     State(api): State<Api>,
     caller: Caller,
     Path(id): Path<String>,
-) -> Result<Json<RequestView>, Problem> {
+) -> Result<Json<PartialRequestResponse>, Problem> {
     load_request(&api, &caller, &id).await.map(Json)
 }
 
 /// Loads the request with this id, if the caller may see it.
-pub(crate) async fn load_request(api: &Api, caller: &Caller, id: &str) -> Result<RequestView, Problem> {
+pub(crate) async fn load_request(
+    api: &Api,
+    caller: &Caller,
+    id: &str,
+) -> Result<PartialRequestResponse, Problem> {
     let result = views::find_request(&api.deps.moderation.store, &caller.org, id).await;
     let row = result.map_err(faults::moderation_problem)?;
     let request = row.ok_or_else(|| Problem::not_found("There is no such request."))?;
@@ -191,7 +195,7 @@ async fn list_requests(
     State(api): State<Api>,
     caller: Caller,
     Query(query): Query<ListRequestsQuery>,
-) -> Result<Json<ListResponse<RequestView>>, Problem> {
+) -> Result<Json<ListResponse<PartialRequestResponse>>, Problem> {
     load_page(&api, &caller, &query).await.map(Json)
 }
 
@@ -200,7 +204,7 @@ pub(crate) async fn load_page(
     api: &Api,
     caller: &Caller,
     query: &ListRequestsQuery,
-) -> Result<ListResponse<RequestView>, Problem> {
+) -> Result<ListResponse<PartialRequestResponse>, Problem> {
     let limit = page_limit(api, query.limit)?;
     let filter = RequestFilter::parse(query)?;
     let (store, now) = (&api.deps.moderation.store, Millis::now());

@@ -5,10 +5,10 @@ use axum::{Json, Router, extract::State, routing::get};
 use serde::Deserialize;
 use tidegate_moderation::{
     items::stored,
-    jobs::summary::JobSummary,
+    jobs::summary::JobSummaryResponse,
     users::{
-        lists::{self, ReportEntry},
-        view::{self, UserView},
+        lists::{self, UserReportResponse},
+        view::{self, UserResponse},
     },
 };
 use tidegate_schemas::ids::{ItemId, ItemKey, Millis, TypeId};
@@ -51,7 +51,7 @@ async fn get_user(
     caller: Caller,
     Path((type_id, id)): Path<(String, String)>,
     Query(_): Query<UnpagedQuery>,
-) -> Result<Json<UserView>, Problem> {
+) -> Result<Json<UserResponse>, Problem> {
     let user = ItemKey::new(type_id, id);
     let config = load_config(&api, &caller).await?;
     authorize_user(&api, &caller, &user, "/users/{type}/{id}").await?;
@@ -79,7 +79,7 @@ async fn list_items(
     caller: Caller,
     Path((type_id, id)): Path<(String, String)>,
     Query(query): Query<PageQuery>,
-) -> Result<Json<ListResponse<stored::ItemView>>, Problem> {
+) -> Result<Json<ListResponse<stored::ItemResponse>>, Problem> {
     const ROUTE: &str = "/users/{type}/{id}/items";
     let user = ItemKey::new(type_id, id);
     authorize_user(&api, &caller, &user, ROUTE).await?;
@@ -113,7 +113,7 @@ async fn list_jobs(
     caller: Caller,
     Path((type_id, id)): Path<(String, String)>,
     Query(query): Query<PageQuery>,
-) -> Result<Json<ListResponse<JobSummary>>, Problem> {
+) -> Result<Json<ListResponse<JobSummaryResponse>>, Problem> {
     let user = ItemKey::new(type_id, id);
     authorize_user(&api, &caller, &user, "/users/{type}/{id}/jobs").await?;
     let mut page = start_page::<CaseOfUser, _>(&api, query.limit, query.parse_cursor()?)?;
@@ -133,7 +133,7 @@ async fn list_reports(
     caller: Caller,
     Path((type_id, id)): Path<(String, String)>,
     Query(query): Query<ListReportsQuery>,
-) -> Result<Json<ListResponse<ReportEntry>>, Problem> {
+) -> Result<Json<ListResponse<UserReportResponse>>, Problem> {
     const ROUTE: &str = "/users/{type}/{id}/reports";
     let kind = match query.side.as_deref() {
         None | Some("made") => CaseKind::ReportMade,

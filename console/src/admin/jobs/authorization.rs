@@ -1,7 +1,7 @@
 //! Loads jobs for callers: checks the scope of the job's class, and records views of child-safety jobs in the audit.
 
+use tidegate_moderation::child_safety::{AuthorizedJob, JobRefusal};
 use tidegate_schemas::{ids::JobId, records::JobClass};
-use tidegate_store::tables::review::jobs::Job;
 use tidegate_web::Problem;
 
 use super::refusals::no_such_job;
@@ -14,32 +14,39 @@ use crate::{
 };
 
 /// Loads the job and checks the caller's scope for its class.
-pub(super) async fn load_authorized_job(api: &Api, caller: &Caller, job: JobId) -> Result<Job, Problem> {
-    let row = api
-        .deps
-        .moderation
-        .store
-        .get::<Job>(&(caller.org.clone(), job))
-        .await
-        .map_err(faults::store_problem)?;
-    let row = row.ok_or_else(no_such_job)?;
-    if row.class == JobClass::ChildSafety {
-        caller.require_child_safety()?;
-    }
-    Ok(row)
+pub(super) async fn load_authorized_job(
+    api: &Api,
+    caller: &Caller,
+    job: JobId,
+) -> Result<AuthorizedJob, Problem> {
+    let store = &api.deps.moderation.store;
+    let result = AuthorizedJob::load(store, &caller.org, job, caller.clearance()).await;
+    result.map_err(faults::moderation_problem)?.map_err(job_problem)
 }
 
 /// Loads the job for display. The view of a child-safety job is in the audit before this returns.
-pub(super) async fn load_viewable_job(api: &Api, caller: &Caller, job: JobId) -> Result<Job, Problem> {
-    let row = load_authorized_job(api, caller, job).await?;
-    authorize_and_record_view(api, caller, &row).await?;
-    Ok(row)
+pub(super) async fn load_viewable_job(
+    api: &Api,
+    caller: &Caller,
+    job: JobId,
+) -> Result<AuthorizedJob, Problem> {
+    let job = load_authorized_job(api, caller, job).await?;
+    record_job_view(api, caller, &job).await?;
+    Ok(job)
 }
 
-pub(super) async fn authorize_and_record_view(api: &Api, caller: &Caller, job: &Job) -> Result<(), Problem> {
-    if job.class != JobClass::ChildSafety {
+/// Records the view of a child-safety job in the audit.
+pub(super) async fn record_job_view(api: &Api, caller: &Caller, job: &AuthorizedJob) -> Result<(), Problem> {
+    // Only child-safety material needs a record of its views.
+    if job.class() != JobClass::ChildSafety {
         return Ok(());
     }
-    caller.require_child_safety()?;
-    audit::record_view(api, caller, "GET /jobs/{id}".to_owned(), format!("/jobs/{}", job.job_id)).await
+    audit::record_view(api, caller, "GET /jobs/{id}".to_owned(), format!("/jobs/{}", job.id())).await
+}
+
+pub(super) fn job_problem(refusal: JobRefusal) -> Problem {
+    match refusal {
+        JobRefusal::NotFound => no_such_job(),
+        JobRefusal::NotCleared => Caller::missing_child_safety_scope(),
+    }
 }

@@ -11,7 +11,8 @@ use serde::Deserialize;
 use serde_json::json;
 use tidegate_catalog::Compiled;
 use tidegate_moderation::{
-    jobs::summary::{self, JobSummary},
+    child_safety::AuthorizedJob,
+    jobs::summary::{self, JobSummaryResponse},
     partial_items::claims,
     review::queues::{self, ClaimOutcome, NextJobRequest},
 };
@@ -23,7 +24,7 @@ use tidegate_store::tables::review::jobs::Job;
 use tidegate_web::{Path, Problem, Query};
 
 use super::{
-    authorization::{authorize_and_record_view, load_authorized_job, load_viewable_job},
+    authorization::{job_problem, load_authorized_job, load_viewable_job, record_job_view},
     refusals::{already_decided, no_such_job, not_your_claim},
     reviewers::{require_named_reviewer, require_queue_access},
 };
@@ -87,18 +88,18 @@ async fn claim_job(
     caller: Caller,
     Path(job): Path<String>,
     Body(ClaimRequest { reviewer, roles }): Body<ClaimRequest>,
-) -> Result<(Extension<AuditDetail>, Json<JobSummary>), Problem> {
+) -> Result<(Extension<AuditDetail>, Json<JobSummaryResponse>), Problem> {
     let reviewer = require_named_reviewer(&api, &caller, reviewer)?;
     let (store, job) = (&api.deps.moderation.store, parse_id(&job)?);
-    let row = load_viewable_job(&api, &caller, job).await?;
+    let job = load_viewable_job(&api, &caller, job).await?;
     let config = load_config(&api, &caller).await?;
     // Checked before the claim: a refused reviewer must not hold the job.
-    require_queue_access(&config, &row.queue, &reviewer, &roles)?;
-    let result = queues::claim(store, &caller.org, job, &reviewer, Millis::now()).await;
+    require_queue_access(&config, &job.row().queue, &reviewer, &roles)?;
+    let result = queues::claim(store, &job, &reviewer, Millis::now()).await;
     match result.map_err(faults::moderation_problem)? {
-        ClaimOutcome::Claimed(job) => {
-            request_newer_data(&api, &job);
-            Ok((claim_detail(&job), summarize(*job)?))
+        ClaimOutcome::Claimed(row) => {
+            request_newer_data(&api, job);
+            Ok((claim_detail(&row), summarize(*row)?))
         }
         // The job's first cause is still to be written, so a reviewer would see an empty job.
         ClaimOutcome::Opening => {
@@ -126,26 +127,29 @@ async fn claim_next(
     let store = &api.deps.moderation.store;
     let config = load_config(&api, &caller).await?;
     require_queue_access(&config, &queue, &reviewer, &roles)?;
-    // Checked by the class of the queue before the claim. The class of the claimed job is checked below.
+    // Checked by the class of the queue before the claim. `claim_next` checks the class of the claimed job.
     require_queue_class(&config, &caller, &queue)?;
     let order = config.queue(&queue).map(|queue| queue.document.order.clone()).unwrap_or_default();
-    let next = NextJobRequest { queue: &queue, order: &order, reviewer: &reviewer, include_own: query.held };
+    let next = NextJobRequest {
+        queue: &queue,
+        order: &order,
+        reviewer: &reviewer,
+        clearance: caller.clearance(),
+        include_own: query.held,
+    };
     let result = queues::claim_next(store, &caller.org, next, Millis::now(), draw).await;
-    match result.map_err(faults::moderation_problem)? {
-        Some(job) => {
-            if let Err(problem) = authorize_and_record_view(&api, &caller, &job).await {
-                // A configuration older than the job can lack its class, and the audit row can fail to be written. The claim is
-                // undone: the job was not shown to the reviewer.
-                let (epoch, name) = (job.epoch, &reviewer.name);
-                let release_result = queues::release(store, &caller.org, job.job_id, epoch, name).await;
-                release_result.map_err(faults::moderation_problem)?;
-                return Err(problem);
-            }
-            request_newer_data(&api, &job);
-            Ok((claim_detail(&job), summarize(job)?).into_response())
-        }
-        None => Ok(StatusCode::NO_CONTENT.into_response()),
+    let claimed_job = result.map_err(faults::moderation_problem)?.map_err(job_problem)?;
+    let Some(job) = claimed_job else { return Ok(StatusCode::NO_CONTENT.into_response()) };
+    if let Err(problem) = record_job_view(&api, &caller, &job).await {
+        // The job was not shown to the reviewer, so the claim is undone.
+        let release_result = queues::release(store, &job, job.row().epoch, &reviewer.name).await;
+        release_result.map_err(faults::moderation_problem)?;
+        return Err(problem);
     }
+    // The request for newer data outlives the answer, so it keeps the job.
+    let row = job.row().clone();
+    request_newer_data(&api, job);
+    Ok((claim_detail(&row), summarize(row)?).into_response())
 }
 
 /// Details of a claim for the audit.
@@ -157,17 +161,17 @@ fn claim_detail(job: &Job) -> Extension<AuditDetail> {
 
 /// Requests newer data of a claimed job in the background, so that the claim is answered at once. A look-up that is lost with
 /// the process is repeated by the next claim.
-fn request_newer_data(api: &Api, job: &Job) {
+fn request_newer_data(api: &Api, job: AuthorizedJob) {
     let deps = &api.deps.moderation;
     // Without an endpoint of the platform, newer data cannot be requested.
-    if !deps.partial_items.has_endpoint(&job.org) {
+    if !deps.partial_items.has_endpoint(job.org()) {
         return;
     }
-    let (deps, job, refresh_after) = (deps.clone(), job.clone(), api.settings.refresh_after());
+    let (deps, refresh_after) = (deps.clone(), api.settings.refresh_after());
     tokio::spawn(async move {
         let result = claims::refresh_claimed(&deps, &job, refresh_after, Millis::now()).await;
         if let Err(error) = result {
-            tracing::warn!(org = %job.org, job = %job.job_id, tag = error.tag(),
+            tracing::warn!(org = %job.org(), job = %job.id(), tag = error.tag(),
                 "cannot request newer data of a claimed job: {error}");
         }
     });
@@ -181,10 +185,10 @@ async fn release_job(
 ) -> Result<(StatusCode, Extension<AuditDetail>), Problem> {
     let reviewer = caller.reviewer(reviewer);
     let (store, job) = (&api.deps.moderation.store, parse_id(&job)?);
-    let class = load_authorized_job(&api, &caller, job).await?.class;
-    let result = queues::release(store, &caller.org, job, epoch, &reviewer).await;
+    let job = load_authorized_job(&api, &caller, job).await?;
+    let result = queues::release(store, &job, epoch, &reviewer).await;
     if result.map_err(faults::moderation_problem)? {
-        let detail = AuditDetail::of_job(class, json!({ "reviewer": reviewer }));
+        let detail = AuditDetail::of_job(job.class(), json!({ "reviewer": reviewer }));
         return Ok((StatusCode::NO_CONTENT, Extension(detail)));
     }
     Err(not_your_claim())
@@ -198,6 +202,6 @@ fn require_queue_class(config: &Compiled, caller: &Caller, queue: &QueueId) -> R
     }
 }
 
-fn summarize(job: Job) -> Result<Json<JobSummary>, Problem> {
+fn summarize(job: Job) -> Result<Json<JobSummaryResponse>, Problem> {
     summary::summarize(job).map(Json).map_err(faults::moderation_problem)
 }

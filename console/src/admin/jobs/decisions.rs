@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tidegate_moderation::{
     jobs::{
         stored_decision::{StoredDecision, StoredRelated},
-        summary::DecisionView,
+        summary::DecisionResponse,
     },
     review::decisions::{self, DecisionRefusal},
 };
@@ -38,7 +38,7 @@ async fn decide(
     caller: Caller,
     Path(job): Path<String>,
     Body(body): Body<DecideRequest>,
-) -> Result<(StatusCode, Extension<AuditDetail>, Json<DecisionView>), Problem> {
+) -> Result<(StatusCode, Extension<AuditDetail>, Json<DecisionResponse>), Problem> {
     let job: JobId = parse_id(&job)?;
     let verdict = body
         .verdict
@@ -54,7 +54,7 @@ async fn decide(
             format!("A reason has at most {max_bytes} bytes (review.reason_bytes)."),
         ));
     }
-    let class = load_authorized_job(&api, &caller, job).await?.class;
+    let job = load_authorized_job(&api, &caller, job).await?;
     // An action on a withheld item would strike its author and name that user in the answer.
     if !child_safety::find_withheld_items(&api, &caller, &body.related_items()).await?.is_empty() {
         return Err(Caller::missing_child_safety_scope());
@@ -62,11 +62,10 @@ async fn decide(
     let reviewer = caller.reviewer(body.reviewer.clone());
     let request = body.into_request(verdict, reviewer);
     let undo = api.settings.undo();
-    let result =
-        decisions::decide(&api.deps.moderation, &caller.org, job, &request, undo, Millis::now()).await;
+    let result = decisions::decide(&api.deps.moderation, &job, &request, undo, Millis::now()).await;
     match result.map_err(faults::moderation_problem)? {
         Ok(decision) => {
-            let detail = AuditDetail::of_job(class, decision_detail(&decision));
+            let detail = AuditDetail::of_job(job.class(), decision_detail(&decision));
             Ok((StatusCode::ACCEPTED, Extension(detail), Json(decision.into())))
         }
         Err(DecisionRefusal::NotFound) => Err(no_such_job()),

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use tidegate_moderation::{
-    jobs::summary::JobSummary,
+    jobs::summary::JobSummaryResponse,
     review::job_search::{self, JobFilter, JobSearchRequest},
 };
 use tidegate_schemas::ids::QueueId;
@@ -50,7 +50,7 @@ pub(crate) async fn load_page(
     api: &Api,
     caller: &Caller,
     query: &ListJobsQuery,
-) -> Result<ListResponse<JobSummary>, Problem> {
+) -> Result<ListResponse<JobSummaryResponse>, Problem> {
     let filter = query.parse_filter()?;
     let from = query.cursor.as_deref().map(|cursor| filter.parse_cursor(cursor)).transpose();
     let request = JobSearchRequest {

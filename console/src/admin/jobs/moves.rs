@@ -72,16 +72,16 @@ async fn move_job(
     }
     let reviewer = resolve_reviewer(&api, &caller, body.reviewer)?;
     // The scope is checked for the class of the job before any refusal reveals its queue.
-    let row = load_authorized_job(&api, &caller, job).await?;
-    require_queue_access(&*load_config(&api, &caller).await?, &row.queue, &reviewer, &body.roles)?;
+    let job = load_authorized_job(&api, &caller, job).await?;
+    let config = load_config(&api, &caller).await?;
+    require_queue_access(&config, &job.row().queue, &reviewer, &body.roles)?;
     let request = MoveRequest { queue: body.queue, by: reviewer.name, reason: body.reason };
-    let result = moves::move_job(&api.deps.moderation, &caller.org, job, &request, Millis::now()).await;
+    let result = moves::move_job(&api.deps.moderation, &job, &request, Millis::now()).await;
     match result.map_err(faults::moderation_problem)? {
         Ok(job_id) => {
-            let detail =
-                json!({ "reviewer": request.by, "from": row.queue, "to": request.queue, "job": job_id });
+            let detail = json!({ "reviewer": request.by, "from": job.row().queue, "to": request.queue, "job": job_id });
             Ok((
-                Extension(AuditDetail::of_job(row.class, detail)),
+                Extension(AuditDetail::of_job(job.class(), detail)),
                 Json(MoveJobResponse { job_id, queue: request.queue }),
             ))
         }
@@ -112,11 +112,11 @@ async fn skip_job(
         validate_text(&api, "/reason", reason)?;
     }
     let reviewer = caller.reviewer(body.reviewer);
-    let class = load_authorized_job(&api, &caller, job).await?.class;
+    let job = load_authorized_job(&api, &caller, job).await?;
     let (store, reason) = (&api.deps.moderation.store, body.reason.as_deref());
-    let result = skips::skip(store, &caller.org, job, body.epoch, &reviewer, reason, Millis::now()).await;
+    let result = skips::skip(store, &job, body.epoch, &reviewer, reason, Millis::now()).await;
     if result.map_err(faults::moderation_problem)? {
-        let detail = AuditDetail::of_job(class, json!({ "reviewer": reviewer }));
+        let detail = AuditDetail::of_job(job.class(), json!({ "reviewer": reviewer }));
         return Ok((StatusCode::NO_CONTENT, Extension(detail)));
     }
     Err(not_your_claim())

@@ -8,16 +8,19 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tidegate_moderation::review::{
-    comments::{self, Comment},
-    escalation::{self, Escalation},
+use tidegate_moderation::{
+    child_safety::{AuthorizedJob, JobRefusal},
+    review::{
+        comments::{self, CommentResponse},
+        escalation::{self, Escalation},
+    },
 };
 use tidegate_schemas::ids::{JobId, Millis};
 use tidegate_store::Cursor;
 use tidegate_web::{Path, Problem, Query};
 
 use super::{
-    authorization::{load_authorized_job, load_viewable_job},
+    authorization::{job_problem, load_authorized_job, load_viewable_job},
     refusals::no_such_job,
     reviewers::resolve_reviewer,
 };
@@ -63,12 +66,12 @@ async fn list_comments(
     caller: Caller,
     Path(job): Path<String>,
     Query(page): Query<PageQuery>,
-) -> Result<Json<ListResponse<Comment>>, Problem> {
+) -> Result<Json<ListResponse<CommentResponse>>, Problem> {
     let job: JobId = parse_id(&job)?;
     let after: Option<Cursor> = page.parse_cursor()?;
     let limit = page_limit(&api, page.limit)?;
-    load_viewable_job(&api, &caller, job).await?;
-    let page = comments::list_comments(&api.deps.moderation.store, &caller.org, job, after, limit).await;
+    let job = load_viewable_job(&api, &caller, job).await?;
+    let page = comments::list_comments(&api.deps.moderation.store, &job, after, limit).await;
     let (items, next) = page.map_err(faults::moderation_problem)?;
     Ok(Json(ListResponse { items, next: next.map(|cursor| cursor.to_string()) }))
 }
@@ -78,15 +81,16 @@ async fn add_comment(
     caller: Caller,
     Path(job): Path<String>,
     Body(request): Body<CommentRequest>,
-) -> Result<(StatusCode, Extension<AuditDetail>, Json<Comment>), Problem> {
+) -> Result<(StatusCode, Extension<AuditDetail>, Json<CommentResponse>), Problem> {
     let job: JobId = parse_id(&job)?;
     validate_text(&api, "/text", &request.text)?;
     let author = resolve_reviewer(&api, &caller, request.reviewer)?.name;
-    let class = load_authorized_job(&api, &caller, job).await?.class;
+    let job = load_authorized_job(&api, &caller, job).await?;
     let store = &api.deps.moderation.store;
-    let result = comments::add_comment(store, &caller.org, job, &author, &request.text, Millis::now()).await;
+    let result = comments::add_comment(store, &job, &author, &request.text, Millis::now()).await;
     let comment = result.map_err(faults::moderation_problem)?;
-    let detail = AuditDetail::of_job(class, json!({ "reviewer": comment.author, "comment": comment.id }));
+    let detail =
+        AuditDetail::of_job(job.class(), json!({ "reviewer": comment.author, "comment": comment.id }));
     Ok((StatusCode::CREATED, Extension(detail), Json(comment)))
 }
 
@@ -100,24 +104,27 @@ async fn escalate(
     let job: JobId = parse_id(&job)?;
     validate_text(&api, "/reason", &request.reason)?;
     let reviewer = resolve_reviewer(&api, &caller, request.reviewer)?.name;
-    let escalated_at = Millis::now();
-    let result = escalation::escalate(
-        &api.deps.moderation,
-        &caller.org,
-        job,
-        &reviewer,
-        &request.reason,
-        escalated_at,
-    )
-    .await;
+    let deps = &api.deps.moderation;
+    let job = AuthorizedJob::load(&deps.store, &caller.org, job, caller.clearance()).await;
+    let job = match job.map_err(faults::moderation_problem)? {
+        Ok(job) => job,
+        // Only jobs of child safety are withheld from a caller, so this one need not be escalated.
+        Err(JobRefusal::NotCleared) => return Err(already_escalated()),
+        Err(refusal) => return Err(job_problem(refusal)),
+    };
+    let result = escalation::escalate(deps, &job, &reviewer, &request.reason, Millis::now()).await;
     match result.map_err(faults::moderation_problem)? {
         Escalation::To(job_id) => {
             let detail = AuditDetail(json!({ "reviewer": reviewer, "childSafetyJob": job_id }));
             Ok((Extension(detail), Json(EscalateResponse { job_id })))
         }
         Escalation::NotFound => Err(no_such_job()),
-        Escalation::AlreadyThere => Err(Problem::conflict("The job is one of child safety already.")),
+        Escalation::AlreadyThere => Err(already_escalated()),
     }
+}
+
+fn already_escalated() -> Problem {
+    Problem::conflict("The job is one of child safety already.")
 }
 
 pub(super) fn validate_text(api: &Api, pointer: &str, text: &str) -> Result<(), Problem> {

@@ -8,7 +8,7 @@ use axum::{
 use serde::Deserialize;
 use serde_json::json;
 use tidegate_moderation::dead_letters::{
-    self, DeadLetterError, DeadLetterFilter, DeadLetterSummary, ReplayCounts, ReplayOptions,
+    self, DeadLetterError, DeadLetterFilter, DeadLetterResponse, ReplayOptions, ReplayResponse,
 };
 use tidegate_stream::Topic;
 use tidegate_web::{Problem, Query};
@@ -61,7 +61,7 @@ async fn list_dead_letters(
     State(api): State<Api>,
     caller: Caller,
     Query(query): Query<ListDeadLettersQuery>,
-) -> Result<Json<ListResponse<DeadLetterSummary>>, Problem> {
+) -> Result<Json<ListResponse<DeadLetterResponse>>, Problem> {
     let limit = page_limit(&api, query.limit)?;
     let filter = build_filter(&caller, query.topic.as_deref(), query.reason, query.id)?;
     let deps = &api.deps.moderation;
@@ -74,7 +74,7 @@ async fn replay_dead_letters(
     State(api): State<Api>,
     caller: Caller,
     Body(body): Body<ReplayRequest>,
-) -> Result<(Extension<AuditDetail>, Json<ReplayCounts>), Problem> {
+) -> Result<(Extension<AuditDetail>, Json<ReplayResponse>), Problem> {
     let ReplayRequest { topic, reason, id, all, again } = body;
     if !all && topic.is_none() && reason.is_none() && id.is_none() {
         return Err(invalid("", "Select letters by `id`, `topic` or `reason`, or set `all`."));

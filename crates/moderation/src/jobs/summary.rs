@@ -17,7 +17,7 @@ use crate::Error;
 /// Job in a list.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct JobSummary {
+pub struct JobSummaryResponse {
     pub id: JobId,
     pub class: JobClass,
     pub queue: QueueId,
@@ -43,7 +43,7 @@ pub struct JobSummary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_until: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub decision: Option<DecisionView>,
+    pub decision: Option<DecisionResponse>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision_state: Option<DecisionState>,
     /// Moves to other queues, the oldest first.
@@ -77,7 +77,7 @@ pub struct SkipView {
 /// Decision in an answer.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct DecisionView {
+pub struct DecisionResponse {
     pub decision_id: DecisionId,
     pub config_version: ConfigVersion,
     pub verdict: Verdict,
@@ -96,7 +96,7 @@ pub struct DecisionView {
     pub release_at: String,
 }
 
-impl From<StoredDecision> for DecisionView {
+impl From<StoredDecision> for DecisionResponse {
     fn from(stored: StoredDecision) -> Self {
         Self {
             decision_id: stored.decision_id,
@@ -114,13 +114,13 @@ impl From<StoredDecision> for DecisionView {
     }
 }
 
-pub fn summarize(job: Job) -> Result<JobSummary, Error> {
+pub fn summarize(job: Job) -> Result<JobSummaryResponse, Error> {
     let decision: Option<StoredDecision> =
         job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("job"))?;
     let signals = PrioritySignals::parse_from(&job)?;
     let moves = job_moves::parse_moves(&job)?.into_iter();
     let skips = job_skips::parse_skips(&job)?.into_iter();
-    Ok(JobSummary {
+    Ok(JobSummaryResponse {
         moves: moves
             .map(|job_move| MoveView {
                 at: job_move.at.iso(),
@@ -146,7 +146,7 @@ pub fn summarize(job: Job) -> Result<JobSummary, Error> {
         epoch: job.epoch,
         claimed_by: job.claimed_by,
         lease_until: job.lease_until.map(Millis::iso),
-        decision: decision.map(DecisionView::from),
+        decision: decision.map(DecisionResponse::from),
         decision_state: job.decision_state,
     })
 }

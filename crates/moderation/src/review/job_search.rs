@@ -14,7 +14,7 @@ use super::job_list::{self, JobListRequest, ListPosition};
 use crate::{
     Deps, Error,
     child_safety::Clearance,
-    jobs::summary::{self, JobSummary},
+    jobs::summary::{self, JobSummaryResponse},
 };
 
 /// Separates the queue of a cursor from the position. No name of a queue contains it.
@@ -102,7 +102,7 @@ pub struct JobSearchRequest<'a> {
 /// Jobs of a page and the cursor of the next page.
 #[derive(Debug)]
 pub struct JobSearchPage {
-    pub jobs: Vec<JobSummary>,
+    pub jobs: Vec<JobSummaryResponse>,
     pub next: Option<String>,
 }
 

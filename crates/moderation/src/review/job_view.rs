@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
-    ids::{AppealId, ItemId, ItemKey, JobId, OrgId, ReportId, SubmissionId, TypeId},
+    ids::{AppealId, ItemId, ItemKey, OrgId, ReportId, SubmissionId, TypeId},
     wire::reports::REPORTER_KIND,
 };
 use tidegate_store::{
@@ -17,31 +17,32 @@ use tidegate_store::{
 };
 
 use super::{
-    comments::{self, Comment},
+    comments::{self, CommentResponse},
     sent_item, thread,
 };
 use crate::{
     Error,
+    child_safety::AuthorizedJob,
     effects::events::CrossedThreshold,
     items::{context, context_media, stored},
-    jobs::summary::{self, JobSummary},
+    jobs::summary::{self, JobSummaryResponse},
     partial_items::views,
 };
 
 #[derive(Debug, Serialize)]
-pub struct JobView {
+pub struct JobResponse {
     #[serde(flatten)]
-    pub job: JobSummary,
-    pub causes: Vec<CauseView>,
+    pub job: JobSummaryResponse,
+    pub causes: Vec<CauseResponse>,
     /// Cursor of the causes beyond this answer.
     #[serde(rename = "nextCause", skip_serializing_if = "Option::is_none")]
     pub next_cause: Option<String>,
     /// First comments, oldest first. `GET jobs/{id}/comments` returns all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub comments: Vec<Comment>,
+    pub comments: Vec<CommentResponse>,
     /// Newest version of the item. Until a processor has stored it, the version of the newest report or appeal.
     #[serde(rename = "latestItem", skip_serializing_if = "Option::is_none")]
-    pub latest_item: Option<stored::ItemView>,
+    pub latest_item: Option<stored::ItemResponse>,
     /// Items requested from the platform; absent without a request.
     #[serde(rename = "partialItems", skip_serializing_if = "Option::is_none")]
     pub partial_items: Option<views::JobRequestsView>,
@@ -61,7 +62,7 @@ pub struct CauseLimits {
 /// Cause of the job, with the platform's content.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CauseView {
+pub struct CauseResponse {
     pub kind: CauseKind,
     pub at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +80,7 @@ pub struct CauseView {
     pub media: Vec<ItemMedia>,
 }
 
-/// Media of a context item, in the form of [`stored::ItemView`].
+/// Media of a context item, in the form of [`stored::ItemResponse`].
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ItemMedia {
@@ -173,26 +174,25 @@ pub struct AppealView {
 pub async fn load_view(
     store: &Store,
     config: &Compiled,
-    job_id: JobId,
+    job: &AuthorizedJob,
     limits: CauseLimits,
-) -> Result<Option<JobView>, Error> {
-    let org = config.org();
-    let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else { return Ok(None) };
-    let (job_causes, next_cursor) = load_causes(store, config, job_id, None, limits).await?;
+) -> Result<Option<JobResponse>, Error> {
+    let org = job.org();
+    let Some(row) = store.get::<Job>(&job.key()).await? else { return Ok(None) };
+    let (job_causes, next_cursor) = load_causes(store, config, job, None, limits).await?;
     // A reported item may wait for its media for seconds, and reviewers must see it meanwhile.
-    let latest_item = match stored::load_answer(store, org, &job.item, None).await? {
+    let latest_item = match stored::load_answer(store, org, &row.item, None).await? {
         Some(item) => Some(item),
-        None => newest_sent_item(store, org, &job.item, &job_causes).await?,
+        None => newest_sent_item(store, org, &row.item, &job_causes).await?,
     };
     let next_cause = next_cursor.map(|cursor| cursor.to_string());
     // Only the first page: comments have their own endpoint.
-    let (comments, _) = comments::list_comments(store, org, job_id, None, limits.causes).await?;
+    let (comments, _) = comments::list_comments(store, job, None, limits.causes).await?;
     let item_limits = views::ItemLimits { items: limits.causes, bytes: limits.bytes };
-    let partial_items = views::load_for_job(store, org, job_id, item_limits).await?;
-    let job = summary::summarize(job)?;
+    let partial_items = views::load_for_job(store, job, item_limits).await?;
     // The caller knows the reader's clearance and fills in `withheld`.
-    Ok(Some(JobView {
-        job,
+    Ok(Some(JobResponse {
+        job: summary::summarize(row)?,
         causes: job_causes,
         next_cause,
         comments,
@@ -207,9 +207,9 @@ async fn newest_sent_item(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
-    job_causes: &[CauseView],
-) -> Result<Option<stored::ItemView>, Error> {
-    let sends_item = |cause: &&CauseView| {
+    job_causes: &[CauseResponse],
+) -> Result<Option<stored::ItemResponse>, Error> {
+    let sends_item = |cause: &&CauseResponse| {
         let reported_item = cause.report.as_ref().map(|report| &report.reported_item.key);
         let actioned_item = cause.appeal.as_ref().map(|appeal| &appeal.actioned_item.key);
         reported_item.or(actioned_item) == Some(item)
@@ -227,13 +227,12 @@ async fn newest_sent_item(
 pub async fn load_causes(
     store: &Store,
     config: &Compiled,
-    job_id: JobId,
+    job: &AuthorizedJob,
     mut after: Option<Cursor>,
     limits: CauseLimits,
-) -> Result<(Vec<CauseView>, Option<Cursor>), Error> {
-    let org = config.org();
+) -> Result<(Vec<CauseResponse>, Option<Cursor>), Error> {
     let range = RowRange::all().limit(limits.causes).after(after.clone());
-    let mut rows = store.scan::<JobCause>(&(org.clone(), job_id), range);
+    let mut rows = store.scan::<JobCause>(&job.key(), range);
     let (mut loaded_causes, mut bytes) = (Vec::new(), 0);
     for row in rows.all().await? {
         let cursor = Cursor::after(&row);
@@ -250,7 +249,7 @@ pub async fn load_causes(
     Ok((loaded_causes, rows.cursor()))
 }
 
-impl CauseView {
+impl CauseResponse {
     /// Bytes of platform content, which is nearly the whole size.
     fn bytes(&self) -> usize {
         let length = |raw: &RawValue| raw.get().len();
@@ -271,7 +270,7 @@ impl CauseView {
     }
 }
 
-async fn build_cause(store: &Store, config: &Compiled, row: JobCause) -> Result<CauseView, Error> {
+async fn build_cause(store: &Store, config: &Compiled, row: JobCause) -> Result<CauseResponse, Error> {
     let org = config.org();
     let report = match row.report_id {
         Some(id) => {
@@ -293,7 +292,7 @@ async fn build_cause(store: &Store, config: &Compiled, row: JobCause) -> Result<
         let media = context::raw(row.media.as_bytes())?;
         Ok(ItemMedia { type_id: row.type_id, id: row.item_id, media })
     });
-    Ok(CauseView {
+    Ok(CauseResponse {
         media: media.collect::<Result<_, Error>>()?,
         kind: row.kind,
         at: row.at.iso(),

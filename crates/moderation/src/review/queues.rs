@@ -20,6 +20,7 @@ use tidegate_store::{
 
 use crate::{
     Error,
+    child_safety::{AuthorizedJob, Clearance, JobRefusal},
     jobs::{has_cause, job_skips, queue_counts},
     metrics,
 };
@@ -67,6 +68,8 @@ pub struct NextJobRequest<'a> {
     pub queue: &'a QueueId,
     pub order: &'a QueueOrder,
     pub reviewer: &'a Reviewer,
+    /// Clearance of the caller.
+    pub clearance: Clearance,
     /// True if a job that the reviewer holds already may be returned.
     pub include_own: bool,
 }
@@ -81,12 +84,11 @@ enum OwnClaim {
 /// Claims one job, or renews the reviewer's own claim. Waits briefly for a job that is being opened.
 pub async fn claim(
     store: &Store,
-    org: &OrgId,
-    job_id: JobId,
+    job: &AuthorizedJob,
     reviewer: &Reviewer,
     now: Millis,
 ) -> Result<ClaimOutcome, Error> {
-    claim_opened(store, (org, job_id), (reviewer, OwnClaim::Renew), now).await
+    claim_opened(store, (job.org(), job.id()), (reviewer, OwnClaim::Renew), now).await
 }
 
 async fn claim_opened(
@@ -154,14 +156,17 @@ pub(super) fn claimed_by_other(job: &Job, reviewer: &str, now: Millis) -> Option
 }
 
 /// Releases a claimed job. Returns false if the claim is no longer the reviewer's.
-pub async fn release(
+pub async fn release(store: &Store, job: &AuthorizedJob, epoch: i64, reviewer: &str) -> Result<bool, Error> {
+    release_claim(store, job.key(), epoch, reviewer).await
+}
+
+async fn release_claim(
     store: &Store,
-    org: &OrgId,
-    job_id: JobId,
+    key: (OrgId, JobId),
     epoch: i64,
     reviewer: &str,
 ) -> Result<bool, Error> {
-    let Some(mut job) = store.get::<Job>(&(org.clone(), job_id)).await? else {
+    let Some(mut job) = store.get::<Job>(&key).await? else {
         return Ok(false);
     };
     while job.state == JobState::Open && job.epoch == epoch && job.claimed_by.as_deref() == Some(reviewer) {
@@ -177,15 +182,34 @@ pub async fn release(
 
 /// Claims the next free job. Order: jobs beyond the queue's maximum wait, oldest first; then the oldest of the
 /// highest priority; then jobs that the reviewer skipped. Jobs that the reviewer holds are passed over unless the
-/// request includes them. `draw` selects the start among equals.
+/// request includes them. `draw` selects the start among equals. A job beyond the caller's clearance is released again.
 pub async fn claim_next(
     store: &Store,
     org: &OrgId,
     request: NextJobRequest<'_>,
     now: Millis,
     draw: impl Fn(usize) -> usize,
+) -> Result<Result<Option<AuthorizedJob>, JobRefusal>, Error> {
+    let Some(row) = claim_next_row(store, org, request, now, draw).await? else { return Ok(Ok(None)) };
+    let (key, epoch) = ((row.org.clone(), row.job_id), row.epoch);
+    match AuthorizedJob::from_row(row, request.clearance) {
+        Ok(job) => Ok(Ok(Some(job))),
+        // A configuration older than the job can lack its class, so that the check of the queue permitted the claim.
+        Err(refusal) => {
+            release_claim(store, key, epoch, &request.reviewer.name).await?;
+            Ok(Err(refusal))
+        }
+    }
+}
+
+async fn claim_next_row(
+    store: &Store,
+    org: &OrgId,
+    request: NextJobRequest<'_>,
+    now: Millis,
+    draw: impl Fn(usize) -> usize,
 ) -> Result<Option<Job>, Error> {
-    let NextJobRequest { queue, order, reviewer, include_own: include_held } = request;
+    let NextJobRequest { queue, order, reviewer, include_own: include_held, .. } = request;
     let own_claim = if include_held { OwnClaim::Renew } else { OwnClaim::Refuse };
     let claimant = (reviewer, own_claim);
     let is_own = |job: &Job| include_held && job.claimed_by.as_deref() == Some(&reviewer.name);

@@ -1,6 +1,6 @@
 //! Skips of jobs: a skipped job returns to its reviewer only when no other job is left.
 
-use tidegate_schemas::ids::{CauseId, JobId, Millis, OrgId};
+use tidegate_schemas::ids::{CauseId, Millis};
 use tidegate_store::{
     ReplaceOutcome, Store,
     tables::review::jobs::{Job, JobState},
@@ -9,6 +9,7 @@ use tidegate_store::{
 use super::comments;
 use crate::{
     Error,
+    child_safety::AuthorizedJob,
     jobs::job_skips::{self, Skip},
     metrics,
 };
@@ -19,14 +20,13 @@ const MAX_REVIEWERS: usize = 100;
 /// Releases a claimed job and offers it to the reviewer last. Returns false if the claim is no longer the reviewer's.
 pub async fn skip(
     store: &Store,
-    org: &OrgId,
-    job_id: JobId,
+    job: &AuthorizedJob,
     epoch: i64,
     reviewer: &str,
     reason: Option<&str>,
     now: Millis,
 ) -> Result<bool, Error> {
-    let Some(mut job) = store.get::<Job>(&(org.clone(), job_id)).await? else {
+    let Some(mut job) = store.get::<Job>(&job.key()).await? else {
         return Ok(false);
     };
     while job.state == JobState::Open && job.epoch == epoch && job.claimed_by.as_deref() == Some(reviewer) {
@@ -44,7 +44,8 @@ pub async fn skip(
                 metrics::job_skipped();
                 if let Some(reason) = reason {
                     let text = format!("Skipped: {reason}");
-                    comments::put_once(store, org, job_id, CauseId::random().0, reviewer, &text, now).await?;
+                    let id = CauseId::random().0;
+                    comments::put_once(store, &job.org, job.job_id, id, reviewer, &text, now).await?;
                 }
                 return Ok(true);
             }

@@ -21,13 +21,13 @@ use crate::{
     Error,
     child_safety::Clearance,
     items::{context, stored},
-    jobs::summary::{self, JobSummary},
+    jobs::summary::{self, JobSummaryResponse},
 };
 
 /// Report in the lists of a user.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ReportEntry {
+pub struct UserReportResponse {
     pub id: ReportId,
     pub reporter: ItemKey,
     pub reported_at: String,
@@ -44,7 +44,7 @@ pub struct ReportEntry {
 pub async fn load_items(
     store: &Store,
     pointers: &[ItemOfUser],
-) -> Result<Vec<Option<stored::ItemView>>, Error> {
+) -> Result<Vec<Option<stored::ItemResponse>>, Error> {
     let key = |pointer: &ItemOfUser| {
         (
             pointer.org.clone(),
@@ -71,7 +71,7 @@ pub async fn load_jobs(
     store: &Store,
     pointers: &[CaseOfUser],
     clearance: Clearance,
-) -> Result<Vec<Option<JobSummary>>, Error> {
+) -> Result<Vec<Option<JobSummaryResponse>>, Error> {
     let keys: Vec<_> = pointers.iter().map(|pointer| (pointer.org.clone(), JobId(pointer.id))).collect();
     let rows = store.get_many::<Job>(&keys).await?;
     let visible_job = |(pointer, job): (&CaseOfUser, Option<Job>)| {
@@ -88,10 +88,10 @@ pub async fn load_reports(
     store: &Store,
     pointers: &[CaseOfUser],
     clearance: Clearance,
-) -> Result<Vec<Option<ReportEntry>>, Error> {
+) -> Result<Vec<Option<UserReportResponse>>, Error> {
     let keys: Vec<_> = pointers.iter().map(|pointer| (pointer.org.clone(), ReportId(pointer.id))).collect();
     let entry = |row: Report| {
-        Ok(ReportEntry {
+        Ok(UserReportResponse {
             id: row.report_id,
             reporter: row.reporter,
             reported_at: row.reported_at.iso(),

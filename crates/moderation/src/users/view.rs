@@ -24,7 +24,7 @@ use crate::{
     effects::strike_points,
     items::stored,
     jobs::{
-        summary::{self, JobSummary},
+        summary::{self, JobSummaryResponse},
         user_history,
     },
 };
@@ -38,7 +38,7 @@ const MAX_ACTIONS: usize = 500;
 /// User in an answer.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct UserView {
+pub struct UserResponse {
     pub type_id: TypeId,
     pub id: ItemId,
     /// Points over all time.
@@ -48,14 +48,14 @@ pub struct UserView {
     /// Newest strikes, newest first.
     pub newest_strikes: Vec<StrikeView>,
     /// Newest job about the user in each class.
-    pub jobs: Vec<JobSummary>,
+    pub jobs: Vec<JobSummaryResponse>,
     /// Actions on the user, newest first. The views of items contain the actions on the user's items.
     pub actions: Vec<ActionView>,
     /// Outcome of the user's reports.
     pub reports: ReporterRecord,
     /// The user's own item, if the platform sent it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub latest_item: Option<stored::ItemView>,
+    pub latest_item: Option<stored::ItemResponse>,
 }
 
 /// Current points of a user against a threshold.
@@ -107,7 +107,7 @@ pub async fn load_view(
     user: &ItemKey,
     clearance: Clearance,
     now: Millis,
-) -> Result<Option<UserView>, Error> {
+) -> Result<Option<UserResponse>, Error> {
     let org = config.org();
     let newest_strikes = load_newest_strikes(store, org, user, clearance).await?;
     let jobs = load_jobs(store, org, user, clearance).await?;
@@ -133,7 +133,7 @@ pub async fn load_view(
             within_seconds: threshold.within.map(|within| within.as_secs()),
         });
     }
-    Ok(Some(UserView {
+    Ok(Some(UserResponse {
         type_id: user.type_id.clone(),
         id: user.id.clone(),
         strikes: strike_points::load_total(store, org, user, Millis(0)).await?,
@@ -188,7 +188,7 @@ async fn load_jobs(
     org: &OrgId,
     user: &ItemKey,
     clearance: Clearance,
-) -> Result<Vec<JobSummary>, Error> {
+) -> Result<Vec<JobSummaryResponse>, Error> {
     // An appeal is its own subject, so appeal jobs are never about a user.
     let mut classes = vec![JobClass::Review];
     if clearance.covers_child_safety() {

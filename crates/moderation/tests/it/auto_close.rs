@@ -34,7 +34,7 @@ use tidegate_store::{
 };
 use uuid::Uuid;
 
-use crate::support::{fixture, org};
+use crate::support::{authorize, fixture, org};
 
 const DOCUMENTS: &str = "queue: default\nauto_close_after: 30d\n";
 
@@ -91,7 +91,7 @@ async fn job(deps: &Deps, id: JobId) -> Job {
 
 async fn claim(deps: &Deps, id: JobId) -> ClaimOutcome {
     let ann = Reviewer { name: "ann".to_owned(), lease: Duration::from_secs(600) };
-    queues::claim(&deps.store, &org(), id, &ann, Millis::now()).await.unwrap()
+    queues::claim(&deps.store, &authorize(&deps.store, id).await, &ann, Millis::now()).await.unwrap()
 }
 
 async fn close_old(deps: &Deps, limit: usize) -> ClosingPass {

@@ -17,7 +17,7 @@ use tidegate_stream::Topic;
 
 use super::{
     reviews::{appeal, claim, decide, report, request},
-    world::{SHORT, World, entry, org, post, user},
+    world::{SHORT, World, authorize, entry, org, post, user},
 };
 
 const DECIDED: &str = "decision.moderator";
@@ -58,7 +58,10 @@ fn related_request(item: ItemKey, actions: &[&str]) -> RelatedRequest {
 
 async fn send(world: &World, job: &Job, request: &DecisionRequest) -> Result<(), DecisionRefusal> {
     let deps = world.moderation();
-    decisions::decide(&deps, &org(), job.job_id, request, SHORT, Millis::now()).await.unwrap().map(drop)
+    decisions::decide(&deps, &authorize(&deps.store, job.job_id).await, request, SHORT, Millis::now())
+        .await
+        .unwrap()
+        .map(drop)
 }
 
 /// Waits for this number of callbacks of decisions.

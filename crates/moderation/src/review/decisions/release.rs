@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_schemas::{
-    ids::{DecisionId, JobId, Kind, Millis, OrgId, derive},
+    ids::{DecisionId, JobId, Kind, Millis, derive},
     records::{self, Record as _},
 };
 use tidegate_store::{
@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     Deps, Error,
+    child_safety::AuthorizedJob,
     jobs::{
         queue_counts,
         stored_decision::{Parameters, StoredDecision, StoredRelated},
@@ -31,20 +32,19 @@ use crate::{
 /// Stores the decision. Its effects start after the undo period.
 pub async fn decide(
     deps: &Deps,
-    org: &OrgId,
-    job_id: JobId,
+    job: &AuthorizedJob,
     request: &DecisionRequest,
     undo: Duration,
     now: Millis,
 ) -> Result<Result<StoredDecision, DecisionRefusal>, Error> {
-    let Some(mut job) = deps.store.get::<Job>(&(org.clone(), job_id)).await? else {
+    let Some(mut job) = deps.store.get::<Job>(&job.key()).await? else {
         return Ok(Err(DecisionRefusal::NotFound));
     };
     // Checked before the first write, so that a request without a claim leaves no due row.
     if let Some(refusal) = request::find_claim_refusal(&job, request) {
         return Ok(Err(refusal));
     }
-    let config = deps.live.load_latest(org).await?;
+    let config = deps.live.load_latest(&job.org).await?;
     if let Err(refusal) = request::check_request(&config, &job, request) {
         return Ok(Err(refusal));
     }
@@ -53,7 +53,7 @@ pub async fn decide(
         Err(refusal) => return Ok(Err(refusal)),
     };
     let decision = StoredDecision {
-        decision_id: decision_id(job_id, request.epoch),
+        decision_id: decision_id(job.job_id, request.epoch),
         config_version: config.version(),
         verdict: request.verdict,
         actions: request::distinct(&request.actions),

@@ -1,6 +1,8 @@
 //! Decides which callers, endpoints and models may see child-safety material. Code that shows, counts or sends items
 //! calls this module.
 
+mod authorized_job;
+
 use std::collections::HashSet;
 
 use serde::Deserialize;
@@ -22,6 +24,7 @@ use tidegate_store::{
     },
 };
 
+pub use self::authorized_job::{AuthorizedJob, JobRefusal};
 use crate::Error;
 
 /// Reason of a held callback: no subscribed endpoint is cleared for child-safety material.
