@@ -42,7 +42,7 @@ const CRATES: &[CrateFloors] = &[
         exceptions: &[],
         max_rooms: 16,
         max_floors: 7,
-        max_arrows: 60,
+        max_arrows: 58,
     },
     CrateFloors {
         src: "console/src",
