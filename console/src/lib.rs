@@ -4,39 +4,19 @@
 //! admin API.
 
 pub mod admin;
-mod day_place;
-mod deliveries;
+mod api;
 mod html;
 mod pages;
-mod settings;
-mod sign_in_attempts;
 mod signin;
-mod user_history;
 
-use std::sync::Arc;
-
-use tidegate_catalog::{Banks, Keys, Secrets, change::Changes};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use self::{
-    admin::LocalToken,
+pub use self::api::{
+    Deps,
+    local_token::LocalToken,
     settings::{Settings, SettingsError},
 };
-
-/// Dependencies of the console.
-#[derive(Clone)]
-pub struct Deps {
-    pub moderation: tidegate_moderation::Deps,
-    pub keys: Keys,
-    pub secrets: Secrets,
-    pub changes: Changes,
-    pub banks: Banks,
-    /// Authenticates commands of the same user on the same machine.
-    pub local_token: Arc<LocalToken>,
-    /// Rows that may be read to count one window, as in the role `process`.
-    pub window_rows: usize,
-}
 
 /// Serves until `stop`, then drains.
 pub async fn run(

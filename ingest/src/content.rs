@@ -14,7 +14,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidegate_catalog::{Compiled, ItemType};
 use tidegate_moderation::items::stored::{
-    self, ItemView, ListedAction, MatchedRule, Omissions, WITHOUT_MEDIA,
+    self, ItemResponse, ListedAction, MatchedRule, Omissions, WITHOUT_MEDIA,
 };
 use tidegate_schemas::{
     hint,
@@ -260,7 +260,10 @@ struct NamedEntity<Id> {
 #[derive(Serialize)]
 struct EmptyFields {}
 
-fn read_errored_rules(config: &Compiled, answer: &ItemView) -> serde_json::Result<Vec<ErroredRuleResponse>> {
+fn read_errored_rules(
+    config: &Compiled,
+    answer: &ItemResponse,
+) -> serde_json::Result<Vec<ErroredRuleResponse>> {
     #[derive(Deserialize)]
     struct StoredFailure {
         rule: RuleId,
@@ -276,7 +279,7 @@ fn read_errored_rules(config: &Compiled, answer: &ItemView) -> serde_json::Resul
 
 fn build_response(
     config: &Compiled,
-    answer: ItemView,
+    answer: ItemResponse,
     errored_rules: Vec<ErroredRuleResponse>,
 ) -> ContentResponse {
     let to_matched_rule = |rule: MatchedRule| {

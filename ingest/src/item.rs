@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::RequestExt;
 use serde::Deserialize;
-use tidegate_moderation::items::stored::{ItemView, load_answer, wait_for_answer};
+use tidegate_moderation::items::stored::{ItemResponse, load_answer, wait_for_answer};
 use tidegate_schemas::{
     ids::{ItemKey, OrgId, SubmissionId},
     validation_error::{Pointer, ValidationError},
@@ -23,7 +23,7 @@ pub(crate) struct ItemQuery {
     wait: Option<String>,
 }
 
-pub(crate) async fn show(api: Shared, admitted: AdmittedRequest) -> Result<Json<ItemView>, Problem> {
+pub(crate) async fn show(api: Shared, admitted: AdmittedRequest) -> Result<Json<ItemResponse>, Problem> {
     let AdmittedRequest { org, mut request, .. } = admitted;
     let Path((type_id, id)): Path<(String, String)> = request.extract_parts().await?;
     let Query(query) = Query::from_uri(request.uri())?;
@@ -70,7 +70,7 @@ impl Api {
         item: &ItemKey,
         submission: Option<SubmissionId>,
         wait_limit: Option<Duration>,
-    ) -> Result<Option<ItemView>, Problem> {
+    ) -> Result<Option<ItemResponse>, Problem> {
         let store = &self.deps.store;
         if let Some(wait_limit) = wait_limit.filter(|limit| !limit.is_zero()) {
             // Only waiting look-ups take a place of the budget.

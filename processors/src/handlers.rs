@@ -6,7 +6,7 @@ use tidegate_moderation::{
     self as moderation,
     items::stored::RESENT,
     review::{appeals, decisions, reports},
-    strikes,
+    users::strikes,
 };
 use tidegate_schemas::{
     ids::SubmissionId,

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tidegate_moderation::dead_letters::ReplayCounts;
+use tidegate_moderation::dead_letters::ReplayResponse;
 
 use crate::{client::Connection, output::print_line};
 
@@ -86,7 +86,7 @@ impl DeadLetters {
             }
             Self::Replay { selection: Selection { topic, reason, id }, all, again, connection } => {
                 let body = json!({ "topic": topic, "reason": reason, "id": id, "all": all, "again": again });
-                let ReplayCounts { replayed, skipped, refused } =
+                let ReplayResponse { replayed, skipped, refused } =
                     connection.open()?.post("/dead-letters/replay", &body).await?;
                 let skipped_note = match skipped {
                     0 => String::new(),

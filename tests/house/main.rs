@@ -3,9 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 mod architecture;
+mod bodies;
 mod cycles;
+mod imports;
 mod layout;
 mod names;
+mod rooms;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,71 +1,36 @@
-//! Routes of the admin API and the state shared by its handlers. Each resource has a file of its own.
+//! Routes of the admin API. Each feature has a folder of its own.
 
-pub(crate) mod audit;
-mod audit_clearance;
+pub(crate) mod access;
 mod banks;
-pub(crate) mod caller;
-mod child_safety;
 mod config;
-mod dead_letters;
-mod decision_body;
-mod deliveries;
-mod endpoints;
-pub(crate) mod extract;
-pub(crate) mod faults;
-mod items;
-pub(crate) mod job_list;
-mod job_moves;
-mod job_notes;
+pub(crate) mod items;
 pub(crate) mod jobs;
-pub(crate) mod keys;
-mod long_answers;
-mod orgs;
-pub(crate) mod partial_items;
-mod policies;
-pub(crate) mod queues;
-mod refusals;
-mod rules;
-mod users;
+mod operations;
+pub(crate) mod request;
+pub(crate) mod rules;
 
 use std::sync::Arc;
 
 use axum::{Router, middleware::from_fn_with_state};
-use serde::Serialize;
-use tidegate_catalog::change::Pulls;
+use tidegate_moderation::reevaluation::trials::Trials;
 use tidegate_web::{HttpServer, Problem};
 
-pub use self::caller::LocalToken;
-use crate::{Deps, Settings, sign_in_attempts::SignInAttempts};
-
-/// State of the handlers.
-pub(crate) struct ApiState {
-    pub(crate) deps: Deps,
-    pub(crate) settings: Settings,
-    pub(crate) http: HttpServer,
-    pub(crate) sign_ins: SignInAttempts,
-    trials: rules::Trials,
-    pulls: Pulls,
-}
-
-pub(crate) type Api = Arc<ApiState>;
-
-/// Page of a list. `next` is the `cursor` of the next page; without it the list is complete.
-#[derive(Debug, Serialize)]
-pub(crate) struct ListResponse<T> {
-    pub(crate) items: Vec<T>,
-    pub(crate) next: Option<String>,
-}
-
-impl<T> ListResponse<T> {
-    fn unpaged(items: Vec<T>) -> Self {
-        Self { items, next: None }
-    }
-}
+use self::{
+    access::{audit, keys, orgs},
+    config::{documents, endpoints, policies},
+    items::{lookup, partial_items, users},
+    jobs::{claims, decisions, moves, notes, queues, views},
+    operations::{dead_letters, deliveries},
+    request::caller,
+};
+pub use crate::api::local_token::LocalToken;
+use crate::api::{Api, ApiState, Deps, settings::Settings, sign_in_attempts::SignInAttempts};
 
 /// Builds the state of the handlers of one server.
 pub(crate) fn build_api(deps: Deps, settings: Settings, http: HttpServer) -> Api {
-    let pulls = deps.changes.pulls(config::serialize_pulled);
-    let (sign_ins, trials) = (SignInAttempts::default(), rules::Trials::default());
+    // Pulls of one snapshot share one serialized answer, so the state is built with its writer.
+    let pulls = deps.changes.pulls(documents::serialize_pulled);
+    let (sign_ins, trials) = (SignInAttempts::default(), Trials::default());
     Arc::new(ApiState { deps, settings, http, sign_ins, trials, pulls })
 }
 
@@ -74,7 +39,7 @@ pub(crate) fn router(api: &Api) -> Router<Api> {
     let for_admins = Router::new()
         .merge(audit::routes())
         .merge(banks::routes())
-        .merge(config::routes())
+        .merge(documents::routes())
         .merge(dead_letters::routes())
         .merge(deliveries::routes())
         .merge(endpoints::routes())
@@ -85,14 +50,16 @@ pub(crate) fn router(api: &Api) -> Router<Api> {
         // `route_layer` covers these routes only; `layer` would also refuse reviewers on unknown paths.
         .route_layer(from_fn_with_state(Arc::clone(api), caller::require_admin));
     let for_reviewers = Router::new()
-        .merge(items::routes())
-        .merge(job_moves::routes())
-        .merge(job_notes::routes())
-        .merge(jobs::routes())
+        .merge(claims::routes())
+        .merge(decisions::routes())
+        .merge(lookup::routes())
+        .merge(moves::routes())
+        .merge(notes::routes())
         .merge(partial_items::routes())
         .merge(policies::routes())
         .merge(queues::routes())
-        .merge(users::routes());
+        .merge(users::routes())
+        .merge(views::routes());
     let routes = for_admins
         .merge(for_reviewers)
         // Layers run from the last to the first: the caller is authenticated before the request is recorded.

@@ -4,14 +4,16 @@ use axum::{extract::State, response::Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
-use tidegate_moderation::review::job_view::{
-    AppealView, CauseView, DecisionView, JobSummary, JobView, ReportView, SentItem,
+use tidegate_moderation::{
+    jobs::summary::{DecisionResponse, JobSummaryResponse},
+    review::job_view::{AppealView, CauseResponse, JobResponse, ReportView, SentItem},
 };
 use tidegate_schemas::ids::{ItemKey, JobId};
 use tidegate_web::{Path, Problem, Query};
 
 use crate::{
-    admin::{Api, extract::parse_id, jobs},
+    admin::{jobs::views, request::parse_id},
+    api::Api,
     html::{self, Section, block, code, code_list, link, pager, text, time},
     signin::PageSession,
 };
@@ -21,8 +23,8 @@ pub(super) async fn show_job(
     session: PageSession,
     Path(job): Path<String>,
 ) -> Result<Response, Problem> {
-    let view = jobs::load_job_view(&api, &session.caller, parse_id(&job)?).await?;
-    let JobView { job, causes, next_cause, comments, latest_item, partial_items, withheld } = &view;
+    let view = views::load_job_view(&api, &session.caller, parse_id(&job)?).await?;
+    let JobResponse { job, causes, next_cause, comments, latest_item, partial_items, withheld } = &view;
     let more_link = next_cause
         .as_ref()
         .map(|cursor| link(&format!("/jobs/{}/causes", job.id), [("cursor", cursor.as_str())]));
@@ -84,7 +86,7 @@ pub(super) async fn show_causes(
     Query(query): Query<PageQuery>,
 ) -> Result<Response, Problem> {
     let job = parse_id(&job)?;
-    let page = jobs::load_causes_page(&api, &session.caller, job, query.cursor.as_deref()).await?;
+    let page = views::load_causes_page(&api, &session.caller, job, query.cursor.as_deref()).await?;
     let causes = html! { @for cause in &page.items { (cause_section(cause)) } };
     Ok(render_continuation(
         &session,
@@ -104,7 +106,7 @@ pub(super) async fn show_partial_items(
     Query(query): Query<PageQuery>,
 ) -> Result<Response, Problem> {
     let job = parse_id(&job)?;
-    let page = jobs::load_partial_items_page(&api, &session.caller, job, query.cursor.as_deref()).await?;
+    let page = views::load_partial_items_page(&api, &session.caller, job, query.cursor.as_deref()).await?;
     let items = html! { @for item in &page.items { (json(item)) } };
     Ok(render_continuation(
         &session,
@@ -137,7 +139,7 @@ fn item_name(item: &ItemKey) -> Markup {
     html! { (code(&item.type_id)) " " (code(&item.id)) }
 }
 
-fn job_facts(job: &JobSummary) -> Markup {
+fn job_facts(job: &JobSummaryResponse) -> Markup {
     html! {
         dl.facts {
             dt { "Item" } dd { (item_name(&job.item)) }
@@ -167,7 +169,7 @@ fn job_facts(job: &JobSummary) -> Markup {
     }
 }
 
-fn decision_section(decision: &DecisionView) -> Markup {
+fn decision_section(decision: &DecisionResponse) -> Markup {
     html! {
         h2 { "Decision" }
         dl.facts {
@@ -181,7 +183,7 @@ fn decision_section(decision: &DecisionView) -> Markup {
     }
 }
 
-fn cause_section(cause: &CauseView) -> Markup {
+fn cause_section(cause: &CauseResponse) -> Markup {
     html! {
         section.cause {
             h3 { (cause.kind) ", " (time(&cause.at)) }

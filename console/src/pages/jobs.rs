@@ -3,17 +3,15 @@
 use axum::{Router, extract::State, response::Response, routing::get};
 use maud::{Markup, html};
 use serde::Deserialize;
-use tidegate_moderation::review::job_view::JobSummary;
+use tidegate_moderation::{jobs::summary::JobSummaryResponse, review::job_search::ALL_STATES};
 use tidegate_schemas::ids::QueueId;
 use tidegate_store::tables::review::jobs::JobState;
 use tidegate_web::{Problem, Query};
 
 use super::job_page;
 use crate::{
-    admin::{
-        Api,
-        job_list::{self, ALL_STATES, ListJobsQuery},
-    },
+    admin::jobs::job_list::{self, ListJobsQuery},
+    api::Api,
     html::{self, Section, code, filter_value, pager, text, time},
     signin::PageSession,
 };
@@ -95,7 +93,7 @@ async fn show_jobs(
     Ok(html::render_page(session.frame(), Some(Section::Jobs), "Jobs", &body))
 }
 
-fn job_row(job: &JobSummary) -> Markup {
+fn job_row(job: &JobSummaryResponse) -> Markup {
     html! {
         tr {
             th scope="row" {

@@ -16,7 +16,8 @@ use axum::{
 };
 
 use crate::{
-    admin::{Api, audit, caller},
+    admin::{access::audit, request::caller},
+    api::Api,
     html, signin,
 };
 

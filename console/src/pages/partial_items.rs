@@ -4,16 +4,14 @@ use axum::{Router, extract::State, response::Response, routing::get};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tidegate_moderation::partial_items::views::RequestView;
+use tidegate_moderation::partial_items::views::PartialRequestResponse;
 use tidegate_schemas::ids::ItemKey;
 use tidegate_store::tables::review::partial_requests::{PartialState, PartialTrigger};
 use tidegate_web::{Path, Problem, Query};
 
 use crate::{
-    admin::{
-        Api,
-        partial_items::{self, ListRequestsQuery},
-    },
+    admin::items::partial_items::{self, ListRequestsQuery},
+    api::Api,
     html::{self, Section, block, code, filter_value, pager, time},
     signin::PageSession,
 };
@@ -153,7 +151,7 @@ fn select_field<'a>(
     }
 }
 
-fn request_row(request: &RequestView) -> Markup {
+fn request_row(request: &PartialRequestResponse) -> Markup {
     html! {
         tr {
             th scope="row" { a href=(format!("/partial-requests/{}", request.id)) { (time(&request.requested_at)) } }

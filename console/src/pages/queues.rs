@@ -7,10 +7,8 @@ use tidegate_schemas::ids::QueueId;
 use tidegate_web::{Problem, Query};
 
 use crate::{
-    admin::{
-        Api,
-        queues::{self, FlowResponse, QueueResponse},
-    },
+    admin::jobs::queues::{self, FlowResponse, QueueResponse},
+    api::Api,
     html::{self, Section, code, pager, text, time},
     signin::PageSession,
 };

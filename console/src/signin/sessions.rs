@@ -6,7 +6,7 @@ use tidegate_store::{ReplaceOutcome, tables::catalog::sessions::Session};
 use tidegate_web::Problem;
 
 use super::cookies::SessionToken;
-use crate::admin::{Api, faults};
+use crate::{admin::request::faults, api::Api};
 
 /// Starts a session with a new token.
 pub(super) async fn insert_session(api: &Api, key: &KeyHolder) -> Result<SessionToken, Problem> {

@@ -35,7 +35,7 @@ pub struct DeadLetterFilter {
     pub include_unowned: bool,
     pub topic: Option<Topic>,
     pub reason: Option<String>,
-    /// `id` of a [`DeadLetterSummary`].
+    /// `id` of a [`DeadLetterResponse`].
     pub id: Option<String>,
     /// Letters about child-safety material only match with clearance. Letters with an unreadable record always match.
     pub clearance: Clearance,
@@ -44,7 +44,7 @@ pub struct DeadLetterFilter {
 /// Dead letter in a list, without its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct DeadLetterSummary {
+pub struct DeadLetterResponse {
     /// Partition and offset in the topic of dead letters.
     pub id: String,
     pub org: Option<OrgId>,
@@ -66,7 +66,7 @@ pub struct DeadLetterSummary {
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DeadLetterPage {
-    pub items: Vec<DeadLetterSummary>,
+    pub items: Vec<DeadLetterResponse>,
     pub next: Option<String>,
 }
 
@@ -81,7 +81,7 @@ pub struct ReplayOptions {
 /// Numbers of dead letters by outcome of the replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ReplayCounts {
+pub struct ReplayResponse {
     pub replayed: u64,
     /// Letters with an earlier replay.
     pub skipped: u64,
@@ -162,10 +162,10 @@ pub async fn replay(
     store: &Store,
     filter: &DeadLetterFilter,
     options: &ReplayOptions,
-) -> Result<ReplayCounts, DeadLetterError> {
+) -> Result<ReplayResponse, DeadLetterError> {
     // A request for one id is an explicit request to repeat its replay.
     let include_replayed = options.include_replayed || filter.id.is_some();
-    let mut counts = ReplayCounts::default();
+    let mut counts = ReplayResponse::default();
     let mut after = None;
     loop {
         let query = Query { topic: Topic::DeadLetters, order: Order::Oldest, limit: PAGE_SIZE, after };
@@ -321,10 +321,10 @@ fn decode(page_record: &PageRecord) -> Option<DeadLetter> {
         .ok()
 }
 
-fn summarize(page_record: &PageRecord, letter: DeadLetter, replay: Option<Replay>) -> DeadLetterSummary {
+fn summarize(page_record: &PageRecord, letter: DeadLetter, replay: Option<Replay>) -> DeadLetterResponse {
     let (replayed_at, replayed_by) =
         replay.map(|replay| (replay.replayed_at.iso(), replay.replayed_by)).unzip();
-    DeadLetterSummary {
+    DeadLetterResponse {
         id: letter_id(page_record),
         org: letter.org,
         topic: letter.topic,

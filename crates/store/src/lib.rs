@@ -14,6 +14,7 @@ pub mod metrics;
 mod migration;
 mod open_enum;
 mod pages;
+mod partition_cursor;
 mod range;
 mod split;
 mod store;
@@ -30,6 +31,7 @@ pub use self::{
     migration::{Difference, Migration},
     open_enum::OpenEnum,
     pages::Pages,
+    partition_cursor::{CursorPartition, DayCursor, PartitionCursor},
     range::{Cells, Cursor, PrefixOf, ProperPrefixOf, RowRange},
     split::Split,
     store::Store,

@@ -6,10 +6,10 @@ use std::{io, sync::Arc};
 use futures::future::{try_join, try_join_all};
 use tidegate_moderation::{
     self as moderation,
+    effects::strike_points,
     media::MatchedMedia,
+    outbound::single_flight::SingleFlight,
     rules::windows::{self, RowBudget, SubmissionPosition, WindowQuery as WindowQuestion},
-    single_flight::SingleFlight,
-    strikes,
 };
 use tidegate_rules::{Amount, Facts, Lookback, Need, Plan, Scan, WindowEntry, WindowKey};
 use tidegate_schemas::ids::{ItemKey, Millis, OrgId, SubmissionId, WindowId};
@@ -193,12 +193,12 @@ impl FactLookup {
         let query = (org.clone(), user.clone(), counted_from);
         let (lookup, _) = self.running_strike_lookups.join(&query, || {
             let (store, (org, user, counted_from)) = (self.store.clone(), query.clone());
-            async move { strikes::load_total(&store, &org, &user, counted_from).await.ok() }
+            async move { strike_points::load_total(&store, &org, &user, counted_from).await.ok() }
         });
         match lookup.await {
             Some(points) => Ok(points),
             // The shared look-up failed. Each item repeats it to receive an error of its own.
-            None => strikes::load_total(&self.store, org, user, counted_from).await,
+            None => strike_points::load_total(&self.store, org, user, counted_from).await,
         }
     }
 }

@@ -13,7 +13,15 @@ use tidegate_rules::{Explained, Omissions};
 use tidegate_schemas::ids::{ConfigVersion, ItemKey, RuleId, SubmissionId};
 use tidegate_web::Problem;
 
-use crate::admin::{Api, caller::Caller, child_safety, config::NamedFile, extract::Body, faults};
+use super::backtest::compile_candidate;
+use crate::{
+    admin::{
+        access::child_safety,
+        config::documents::NamedFile,
+        request::{Body, Caller, faults},
+    },
+    api::Api,
+};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -61,10 +69,7 @@ pub(crate) async fn explain_rule(
     let (config, uncounted) = if files.is_empty() {
         (live, BTreeSet::new())
     } else {
-        // The turn bounds compilations: only one candidate of an org is compiled at a time.
-        let _turn = api.trials.acquire_org_turn(org, api.settings.turn_wait()).await?;
-        // Not pruned: the files replace single documents, the others stay live.
-        let trial = api.trials.find_or_compile(&api, org, live, files, false).await?;
+        let trial = compile_candidate(&api, org, live, files).await?;
         (trial.candidate(), trial.uncounted())
     };
     let archive =

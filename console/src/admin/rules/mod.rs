@@ -20,9 +20,7 @@ use tidegate_moderation::items::history::{self, HistoryCursor, Sample, SampledPe
 use tidegate_schemas::{ids::Millis, item_types::datetime};
 use tidegate_web::Problem;
 
-use super::{Api, extract::invalid};
-
-pub(super) use backtest::Trials;
+use crate::{admin::request::invalid, api::Api};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
@@ -34,9 +32,6 @@ pub(super) fn routes() -> Router<Api> {
         .route("/rules/retroactions", get(retroactions::list_runs).post(retroactions::begin_run))
         .route("/rules/retroactions/{run}/step", post(retroactions::run_step))
 }
-
-/// Stored items read at once; one item can have a megabyte.
-const MAX_BATCH_ITEMS: usize = 64;
 
 /// Working time of one request. A long run consists of many requests, so that it can be watched, stopped and continued.
 const STEP_TIME: Duration = Duration::from_secs(2);

@@ -4,19 +4,19 @@ use axum::{Extension, Json, extract::State, http::StatusCode};
 use serde::Deserialize;
 use tidegate_moderation::{
     child_safety::Clearance,
-    reevaluation::retroact::{self, RunRefusal, RunView},
+    reevaluation::retroact::{self, RetroactionResponse, RunRefusal},
 };
 use tidegate_schemas::ids::{Millis, RuleId};
 use tidegate_web::{Path, Problem, Query};
 use uuid::Uuid;
 
-use super::{TimeBudget, parse_span};
-use crate::admin::{
-    Api, ListResponse,
-    audit::AuditDetail,
-    caller::Caller,
-    extract::{Body, UnpagedQuery, invalid, parse_id},
-    faults,
+use super::{TimeBudget, backtest::trial_problem, parse_span};
+use crate::{
+    admin::{
+        access::audit::AuditDetail,
+        request::{Body, Caller, UnpagedQuery, faults, invalid, parse_id},
+    },
+    api::{Api, ListResponse},
 };
 
 #[derive(Deserialize)]
@@ -50,7 +50,7 @@ pub(super) async fn begin_run(
     State(api): State<Api>,
     caller: Caller,
     Body(request): Body<RetroactionRequest>,
-) -> Result<(StatusCode, Extension<AuditDetail>, Json<RunView>), Problem> {
+) -> Result<(StatusCode, Extension<AuditDetail>, Json<RetroactionResponse>), Problem> {
     // Without the scope, such a run would let the caller act on items that they may not see.
     if request.child_safety {
         caller.require_child_safety()?;
@@ -77,7 +77,7 @@ pub(super) async fn list_runs(
     State(api): State<Api>,
     caller: Caller,
     Query(_): Query<UnpagedQuery>,
-) -> Result<Json<ListResponse<RunView>>, Problem> {
+) -> Result<Json<ListResponse<RetroactionResponse>>, Problem> {
     let runs = retroact::list_runs(&api.deps.moderation.store, &caller.org, caller.clearance()).await;
     Ok(Json(ListResponse::unpaged(runs.map_err(faults::moderation_problem)?)))
 }
@@ -87,14 +87,16 @@ pub(super) async fn run_step(
     caller: Caller,
     Path(run): Path<String>,
     Body(request): Body<StepRequest>,
-) -> Result<Json<RunView>, Problem> {
+) -> Result<Json<RetroactionResponse>, Problem> {
     let run: Uuid = parse_id(&run)?;
     if request.most == 0 {
         return Err(invalid("/most", "It is at least 1."));
     }
     // Shares the turns of backtests: both evaluate stored items and would slow down new ones.
-    let org_turn = api.trials.acquire_org_turn(&caller.org, api.settings.turn_wait()).await?;
-    let _turn = api.trials.acquire_turn(org_turn, api.settings.turn_wait()).await?;
+    let org_turn = api.trials.acquire_org_turn(&caller.org, api.settings.turn_wait()).await;
+    let org_turn = org_turn.map_err(trial_problem)?;
+    let evaluation_turn = api.trials.acquire_turn(org_turn, api.settings.turn_wait()).await;
+    let _evaluation_turn = evaluation_turn.map_err(trial_problem)?;
     let budget = TimeBudget::start();
     let (deps, rows) = (&api.deps.moderation, api.deps.window_rows);
     let (org, clearance) = (&caller.org, caller.clearance());

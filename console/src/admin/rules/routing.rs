@@ -13,8 +13,8 @@ use tidegate_moderation::{
         evaluate::{self, PreparedItem},
         stored,
     },
+    jobs::routing,
     review::report_routing,
-    routing,
 };
 use tidegate_rules::{Explained, Facts};
 use tidegate_schemas::{
@@ -24,13 +24,14 @@ use tidegate_schemas::{
 };
 use tidegate_web::Problem;
 
-use crate::admin::{
-    Api,
-    caller::Caller,
-    child_safety,
-    config::NamedFile,
-    extract::{Body, invalid},
-    faults,
+use super::backtest::compile_candidate;
+use crate::{
+    admin::{
+        access::child_safety,
+        config::documents::NamedFile,
+        request::{Body, Caller, faults, invalid},
+    },
+    api::Api,
 };
 
 #[derive(Deserialize)]
@@ -99,13 +100,8 @@ pub(crate) async fn explain_routing(
         list.parse().map_err(|_| invalid("/list", "A routing list is reports, rules or appeals."))?;
     let live = deps.live.load_latest(org).await.map_err(faults::catalog_problem)?;
     let config_version = live.version();
-    let config = if files.is_empty() {
-        live
-    } else {
-        // Only one candidate of an org is compiled at a time.
-        let _turn = api.trials.acquire_org_turn(org, api.settings.turn_wait()).await?;
-        api.trials.find_or_compile(&api, org, live, files, false).await?.candidate()
-    };
+    let config =
+        if files.is_empty() { live } else { compile_candidate(&api, org, live, files).await?.candidate() };
     let key = ItemKey { type_id: item.type_id, id: item.id.unwrap_or_else(|| ItemId::new("example")) };
     let evaluated_at = Millis::now();
     let (entry, mut facts_of_cause) = match item.data {

@@ -11,11 +11,9 @@ use tidegate_schemas::ids::{DAY_MS, Millis, RuleId};
 use tidegate_web::{Problem, Query};
 
 use super::{parse_instant, parse_span};
-use crate::admin::{
-    Api, ListResponse,
-    caller::Caller,
-    extract::{Body, invalid},
-    faults,
+use crate::{
+    admin::request::{Body, Caller, faults, invalid},
+    api::{Api, ListResponse},
 };
 
 /// Longest period of a request. Bounded because each day costs a read.

@@ -7,7 +7,7 @@ use tidegate_schemas::{
     ids::{BankId, OrgId},
 };
 use tidegate_store::{
-    Cursor, RowRange, Store,
+    CursorPartition, PartitionCursor, RowRange, Store,
     tables::catalog::banks::{BankEntry, BankHash},
 };
 
@@ -18,29 +18,28 @@ use super::{
 use crate::Error;
 
 /// Cursor of a page, passed through clients as text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PageCursor {
-    /// Bucket of a hash bank; 0 for list banks, which have one partition.
-    bucket: i64,
-    after: Option<Cursor>,
+pub type PageCursor = PartitionCursor<Bucket>;
+
+/// Bucket of a hash bank; 0 for list banks, which have one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket(i64);
+
+impl CursorPartition for Bucket {
+    const SEPARATOR: char = '.';
 }
 
-impl fmt::Display for PageCursor {
+impl fmt::Display for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.", self.bucket)?;
-        self.after.as_ref().map_or(Ok(()), |cursor| cursor.fmt(f))
+        self.0.fmt(f)
     }
 }
 
-impl FromStr for PageCursor {
+impl FromStr for Bucket {
     type Err = tidegate_store::Error;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (bucket, after) = text.split_once('.').ok_or(tidegate_store::Error::BadCursor)?;
-        let bucket = bucket.parse().ok().filter(|bucket| (0..BUCKET_COUNT).contains(bucket));
-        let bucket = bucket.ok_or(tidegate_store::Error::BadCursor)?;
-        let after = if after.is_empty() { None } else { Some(after.parse()?) };
-        Ok(Self { bucket, after })
+        let number = text.parse().ok().filter(|number| (0..BUCKET_COUNT).contains(number));
+        number.map(Self).ok_or(tidegate_store::Error::BadCursor)
     }
 }
 
@@ -51,14 +50,15 @@ pub(super) async fn read_page(
     from: Option<PageCursor>,
     limit: usize,
 ) -> Result<(Vec<Entry>, Option<PageCursor>), Error> {
-    let PageCursor { mut bucket, mut after } = from.unwrap_or(PageCursor { bucket: 0, after: None });
+    let PageCursor { partition: Bucket(mut bucket), mut after } =
+        from.unwrap_or(PageCursor::start_of(Bucket(0)));
     // A list bank is one partition, so one scan with a limit is a page.
     if kind.hash_kind().is_none() {
         let partition = BankEntry::partition(org.clone(), bank.clone());
         let range = RowRange::all().limit(limit).page_size(limit).after(after);
         let mut pages = store.scan::<BankEntry>(&partition, range);
         let rows = pages.all().await?;
-        let next = pages.cursor().map(|cursor| PageCursor { bucket: 0, after: Some(cursor) });
+        let next = pages.cursor().map(|cursor| PageCursor { partition: Bucket(0), after: Some(cursor) });
         return Ok((rows.into_iter().map(ledger::entry_from_row).collect(), next));
     }
     // Buckets are ordered like ids, so reading them one after the other keeps the order.
@@ -66,7 +66,7 @@ pub(super) async fn read_page(
     while bucket < BUCKET_COUNT {
         let remaining_limit = limit - entries.len();
         if remaining_limit == 0 {
-            return Ok((entries, Some(PageCursor { bucket, after })));
+            return Ok((entries, Some(PageCursor { partition: Bucket(bucket), after })));
         }
         let partition = BankHash::partition(org.clone(), bank.clone(), bucket);
         let range = RowRange::all().limit(remaining_limit).page_size(remaining_limit).after(after.take());

@@ -13,7 +13,7 @@ use super::{
     events::{self, ActionEvent, ActionRef, DecisionRef, NamedRef, ParameterConflict},
 };
 use crate::{
-    priority::{self, PrioritySignals},
+    jobs::priority::{self, PrioritySignals},
     rules::stats::RuleHit,
 };
 

@@ -2,7 +2,7 @@
 //!
 //! The first stored plan of a cause is the one carried out, so a replay under newer rules writes the same rows and
 //! sends the same events. All ids in a plan are derived, so carrying it out twice is harmless. `plan` builds the
-//! plans of items; `review::decisions` and `strikes` build the others.
+//! plans of items; `review::decisions` and `users::strikes` build the others.
 
 mod actions;
 mod apply;
@@ -11,6 +11,7 @@ pub mod events;
 mod plan;
 mod planned_queue;
 mod rule_gates;
+pub mod strike_points;
 
 use std::collections::HashMap;
 
@@ -46,9 +47,8 @@ pub use rule_gates::{
 
 use crate::{
     Deps, Error,
-    priority::PrioritySignals,
+    jobs::priority::PrioritySignals,
     rules::stats::{RuleHit, RuleOutcome},
-    standing,
 };
 
 /// Reason stored for actions on a version that a newer one has replaced.
@@ -279,7 +279,8 @@ async fn count_strikes(store: &Store, plan: &mut Plan) -> Result<(), Error> {
                 let planned =
                     plan.strikes.iter().filter(|strike| strike.user == user && strike.reverses.is_none());
                 let planned_points: i64 = planned.map(|strike| strike.points).sum();
-                let total = standing::load_total(store, &plan.org, &user, Millis(0)).await? + planned_points;
+                let total =
+                    strike_points::load_total(store, &plan.org, &user, Millis(0)).await? + planned_points;
                 totals.insert(user, total);
                 total
             }

@@ -19,8 +19,10 @@ use super::{
     rule_gates::{self, EvaluatedSubmission, RuleMatch, event_id},
 };
 use crate::{
-    jobs::BuiltInQueue,
-    priority::{self, PrioritySignals},
+    jobs::{
+        BuiltInQueue,
+        priority::{self, PrioritySignals},
+    },
     rules::stats::{OutcomeKind, RuleHit, RuleOutcome, Suppression},
 };
 

@@ -11,7 +11,7 @@ use tidegate_schemas::{
     records::Source,
 };
 use tidegate_store::{
-    Cursor, Row as _, RowRange, Store,
+    CursorPartition, PartitionCursor, Row as _, RowRange, Store,
     tables::items::{history::ItemOfHour, items::Item},
 };
 
@@ -107,43 +107,40 @@ impl SampledPeriod {
 }
 
 /// Cursor of a page. Clients receive its text form.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HistoryCursor {
+pub type HistoryCursor = PartitionCursor<HourShard>;
+
+/// Partition of the index: a part of the items of an hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HourShard {
     hour: i64,
     shard: i64,
-    /// `None` at the start of the shard.
-    after: Option<Cursor>,
 }
 
-impl HistoryCursor {
+impl HourShard {
     /// Returns the time before which all items are read.
-    pub fn at(&self) -> Millis {
+    pub fn at(self) -> Millis {
         Millis(self.hour.saturating_mul(HOUR_MS))
     }
 }
 
-impl fmt::Display for HistoryCursor {
+impl CursorPartition for HourShard {}
+
+impl fmt::Display for HourShard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}~{}~", self.hour, self.shard)?;
-        self.after.as_ref().map_or(Ok(()), |after| write!(f, "{after}"))
+        write!(f, "{}~{}", self.hour, self.shard)
     }
 }
 
-/// Error for a text that is not a cursor of this list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the text is no cursor of the stored items")]
-pub struct InvalidCursor;
+impl FromStr for HourShard {
+    type Err = tidegate_store::Error;
 
-impl FromStr for HistoryCursor {
-    type Err = InvalidCursor;
-
-    fn from_str(text: &str) -> Result<Self, InvalidCursor> {
-        let mut parts = text.splitn(3, '~');
-        let mut part = || parts.next().ok_or(InvalidCursor);
-        let (hour, shard, after) = (part()?, part()?, part()?);
-        let shard = shard.parse().ok().filter(|shard| (0..SHARDS).contains(shard)).ok_or(InvalidCursor)?;
-        let after = if after.is_empty() { None } else { Some(after.parse().map_err(|_| InvalidCursor)?) };
-        Ok(Self { hour: hour.parse().map_err(|_| InvalidCursor)?, shard, after })
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let (hour, shard) = text.split_once('~')?;
+            let shard = shard.parse().ok().filter(|shard| (0..SHARDS).contains(shard))?;
+            Some(Self { hour: hour.parse().ok()?, shard })
+        };
+        parse().ok_or(tidegate_store::Error::BadCursor)
     }
 }
 
@@ -163,22 +160,25 @@ pub async fn load_page(
     limit: usize,
 ) -> Result<HistoryPage, Error> {
     let (hours, shards) = (span.hours(), span.sample.shards());
-    let from = from.unwrap_or(HistoryCursor { hour: hours.start, shard: 0, after: None });
-    let first = (from.hour.max(hours.start), if from.hour < hours.start { 0 } else { from.shard });
-    let parts = (first.0..hours.end).flat_map(|hour| (0..shards).map(move |shard| (hour, shard)));
+    let start = HourShard { hour: hours.start, shard: 0 };
+    let from = from.unwrap_or(HistoryCursor::start_of(start));
+    let first = if from.partition.hour < hours.start { start } else { from.partition };
+    let parts =
+        (first.hour..hours.end).flat_map(|hour| (0..shards).map(move |shard| HourShard { hour, shard }));
     let mut parts = parts.skip_while(|part| *part < first).peekable();
     let page_shards: Vec<_> = parts.by_ref().take(MAX_SHARDS_PER_PAGE).collect();
     let next_shard = parts.next();
 
     let mut after = from.after;
     let mut reads = stream::iter(page_shards)
-        .map(|(hour, shard)| {
-            let after = after.take().filter(|_| (hour, shard) == (from.hour, from.shard));
+        .map(|partition| {
+            let after = after.take().filter(|_| partition == from.partition);
             let range = RowRange::range((), ..span.sample.bound).limit(limit).page_size(limit).after(after);
+            let HourShard { hour, shard } = partition;
             let mut rows = store.scan::<ItemOfHour>(&(org.clone(), hour, shard), range);
             async move {
                 let rows_read = rows.all().await;
-                rows_read.map(|page_rows| (HistoryCursor { hour, shard, after: rows.cursor() }, page_rows))
+                rows_read.map(|page_rows| (HistoryCursor { partition, after: rows.cursor() }, page_rows))
             }
         })
         .buffered(CONCURRENT_READS);
@@ -188,7 +188,7 @@ pub async fn load_page(
         let (cursor, rows) = shard_rows?;
         if !index_rows.is_empty() && index_rows.len() + rows.len() > limit {
             // The shard's rows exceed the page. They are few, so the next page reads them again.
-            next = Some(HistoryCursor { after: None, ..cursor });
+            next = Some(HistoryCursor::start_of(cursor.partition));
             break;
         }
         let is_full = rows.len() >= limit;
@@ -201,7 +201,7 @@ pub async fn load_page(
     drop(reads);
     if next.is_none() {
         // All shards of the page are read, so the next page starts after them.
-        next = next_shard.map(|(hour, shard)| HistoryCursor { hour, shard, after: None });
+        next = next_shard.map(HistoryCursor::start_of);
     }
     Ok(HistoryPage { items: load_items(store, index_rows).await?, next })
 }
@@ -258,11 +258,11 @@ mod tests {
     #[test]
     fn cursor_round_trips_through_text() {
         for after in [None, Some("00ff".parse().unwrap())] {
-            let place = HistoryCursor { hour: 480_000, shard: 31, after };
-            assert_eq!(place.to_string().parse(), Ok(place));
+            let place = HistoryCursor { partition: HourShard { hour: 480_000, shard: 31 }, after };
+            assert_eq!(place.to_string().parse::<HistoryCursor>().unwrap(), place);
         }
         for text in ["", "1", "1~2", "1~32~", "1~-1~", "x~1~", "1~1~xyz"] {
-            assert_eq!(text.parse::<HistoryCursor>(), Err(InvalidCursor), "{text}");
+            assert!(text.parse::<HistoryCursor>().is_err(), "{text}");
         }
     }
 

@@ -254,7 +254,7 @@ pub(crate) async fn load_newest_evaluated(
 /// JSON view of an item.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ItemView {
+pub struct ItemResponse {
     pub id: ItemId,
     pub type_id: TypeId,
     pub submission_id: SubmissionId,
@@ -321,7 +321,7 @@ pub async fn load_answer(
     org: &OrgId,
     item: &ItemKey,
     submission: Option<SubmissionId>,
-) -> Result<Option<ItemView>, Error> {
+) -> Result<Option<ItemResponse>, Error> {
     match find_version(store, org, item, submission).await? {
         Some(row) => Ok(Some(render_row(store, row).await?)),
         None => Ok(None),
@@ -335,7 +335,7 @@ pub async fn wait_for_answer(
     item: &ItemKey,
     submission: Option<SubmissionId>,
     wait: Duration,
-) -> Result<Option<ItemView>, Error> {
+) -> Result<Option<ItemResponse>, Error> {
     let deadline = tokio::time::Instant::now() + wait;
     let waiter = submission.map(waiting::wait_for);
     // Most items are evaluated within milliseconds, so the first look-ups follow quickly. On the embedded store this
@@ -383,7 +383,7 @@ pub async fn wait_for_answer(
 }
 
 /// Builds the view of a stored submission.
-pub async fn render_row(store: &Store, row: Item) -> Result<ItemView, Error> {
+pub async fn render_row(store: &Store, row: Item) -> Result<ItemResponse, Error> {
     let matched_rules: Vec<MatchedRule> =
         serde_json::from_str(&row.matched).map_err(Error::corrupt("item"))?;
     let actions: Vec<ListedAction> = serde_json::from_str(&row.actions).map_err(Error::corrupt("item"))?;
@@ -392,7 +392,7 @@ pub async fn render_row(store: &Store, row: Item) -> Result<ItemView, Error> {
     let events: Vec<_> =
         actions.iter().filter_map(|action| action.event_id).map(|id| (row.org.clone(), id)).collect();
     let deliveries = store.get_many::<Delivery>(&events).await?;
-    Ok(ItemView {
+    Ok(ItemResponse {
         id: row.item_id,
         type_id: row.type_id,
         submission_id: row.submission_id,

@@ -36,7 +36,8 @@ use crate::{
         stored::{self, RESENT, Submission},
         waiting,
     },
-    metrics, priority, routing,
+    jobs::{priority, routing},
+    metrics,
     rules::stats::RuleOutcome,
 };
 

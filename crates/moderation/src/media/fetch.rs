@@ -3,7 +3,6 @@
 
 use std::{
     borrow::Cow,
-    hash::{BuildHasher as _, Hasher as _, RandomState},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -29,13 +28,15 @@ use super::{
     body::{Body, ReceivedBody},
     fetch_scheduler::{FetchPermit, FetchScheduler},
     fingerprint_cache::FingerprintCache,
-    host_breaker::{Admission, HostBreakers, OrgHost},
     lru::LruCache,
-    retry::Retries,
 };
 use crate::{
     metrics,
-    single_flight::{Flight, SingleFlight},
+    outbound::{
+        host_breaker::{Admission, HostBreakers, OrgHost},
+        retry::{Retries, random_fraction},
+        single_flight::{Flight, SingleFlight},
+    },
 };
 
 /// Fetch that several callers can await. It ends when the last of them drops it.
@@ -404,10 +405,4 @@ impl Inspection {
 
 fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
-}
-
-/// Returns a random number from 0 to 1, because every `RandomState` has its own random keys.
-pub(crate) fn random_fraction() -> f64 {
-    let random_bits = RandomState::new().build_hasher().finish() >> 32;
-    f64::from(u32::try_from(random_bits).unwrap_or_default()) / f64::from(u32::MAX)
 }

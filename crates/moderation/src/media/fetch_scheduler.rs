@@ -6,8 +6,9 @@ use parking_lot::Mutex;
 use tidegate_scheduler::{Limits, Permit, Scheduler, fair_queue::QueueFull};
 use tidegate_schemas::ids::OrgId;
 
-use super::{host_breaker::OrgHost, lru::LruCache};
+use super::lru::LruCache;
 use crate::metrics;
+use crate::outbound::host_breaker::OrgHost;
 
 /// Bounded set of hosts that delivered a medium and have not rested since.
 type KnownHosts = Arc<Mutex<LruCache<OrgHost, ()>>>;

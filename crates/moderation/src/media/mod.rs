@@ -3,13 +3,11 @@
 mod background_fetches;
 mod bank_matching;
 mod body;
-pub(crate) mod fetch;
+mod fetch;
 mod fetch_scheduler;
 mod fingerprint_cache;
-pub(crate) mod host_breaker;
 mod lru;
 mod recall;
-pub(crate) mod retry;
 mod settings;
 
 use std::{

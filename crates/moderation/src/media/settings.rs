@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidegate_scheduler::Limits;
 
-use super::{host_breaker::BreakerSettings, retry::Retries};
+use crate::outbound::{host_breaker::BreakerSettings, retry::Retries};
 
 /// The section `signals` of the service's settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     Deps, Error,
+    child_safety::AuthorizedJob,
     items::{context::StoredItem, stored},
 };
 
@@ -36,10 +37,11 @@ const MAX_EARLIER_REQUESTS: usize = 10;
 /// it is stored.
 pub async fn refresh_claimed(
     deps: &Deps,
-    job: &Job,
+    job: &AuthorizedJob,
     refresh_after: Duration,
     now: Millis,
 ) -> Result<(), Error> {
+    let job = job.row();
     if !deps.partial_items.has_endpoint(&job.org) {
         return Ok(());
     }

@@ -40,9 +40,11 @@ use super::related;
 use crate::{
     Deps, Error,
     items::context,
-    media::host_breaker::{Admission, BreakerSettings, HostBreakers, OrgHost},
     metrics,
-    single_flight::SingleFlight,
+    outbound::{
+        host_breaker::{Admission, BreakerSettings, HostBreakers, OrgHost},
+        single_flight::SingleFlight,
+    },
 };
 
 /// Maximum number of remembered failing hosts, one per org.

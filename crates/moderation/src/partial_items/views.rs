@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::fetcher::FoundItem;
 use crate::{
     Error,
+    child_safety::AuthorizedJob,
     items::{context, stored},
 };
 
@@ -23,7 +24,7 @@ const MAX_REQUESTS: usize = 10;
 /// Request for items.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RequestView {
+pub struct PartialRequestResponse {
     /// Id in URLs: the request's time and its own id.
     pub id: String,
     pub requested_at: String,
@@ -59,12 +60,12 @@ pub struct ErrorView {
 #[serde(rename_all = "camelCase")]
 pub struct JobRequestsView {
     /// The newest requests.
-    pub requests: Vec<RequestView>,
+    pub requests: Vec<PartialRequestResponse>,
     /// Number of older requests.
     #[serde(skip_serializing_if = "is_zero")]
     pub requests_more: usize,
     /// Newest data of each received item.
-    pub items: Vec<stored::ItemView>,
+    pub items: Vec<stored::ItemResponse>,
     /// Number of items beyond the limits of this answer.
     #[serde(skip_serializing_if = "is_zero")]
     pub items_more: usize,
@@ -119,15 +120,15 @@ impl FromStr for ItemCursor {
 /// Received items of a job. `more` counts the items after the last one; it is zero without `next`.
 #[derive(Debug)]
 pub struct ItemPage {
-    pub items: Vec<stored::ItemView>,
+    pub items: Vec<stored::ItemResponse>,
     pub more: usize,
     pub next: Option<ItemCursor>,
 }
 
-pub fn request_view(row: PartialRequest) -> Result<RequestView, Error> {
+pub fn request_view(row: PartialRequest) -> Result<PartialRequestResponse, Error> {
     let list = |text: &str| context::raw(text.as_bytes());
     let error = row.error.map(|name| ErrorView { name, detail: row.error_detail.unwrap_or_default() });
-    Ok(RequestView {
+    Ok(PartialRequestResponse {
         id: public_id(row.requested_at, row.request_id),
         requested_at: row.requested_at.iso(),
         trigger: row.trigger.as_str(),
@@ -166,15 +167,14 @@ pub async fn find_request(store: &Store, org: &OrgId, id: &str) -> Result<Option
 /// Returns the newest requests of a job, and the items received for all of its requests.
 pub(crate) async fn load_for_job(
     store: &Store,
-    org: &OrgId,
-    job: JobId,
+    job: &AuthorizedJob,
     limits: ItemLimits,
 ) -> Result<Option<JobRequestsView>, Error> {
-    let rows = load_requests(store, org, job).await?;
+    let rows = load_requests(store, job).await?;
     if rows.is_empty() {
         return Ok(None);
     }
-    let page = load_page(store, org, &rows, None, limits).await?;
+    let page = load_page(store, job.org(), &rows, None, limits).await?;
     let requests_more = rows.len().saturating_sub(MAX_REQUESTS);
     Ok(Some(JobRequestsView {
         requests: rows.into_iter().take(MAX_REQUESTS).map(request_view).collect::<Result<_, Error>>()?,
@@ -188,20 +188,19 @@ pub(crate) async fn load_for_job(
 /// Returns the items received for a job, each once with its newest data.
 pub async fn load_items_of_job(
     store: &Store,
-    org: &OrgId,
-    job: JobId,
+    job: &AuthorizedJob,
     after: Option<ItemCursor>,
     limits: ItemLimits,
 ) -> Result<ItemPage, Error> {
-    load_page(store, org, &load_requests(store, org, job).await?, after, limits).await
+    load_page(store, job.org(), &load_requests(store, job).await?, after, limits).await
 }
 
 /// Loads the stored requests of a job, newest first. Few rows: a claim adds at most one per
 /// `review.refresh_after_ms`, a report or an appeal one in total.
-async fn load_requests(store: &Store, org: &OrgId, job: JobId) -> Result<Vec<PartialRequest>, Error> {
-    let pointers = store.scan::<PartialRequestOfJob>(&(org.clone(), job), RowRange::all()).all().await?;
+async fn load_requests(store: &Store, job: &AuthorizedJob) -> Result<Vec<PartialRequest>, Error> {
+    let pointers = store.scan::<PartialRequestOfJob>(&job.key(), RowRange::all()).all().await?;
     let key = |pointer: &PartialRequestOfJob| {
-        (org.clone(), pointer.requested_at.day(), pointer.requested_at, pointer.request_id)
+        (job.org().clone(), pointer.requested_at.day(), pointer.requested_at, pointer.request_id)
     };
     let keys: Vec<_> = pointers.iter().map(key).collect();
     let mut rows = Vec::with_capacity(keys.len());

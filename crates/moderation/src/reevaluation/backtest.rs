@@ -28,9 +28,18 @@ use tidegate_store::{
 
 use super::stored_evaluation::{Archive, PastEvaluation, PastOutcome, run_blocking};
 use crate::{
-    Error, items::evaluate::PreparedItem, review::decisions::StoredDecision,
+    Error,
+    child_safety::Clearance,
+    items::{
+        evaluate::PreparedItem,
+        history::{self, HistoryCursor, SampledPeriod},
+    },
+    jobs::stored_decision::StoredDecision,
     rules::windows::SubmissionPosition,
 };
+
+/// Maximum number of stored items read at once; one item can have a megabyte.
+const MAX_BATCH_ITEMS: usize = 64;
 
 /// Number of items with concurrent look-ups.
 const CONCURRENT_ITEMS: usize = 16;
@@ -46,6 +55,29 @@ pub struct ConfigComparison {
     /// Windows that are new or changed in the candidate, so that they have no rows yet.
     pub uncounted: BTreeSet<WindowId>,
     changed_rules: HashSet<RuleId>,
+}
+
+/// Stored items that one request of a backtest compares.
+pub struct BacktestStep<'a> {
+    pub store: &'a Store,
+    pub org: &'a OrgId,
+    pub period: &'a SampledPeriod,
+    /// Cursor of the previous step; `None` at the start of the period.
+    pub from: Option<HistoryCursor>,
+    /// Items beyond it are left out.
+    pub clearance: Clearance,
+    /// Maximum number of rows read per window.
+    pub window_rows: usize,
+}
+
+/// Findings of a step. They are added to those of the other steps.
+#[derive(Debug)]
+pub struct BacktestProgress {
+    pub findings: BacktestFindings,
+    /// `None` at the end of the period.
+    pub next: Option<HistoryCursor>,
+    /// Time up to which all items of the period were compared.
+    pub through: Millis,
 }
 
 /// Rule in both configurations.
@@ -264,6 +296,33 @@ impl ConfigComparison {
             changed: self.changed_rules.contains(rule),
             most_a_day: head.and_then(|head| head.enforcement.limits.actions_per_day),
         }
+    }
+
+    /// Compares items of the step until its time is spent or the period ends.
+    pub async fn run_step(
+        self: &Arc<Self>,
+        step: BacktestStep<'_>,
+        is_time_spent: impl Fn() -> bool,
+    ) -> Result<BacktestProgress, Error> {
+        let BacktestStep { store, org, period, from: mut position, clearance, window_rows } = step;
+        let mut findings = BacktestFindings::default();
+        // Slow rules take seconds per item: the time is checked after the first item, then after growing batches.
+        let mut batch_items = 1;
+        let next = loop {
+            let page = history::load_page(store, org, period, position.take(), batch_items).await?;
+            batch_items = (2 * batch_items).min(MAX_BATCH_ITEMS);
+            // Filtered before the comparison, so that the findings do not depend on withheld items.
+            let visible_items = clearance.visible_items(store, org, page.items).await?;
+            findings.join(self.compare(store, org, visible_items, window_rows).await?);
+            match page.next {
+                Some(next) if !is_time_spent() => position = Some(next),
+                next => break next,
+            }
+        };
+        // The time of a cursor is the start of its hour, which can be before the period.
+        let through =
+            next.as_ref().map_or(period.time.end, |cursor| cursor.partition.at().max(period.time.start));
+        Ok(BacktestProgress { findings, next, through })
     }
 
     /// Evaluates the items in both configurations and adds up the findings.

@@ -3,3 +3,4 @@
 pub mod backtest;
 pub mod retroact;
 pub mod stored_evaluation;
+pub mod trials;

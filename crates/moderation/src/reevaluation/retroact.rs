@@ -96,7 +96,7 @@ pub struct Progress {
 /// Run in an answer.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RunView {
+pub struct RetroactionResponse {
     pub id: Uuid,
     pub rules: BTreeMap<RuleId, String>,
     pub since: String,
@@ -120,7 +120,7 @@ pub async fn begin(
     org: &OrgId,
     request: RunRequest,
     now: Millis,
-) -> Result<Result<RunView, RunRefusal>, Error> {
+) -> Result<Result<RetroactionResponse, RunRefusal>, Error> {
     if request.rules.is_empty() {
         return Ok(Err(RunRefusal::NoRules));
     }
@@ -158,7 +158,11 @@ pub async fn begin(
 
 /// Lists the runs of an org, newest first. Runs on child-safety items are omitted for readers without clearance,
 /// because their counts would reveal such items.
-pub async fn list_runs(store: &Store, org: &OrgId, clearance: Clearance) -> Result<Vec<RunView>, Error> {
+pub async fn list_runs(
+    store: &Store,
+    org: &OrgId,
+    clearance: Clearance,
+) -> Result<Vec<RetroactionResponse>, Error> {
     let rows = store.scan::<Retroaction>(&(org.clone(),), RowRange::all()).all().await?;
     let visible = rows.iter().filter(|row| clearance.covers_child_safety() || !covers_child_safety(row));
     let mut runs: Vec<_> = visible.map(run_view).collect::<Result<_, _>>()?;
@@ -175,7 +179,7 @@ pub async fn step(
     window_rows: usize,
     most: u64,
     is_enough: impl Fn() -> bool + Send,
-) -> Result<Result<RunView, RunRefusal>, Error> {
+) -> Result<Result<RetroactionResponse, RunRefusal>, Error> {
     /// Number of stored items per read; each can have a megabyte.
     const ITEMS: usize = 64;
     let Some(mut row) = deps.store.get::<Retroaction>(&(org.clone(), run)).await? else {
@@ -520,14 +524,14 @@ fn is_without_effects(config: &Compiled, outcome: &Outcome) -> bool {
     outcome.matched.is_empty() && !outcome.errored.iter().any(|failure| has_consequence(&failure.rule))
 }
 
-fn run_view(row: &Retroaction) -> Result<RunView, Error> {
+fn run_view(row: &Retroaction) -> Result<RetroactionResponse, Error> {
     let position: Option<HistoryCursor> = row.place.as_deref().and_then(|place| place.parse().ok());
     let through = match (&position, row.finished_at) {
         (_, Some(_)) => row.until,
-        (Some(place), None) => place.at().max(row.since),
+        (Some(place), None) => place.partition.at().max(row.since),
         (None, None) => row.since,
     };
-    Ok(RunView {
+    Ok(RetroactionResponse {
         id: row.run,
         rules: from_json(&row.rules)?,
         since: row.since.iso(),

@@ -12,10 +12,11 @@ use tidegate_store::{Store, tables::items::items::Item};
 
 use crate::{
     Error,
+    effects::strike_points,
     items::evaluate::{self, PreparedItem, ScanResult},
     media,
     rules::windows::{self, RowBudget, SubmissionPosition},
-    scores, strikes,
+    scores,
 };
 
 /// Source of facts about past items.
@@ -85,7 +86,7 @@ async fn look_up_facts(
                 let period_start = within.map_or(Millis(0), |within| within.start(arrived_at));
                 // As of the arrival, because later strikes must not change the outcome.
                 let points =
-                    strikes::load_total_at(archive.store, archive.org, user, period_start, arrived_at)
+                    strike_points::load_total_at(archive.store, archive.org, user, period_start, arrived_at)
                         .await?;
                 facts.set_strikes(need.clone(), points);
             }

@@ -32,10 +32,12 @@ use crate::{
         context_media,
         evaluate::{self, PreparedItem},
     },
-    jobs::{self, Cause, JobRequest, Placement},
+    jobs::{
+        self, Cause, JobRequest, Placement,
+        priority::{self, PrioritySignals},
+        routing, user_history,
+    },
     partial_items,
-    priority::{self, PrioritySignals},
-    routing, user_history,
 };
 
 /// Claims the id for an appeal with this digest. Returns true if the id is new, or is claimed with the same digest.

@@ -23,7 +23,11 @@ use tidegate_store::{
 };
 
 use super::queues;
-use crate::{Error, jobs::has_cause, metrics, queue_counts};
+use crate::{
+    Error,
+    jobs::{has_cause, queue_counts},
+    metrics,
+};
 
 /// Actor and action of the audit entries of closed jobs.
 pub const ACTOR: &str = "service";

@@ -5,18 +5,18 @@ use tidegate_schemas::ids::{CauseId, JobId, Millis, OrgId};
 use tidegate_store::{Cursor, RowRange, Store, WriteTime, tables::review::comments::JobComment};
 use uuid::Uuid;
 
-use crate::Error;
+use crate::{Error, child_safety::AuthorizedJob};
 
 /// Comment in an answer.
 #[derive(Clone, Debug, Serialize)]
-pub struct Comment {
+pub struct CommentResponse {
     pub id: Uuid,
     pub at: String,
     pub author: String,
     pub text: String,
 }
 
-impl From<JobComment> for Comment {
+impl From<JobComment> for CommentResponse {
     fn from(row: JobComment) -> Self {
         Self { id: row.comment_id, at: row.at.iso(), author: row.author, text: row.text }
     }
@@ -25,13 +25,12 @@ impl From<JobComment> for Comment {
 /// Adds a comment to an existing job.
 pub async fn add_comment(
     store: &Store,
-    org: &OrgId,
-    job_id: JobId,
+    job: &AuthorizedJob,
     author: &str,
     text: &str,
     now: Millis,
-) -> Result<Comment, Error> {
-    put_once(store, org, job_id, CauseId::random().0, author, text, now).await
+) -> Result<CommentResponse, Error> {
+    put_once(store, job.org(), job.id(), CauseId::random().0, author, text, now).await
 }
 
 /// Stores a comment under an id. An existing comment is kept.
@@ -43,7 +42,7 @@ pub(super) async fn put_once(
     author: &str,
     text: &str,
     at: Millis,
-) -> Result<Comment, Error> {
+) -> Result<CommentResponse, Error> {
     // The first text stays, because a repeated request may have another one.
     if let Some(existing) = store.get::<JobComment>(&JobComment::key(org.clone(), job_id, at, id)).await? {
         return Ok(existing.into());
@@ -63,13 +62,12 @@ pub(super) async fn put_once(
 /// Returns comments of a job, and a cursor if more may follow.
 pub async fn list_comments(
     store: &Store,
-    org: &OrgId,
-    job_id: JobId,
+    job: &AuthorizedJob,
     after: Option<Cursor>,
     limit: usize,
-) -> Result<(Vec<Comment>, Option<Cursor>), Error> {
+) -> Result<(Vec<CommentResponse>, Option<Cursor>), Error> {
     let range = RowRange::all().limit(limit).after(after);
-    let mut rows = store.scan::<JobComment>(&JobComment::partition(org.clone(), job_id), range);
-    let comments = rows.all().await?.into_iter().map(Comment::from).collect();
+    let mut rows = store.scan::<JobComment>(&JobComment::partition(job.org().clone(), job.id()), range);
+    let comments = rows.all().await?.into_iter().map(CommentResponse::from).collect();
     Ok((comments, rows.cursor()))
 }

@@ -1,7 +1,5 @@
 //! Events about decisions for platforms. `effects::actions` adds the actions of a decision to the plan.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value, json};
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
@@ -25,10 +23,8 @@ use crate::{
         events::{self, ActionEvent, DecidedAction, DecidedRelated, DecisionRef},
         subscribers,
     },
+    jobs::stored_decision::Parameters,
 };
-
-/// Parameter values by action and parameter name.
-pub type Parameters = BTreeMap<ActionId, Map<String, Value>>;
 
 /// Actions on a related item with their parameters.
 pub(super) type RelatedWithParameters<'a> = (&'a records::RelatedActions, Parameters);

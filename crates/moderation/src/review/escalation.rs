@@ -1,7 +1,7 @@
 //! Escalates an item to the child-safety team.
 
 use tidegate_schemas::{
-    ids::{JobId, Kind, Millis, OrgId, derive},
+    ids::{JobId, Kind, Millis, derive},
     records::JobClass,
 };
 use tidegate_store::tables::review::jobs::{CauseKind, Job, JobCause};
@@ -10,9 +10,9 @@ use uuid::Uuid;
 use super::comments;
 use crate::{
     Deps, Error,
+    child_safety::AuthorizedJob,
     items::author,
-    jobs::{self, BuiltInQueue, Cause, JobRequest, Placement},
-    priority::PrioritySignals,
+    jobs::{self, BuiltInQueue, Cause, JobRequest, Placement, priority::PrioritySignals},
 };
 
 /// Result of an escalation.
@@ -30,13 +30,13 @@ pub enum Escalation {
 /// still due.
 pub async fn escalate(
     deps: &Deps,
-    org: &OrgId,
-    job_id: JobId,
+    job: &AuthorizedJob,
     by: &str,
     reason: &str,
     now: Millis,
 ) -> Result<Escalation, Error> {
-    let Some(job) = deps.store.get::<Job>(&(org.clone(), job_id)).await? else {
+    let (org, job_id) = (job.org(), job.id());
+    let Some(job) = deps.store.get::<Job>(&job.key()).await? else {
         return Ok(Escalation::NotFound);
     };
     if job.class == JobClass::ChildSafety {

@@ -13,7 +13,7 @@ use std::{
 use futures::{StreamExt, TryStreamExt, stream};
 use tidegate_schemas::ids::{DAY_MS, JobId, Millis, OrgId, QueueId};
 use tidegate_store::{
-    Cursor, RowRange, Store,
+    Cursor, CursorPartition, PartitionCursor, RowRange, Store,
     tables::review::jobs::{Job, QueueDay, QueueEntry},
 };
 
@@ -29,33 +29,33 @@ const STEP: (usize, usize) = (8, 500);
 /// Number of jobs per read.
 const JOBS_AT_ONCE: usize = 500;
 
-/// End of a page: all entries with this priority and day are listed up to `after`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListPosition {
+/// End of a page: all entries of the band are listed up to the cursor in it.
+pub type ListPosition = PartitionCursor<Band>;
+
+/// Entries of one priority and day, over all queues of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Band {
     pub priority: i64,
     pub day: i64,
-    /// Cursor in the entries of the day; `None` if none is listed yet.
-    pub after: Option<Cursor>,
 }
 
-impl fmt::Display for ListPosition {
+impl CursorPartition for Band {}
+
+impl fmt::Display for Band {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}~{}~", self.priority, self.day)?;
-        self.after.as_ref().map_or(Ok(()), |after| write!(f, "{after}"))
+        write!(f, "{}~{}", self.priority, self.day)
     }
 }
 
-impl FromStr for ListPosition {
-    type Err = ();
+impl FromStr for Band {
+    type Err = tidegate_store::Error;
 
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let (priority, text) = text.split_once('~').ok_or(())?;
-        let (day, after) = text.split_once('~').ok_or(())?;
-        Ok(Self {
-            priority: priority.parse().map_err(drop)?,
-            day: day.parse().map_err(drop)?,
-            after: if after.is_empty() { None } else { Some(after.parse().map_err(drop)?) },
-        })
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let (priority, day) = text.split_once('~')?;
+            Some(Self { priority: priority.parse().ok()?, day: day.parse().ok()? })
+        };
+        parse().ok_or(tidegate_store::Error::BadCursor)
     }
 }
 
@@ -95,10 +95,11 @@ pub async fn list_jobs(
         has_advanced: false,
     };
     for ((Reverse(priority), day), days) in load_bands(store, request).await? {
-        let position = request.from.as_ref().filter(|from| (from.priority, from.day) == (priority, day));
+        let band = Band { priority, day };
+        let position = request.from.as_ref().filter(|from| from.partition == band);
         let after = position.and_then(|from| from.after.clone());
         if let Some(after) = page.read_band(&days, after).await? {
-            return Ok(JobListPage { jobs: page.jobs, next: Some(ListPosition { priority, day, after }) });
+            return Ok(JobListPage { jobs: page.jobs, next: Some(ListPosition { partition: band, after }) });
         }
     }
     Ok(JobListPage { jobs: page.jobs, next: None })
@@ -109,7 +110,7 @@ async fn load_bands(
     store: &Store,
     request: &JobListRequest<'_>,
 ) -> Result<BTreeMap<(Reverse<i64>, i64), Vec<QueueDay>>, Error> {
-    let from = request.from.as_ref().map(|from| (Reverse(from.priority), from.day));
+    let from = request.from.as_ref().map(|from| (Reverse(from.partition.priority), from.partition.day));
     let range = || match from {
         Some((Reverse(priority), _)) => RowRange::ending_before(priority.saturating_add(1)),
         None => RowRange::all(),
@@ -251,9 +252,12 @@ mod tests {
 
     #[test]
     fn position_round_trips_through_text() {
-        let position = ListPosition { priority: -3, day: 20_778, after: Some("00ff".parse().unwrap()) };
+        let position = ListPosition {
+            partition: Band { priority: -3, day: 20_778 },
+            after: Some("00ff".parse().unwrap()),
+        };
         assert_eq!(position.to_string().parse::<ListPosition>().unwrap(), position);
-        let start = ListPosition { after: None, ..position };
+        let start = ListPosition::start_of(position.partition);
         assert_eq!(start.to_string().parse::<ListPosition>().unwrap(), start);
         for text in ["", "1", "1~2", "b~c~d", "1~2~xyz"] {
             assert!(text.parse::<ListPosition>().is_err(), "{text}");

@@ -4,150 +4,46 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
-    ids::{
-        ActionId, AppealId, ConfigVersion, DecisionId, ItemId, ItemKey, JobId, Millis, OrgId, PolicyId,
-        QueueId, ReportId, SubmissionId, TypeId,
-    },
-    records::{JobClass, Variant, Verdict},
+    ids::{AppealId, ItemId, ItemKey, OrgId, ReportId, SubmissionId, TypeId},
+    records::Variant,
     wire::reports::REPORTER_KIND,
 };
 use tidegate_store::{
     Cursor, OpenEnum, RowRange, Store,
     tables::review::{
         appeals::Appeal,
-        jobs::{CauseKind, DecisionState, Job, JobCause, JobState},
+        jobs::{CauseKind, Job, JobCause},
         reports::Report,
     },
 };
 
 use super::{
-    comments::{self, Comment},
-    decisions::{Parameters, StoredDecision, StoredRelated},
-    sent_item, skips, thread,
+    comments::{self, CommentResponse},
+    sent_item, thread,
 };
 use crate::{
     Error,
+    child_safety::AuthorizedJob,
     effects::events::CrossedThreshold,
     items::{context, context_media, stored},
-    job_moves,
+    jobs::summary::{self, JobSummaryResponse},
     partial_items::views,
-    priority::PrioritySignals,
 };
 
-/// Job in a list.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct JobSummary {
-    pub id: JobId,
-    pub class: JobClass,
-    pub queue: QueueId,
-    pub state: JobState,
-    pub item: ItemKey,
-    pub generation: i64,
-    pub priority: i64,
-    /// Severity, reporters and reach: the inputs of the priority.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub signals: Option<PrioritySignals>,
-    /// Routing list and entry that chose the queue.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub routed_by: Option<String>,
-    pub created_at: String,
-    /// Time at which the decision became final, or the job was closed without a decision.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub closed_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub appeal_id: Option<AppealId>,
-    pub epoch: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub claimed_by: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lease_until: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub decision: Option<DecisionView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub decision_state: Option<DecisionState>,
-    /// Moves to other queues, the oldest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub moves: Vec<MoveView>,
-    /// The last skip of each reviewer, the oldest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub skips: Vec<SkipView>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MoveView {
-    pub at: String,
-    pub from: QueueId,
-    pub to: QueueId,
-    /// Review job with the causes of a job that left child safety.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub job_id: Option<JobId>,
-    /// True if the routing list moved the job instead of a person.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub routed: bool,
-}
-
-#[derive(Debug, Serialize)]
-pub struct SkipView {
-    pub at: String,
-    pub by: String,
-}
-
-/// Decision in an answer.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct DecisionView {
-    pub decision_id: DecisionId,
-    pub config_version: ConfigVersion,
-    pub verdict: Verdict,
-    pub actions: Vec<ActionId>,
-    #[serde(skip_serializing_if = "Parameters::is_empty")]
-    pub parameters: Parameters,
-    pub policies: Vec<PolicyId>,
-    /// Actions on related items.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub related: Vec<StoredRelated>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    pub decided_by: String,
-    pub decided_at: String,
-    /// Time at which the effects start.
-    pub release_at: String,
-}
-
-impl From<StoredDecision> for DecisionView {
-    fn from(stored: StoredDecision) -> Self {
-        Self {
-            decision_id: stored.decision_id,
-            config_version: stored.config_version,
-            verdict: stored.verdict,
-            actions: stored.actions,
-            parameters: stored.parameters,
-            policies: stored.policies,
-            related: stored.related,
-            reason: stored.reason,
-            decided_by: stored.decided_by,
-            decided_at: stored.decided_at.iso(),
-            release_at: stored.release_at.iso(),
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-pub struct JobView {
+pub struct JobResponse {
     #[serde(flatten)]
-    pub job: JobSummary,
-    pub causes: Vec<CauseView>,
+    pub job: JobSummaryResponse,
+    pub causes: Vec<CauseResponse>,
     /// Cursor of the causes beyond this answer.
     #[serde(rename = "nextCause", skip_serializing_if = "Option::is_none")]
     pub next_cause: Option<String>,
     /// First comments, oldest first. `GET jobs/{id}/comments` returns all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub comments: Vec<Comment>,
+    pub comments: Vec<CommentResponse>,
     /// Newest version of the item. Until a processor has stored it, the version of the newest report or appeal.
     #[serde(rename = "latestItem", skip_serializing_if = "Option::is_none")]
-    pub latest_item: Option<stored::ItemView>,
+    pub latest_item: Option<stored::ItemResponse>,
     /// Items requested from the platform; absent without a request.
     #[serde(rename = "partialItems", skip_serializing_if = "Option::is_none")]
     pub partial_items: Option<views::JobRequestsView>,
@@ -167,7 +63,7 @@ pub struct CauseLimits {
 /// Cause of the job, with the platform's content.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CauseView {
+pub struct CauseResponse {
     pub kind: CauseKind,
     pub at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -185,7 +81,7 @@ pub struct CauseView {
     pub media: Vec<ItemMedia>,
 }
 
-/// Media of a context item, in the form of [`stored::ItemView`].
+/// Media of a context item, in the form of [`stored::ItemResponse`].
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ItemMedia {
@@ -276,66 +172,28 @@ pub struct AppealView {
     pub additional_items: Box<RawValue>,
 }
 
-pub fn summarize(job: Job) -> Result<JobSummary, Error> {
-    let decision: Option<StoredDecision> =
-        job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("job"))?;
-    let signals = PrioritySignals::parse_from(&job)?;
-    let moves = job_moves::parse_moves(&job)?.into_iter();
-    let skips = skips::parse_skips(&job)?.into_iter();
-    Ok(JobSummary {
-        moves: moves
-            .map(|job_move| MoveView {
-                at: job_move.at.iso(),
-                from: job_move.from,
-                to: job_move.to,
-                job_id: job_move.job,
-                routed: job_move.routed,
-            })
-            .collect(),
-        skips: skips.map(|skip| SkipView { at: skip.at.iso(), by: skip.by }).collect(),
-        id: job.job_id,
-        class: job.class,
-        queue: job.queue,
-        state: job.state,
-        item: job.item,
-        generation: job.generation,
-        priority: job.priority,
-        signals,
-        routed_by: job.routed_by,
-        created_at: job.created_at.iso(),
-        closed_at: job.closed_at.map(Millis::iso),
-        appeal_id: job.appeal_id,
-        epoch: job.epoch,
-        claimed_by: job.claimed_by,
-        lease_until: job.lease_until.map(Millis::iso),
-        decision: decision.map(DecisionView::from),
-        decision_state: job.decision_state,
-    })
-}
-
 pub async fn load_view(
     store: &Store,
     config: &Compiled,
-    job_id: JobId,
+    job: &AuthorizedJob,
     limits: CauseLimits,
-) -> Result<Option<JobView>, Error> {
-    let org = config.org();
-    let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else { return Ok(None) };
-    let (job_causes, next_cursor) = load_causes(store, config, job_id, None, limits).await?;
+) -> Result<Option<JobResponse>, Error> {
+    let org = job.org();
+    let Some(row) = store.get::<Job>(&job.key()).await? else { return Ok(None) };
+    let (job_causes, next_cursor) = load_causes(store, config, job, None, limits).await?;
     // A reported item may wait for its media for seconds, and reviewers must see it meanwhile.
-    let latest_item = match stored::load_answer(store, org, &job.item, None).await? {
+    let latest_item = match stored::load_answer(store, org, &row.item, None).await? {
         Some(item) => Some(item),
-        None => newest_sent_item(store, org, &job.item, &job_causes).await?,
+        None => newest_sent_item(store, org, &row.item, &job_causes).await?,
     };
     let next_cause = next_cursor.map(|cursor| cursor.to_string());
     // Only the first page: comments have their own endpoint.
-    let (comments, _) = comments::list_comments(store, org, job_id, None, limits.causes).await?;
+    let (comments, _) = comments::list_comments(store, job, None, limits.causes).await?;
     let item_limits = views::ItemLimits { items: limits.causes, bytes: limits.bytes };
-    let partial_items = views::load_for_job(store, org, job_id, item_limits).await?;
-    let job = summarize(job)?;
+    let partial_items = views::load_for_job(store, job, item_limits).await?;
     // The caller knows the reader's clearance and fills in `withheld`.
-    Ok(Some(JobView {
-        job,
+    Ok(Some(JobResponse {
+        job: summary::summarize(row)?,
         causes: job_causes,
         next_cause,
         comments,
@@ -350,9 +208,9 @@ async fn newest_sent_item(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
-    job_causes: &[CauseView],
-) -> Result<Option<stored::ItemView>, Error> {
-    let sends_item = |cause: &&CauseView| {
+    job_causes: &[CauseResponse],
+) -> Result<Option<stored::ItemResponse>, Error> {
+    let sends_item = |cause: &&CauseResponse| {
         let reported_item = cause.report.as_ref().map(|report| &report.reported_item.key);
         let actioned_item = cause.appeal.as_ref().map(|appeal| &appeal.actioned_item.key);
         reported_item.or(actioned_item) == Some(item)
@@ -370,13 +228,12 @@ async fn newest_sent_item(
 pub async fn load_causes(
     store: &Store,
     config: &Compiled,
-    job_id: JobId,
+    job: &AuthorizedJob,
     mut after: Option<Cursor>,
     limits: CauseLimits,
-) -> Result<(Vec<CauseView>, Option<Cursor>), Error> {
-    let org = config.org();
+) -> Result<(Vec<CauseResponse>, Option<Cursor>), Error> {
     let range = RowRange::all().limit(limits.causes).after(after.clone());
-    let mut rows = store.scan::<JobCause>(&(org.clone(), job_id), range);
+    let mut rows = store.scan::<JobCause>(&job.key(), range);
     let (mut loaded_causes, mut bytes) = (Vec::new(), 0);
     for row in rows.all().await? {
         let cursor = Cursor::after(&row);
@@ -393,7 +250,7 @@ pub async fn load_causes(
     Ok((loaded_causes, rows.cursor()))
 }
 
-impl CauseView {
+impl CauseResponse {
     /// Bytes of platform content, which is nearly the whole size.
     fn bytes(&self) -> usize {
         let length = |raw: &RawValue| raw.get().len();
@@ -414,7 +271,7 @@ impl CauseView {
     }
 }
 
-async fn build_cause(store: &Store, config: &Compiled, row: JobCause) -> Result<CauseView, Error> {
+async fn build_cause(store: &Store, config: &Compiled, row: JobCause) -> Result<CauseResponse, Error> {
     let org = config.org();
     let report = match row.report_id {
         Some(id) => {
@@ -436,7 +293,7 @@ async fn build_cause(store: &Store, config: &Compiled, row: JobCause) -> Result<
         let media = context::raw(row.media.as_bytes())?;
         Ok(ItemMedia { type_id: row.type_id, id: row.item_id, media })
     });
-    Ok(CauseView {
+    Ok(CauseResponse {
         media: media.collect::<Result<_, Error>>()?,
         kind: row.kind,
         at: row.at.iso(),

@@ -7,6 +7,7 @@ mod decision_events;
 pub mod decisions;
 pub mod escalation;
 pub mod job_list;
+pub mod job_search;
 pub mod job_view;
 pub mod moves;
 pub mod queues;

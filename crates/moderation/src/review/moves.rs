@@ -20,12 +20,15 @@ use tidegate_store::{
 use super::{comments, queues};
 use crate::{
     Deps, Error,
+    child_safety::AuthorizedJob,
     items::author,
-    job_moves::{self, JobMove},
-    jobs::{self, Cause, JobRequest, Placement},
+    jobs::{
+        self, Cause, JobRequest, Placement,
+        job_moves::{self, JobMove},
+        priority::PrioritySignals,
+        queue_counts,
+    },
     metrics,
-    priority::PrioritySignals,
-    queue_counts,
 };
 
 /// Maximum number of moves of a job. The row keeps all of them, because the queue counts are checked against them.
@@ -66,16 +69,15 @@ pub enum MoveRefusal {
 /// interrupted one.
 pub async fn move_job(
     deps: &Deps,
-    org: &OrgId,
-    job_id: JobId,
+    job: &AuthorizedJob,
     request: &MoveRequest,
     now: Millis,
 ) -> Result<Result<JobId, MoveRefusal>, Error> {
     let store = &deps.store;
-    let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else {
+    let Some(job) = store.get::<Job>(&job.key()).await? else {
         return Ok(Err(MoveRefusal::NotFound));
     };
-    let config = deps.live.load_latest(org).await?;
+    let config = deps.live.load_latest(&job.org).await?;
     let Some(queue) = config.queue(&request.queue) else {
         return Ok(Err(invalid_request("/queue", format!("there is no queue {}", request.queue))));
     };

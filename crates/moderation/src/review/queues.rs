@@ -18,8 +18,12 @@ use tidegate_store::{
     tables::review::jobs::{DecisionState, Job, JobState, QueueDay, QueueEntry},
 };
 
-use super::skips;
-use crate::{Error, jobs::has_cause, metrics, queue_counts};
+use crate::{
+    Error,
+    child_safety::{AuthorizedJob, Clearance, JobRefusal},
+    jobs::{has_cause, job_skips, queue_counts},
+    metrics,
+};
 
 /// Maximum delay between the time of a queue entry and its write.
 const LATE_ENTRIES: Duration = Duration::from_secs(600);
@@ -64,6 +68,8 @@ pub struct NextJobRequest<'a> {
     pub queue: &'a QueueId,
     pub order: &'a QueueOrder,
     pub reviewer: &'a Reviewer,
+    /// Clearance of the caller.
+    pub clearance: Clearance,
     /// True if a job that the reviewer holds already may be returned.
     pub include_own: bool,
 }
@@ -78,12 +84,11 @@ enum OwnClaim {
 /// Claims one job, or renews the reviewer's own claim. Waits briefly for a job that is being opened.
 pub async fn claim(
     store: &Store,
-    org: &OrgId,
-    job_id: JobId,
+    job: &AuthorizedJob,
     reviewer: &Reviewer,
     now: Millis,
 ) -> Result<ClaimOutcome, Error> {
-    claim_opened(store, (org, job_id), (reviewer, OwnClaim::Renew), now).await
+    claim_opened(store, (job.org(), job.id()), (reviewer, OwnClaim::Renew), now).await
 }
 
 async fn claim_opened(
@@ -151,14 +156,17 @@ pub(super) fn claimed_by_other(job: &Job, reviewer: &str, now: Millis) -> Option
 }
 
 /// Releases a claimed job. Returns false if the claim is no longer the reviewer's.
-pub async fn release(
+pub async fn release(store: &Store, job: &AuthorizedJob, epoch: i64, reviewer: &str) -> Result<bool, Error> {
+    release_claim(store, job.key(), epoch, reviewer).await
+}
+
+async fn release_claim(
     store: &Store,
-    org: &OrgId,
-    job_id: JobId,
+    key: (OrgId, JobId),
     epoch: i64,
     reviewer: &str,
 ) -> Result<bool, Error> {
-    let Some(mut job) = store.get::<Job>(&(org.clone(), job_id)).await? else {
+    let Some(mut job) = store.get::<Job>(&key).await? else {
         return Ok(false);
     };
     while job.state == JobState::Open && job.epoch == epoch && job.claimed_by.as_deref() == Some(reviewer) {
@@ -174,22 +182,41 @@ pub async fn release(
 
 /// Claims the next free job. Order: jobs beyond the queue's maximum wait, oldest first; then the oldest of the
 /// highest priority; then jobs that the reviewer skipped. Jobs that the reviewer holds are passed over unless the
-/// request includes them. `draw` selects the start among equals.
+/// request includes them. `draw` selects the start among equals. A job beyond the caller's clearance is released again.
 pub async fn claim_next(
     store: &Store,
     org: &OrgId,
     request: NextJobRequest<'_>,
     now: Millis,
     draw: impl Fn(usize) -> usize,
+) -> Result<Result<Option<AuthorizedJob>, JobRefusal>, Error> {
+    let Some(row) = claim_next_row(store, org, request, now, draw).await? else { return Ok(Ok(None)) };
+    let (key, epoch) = ((row.org.clone(), row.job_id), row.epoch);
+    match AuthorizedJob::from_row(row, request.clearance) {
+        Ok(job) => Ok(Ok(Some(job))),
+        // A configuration older than the job can lack its class, so that the check of the queue permitted the claim.
+        Err(refusal) => {
+            release_claim(store, key, epoch, &request.reviewer.name).await?;
+            Ok(Err(refusal))
+        }
+    }
+}
+
+async fn claim_next_row(
+    store: &Store,
+    org: &OrgId,
+    request: NextJobRequest<'_>,
+    now: Millis,
+    draw: impl Fn(usize) -> usize,
 ) -> Result<Option<Job>, Error> {
-    let NextJobRequest { queue, order, reviewer, include_own: include_held } = request;
+    let NextJobRequest { queue, order, reviewer, include_own: include_held, .. } = request;
     let own_claim = if include_held { OwnClaim::Renew } else { OwnClaim::Refuse };
     let claimant = (reviewer, own_claim);
     let is_own = |job: &Job| include_held && job.claimed_by.as_deref() == Some(&reviewer.name);
     let is_free = |job: &Job| job.lease_until.is_none_or(|until| until <= now) || is_own(job);
     let has_skipped = AtomicBool::new(false);
     let is_unskipped = |job: &Job| {
-        let is_skipped = is_free(job) && skips::skipped_at(job, &reviewer.name).is_some();
+        let is_skipped = is_free(job) && job_skips::skipped_at(job, &reviewer.name).is_some();
         has_skipped.fetch_or(is_skipped, Ordering::Relaxed);
         is_free(job) && !is_skipped
     };
@@ -231,7 +258,7 @@ pub async fn claim_next(
         }
     }
     if has_skipped.into_inner() {
-        let is_skipped = |job: &Job| is_free(job) && skips::skipped_at(job, &reviewer.name).is_some();
+        let is_skipped = |job: &Job| is_free(job) && job_skips::skipped_at(job, &reviewer.name).is_some();
         let mut jobs = Vec::new();
         for day in &days {
             scan_day(store, day, now, (Selection::Present, SPREAD), &is_skipped, &mut jobs).await?;
@@ -240,7 +267,7 @@ pub async fn claim_next(
             }
         }
         // The longest-skipped job first: a reviewer who is alone then sees all skipped jobs in turn.
-        jobs.sort_by_key(|job| skips::skipped_at(job, &reviewer.name));
+        jobs.sort_by_key(|job| job_skips::skipped_at(job, &reviewer.name));
         if let Some(job) = claim_one_of(store, org, &jobs, claimant, now, &|_| 0, &mut opening).await? {
             metrics::job_claimed("skipped");
             return Ok(Some(job));

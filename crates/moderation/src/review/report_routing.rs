@@ -21,7 +21,9 @@ use crate::{
         evaluate::{self, PreparedItem, ScanResult},
         stored,
     },
-    jobs, reporters, routing, scores,
+    jobs::{self, routing},
+    scores,
+    users::reporters,
 };
 
 /// Source of all reports: the only `reporter.kind` of the platform API.

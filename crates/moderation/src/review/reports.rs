@@ -20,10 +20,12 @@ use super::{
 use crate::{
     Deps, Error, effects,
     items::{context, context_media, stored::RESENT},
-    jobs::{self, BuiltInQueue, Cause, JobRequest, Placement},
+    jobs::{
+        self, BuiltInQueue, Cause, JobRequest, Placement,
+        priority::{self, PrioritySignals},
+        routing, user_history,
+    },
     partial_items,
-    priority::{self, PrioritySignals},
-    routing, user_history,
 };
 
 /// Stores the report, opens its job and appends its item to the log. `is_resent` is true for a replayed dead letter.

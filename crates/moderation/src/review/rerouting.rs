@@ -24,10 +24,13 @@ use tidegate_store::{
 
 use super::{moves, report_routing};
 use crate::{
-    Deps, Error, job_moves,
-    jobs::{report_cause_id, subject_key},
+    Deps, Error,
+    jobs::{
+        job_moves,
+        priority::{self, PrioritySignals},
+        report_cause_id, subject_key,
+    },
     metrics,
-    priority::{self, PrioritySignals},
 };
 
 /// Number of moves after which a job is not rerouted. Leaves room for moves by hand.

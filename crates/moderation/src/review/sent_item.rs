@@ -21,7 +21,7 @@ use crate::{
     Error,
     items::{
         context,
-        stored::{ItemView, Omissions},
+        stored::{ItemResponse, Omissions},
     },
 };
 
@@ -30,7 +30,7 @@ pub(super) async fn from_report(
     store: &Store,
     org: &OrgId,
     report: ReportId,
-) -> Result<Option<ItemView>, Error> {
+) -> Result<Option<ItemResponse>, Error> {
     store.get::<Report>(&(org.clone(), report)).await?.map(of_report).transpose()
 }
 
@@ -39,15 +39,15 @@ pub(super) async fn from_appeal(
     store: &Store,
     org: &OrgId,
     appeal: &AppealId,
-) -> Result<Option<ItemView>, Error> {
+) -> Result<Option<ItemResponse>, Error> {
     let key = (org.clone(), appeal.clone());
     let (row, claim) = (store.get::<Appeal>(&key).await?, store.get::<AppealClaim>(&key).await?);
     // The claim has the digest from which the submission id is derived.
     row.zip(claim).map(|(row, claim)| of_appeal(row, &claim)).transpose()
 }
 
-fn of_report(row: Report) -> Result<ItemView, Error> {
-    Ok(ItemView {
+fn of_report(row: Report) -> Result<ItemResponse, Error> {
+    Ok(ItemResponse {
         type_version: row.type_version,
         type_schema_variant: row.variant,
         config_version: row.config_version.0,
@@ -57,7 +57,7 @@ fn of_report(row: Report) -> Result<ItemView, Error> {
     })
 }
 
-fn of_appeal(row: Appeal, claim: &AppealClaim) -> Result<ItemView, Error> {
+fn of_appeal(row: Appeal, claim: &AppealClaim) -> Result<ItemResponse, Error> {
     // Must equal the submission id that ingest derives for the appeal.
     let cause = [
         b"appeal".as_slice(),
@@ -65,7 +65,7 @@ fn of_appeal(row: Appeal, claim: &AppealClaim) -> Result<ItemView, Error> {
         row.appeal_id.as_str().as_bytes(),
         &claim.digest[..],
     ];
-    Ok(ItemView {
+    Ok(ItemResponse {
         type_version: row.type_version,
         type_schema_variant: row.variant,
         config_version: row.config_version.0,
@@ -79,9 +79,9 @@ fn accepted_item(
     submission_id: SubmissionId,
     source: Source,
     data: Box<RawValue>,
-) -> ItemView {
+) -> ItemResponse {
     let empty_list = || RawValue::from_string("[]".to_owned()).expect("an empty list is JSON");
-    ItemView {
+    ItemResponse {
         id: item.id,
         type_id: item.type_id,
         submission_id,

@@ -1,52 +1,36 @@
 //! Skips of jobs: a skipped job returns to its reviewer only when no other job is left.
 
-use serde::{Deserialize, Serialize};
-use tidegate_schemas::ids::{CauseId, JobId, Millis, OrgId};
+use tidegate_schemas::ids::{CauseId, Millis};
 use tidegate_store::{
     ReplaceOutcome, Store,
     tables::review::jobs::{Job, JobState},
 };
 
 use super::comments;
-use crate::{Error, metrics};
+use crate::{
+    Error,
+    child_safety::AuthorizedJob,
+    jobs::job_skips::{self, Skip},
+    metrics,
+};
 
 /// Maximum number of reviewers in a job's skips. The oldest skips are dropped.
 const MAX_REVIEWERS: usize = 100;
 
-/// Last skip of a reviewer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Skip {
-    pub by: String,
-    pub at: Millis,
-}
-
-/// Parses the skips of a job, oldest first.
-pub fn parse_skips(job: &Job) -> Result<Vec<Skip>, Error> {
-    let skips = job.skips.as_deref().map(serde_json::from_str).transpose();
-    Ok(skips.map_err(Error::corrupt("job"))?.unwrap_or_default())
-}
-
-/// Returns the time of the reviewer's skip.
-pub(super) fn skipped_at(job: &Job, reviewer: &str) -> Option<Millis> {
-    // An unreadable list must not hide the job from its reviewers.
-    parse_skips(job).ok()?.into_iter().find(|skip| skip.by == reviewer).map(|skip| skip.at)
-}
-
 /// Releases a claimed job and offers it to the reviewer last. Returns false if the claim is no longer the reviewer's.
 pub async fn skip(
     store: &Store,
-    org: &OrgId,
-    job_id: JobId,
+    job: &AuthorizedJob,
     epoch: i64,
     reviewer: &str,
     reason: Option<&str>,
     now: Millis,
 ) -> Result<bool, Error> {
-    let Some(mut job) = store.get::<Job>(&(org.clone(), job_id)).await? else {
+    let Some(mut job) = store.get::<Job>(&job.key()).await? else {
         return Ok(false);
     };
     while job.state == JobState::Open && job.epoch == epoch && job.claimed_by.as_deref() == Some(reviewer) {
-        let mut skips = parse_skips(&job)?;
+        let mut skips = job_skips::parse_skips(&job)?;
         // Only the last skip of a reviewer counts.
         skips.retain(|skip| skip.by != reviewer);
         skips.push(Skip { by: reviewer.to_owned(), at: now });
@@ -60,7 +44,8 @@ pub async fn skip(
                 metrics::job_skipped();
                 if let Some(reason) = reason {
                     let text = format!("Skipped: {reason}");
-                    comments::put_once(store, org, job_id, CauseId::random().0, reviewer, &text, now).await?;
+                    let id = CauseId::random().0;
+                    comments::put_once(store, &job.org, job.job_id, id, reviewer, &text, now).await?;
                 }
                 return Ok(true);
             }

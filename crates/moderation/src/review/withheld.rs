@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use tidegate_schemas::ids::ItemKey;
 
-use super::job_view::{CauseView, ItemMedia, SentItem};
+use super::job_view::{CauseResponse, ItemMedia, SentItem};
 use crate::Error;
 
 /// Entry of an item list without its content.
@@ -21,7 +21,7 @@ struct ListEntry {
 }
 
 /// Lists the items with content in the causes.
-pub fn collect_items(causes: &[CauseView]) -> Result<HashSet<ItemKey>, Error> {
+pub fn collect_items(causes: &[CauseResponse]) -> Result<HashSet<ItemKey>, Error> {
     let mut items = HashSet::new();
     for cause in causes {
         items.extend(cause.media.iter().map(key_of));
@@ -41,7 +41,11 @@ pub fn collect_items(causes: &[CauseView]) -> Result<HashSet<ItemKey>, Error> {
 /// Removes the content of these items from the causes, together with the words of their reporters or appellants, and
 /// marks the items as `withheld`. `subject` is the job's item: its matched rules reveal its content, so they are
 /// removed too.
-pub fn withhold(causes: &mut [CauseView], subject: &ItemKey, items: &HashSet<ItemKey>) -> Result<(), Error> {
+pub fn withhold(
+    causes: &mut [CauseResponse],
+    subject: &ItemKey,
+    items: &HashSet<ItemKey>,
+) -> Result<(), Error> {
     for cause in causes {
         if items.contains(subject) {
             cause.rules = to_raw_value(&[(); 0]).map_err(Error::corrupt("rules of a cause"))?;

@@ -41,13 +41,12 @@ pub use self::settings::{Settings, SettingsError};
 use crate::{
     Error,
     child_safety::Clearance,
-    media::{
-        fetch::random_fraction,
-        host_breaker::{Admission, HostBreakers, OrgHost},
-        retry::Retries,
-    },
     metrics,
-    single_flight::{Flight, SingleFlight},
+    outbound::{
+        host_breaker::{Admission, HostBreakers, OrgHost},
+        retry::{Retries, random_fraction},
+        single_flight::{Flight, SingleFlight},
+    },
 };
 
 /// Scores, or the reason for their absence in the form of the item's row.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::media::host_breaker::BreakerSettings;
+use crate::outbound::host_breaker::BreakerSettings;
 
 /// The section `scores` of the service's settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,9 +7,11 @@ use tempfile::TempDir;
 use tidegate_catalog::{Change, Changes, MasterKey, Secrets, orgs};
 use tidegate_moderation::{
     Deps,
-    jobs::{self, Cause, JobRequest, Placement},
-    priority::PrioritySignals,
-    queue_counts::{self, QueueFlow},
+    jobs::{
+        self, Cause, JobRequest, Placement,
+        priority::PrioritySignals,
+        queue_counts::{self, QueueFlow},
+    },
     review::{
         auto_close::{self, ClosingPass},
         queues::{self, ClaimOutcome, Reviewer},
@@ -32,7 +34,7 @@ use tidegate_store::{
 };
 use uuid::Uuid;
 
-use crate::support::{fixture, org};
+use crate::support::{authorize, fixture, org};
 
 const DOCUMENTS: &str = "queue: default\nauto_close_after: 30d\n";
 
@@ -89,7 +91,7 @@ async fn job(deps: &Deps, id: JobId) -> Job {
 
 async fn claim(deps: &Deps, id: JobId) -> ClaimOutcome {
     let ann = Reviewer { name: "ann".to_owned(), lease: Duration::from_secs(600) };
-    queues::claim(&deps.store, &org(), id, &ann, Millis::now()).await.unwrap()
+    queues::claim(&deps.store, &authorize(&deps.store, id).await, &ann, Millis::now()).await.unwrap()
 }
 
 async fn close_old(deps: &Deps, limit: usize) -> ClosingPass {

@@ -10,7 +10,7 @@ use tidegate_moderation::{
     Deps,
     partial_items::claims,
     review::{
-        job_view::{self, CauseLimits, JobView},
+        job_view::{self, CauseLimits, JobResponse},
         reports,
     },
 };
@@ -26,7 +26,7 @@ use tidegate_store::{
     },
 };
 
-use crate::support::{fixture, org, post, sent};
+use crate::support::{authorize, fixture, org, post, sent};
 
 const REFRESH_AFTER: Duration = Duration::from_secs(3_600);
 
@@ -70,11 +70,12 @@ async fn requests(deps: &Deps, job: &Job) -> usize {
 async fn claim_does_not_request_an_item_that_is_being_stored() {
     let now = Millis::now();
     let (deps, job, _, _folder) = reported(now).await;
-    claims::refresh_claimed(&deps, &job, REFRESH_AFTER, now).await.unwrap();
+    let authorized_job = authorize(&deps.store, job.job_id).await;
+    claims::refresh_claimed(&deps, &authorized_job, REFRESH_AFTER, now).await.unwrap();
     assert_eq!(requests(&deps, &job).await, 0);
     // Older data is requested, like stored data of that age.
     let later = now.plus(REFRESH_AFTER).plus(Duration::from_secs(1));
-    claims::refresh_claimed(&deps, &job, REFRESH_AFTER, later).await.unwrap();
+    claims::refresh_claimed(&deps, &authorized_job, REFRESH_AFTER, later).await.unwrap();
     assert_eq!(requests(&deps, &job).await, 1);
 }
 
@@ -83,8 +84,9 @@ async fn job_shows_the_sent_item_until_it_is_stored() {
     let (deps, job, submission_id, _folder) = reported(Millis::now()).await;
     let config = deps.live.load_latest(&org()).await.unwrap();
     let limits = CauseLimits { causes: 10, bytes: 1 << 20 };
-    let view = job_view::load_view(&deps.store, &config, job.job_id, limits).await.unwrap().unwrap();
-    let JobView { latest_item: Some(item), .. } = view else { panic!("no item: {view:?}") };
+    let job = authorize(&deps.store, job.job_id).await;
+    let view = job_view::load_view(&deps.store, &config, &job, limits).await.unwrap().unwrap();
+    let JobResponse { latest_item: Some(item), .. } = view else { panic!("no item: {view:?}") };
     assert_eq!(
         (item.submission_id, item.state.to_string(), item.source.to_string()),
         (submission_id, "accepted".to_owned(), "report".to_owned())

@@ -4,9 +4,8 @@
 use std::{collections::HashSet, time::Duration};
 
 use tidegate_moderation::{
-    jobs::{self, Cause, JobRequest, Placement},
-    priority::PrioritySignals,
-    queue_counts,
+    child_safety::{AuthorizedJob, Clearance, JobRefusal},
+    jobs::{self, Cause, JobRequest, Placement, priority::PrioritySignals, queue_counts},
     review::{
         job_list::{self, JobListRequest},
         queues::{self, ClaimOutcome, NextJobRequest, Reviewer},
@@ -25,6 +24,8 @@ use tidegate_store::{
     },
 };
 use uuid::Uuid;
+
+use crate::support::authorize;
 
 struct Fixture {
     store: Store,
@@ -227,14 +228,15 @@ async fn a_job_without_a_cause_cannot_be_claimed() {
     let row = elsewhere.store.get::<Job>(&(org(), job)).await.unwrap().unwrap();
     // The state after a crash between the two rows.
     store.insert_new(&row).await.unwrap();
+    let authorized_job = authorize(&store, job).await;
     let now = Millis::now();
     assert!(matches!(
-        queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap(),
+        queues::claim(&store, &authorized_job, &reviewer("ann"), now).await.unwrap(),
         ClaimOutcome::Opening
     ));
     assert_eq!(join(&store, 1).await, job, "the replay finds the job open");
     assert!(matches!(
-        queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap(),
+        queues::claim(&store, &authorized_job, &reviewer("ann"), now).await.unwrap(),
         ClaimOutcome::Claimed(_)
     ));
 }
@@ -242,37 +244,81 @@ async fn a_job_without_a_cause_cannot_be_claimed() {
 #[tokio::test]
 async fn a_claim_is_exclusive_until_its_lease_expires() {
     let Fixture { store, _folder } = fixture();
-    let job = join(&store, 1).await;
+    let authorized_job = authorize(&store, join(&store, 1).await).await;
     let now = Millis::now();
     let ClaimOutcome::Claimed(mine) =
-        queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap()
+        queues::claim(&store, &authorized_job, &reviewer("ann"), now).await.unwrap()
     else {
         panic!("a free job is claimed");
     };
     assert_eq!(mine.epoch, 1);
-    let taken = queues::claim(&store, &org(), job, &reviewer("bob"), now).await.unwrap();
+    let taken = queues::claim(&store, &authorized_job, &reviewer("bob"), now).await.unwrap();
     assert!(matches!(taken, ClaimOutcome::HeldByOther { by, .. } if by == "ann"));
     let ClaimOutcome::Claimed(renewed) =
-        queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap()
+        queues::claim(&store, &authorized_job, &reviewer("ann"), now).await.unwrap()
     else {
         panic!("a claim is renewed");
     };
     assert_eq!(renewed.epoch, 1, "renewing keeps the epoch");
     let later = now.plus(Duration::from_secs(601));
     let ClaimOutcome::Claimed(lapsed) =
-        queues::claim(&store, &org(), job, &reviewer("bob"), later).await.unwrap()
+        queues::claim(&store, &authorized_job, &reviewer("bob"), later).await.unwrap()
     else {
         panic!("a lapsed claim is free");
     };
     assert_eq!(lapsed.epoch, 2, "taking over raises it");
-    assert!(!queues::release(&store, &org(), job, 1, "ann").await.unwrap(), "the old epoch is void");
-    assert!(queues::release(&store, &org(), job, 2, "bob").await.unwrap());
+    assert!(!queues::release(&store, &authorized_job, 1, "ann").await.unwrap(), "the old epoch is void");
+    assert!(queues::release(&store, &authorized_job, 2, "bob").await.unwrap());
 }
 
 async fn claim_next(store: &Store, name: &str, now: Millis, include_held: bool) -> Option<Job> {
     let (queue, who, order) = (QueueId::new("default"), reviewer(name), order());
-    let next = NextJobRequest { queue: &queue, order: &order, reviewer: &who, include_own: include_held };
-    queues::claim_next(store, &org(), next, now, |free| free / 2).await.unwrap()
+    let next = NextJobRequest {
+        queue: &queue,
+        order: &order,
+        reviewer: &who,
+        clearance: Clearance::None,
+        include_own: include_held,
+    };
+    let job = queues::claim_next(store, &org(), next, now, |free| free / 2).await.unwrap().unwrap();
+    job.map(|job| job.row().clone())
+}
+
+#[tokio::test]
+async fn job_of_another_org_or_class_is_refused() {
+    let Fixture { store, _folder } = fixture();
+    let now = Millis::now();
+    let review_job = join(&store, 1).await;
+    let request = job_request(2, JobClass::ChildSafety);
+    let child_safety_job = jobs::open_or_join(&store, &request, now).await.unwrap();
+    let load = async |org: &str, job, clearance| {
+        let result = AuthorizedJob::load(&store, &OrgId::new(org), job, clearance).await.unwrap();
+        result.map(|job| job.id())
+    };
+    assert_eq!(load("acme", review_job, Clearance::None).await, Ok(review_job));
+    assert_eq!(load("other", review_job, Clearance::ChildSafety).await, Err(JobRefusal::NotFound));
+    assert_eq!(load("acme", child_safety_job, Clearance::None).await, Err(JobRefusal::NotCleared));
+    assert_eq!(load("acme", child_safety_job, Clearance::ChildSafety).await, Ok(child_safety_job));
+}
+
+#[tokio::test]
+async fn next_job_beyond_the_clearance_is_released() {
+    let Fixture { store, _folder } = fixture();
+    let now = Millis::now();
+    let request = job_request(1, JobClass::ChildSafety);
+    let job = jobs::open_or_join(&store, &request, now).await.unwrap();
+    let (queue, reviewer, order) = (request.queue, reviewer("ann"), order());
+    let next = NextJobRequest {
+        queue: &queue,
+        order: &order,
+        reviewer: &reviewer,
+        clearance: Clearance::None,
+        include_own: false,
+    };
+    let refused = queues::claim_next(&store, &org(), next, now, |_| 0).await.unwrap();
+    assert_eq!(refused.err(), Some(JobRefusal::NotCleared));
+    let row = store.get::<Job>(&(org(), job)).await.unwrap().unwrap();
+    assert_eq!((row.claimed_by, row.lease_until), (None, None));
 }
 
 #[tokio::test]

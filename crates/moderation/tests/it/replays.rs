@@ -14,9 +14,12 @@ use tidegate_moderation::{
         stored::{self, RESENT, Submission},
         submissions::{self, ReplayState},
     },
-    queue_counts,
+    jobs::{
+        queue_counts,
+        stored_decision::{Parameters, StoredDecision},
+    },
     review::{
-        decisions::{self, DueRowStep, StoredDecision},
+        decisions::{self, DueRowStep},
         reports,
     },
 };
@@ -264,7 +267,7 @@ async fn a_released_decision_is_appended_after_its_lease() {
         config_version: ConfigVersion(1),
         verdict: Verdict::Ignore,
         actions: Vec::new(),
-        parameters: decisions::Parameters::new(),
+        parameters: Parameters::new(),
         policies: Vec::new(),
         related: Vec::new(),
         reason: None,

@@ -15,7 +15,7 @@ use tidegate_test_support::pictures::{Answer, Host, picture};
 use super::{
     media::{long_wait_settings, with_images},
     reviews::{appeal, report},
-    world::{World, org, post, store_of_rows},
+    world::{World, authorize, org, post, store_of_rows},
 };
 
 const CLIPS: &str = r"
@@ -73,8 +73,9 @@ fn job_id(of: &[&[u8]]) -> JobId {
 /// Returns the media of each item that a job shows with its cause.
 async fn displayed_media(world: &World, job: JobId) -> Vec<(String, Vec<Media>)> {
     let limits = CauseLimits { causes: 10, bytes: usize::MAX };
+    let job = authorize(&world.deps.store, job).await;
     let causes =
-        job_view::load_causes(&world.deps.store, &world.deps.live.org(&org()).unwrap(), job, None, limits)
+        job_view::load_causes(&world.deps.store, &world.deps.live.org(&org()).unwrap(), &job, None, limits)
             .await
             .unwrap()
             .0;

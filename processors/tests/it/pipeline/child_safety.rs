@@ -16,7 +16,7 @@ use tidegate_test_support::pictures::{Answer, Host, picture};
 use super::{
     media::{long_wait_settings, with_images},
     reviews::{claim, report, request},
-    world::{SHORT, World, org, post, user},
+    world::{SHORT, World, authorize, org, post, user},
 };
 
 const DOCUMENTS: &str = "\
@@ -129,7 +129,9 @@ async fn decision_to_escalate_is_recorded_with_its_reason() {
     let deps = world.moderation();
     let decide = async |job: &Job, actions: &[&str]| {
         let request = request(job, Verdict::Act, actions);
-        decisions::decide(&deps, &org(), job.job_id, &request, SHORT, Millis::now()).await.unwrap()
+        decisions::decide(&deps, &authorize(&deps.store, job.job_id).await, &request, SHORT, Millis::now())
+            .await
+            .unwrap()
     };
     decide(&review, &["hand_over"]).await.unwrap();
     world.until("its callback", async || world.events("decision.moderator").await.pop()).await;
@@ -140,8 +142,9 @@ async fn decision_to_escalate_is_recorded_with_its_reason() {
     let (child_safety, causes) = wait_for_job(&world, &post("p1")).await;
     assert_eq!((causes.len(), causes[0].kind, causes[0].submission_id), (1, CauseKind::Escalation, None));
     let store = world.deps.store.clone();
+    let escalated_job = authorize(&store, child_safety.job_id).await;
     let comments = async || {
-        let comments = comments::list_comments(&store, &org(), child_safety.job_id, None, 10).await.unwrap();
+        let comments = comments::list_comments(&store, &escalated_job, None, 10).await.unwrap();
         comments.0.into_iter().map(|comment| (comment.author, comment.text)).collect::<Vec<_>>()
     };
     let expected = vec![("ann".to_owned(), "no violation".to_owned())];
@@ -201,7 +204,10 @@ async fn child_safety_decision_is_sent_to_cleared_endpoints_only() {
     let decide = async |world: &World| {
         let job = claim(world, "child-safety").await;
         let (deps, request) = (world.moderation(), request(&job, Verdict::Ignore, &[]));
-        decisions::decide(&deps, &org(), job.job_id, &request, SHORT, Millis::now()).await.unwrap().unwrap();
+        decisions::decide(&deps, &authorize(&deps.store, job.job_id).await, &request, SHORT, Millis::now())
+            .await
+            .unwrap()
+            .unwrap();
     };
     decide(&world).await;
     // The only endpoint lacks the clearance, so the event waits for a cleared one.

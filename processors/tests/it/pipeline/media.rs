@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 
 use super::{
     reviews::report,
-    world::{World, entry_of, org, post},
+    world::{World, authorize, entry_of, org, post},
 };
 
 const RULES: &str = r"
@@ -257,7 +257,7 @@ async fn job_opens_before_its_pictures_and_shows_them_later() {
         let shown = job_view::load_causes(
             &world.deps.store,
             &world.deps.live.org(&org()).unwrap(),
-            job.job_id,
+            &authorize(&world.deps.store, job.job_id).await,
             None,
             limits,
         )

@@ -34,7 +34,7 @@ use tokio::{
 
 use super::{
     reviews::{decide, report},
-    world::{World, entry, org, post, user},
+    world::{World, authorize, entry, org, post, user},
 };
 
 /// Platform that returns its items and records the requests.
@@ -231,7 +231,8 @@ async fn fetched_items_beyond_the_limit_are_counted_and_paged() {
     let (store, org) = (&world.deps.store, org());
     let config = world.deps.live.load_latest(&org).await.unwrap();
     let limits = CauseLimits { causes: 100, bytes: 1 << 20 };
-    let view = job_view::load_view(store, &config, job_id, limits).await.unwrap().unwrap();
+    let job = authorize(store, job_id).await;
+    let view = job_view::load_view(store, &config, &job, limits).await.unwrap().unwrap();
     let mut partial_view = view.partial_items.unwrap();
     assert_eq!(
         (partial_view.items.len(), partial_view.items_more, partial_view.requests_more),
@@ -242,7 +243,7 @@ async fn fetched_items_beyond_the_limit_are_counted_and_paged() {
     // One page ends by its bytes after two items, the other by its number of items.
     let data = partial_view.items[0].data.get().len();
     for limits in [ItemLimits { items: 100, bytes: 2 * data }, ItemLimits { items: 147, bytes: 1 << 20 }] {
-        let page = views::load_items_of_job(store, &org, job_id, cursor, limits).await.unwrap();
+        let page = views::load_items_of_job(store, &job, cursor, limits).await.unwrap();
         left -= page.items.len();
         assert_eq!(page.more, left);
         partial_view.items.extend(page.items);
@@ -250,7 +251,7 @@ async fn fetched_items_beyond_the_limit_are_counted_and_paged() {
     }
     assert!(left == 1 && cursor.is_some());
     let limits = ItemLimits { items: 1, bytes: 1 };
-    let last = views::load_items_of_job(store, &org, job_id, cursor, limits).await.unwrap();
+    let last = views::load_items_of_job(store, &job, cursor, limits).await.unwrap();
     assert!(last.more == 0 && last.next.is_none());
     partial_view.items.extend(last.items);
     assert_eq!(partial_view.items.len(), ids.len());

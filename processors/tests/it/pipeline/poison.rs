@@ -1,7 +1,7 @@
 //! Unprocessable content is sent to the dead letters alone and can be replayed.
 
 use tidegate_catalog::orgs;
-use tidegate_moderation::dead_letters::{self, DeadLetterFilter, ReplayCounts, ReplayOptions};
+use tidegate_moderation::dead_letters::{self, DeadLetterFilter, ReplayOptions, ReplayResponse};
 use tidegate_processors::{PoisonSettings, RoleError, Settings};
 use tidegate_schemas::{
     ids::{ItemKey, Millis, OrgId},
@@ -131,7 +131,7 @@ async fn dead_letters_are_listed_without_content_and_replayed_in_order() {
         .remove(0);
     assert!(page.items[0].replayed_at.is_none() && marked.replayed_at.is_some());
     assert_eq!(marked.replayed_by.as_deref(), Some("somebody"));
-    let replay_counts = |replayed, skipped| ReplayCounts { replayed, skipped, refused: 0 };
+    let replay_counts = |replayed, skipped| ReplayResponse { replayed, skipped, refused: 0 };
     for (which, again, expected) in [
         (&DeadLetterFilter::default(), false, replay_counts(0, 1)),
         (&DeadLetterFilter::default(), true, replay_counts(1, 0)),
@@ -183,7 +183,7 @@ async fn stored_plan_of_superseded_content_is_not_carried_out() {
         let (log, store) = (&world.deps.log, &world.deps.store);
         let replayed =
             dead_letters::replay(log, store, &DeadLetterFilter::default(), &options(again)).await.unwrap();
-        assert_eq!(replayed, ReplayCounts { replayed: 2, skipped: 0, refused: 0 });
+        assert_eq!(replayed, ReplayResponse { replayed: 2, skipped: 0, refused: 0 });
         for id in ["p1", "p2"] {
             let marker = world.submit_text(id, "good evening").await;
             world.wait_until_evaluated(&post(id), marker).await;

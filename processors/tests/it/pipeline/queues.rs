@@ -1,7 +1,11 @@
 //! Settings of queues: priorities of jobs, and required and forbidden parts of decisions.
 
 use tidegate_moderation::{
-    queue_counts::{self, QueueFlow},
+    child_safety::Clearance,
+    jobs::{
+        queue_counts::{self, QueueFlow},
+        stored_decision::Parameters,
+    },
     review::{
         decisions::{self, DecisionRefusal, DecisionRequest},
         queues::{self, NextJobRequest, Reviewer},
@@ -18,7 +22,7 @@ use tidegate_stream::Topic;
 
 use super::{
     reviews::report,
-    world::{SHORT, World, org, post},
+    world::{SHORT, World, authorize, org, post},
 };
 
 const STRICT: &str = "queue: default\nhidden_actions: [ban]\nrequire: {reason: true, policy: true}\n\
@@ -30,9 +34,15 @@ async fn claim(world: &World) -> Job {
     world
         .until("a job to claim", async || {
             let order = QueueOrder::default();
-            let next =
-                NextJobRequest { queue: &queue, order: &order, reviewer: &reviewer, include_own: false };
-            queues::claim_next(store, &org(), next, Millis::now(), |_| 0).await.unwrap()
+            let next = NextJobRequest {
+                queue: &queue,
+                order: &order,
+                reviewer: &reviewer,
+                clearance: Clearance::ChildSafety,
+                include_own: false,
+            };
+            let job = queues::claim_next(store, &org(), next, Millis::now(), |_| 0).await.unwrap().unwrap();
+            job.map(|job| job.row().clone())
         })
         .await
 }
@@ -63,7 +73,7 @@ async fn queue_requirements_and_hidden_actions_bind_decisions() {
     let valid_request = DecisionRequest {
         verdict: Verdict::Act,
         actions: vec!["limit_reach".into()],
-        parameters: decisions::Parameters::new(),
+        parameters: Parameters::new(),
         policies: vec![config.policies()[0].id.clone()],
         related: Vec::new(),
         reason: Some("a scam".to_owned()),
@@ -72,7 +82,9 @@ async fn queue_requirements_and_hidden_actions_bind_decisions() {
     };
     let deps = world.moderation();
     let decide = async |request: &DecisionRequest| {
-        decisions::decide(&deps, &org(), job.job_id, request, SHORT, Millis::now()).await.unwrap()
+        decisions::decide(&deps, &authorize(&deps.store, job.job_id).await, request, SHORT, Millis::now())
+            .await
+            .unwrap()
     };
     for (wrong, at) in [
         (DecisionRequest { reason: None, ..valid_request.clone() }, "/reason"),
@@ -148,7 +160,7 @@ async fn counts_follow_jobs_and_are_the_same_after_a_replay() {
     let request = DecisionRequest {
         verdict: Verdict::Ignore,
         actions: Vec::new(),
-        parameters: decisions::Parameters::new(),
+        parameters: Parameters::new(),
         policies: Vec::new(),
         related: Vec::new(),
         reason: None,
@@ -156,7 +168,10 @@ async fn counts_follow_jobs_and_are_the_same_after_a_replay() {
         epoch: job.epoch,
     };
     let deps = world.moderation();
-    decisions::decide(&deps, &org(), job.job_id, &request, SHORT, Millis::now()).await.unwrap().unwrap();
+    decisions::decide(&deps, &authorize(&deps.store, job.job_id).await, &request, SHORT, Millis::now())
+        .await
+        .unwrap()
+        .unwrap();
     world.until("two jobs", async || (counts(&world).await.open == 2).then_some(())).await;
     assert_eq!(
         (counts(&world).await.last_hour, claim_next(&world).await),

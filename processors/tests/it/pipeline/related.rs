@@ -1,9 +1,9 @@
 //! Decisions on related items of a job: its author and the context items.
 
 use serde_json::{Value, json};
-use tidegate_moderation::review::{
-    decisions::{self, DecisionRefusal, DecisionRequest, RelatedRequest},
-    job_view,
+use tidegate_moderation::{
+    jobs::{stored_decision::Parameters, summary},
+    review::decisions::{self, DecisionRefusal, DecisionRequest, RelatedRequest},
 };
 use tidegate_schemas::{
     ids::{ItemKey, Millis},
@@ -17,7 +17,7 @@ use tidegate_stream::Topic;
 
 use super::{
     reviews::{appeal, claim, decide, report, request},
-    world::{SHORT, World, entry, org, post, user},
+    world::{SHORT, World, authorize, entry, org, post, user},
 };
 
 const DECIDED: &str = "decision.moderator";
@@ -51,14 +51,17 @@ fn related_request(item: ItemKey, actions: &[&str]) -> RelatedRequest {
     RelatedRequest {
         item,
         actions: actions.iter().map(|action| (*action).into()).collect(),
-        parameters: decisions::Parameters::new(),
+        parameters: Parameters::new(),
         policies: Vec::new(),
     }
 }
 
 async fn send(world: &World, job: &Job, request: &DecisionRequest) -> Result<(), DecisionRefusal> {
     let deps = world.moderation();
-    decisions::decide(&deps, &org(), job.job_id, request, SHORT, Millis::now()).await.unwrap().map(drop)
+    decisions::decide(&deps, &authorize(&deps.store, job.job_id).await, request, SHORT, Millis::now())
+        .await
+        .unwrap()
+        .map(drop)
 }
 
 /// Waits for this number of callbacks of decisions.
@@ -120,7 +123,7 @@ async fn a_decision_acts_on_related_items_once_under_replay() {
     assert_eq!(taken_actions.len(), 2, "{taken_actions:?}");
 
     let stored = world.deps.store.get::<Job>(&(org(), job.job_id)).await.unwrap().unwrap();
-    let job_summary = serde_json::to_value(job_view::summarize(stored).unwrap()).unwrap();
+    let job_summary = serde_json::to_value(summary::summarize(stored).unwrap()).unwrap();
     assert_eq!(job_summary["decision"]["related"][1]["item"]["id"], "p2", "{job_summary}");
     assert_eq!(job_summary["decision"]["related"][1]["user"]["id"], "u2", "{job_summary}");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_moderation::{
     child_safety::Clearance,
     items::stored,
-    reevaluation::retroact::{self, RunRefusal, RunRequest, RunView},
+    reevaluation::retroact::{self, RetroactionResponse, RunRefusal, RunRequest},
 };
 use tidegate_schemas::{
     ids::{Millis, SubmissionId},
@@ -50,22 +50,26 @@ fn run_request(rule: &str, dry_run: bool) -> RunRequest {
     }
 }
 
-async fn begin(world: &World, rule: &str, dry_run: bool) -> RunView {
+async fn begin(world: &World, rule: &str, dry_run: bool) -> RetroactionResponse {
     retroact::begin(&world.moderation(), &org(), run_request(rule, dry_run), Millis::now())
         .await
         .unwrap()
         .unwrap()
 }
 
-async fn step(world: &World, run: &RunView) -> Result<RunView, RunRefusal> {
+async fn step(world: &World, run: &RetroactionResponse) -> Result<RetroactionResponse, RunRefusal> {
     step_as(world, run, Clearance::ChildSafety).await
 }
 
-async fn step_as(world: &World, run: &RunView, clearance: Clearance) -> Result<RunView, RunRefusal> {
+async fn step_as(
+    world: &World,
+    run: &RetroactionResponse,
+    clearance: Clearance,
+) -> Result<RetroactionResponse, RunRefusal> {
     retroact::step(&world.moderation(), &org(), run.id, clearance, 1_000, 1_000, || false).await.unwrap()
 }
 
-pub(crate) async fn run_to_end(world: &World, rule: &str, dry_run: bool) -> RunView {
+pub(crate) async fn run_to_end(world: &World, rule: &str, dry_run: bool) -> RetroactionResponse {
     let mut run = begin(world, rule, dry_run).await;
     while run.finished_at.is_none() {
         run = step(world, &run).await.unwrap();
@@ -198,7 +202,7 @@ async fn run_of_inactive_or_changed_rules_is_refused() {
     let run = begin_of(&["moon"]).await.unwrap();
     world.configure(&MOON.replace("words: [moon]", "words: [moon, stars]"), false).await;
     assert_eq!(step(&world, &run).await.unwrap_err(), RunRefusal::Changed("moon".into()));
-    let stranger = RunView { id: entry(&post("x"), "").submission_id.0, ..run };
+    let stranger = RetroactionResponse { id: entry(&post("x"), "").submission_id.0, ..run };
     assert_eq!(step(&world, &stranger).await.unwrap_err(), RunRefusal::NoSuchRun);
 }
 

@@ -1,9 +1,13 @@
 //! Reports and appeals open jobs, and decisions take their effects.
 
 use bytes::Bytes;
-use tidegate_moderation::review::{
-    decisions::{self, DecisionRequest},
-    queues::{self, NextJobRequest, Reviewer},
+use tidegate_moderation::{
+    child_safety::Clearance,
+    jobs::stored_decision::Parameters,
+    review::{
+        decisions::{self, DecisionRequest},
+        queues::{self, NextJobRequest, Reviewer},
+    },
 };
 use tidegate_schemas::{
     documents::QueueOrder,
@@ -16,7 +20,7 @@ use tidegate_store::tables::{
 };
 use tidegate_stream::Topic;
 
-use super::world::{SHORT, World, entry, org, post, user};
+use super::world::{SHORT, World, authorize, entry, org, post, user};
 
 pub(crate) fn report(world_version: ConfigVersion, nth: u8, text: &str, csam: bool) -> Report {
     let report_id = ReportId::random();
@@ -90,9 +94,15 @@ pub(crate) async fn claim(world: &World, queue: &str) -> Job {
     world
         .until("a job to claim", async || {
             let (store, order) = (&world.deps.store, QueueOrder::default());
-            let next =
-                NextJobRequest { queue: &queue, order: &order, reviewer: &reviewer, include_own: false };
-            queues::claim_next(store, &org(), next, Millis::now(), |_| 0).await.unwrap()
+            let next = NextJobRequest {
+                queue: &queue,
+                order: &order,
+                reviewer: &reviewer,
+                clearance: Clearance::ChildSafety,
+                include_own: false,
+            };
+            let job = queues::claim_next(store, &org(), next, Millis::now(), |_| 0).await.unwrap().unwrap();
+            job.map(|job| job.row().clone())
         })
         .await
 }
@@ -102,7 +112,7 @@ pub(crate) fn request(job: &Job, verdict: Verdict, actions: &[&str]) -> Decision
     DecisionRequest {
         verdict,
         actions: actions.iter().map(|action| (*action).into()).collect(),
-        parameters: decisions::Parameters::new(),
+        parameters: Parameters::new(),
         policies: Vec::new(),
         related: Vec::new(),
         reason: Some("no violation".to_owned()),
@@ -115,7 +125,10 @@ pub(crate) async fn decide(world: &World, queue: &str, verdict: Verdict) -> Job 
     let job = claim(world, queue).await;
     let actions: &[&str] = if verdict == Verdict::Act { &["limit_reach"] } else { &[] };
     let (deps, request) = (world.moderation(), request(&job, verdict, actions));
-    decisions::decide(&deps, &org(), job.job_id, &request, SHORT, Millis::now()).await.unwrap().unwrap();
+    decisions::decide(&deps, &authorize(&deps.store, job.job_id).await, &request, SHORT, Millis::now())
+        .await
+        .unwrap()
+        .unwrap();
     job
 }
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tidegate_moderation::{
-    queue_counts, reporters,
+    jobs::queue_counts,
     review::{
         moves::{self, MoveRequest},
         queues::{self, ClaimOutcome, Reviewer},
     },
+    users::reporters,
 };
 use tidegate_schemas::{
     ids::{Millis, QueueId},
@@ -22,7 +23,7 @@ use tokio::sync::Semaphore;
 use super::{
     media::{short_wait_settings, start_held_host, with_images},
     reviews::{appeal, decide, report},
-    world::{World, entry, org, post, user},
+    world::{World, authorize, entry, org, post, user},
 };
 
 const LISTS: &str = "queue: scams\n---\nqueue: often\n---\nqueue: doubts\n---\nqueue: pleas\nclass: appeal\n---\n\
@@ -173,11 +174,15 @@ async fn claimed_and_moved_jobs_are_not_routed_again() {
         waiting_jobs.push(job(&world, class, item).await.job_id);
     }
     let ann = Reviewer { name: "ann".to_owned(), lease: std::time::Duration::from_secs(600) };
-    let claim = queues::claim(&deps.store, &org(), waiting_jobs[1], &ann, now).await.unwrap();
+    let claim =
+        queues::claim(&deps.store, &authorize(&deps.store, waiting_jobs[1]).await, &ann, now).await.unwrap();
     assert!(matches!(claim, ClaimOutcome::Claimed(_)), "{claim:?}");
     for (job, queue) in [(waiting_jobs[2], "doubts"), (waiting_jobs[3], "default")] {
         let request = MoveRequest { queue: QueueId::new(queue), by: "ann".to_owned(), reason: None };
-        assert_eq!(moves::move_job(&deps, &org(), job, &request, now).await.unwrap(), Ok(job));
+        assert_eq!(
+            moves::move_job(&deps, &authorize(&deps.store, job).await, &request, now).await.unwrap(),
+            Ok(job)
+        );
     }
     for item in ["free", "claimed", "moved", "kept", "safe"] {
         send(&world, item, 2, "hello", item == "safe").await;

@@ -15,7 +15,7 @@ use tidegate_store::tables::{
 use tidegate_stream::Topic;
 use uuid::Uuid;
 
-use super::world::{World, org, post, user};
+use super::world::{World, authorize, org, post, user};
 
 const THRESHOLD: &str = "user.threshold";
 
@@ -109,8 +109,8 @@ async fn threshold_that_enqueues_a_review_opens_a_job_about_the_user() {
         assert_eq!((causes[0].kind, causes[0].submission_id), (CauseKind::Threshold, None));
         let config = world.deps.live.load_latest(&org()).await.unwrap();
         let limits = CauseLimits { causes: 10, bytes: 1_000_000 };
-        let view =
-            job_view::load_view(&world.deps.store, &config, pointer.job_id, limits).await.unwrap().unwrap();
+        let job = authorize(&world.deps.store, pointer.job_id).await;
+        let view = job_view::load_view(&world.deps.store, &config, &job, limits).await.unwrap().unwrap();
         let crossed = CrossedThreshold { id: "three".to_owned(), limit: 3, strikes: 3 };
         assert_eq!(view.causes[0].threshold.as_ref(), Some(&crossed));
         let callback = world.callbacks().await.into_iter().find(|one| one.event_type == THRESHOLD).unwrap();

@@ -16,12 +16,13 @@ use tidegate_egress::Client;
 use tidegate_media::{Decoders, Limits};
 use tidegate_moderation::{
     self as moderation,
+    child_safety::{AuthorizedJob, Clearance},
     media::{MediaInspector, Settings as SignalSettings},
     scores::{self, Scorer},
 };
 use tidegate_processors::{Deps, Health, PartialItemsDeps, RoleError, Settings, process};
 use tidegate_schemas::{
-    ids::{ConfigVersion, EventId, ItemKey, Millis, OrgId, SubmissionId},
+    ids::{ConfigVersion, EventId, ItemKey, JobId, Millis, OrgId, SubmissionId},
     records::{self, Callback, ItemEntry, Items, Source, Variant},
 };
 use tidegate_store::{Row, RowRange, Store, tables::items::items::Item};
@@ -104,6 +105,11 @@ pub(crate) struct World {
 
 pub(crate) fn org() -> OrgId {
     OrgId::new("acme")
+}
+
+/// Loads the job for a caller who may see all classes.
+pub(crate) async fn authorize(store: &Store, job: JobId) -> AuthorizedJob {
+    AuthorizedJob::load(store, &org(), job, Clearance::ChildSafety).await.unwrap().unwrap()
 }
 
 pub(crate) fn post(id: &str) -> ItemKey {

@@ -13,8 +13,6 @@ mod related;
 mod release;
 mod request;
 
-pub use super::decision_events::Parameters;
 pub use plan::accept;
-pub use related::StoredRelated;
-pub use release::{DueRowStep, StoredDecision, decide, release};
+pub use release::{DueRowStep, decide, release};
 pub use request::{DecisionRefusal, DecisionRequest, RelatedRequest};

@@ -15,18 +15,16 @@ use tidegate_store::{
     },
 };
 
-use super::{appeal_answer, findings, related::StoredRelated};
+use super::{appeal_answer, findings};
 use crate::{
     Deps, Error,
     child_safety::find_restricted,
     effects::{self, ActionInput, Plan, events::DecisionRef},
     items::author,
-    reporters,
-    review::{
-        comments,
-        decision_events::{self, Parameters},
-    },
+    jobs::stored_decision::{Parameters, StoredRelated},
+    review::{comments, decision_events},
     rules::stats::RuleHit,
+    users::reporters,
 };
 
 /// Carries out a decision from the log.

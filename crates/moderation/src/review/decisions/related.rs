@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use serde::{Deserialize, Serialize};
 use tidegate_catalog::{Compiled, ItemType};
-use tidegate_schemas::ids::{ActionId, ItemKey, PolicyId, TypeId};
+use tidegate_schemas::ids::{ItemKey, TypeId};
 use tidegate_store::{
     RowRange,
     tables::review::{
@@ -21,26 +20,12 @@ use crate::{
         context::StoredItem,
         stored,
     },
+    jobs::stored_decision::StoredRelated,
     partial_items,
-    review::decision_events::Parameters,
 };
 
 /// Maximum number of related items listed in a refusal.
 const MAX_LISTED_ITEMS: usize = 20;
-
-/// Actions on a related item, in the form of the job's row and of the API.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct StoredRelated {
-    pub item: ItemKey,
-    /// Receives the strikes: the item's author, or the item itself if it is a user.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user: Option<ItemKey>,
-    pub actions: Vec<ActionId>,
-    #[serde(default, skip_serializing_if = "Parameters::is_empty")]
-    pub parameters: Parameters,
-    pub policies: Vec<PolicyId>,
-}
 
 /// Finds the requested items among the related ones, with the users who receive their strikes. Refuses all other
 /// items.

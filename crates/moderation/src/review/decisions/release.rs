@@ -1,11 +1,10 @@
 //! Stores a decision with its job, and releases it to the log after the undo period.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tidegate_schemas::{
-    ids::{ActionId, ConfigVersion, DecisionId, JobId, Kind, Millis, OrgId, PolicyId, derive},
-    records::{self, Record as _, Verdict},
+    ids::{DecisionId, JobId, Kind, Millis, derive},
+    records::{self, Record as _},
 };
 use tidegate_store::{
     ReplaceOutcome, WriteTime,
@@ -18,48 +17,34 @@ use tidegate_store::{
 use tidegate_stream::{Record, Topic};
 
 use super::{
-    related::{self, StoredRelated},
+    related,
     request::{self, DecisionRefusal, DecisionRequest},
 };
-use crate::{Deps, Error, queue_counts, review::decision_events::Parameters};
-
-/// Decision in the job's row.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct StoredDecision {
-    pub decision_id: DecisionId,
-    pub config_version: ConfigVersion,
-    pub verdict: Verdict,
-    pub actions: Vec<ActionId>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub parameters: Parameters,
-    pub policies: Vec<PolicyId>,
-    /// Actions on related items.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub related: Vec<StoredRelated>,
-    pub reason: Option<String>,
-    pub decided_by: String,
-    pub decided_at: Millis,
-    pub release_at: Millis,
-}
+use crate::{
+    Deps, Error,
+    child_safety::AuthorizedJob,
+    jobs::{
+        queue_counts,
+        stored_decision::{Parameters, StoredDecision, StoredRelated},
+    },
+};
 
 /// Stores the decision. Its effects start after the undo period.
 pub async fn decide(
     deps: &Deps,
-    org: &OrgId,
-    job_id: JobId,
+    job: &AuthorizedJob,
     request: &DecisionRequest,
     undo: Duration,
     now: Millis,
 ) -> Result<Result<StoredDecision, DecisionRefusal>, Error> {
-    let Some(mut job) = deps.store.get::<Job>(&(org.clone(), job_id)).await? else {
+    let Some(mut job) = deps.store.get::<Job>(&job.key()).await? else {
         return Ok(Err(DecisionRefusal::NotFound));
     };
     // Checked before the first write, so that a request without a claim leaves no due row.
     if let Some(refusal) = request::find_claim_refusal(&job, request) {
         return Ok(Err(refusal));
     }
-    let config = deps.live.load_latest(org).await?;
+    let config = deps.live.load_latest(&job.org).await?;
     if let Err(refusal) = request::check_request(&config, &job, request) {
         return Ok(Err(refusal));
     }
@@ -68,7 +53,7 @@ pub async fn decide(
         Err(refusal) => return Ok(Err(refusal)),
     };
     let decision = StoredDecision {
-        decision_id: decision_id(job_id, request.epoch),
+        decision_id: decision_id(job.job_id, request.epoch),
         config_version: config.version(),
         verdict: request.verdict,
         actions: request::distinct(&request.actions),

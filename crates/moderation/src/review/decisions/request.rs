@@ -10,7 +10,7 @@ use tidegate_schemas::{
 };
 use tidegate_store::tables::review::jobs::{Job, JobState};
 
-use crate::review::decision_events::Parameters;
+use crate::jobs::stored_decision::Parameters;
 
 /// Maximum number of actions on related items. Each adds a callback per endpoint to one stored plan.
 const MOST_RELATED_ACTIONS: usize = 100;

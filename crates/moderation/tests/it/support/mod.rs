@@ -7,9 +7,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tempfile::TempDir;
 use tidegate_catalog::LiveConfigs;
-use tidegate_moderation::Deps;
+use tidegate_moderation::{
+    Deps,
+    child_safety::{AuthorizedJob, Clearance},
+};
 use tidegate_schemas::{
-    ids::{ItemKey, OrgId, SubmissionId},
+    ids::{ItemKey, JobId, OrgId, SubmissionId},
     records::{ItemEntry, Variant},
 };
 use tidegate_store::Store;
@@ -28,6 +31,11 @@ pub(crate) async fn fixture() -> (Deps, TempDir) {
 
 pub(crate) fn org() -> OrgId {
     OrgId::new("acme")
+}
+
+/// Loads the job for a caller who may see all classes.
+pub(crate) async fn authorize(store: &Store, job: JobId) -> AuthorizedJob {
+    AuthorizedJob::load(store, &org(), job, Clearance::ChildSafety).await.unwrap().unwrap()
 }
 
 pub(crate) fn post() -> ItemKey {
