@@ -141,6 +141,7 @@ fn references(from: &ModulePath, text: &str, root: &BTreeMap<String, ModulePath>
 fn use_tree(text: &str) -> Vec<ModulePath> {
     fn tree(text: &str, mut at: usize, prefix: &ModulePath, paths: &mut Vec<ModulePath>) -> usize {
         let mut path = prefix.clone();
+        let mut is_named = false;
         loop {
             let rest = &text[at..];
             let blank = rest.len() - rest.trim_start().len();
@@ -167,13 +168,15 @@ fn use_tree(text: &str) -> Vec<ModulePath> {
             if &rest[..length] != "self" {
                 path.push(rest[..length].to_owned());
             }
+            is_named = true;
             at += length;
             match text[at..].strip_prefix("::") {
                 Some(_) => at += 2,
                 None => break,
             }
         }
-        if path.len() > prefix.len() || !prefix.is_empty() {
+        // A comma before the closing brace is followed by no name.
+        if is_named && !path.is_empty() {
             paths.push(path);
         }
         // ` as other`
@@ -213,6 +216,7 @@ mod tests {
         let read = |text| use_tree(text).iter().map(|path| path.join("::")).collect::<Vec<_>>();
         assert_eq!(read("a::{b, c::{d, self}, e as f};"), ["a::b", "a::c::d", "a::c", "a::e"]);
         assert_eq!(read("{\n    a::B,\n    c,\n};"), ["a::B", "c"]);
+        assert_eq!(read("{\n    a::{\n        B,\n        c,\n    },\n};"), ["a::B", "a::c"]);
         assert_eq!(read("a::b(c)"), ["a::b"]);
     }
 
