@@ -15,18 +15,18 @@ pub struct Batch<'a> {
 }
 
 pub(crate) enum Change<'a> {
-    Borrowed { at: WriteTime, row: &'a dyn AnyFact },
-    Owned { at: WriteTime, row: Box<dyn AnyFact> },
+    Borrowed { at: WriteTime, row: &'a dyn AnyRow },
+    Owned { at: WriteTime, row: Box<dyn AnyRow> },
     Delete { at: WriteTime, table: &'static Table, key: Vec<Cell<'static>> },
 }
 
-/// Fact of any row type.
-pub(crate) trait AnyFact: Send + Sync {
+/// Row of any type.
+pub(crate) trait AnyRow: Send + Sync {
     fn table(&self) -> &'static Table;
     fn push_cells<'a>(&'a self, out: &mut Vec<Cell<'a>>);
 }
 
-impl<R: Fact> AnyFact for R {
+impl<R: Row> AnyRow for R {
     fn table(&self) -> &'static Table {
         R::TABLE
     }

@@ -1,8 +1,8 @@
 //! Reads the rows of a scan page by page, from either engine.
 
-use std::marker::PhantomData;
+use std::{marker::PhantomData, sync::Arc};
 
-use futures::{Stream, StreamExt, TryStreamExt, stream};
+use futures::{FutureExt as _, Stream, StreamExt, TryStreamExt, future::BoxFuture, stream};
 
 use crate::{Cursor, Error, Row, cql, embedded, range::Cells};
 
@@ -26,6 +26,49 @@ pub(crate) enum Source {
     Embedded(embedded::walk::KeyRangeScan),
     /// A page is being read, or its future was dropped.
     InUse,
+}
+
+/// Undecoded rows of one page.
+enum RawPage {
+    Cql(cql::CqlPage),
+    Embedded(Arc<embedded::Slot>, Vec<embedded::walk::Entry>),
+}
+
+impl Source {
+    /// Reads up to `max_rows` rows. Boxed: the engines' futures are compiled here only, and not with every row type.
+    fn read_page(&mut self, max_rows: usize) -> BoxFuture<'_, Result<RawPage, Error>> {
+        async move {
+            // A dropped or failed read loses its position, so the scan stays unusable then.
+            match std::mem::replace(self, Self::InUse) {
+                // The scan could not be started. `scan` itself returns no error, so the first page reports it.
+                Self::Failed(error) => Err(error),
+                Self::InUse => Err(Error::Engine("a page of this scan was abandoned or failed".to_owned())),
+                Self::Cql(mut scan) => {
+                    let page = scan.read_page(max_rows).await?;
+                    *self = Self::Cql(scan);
+                    Ok(RawPage::Cql(page))
+                }
+                Self::Embedded(scan) => {
+                    let (scan, entries) = scan.read_page(max_rows).await;
+                    let page = RawPage::Embedded(Arc::clone(scan.slot()), entries?);
+                    *self = Self::Embedded(scan);
+                    Ok(page)
+                }
+            }
+        }
+        .boxed()
+    }
+}
+
+impl RawPage {
+    fn decode<R: Row>(&self) -> Result<Vec<R>, Error> {
+        match self {
+            Self::Cql(page) => page.decode(),
+            Self::Embedded(slot, entries) => {
+                entries.iter().map(|entry| embedded::decode(slot, entry)).collect()
+            }
+        }
+    }
 }
 
 impl<R: Row> Pages<R> {
@@ -55,29 +98,8 @@ impl<R: Row> Pages<R> {
         }
         let max_rows =
             self.remaining_rows.map_or(self.page_rows, |remaining_rows| remaining_rows.min(self.page_rows));
-        // A dropped or failed read loses its position, so the scan stays unusable then.
-        let rows: Vec<R> = match std::mem::replace(&mut self.source, Source::InUse) {
-            // The scan could not be started. `scan` itself returns no error, so the first page reports it.
-            Source::Failed(error) => return Err(error),
-            Source::InUse => {
-                return Err(Error::Engine("a page of this scan was abandoned or failed".to_owned()));
-            }
-            Source::Cql(mut scan) => {
-                let rows = Box::pin(scan.read_page(max_rows)).await?;
-                self.source = Source::Cql(scan);
-                rows
-            }
-            Source::Embedded(scan) => {
-                let (scan, entries) = scan.read_page(max_rows).await;
-                let entries = entries?;
-                let rows = entries
-                    .iter()
-                    .map(|entry| embedded::decode(scan.slot(), entry))
-                    .collect::<Result<_, _>>()?;
-                self.source = Source::Embedded(scan);
-                rows
-            }
-        };
+        let page = self.source.read_page(max_rows).await?;
+        let rows = page.decode::<R>().inspect_err(|_| self.source = Source::InUse)?;
         // A short page is the end of the range, so no further read is needed.
         self.is_ended = rows.len() < max_rows;
         self.remaining_rows = self.remaining_rows.map(|remaining_rows| remaining_rows - rows.len());

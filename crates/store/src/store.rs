@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::{FutureExt as _, future::BoxFuture};
 use tidegate_embedded_data::{DiskSpace, DurableMark};
 
 use crate::{
@@ -11,8 +12,9 @@ use crate::{
 
 /// Store of rows. Cloning it is cheap: all clones are one store.
 ///
-/// Futures of the CQL driver take some kilobytes. Each is boxed, so that callers do not carry them in their own futures and
-/// copy them with every spawned task.
+/// Operations have one core for each engine that knows no row type and returns a boxed future. Futures of the CQL driver take
+/// some kilobytes, which callers then do not carry in their own; and they are compiled in this crate, not once more in each
+/// caller's. What depends on the row's type only converts cells.
 #[derive(Clone)]
 pub enum Store {
     Cql(cql::Engine),
@@ -37,47 +39,50 @@ impl Store {
     }
 
     /// Connects to a cluster. [`Store::migrate`] checks the tables.
-    pub async fn open_cql(settings: cql::Settings) -> Result<Self, Error> {
-        cql::Engine::connect(settings).await.map(Self::Cql)
+    pub fn open_cql(settings: cql::Settings) -> BoxFuture<'static, Result<Self, Error>> {
+        async move { cql::Engine::connect(settings).await.map(Self::Cql) }.boxed()
     }
 
     /// Puts whole rows. Of two puts of one row the later write time wins, in any order of arrival. A row that is expired
     /// already (write time plus the table's `ttl`) is not written.
-    pub async fn put_rows<R: Fact>(&self, at: WriteTime, rows: &[R]) -> Result<(), Error> {
+    pub fn put_rows<'a, R: Fact>(&'a self, at: WriteTime, rows: &'a [R]) -> BoxFuture<'a, Result<(), Error>> {
         let mut batch = Batch::new();
         batch.put_all(at, rows);
-        self.write(batch).await
+        self.write(batch)
     }
 
     /// Puts and deletes facts of several tables.
-    pub async fn write(&self, batch: Batch<'_>) -> Result<(), Error> {
-        if batch.is_empty() {
-            return Ok(());
+    pub fn write<'a>(&'a self, batch: Batch<'a>) -> BoxFuture<'a, Result<(), Error>> {
+        async move {
+            if batch.is_empty() {
+                return Ok(());
+            }
+            match self {
+                Self::Cql(engine) => engine.write(batch).await,
+                Self::Embedded(engine) => engine.write(batch).await,
+            }
         }
-        match self {
-            Self::Cql(engine) => Box::pin(engine.write(batch)).await,
-            Self::Embedded(engine) => engine.write(batch).await,
-        }
+        .boxed()
     }
 
     /// Removes a row, unless it was put with a later write time.
-    pub async fn delete<R: Fact>(&self, at: WriteTime, key: &R::Key) -> Result<(), Error> {
+    pub fn delete<R: Fact>(&self, at: WriteTime, key: &R::Key) -> BoxFuture<'_, Result<(), Error>> {
         let mut batch = Batch::new();
         batch.delete::<R>(at, key);
-        self.write(batch).await
+        self.write(batch)
     }
 
     pub async fn get<R: Row>(&self, key: &R::Key) -> Result<Option<R>, Error> {
         match self {
-            Self::Cql(engine) => Box::pin(engine.get(key)).await,
-            Self::Embedded(engine) => engine.get(key).await,
+            Self::Cql(engine) => engine.get(key).await,
+            Self::Embedded(engine) => engine.get(key),
         }
     }
 
     /// Reads the rows of these keys, in their order, with a bounded number of concurrent reads.
     pub async fn get_many<R: Row>(&self, keys: &[R::Key]) -> Result<Vec<Option<R>>, Error> {
         match self {
-            Self::Cql(engine) => Box::pin(engine.get_many(keys)).await,
+            Self::Cql(engine) => engine.get_many(keys).await,
             Self::Embedded(engine) => engine.get_many(keys).await,
         }
     }
@@ -124,7 +129,7 @@ impl Store {
     /// Writes a row at version 1 if it does not exist. Durable on return.
     pub async fn insert_new<R: Versioned>(&self, row: &R) -> Result<InsertOutcome<R>, Error> {
         match self {
-            Self::Cql(engine) => Box::pin(engine.insert_new(row)).await,
+            Self::Cql(engine) => engine.insert_new(row).await,
             Self::Embedded(engine) => engine.insert_new(row).await,
         }
     }
@@ -136,35 +141,44 @@ impl Store {
         expected_version: Version,
     ) -> Result<ReplaceOutcome<R>, Error> {
         match self {
-            Self::Cql(engine) => Box::pin(engine.replace(row, expected_version)).await,
+            Self::Cql(engine) => engine.replace(row, expected_version).await,
             Self::Embedded(engine) => engine.replace(row, expected_version).await,
         }
     }
 
     /// Creates missing tables and columns, or lists them. A column with another type, order or place in the key than declared
     /// is an error. The embedded engine migrates on opening, so its list is always empty.
-    pub async fn migrate(&self, mode: Migration) -> Result<Vec<Difference>, Error> {
-        match self {
-            Self::Cql(engine) => engine.migrate(mode).await,
-            // Opening has migrated the tables already.
-            Self::Embedded(_) => Ok(Vec::new()),
+    pub fn migrate(&self, mode: Migration) -> BoxFuture<'_, Result<Vec<Difference>, Error>> {
+        async move {
+            match self {
+                Self::Cql(engine) => engine.migrate(mode).await,
+                // Opening has migrated the tables already.
+                Self::Embedded(_) => Ok(Vec::new()),
+            }
         }
+        .boxed()
     }
 
     /// Checks that the store answers, for readiness.
-    pub async fn ping(&self) -> Result<(), Error> {
-        match self {
-            Self::Cql(engine) => engine.ping().await,
-            Self::Embedded(engine) => engine.ping().await,
+    pub fn ping(&self) -> BoxFuture<'_, Result<(), Error>> {
+        async move {
+            match self {
+                Self::Cql(engine) => engine.ping().await,
+                Self::Embedded(engine) => engine.ping().await,
+            }
         }
+        .boxed()
     }
 
     /// Finishes running operations and closes the engine. Later calls fail with [`Error::Closed`].
-    pub async fn close(&self) -> Result<(), Error> {
-        match self {
-            Self::Cql(engine) => engine.close().await,
-            Self::Embedded(engine) => engine.close().await,
+    pub fn close(&self) -> BoxFuture<'_, Result<(), Error>> {
+        async move {
+            match self {
+                Self::Cql(engine) => engine.close().await,
+                Self::Embedded(engine) => engine.close().await,
+            }
         }
+        .boxed()
     }
 }
 

@@ -85,7 +85,7 @@ pub trait Row: Clone + Debug + Send + Sync + 'static {
 
     /// All cells, in the order of `TABLE.columns`.
     fn cells<'a>(&'a self, out: &mut Vec<Cell<'a>>);
-    fn from_cells<'a>(cells: impl IntoIterator<Item = Cell<'a>>) -> Result<Self, CorruptCell>;
+    fn from_cells(cells: Vec<Cell<'_>>) -> Result<Self, CorruptCell>;
     fn to_key(&self) -> Self::Key;
     fn to_partition(&self) -> Self::Partition;
     fn to_cluster(&self) -> Self::Cluster;
@@ -136,7 +136,7 @@ impl<R> ReplaceOutcome<R> {
 /// Decodes the next cell as the named column, for the macro.
 #[doc(hidden)]
 pub fn take<'a, C: Column>(
-    cells: &mut impl Iterator<Item = Cell<'a>>,
+    cells: &mut std::vec::IntoIter<Cell<'a>>,
     table: &'static Table,
     column: &'static str,
 ) -> Result<C, CorruptCell> {
@@ -227,8 +227,8 @@ macro_rules! table {
                 $crate::table!(@version_cell $mode self out);
             }
 
-            fn from_cells<'a>(
-                cells: impl IntoIterator<Item = $crate::Cell<'a>>,
+            fn from_cells(
+                cells: ::std::vec::Vec<$crate::Cell<'_>>,
             ) -> ::std::result::Result<Self, $crate::CorruptCell> {
                 let mut cells = cells.into_iter();
                 $(let $p = $crate::take(&mut cells, Self::TABLE, stringify!($p))?;)+

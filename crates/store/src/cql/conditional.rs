@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use futures::{FutureExt as _, future::BoxFuture};
 use scylla::response::query_result::QueryRowsResult;
 use tokio::{
     sync::{Mutex, MutexGuard},
@@ -31,10 +32,7 @@ use super::{
     statements::{OPS, StatementKind},
     time_to_live, unreadable,
 };
-use crate::{
-    Cell, Error, InsertOutcome, ReplaceOutcome, Row, Table, Version, Versioned, embedded::key,
-    range::Cells as _,
-};
+use crate::{Cell, Error, InsertOutcome, ReplaceOutcome, Row, Table, Version, Versioned, embedded::key};
 
 /// Number of latest versions with a stored operation id.
 const SLOTS: i64 = 16;
@@ -62,37 +60,53 @@ impl Stripes {
     }
 }
 
-/// Row returned by a read or by the refusal of a conditional write.
-struct ServerRow<R> {
-    row: R,
+/// Row returned by a read or by the refusal of a conditional write: the cells of its table, and `ops`.
+struct ServerRow {
+    cells: Vec<Cell<'static>>,
     ops: Ops,
 }
 
+impl ServerRow {
+    /// Returns the version, which is the last column of a versioned table.
+    fn version(&self) -> Option<Version> {
+        match self.cells.last() {
+            Some(Cell::BigInt(version)) => Some(*version),
+            _ => None,
+        }
+    }
+}
+
 /// Answer of the server to one attempt.
-enum Attempt<R> {
+enum Attempt {
     Applied,
     /// Refused, with the row if the answer holds all of it.
-    Refused(Option<ServerRow<R>>),
+    Refused(Option<ServerRow>),
+}
+
+/// Conditional write of one row, without the row's type.
+struct ConditionalWrite<'a> {
+    table: &'static Table,
+    kind: StatementKind,
+    /// Values in the order of the statement.
+    values: Vec<BoundValue<'a>>,
+    key: Vec<Cell<'a>>,
+    op: Uuid,
+    /// Version that the row has after the write.
+    version: Version,
+    /// Version that the row must have; `None`: it must not exist.
+    expected_version: Option<Version>,
 }
 
 impl Engine {
     pub(crate) async fn insert_new<R: Versioned>(&self, row: &R) -> Result<InsertOutcome<R>, Error> {
-        let op = operation_id();
-        let mut cells = cells_at_version(row, 1);
-        self.check_row_size(R::TABLE, &cells)?;
-        let ttl = R::TABLE.ttl_millis().map(time_to_live);
-        let mut values: Vec<BoundValue<'_>> = cells.drain(..).map(BoundValue::Cell).collect();
-        values.push(BoundValue::Ops(version_slot(1), op));
-        values.extend(ttl.map(BoundValue::Cell));
-        let outcome = self.write_until_known(row, StatementKind::InsertNew, &values, op, 1, None).await?;
-        Ok(match outcome {
-            WriteOutcome::Applied => InsertOutcome::New,
-            WriteOutcome::Conflict(row) => InsertOutcome::Existing(row),
+        match self.insert_cells(R::TABLE, row_cells(row)).await? {
+            WriteOutcome::Applied => Ok(InsertOutcome::New),
+            WriteOutcome::Conflict(cells) => decode(cells).map(InsertOutcome::Existing),
             // Cannot happen: an insert that finds no row is repeated.
             WriteOutcome::Missing => {
-                return Err(Error::Engine("an insert was refused without an existing row".to_owned()));
+                Err(Error::Engine("an insert was refused without an existing row".to_owned()))
             }
-        })
+        }
     }
 
     pub(crate) async fn replace<R: Versioned>(
@@ -100,48 +114,69 @@ impl Engine {
         row: &R,
         expected_version: Version,
     ) -> Result<ReplaceOutcome<R>, Error> {
-        let op = operation_id();
-        let version = expected_version.saturating_add(1);
-        let mut cells = cells_at_version(row, version);
-        self.check_row_size(R::TABLE, &cells)?;
-        let mut tail: Vec<BoundValue<'_>> =
-            vec![Cell::Int(version_slot(version)).into(), Cell::Uuid(op).into()];
-        let keys = R::TABLE.key_columns().len();
-        let mut values: Vec<BoundValue<'_>> =
-            R::TABLE.ttl_millis().map(time_to_live).map(BoundValue::Cell).into_iter().collect();
-        // Values are bound in the order of the statement: new cells, operation, key, condition.
-        tail.extend(cells.drain(..keys).map(BoundValue::Cell));
-        tail.push(Cell::BigInt(expected_version).into());
-        values.extend(cells.drain(..).map(BoundValue::Cell));
-        values.extend(tail);
-        let outcome = self
-            .write_until_known(row, StatementKind::Replace, &values, op, version, Some(expected_version))
-            .await?;
-        Ok(match outcome {
-            WriteOutcome::Applied => ReplaceOutcome::Done,
-            WriteOutcome::Conflict(row) => ReplaceOutcome::Conflict(row),
-            WriteOutcome::Missing => ReplaceOutcome::Missing,
-        })
+        match self.replace_cells(R::TABLE, row_cells(row), expected_version).await? {
+            WriteOutcome::Applied => Ok(ReplaceOutcome::Done),
+            WriteOutcome::Conflict(cells) => decode(cells).map(ReplaceOutcome::Conflict),
+            WriteOutcome::Missing => Ok(ReplaceOutcome::Missing),
+        }
+    }
+
+    fn insert_cells<'a>(
+        &'a self,
+        table: &'static Table,
+        cells: Vec<Cell<'a>>,
+    ) -> BoxFuture<'a, Result<WriteOutcome, Error>> {
+        async move {
+            let op = operation_id();
+            let cells = set_version(cells, 1);
+            self.check_row_size(table, &cells)?;
+            let key = cells[..table.key_columns().len()].to_vec();
+            let mut values: Vec<BoundValue<'_>> = cells.into_iter().map(BoundValue::Cell).collect();
+            values.push(BoundValue::Ops(version_slot(1), op));
+            values.extend(table.ttl_millis().map(time_to_live).map(BoundValue::Cell));
+            let kind = StatementKind::InsertNew;
+            let write = ConditionalWrite { table, kind, values, key, op, version: 1, expected_version: None };
+            self.write_until_known(write).await
+        }
+        .boxed()
+    }
+
+    fn replace_cells<'a>(
+        &'a self,
+        table: &'static Table,
+        cells: Vec<Cell<'a>>,
+        expected_version: Version,
+    ) -> BoxFuture<'a, Result<WriteOutcome, Error>> {
+        async move {
+            let op = operation_id();
+            let version = expected_version.saturating_add(1);
+            let mut cells = set_version(cells, version);
+            self.check_row_size(table, &cells)?;
+            let key = cells[..table.key_columns().len()].to_vec();
+            let mut tail: Vec<BoundValue<'_>> =
+                vec![Cell::Int(version_slot(version)).into(), Cell::Uuid(op).into()];
+            let mut values: Vec<BoundValue<'_>> =
+                table.ttl_millis().map(time_to_live).map(BoundValue::Cell).into_iter().collect();
+            // Values are bound in the order of the statement: new cells, operation, key, condition.
+            tail.extend(cells.drain(..key.len()).map(BoundValue::Cell));
+            tail.push(Cell::BigInt(expected_version).into());
+            values.extend(cells.drain(..).map(BoundValue::Cell));
+            values.extend(tail);
+            let (kind, expected_version) = (StatementKind::Replace, Some(expected_version));
+            let write = ConditionalWrite { table, kind, values, key, op, version, expected_version };
+            self.write_until_known(write).await
+        }
+        .boxed()
     }
 
     /// Repeats the write until its outcome is known or `settle_timeout_ms` is over.
-    async fn write_until_known<R: Versioned>(
-        &self,
-        row: &R,
-        kind: StatementKind,
-        values: &[BoundValue<'_>],
-        op: Uuid,
-        version: Version,
-        expected_version: Option<Version>,
-    ) -> Result<WriteOutcome<R>, Error> {
-        let statement = self.prepared(R::TABLE, kind).await?;
-        let key = row.to_key();
-        let mut key_cells = Vec::new();
-        key.cells(&mut key_cells);
+    async fn write_until_known(&self, write: ConditionalWrite<'_>) -> Result<WriteOutcome, Error> {
+        let ConditionalWrite { table, kind, values, key, op, version, expected_version } = write;
+        let statement = self.prepared(table, kind).await?;
         let mut partition = Vec::new();
-        key::push_all(&mut partition, &key_cells, R::TABLE.partition_columns());
+        key::push_all(&mut partition, &key, table.partition_columns());
         // Held over all attempts, so that a second writer of this process does not collide with a retry.
-        let _stripe_guard = self.0.stripes.lock(R::TABLE, &partition).await;
+        let _stripe_guard = self.0.stripes.lock(table, &partition).await;
         let deadline = Instant::now() + self.0.settings.settle_timeout();
         let mut backoff = Backoff { next: FIRST_PAUSE, seed: op.as_bytes()[0] };
         // True once an attempt may have been applied without an answer.
@@ -149,12 +184,12 @@ impl Engine {
         loop {
             let result = {
                 let _permit = self.acquire_permit().await?;
-                self.0.session.execute_unpaged(&statement, values).await.map_err(faults::from_execution)
+                self.0.session.execute_unpaged(&statement, &values).await.map_err(faults::from_execution)
             };
             let attempt = match result {
-                Ok(answer) => Some(read_attempt::<R>(&answer.into_rows_result().map_err(unreadable)?)?),
+                Ok(answer) => Some(read_attempt(table, &answer.into_rows_result().map_err(unreadable)?)?),
                 Err(error) if error.is_outage() && Instant::now() < deadline => {
-                    crate::metrics::unknown_outcome(R::TABLE.name);
+                    crate::metrics::unknown_outcome(table.name);
                     outcome_unknown = true;
                     None
                 }
@@ -166,15 +201,15 @@ impl Engine {
                 // Cassandra refuses without showing the row. No attempt has an unknown outcome, so a quorum read is
                 // enough and spares a Paxos round.
                 Some(Attempt::Refused(None)) if !outcome_unknown => {
-                    self.read_current(StatementKind::Get, &key_cells, deadline, &mut backoff).await?
+                    self.read_current(table, StatementKind::Get, &key, deadline, &mut backoff).await?
                 }
                 Some(Attempt::Refused(None)) => {
-                    self.read_current(StatementKind::SerialGet, &key_cells, deadline, &mut backoff).await?
+                    self.read_current(table, StatementKind::SerialGet, &key, deadline, &mut backoff).await?
                 }
                 None => {
                     // A read at once would meet the same outage.
                     backoff.sleep_next().await;
-                    self.read_current(StatementKind::SerialGet, &key_cells, deadline, &mut backoff).await?
+                    self.read_current(table, StatementKind::SerialGet, &key, deadline, &mut backoff).await?
                 }
             };
             match current_row {
@@ -182,8 +217,9 @@ impl Engine {
                     return Ok(WriteOutcome::Applied);
                 }
                 // The condition holds: the attempt was not applied, or its answer is older than the row. Try again.
-                Some(current_row) if expected_version == Some(current_row.row.version()) => {}
-                Some(current_row) => return Ok(WriteOutcome::Conflict(current_row.row)),
+                Some(current_row)
+                    if expected_version.is_some() && expected_version == current_row.version() => {}
+                Some(current_row) => return Ok(WriteOutcome::Conflict(current_row.cells)),
                 None if expected_version.is_some() => return Ok(WriteOutcome::Missing),
                 None => {}
             }
@@ -194,30 +230,30 @@ impl Engine {
                 } else {
                     "contention"
                 };
-                return Err(Error::Timeout(format!("table {}: {detail}", R::TABLE.name)));
+                return Err(Error::Timeout(format!("table {}: {detail}", table.name)));
             }
             backoff.sleep_next().await;
         }
     }
 
     /// Reads the present row, and repeats the read during an outage until the deadline.
-    async fn read_current<R: Versioned>(
+    async fn read_current(
         &self,
+        table: &'static Table,
         kind: StatementKind,
         key: &[Cell<'_>],
         deadline: Instant,
         backoff: &mut Backoff,
-    ) -> Result<Option<ServerRow<R>>, Error> {
+    ) -> Result<Option<ServerRow>, Error> {
         loop {
-            match self.query_rows(R::TABLE, kind, key).await {
+            match self.query_rows(table, kind, key.to_vec()).await {
                 Ok(answer) => {
                     let row = answer.maybe_first_row::<RawRow<'_>>().map_err(unreadable)?;
-                    let server_row = row.map(|mut row| {
+                    return Ok(row.map(|mut row| {
                         // A serial read selects `ops` behind the columns of the table.
-                        row.cells.truncate(R::TABLE.columns.len());
-                        Ok::<_, Error>(ServerRow { row: decode(row.cells)?, ops: row.ops })
-                    });
-                    return server_row.transpose();
+                        row.cells.truncate(table.columns.len());
+                        ServerRow { cells: into_owned_cells(row.cells), ops: row.ops }
+                    }));
                 }
                 Err(error) if error.is_outage() && Instant::now() < deadline => backoff.sleep_next().await,
                 Err(error) => return Err(error),
@@ -227,17 +263,17 @@ impl Engine {
 }
 
 /// Known outcome of a conditional write.
-enum WriteOutcome<R> {
+enum WriteOutcome {
     Applied,
-    /// Refused. The row as the server has it now.
-    Conflict(R),
+    /// Refused. The cells of the row as the server has it now.
+    Conflict(Vec<Cell<'static>>),
     /// Refused, and there is no such row.
     Missing,
 }
 
 /// Decodes the answer to a conditional write. Its first column says whether the write was applied. Cassandra adds the row
 /// only for a refused insert; ScyllaDB always adds it, with nulls for a missing row.
-fn read_attempt<R: Versioned>(answer: &QueryRowsResult) -> Result<Attempt<R>, Error> {
+fn read_attempt(table: &Table, answer: &QueryRowsResult) -> Result<Attempt, Error> {
     let specs = answer.column_specs();
     let mut answer_row = answer
         .maybe_first_row::<RawRow<'_>>()
@@ -252,26 +288,34 @@ fn read_attempt<R: Versioned>(answer: &QueryRowsResult) -> Result<Attempt<R>, Er
     if specs.get_by_name(OPS).is_none() {
         return Ok(Attempt::Refused(None));
     }
-    let mut cells = Vec::with_capacity(R::TABLE.columns.len());
-    for column in R::TABLE.columns {
+    let mut cells = Vec::with_capacity(table.columns.len());
+    for column in table.columns {
         let Some((index, _)) = specs.get_by_name(column.name) else { return Ok(Attempt::Refused(None)) };
         cells.push(std::mem::replace(&mut answer_row.cells[index], Cell::Null));
     }
     // ScyllaDB answers with nulls in the key for a row that does not exist.
-    if cells[..R::TABLE.key_columns().len()].contains(&Cell::Null) {
+    if cells[..table.key_columns().len()].contains(&Cell::Null) {
         return Ok(Attempt::Refused(None));
     }
-    Ok(Attempt::Refused(Some(ServerRow { row: decode(cells)?, ops: answer_row.ops })))
+    Ok(Attempt::Refused(Some(ServerRow { cells: into_owned_cells(cells), ops: answer_row.ops })))
 }
 
-/// Returns the cells of a row, with this version in place of the version in the row.
-fn cells_at_version<R: Row>(row: &R, version: Version) -> Vec<Cell<'_>> {
-    let mut cells = Vec::with_capacity(R::TABLE.columns.len() + 3);
+fn row_cells<R: Row>(row: &R) -> Vec<Cell<'_>> {
+    let mut cells = Vec::with_capacity(R::TABLE.columns.len());
     row.cells(&mut cells);
+    cells
+}
+
+/// Puts this version in place of the version in the row's cells.
+fn set_version(mut cells: Vec<Cell<'_>>, version: Version) -> Vec<Cell<'_>> {
     // The version is the last column; callers may pass any value in the row.
     cells.pop();
     cells.push(Cell::BigInt(version));
     cells
+}
+
+fn into_owned_cells(cells: Vec<Cell<'_>>) -> Vec<Cell<'static>> {
+    cells.into_iter().map(Cell::into_owned).collect()
 }
 
 fn version_slot(version: Version) -> i32 {

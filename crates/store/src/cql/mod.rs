@@ -22,7 +22,7 @@ use std::{
     },
 };
 
-use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, future::BoxFuture, stream};
 use parking_lot::RwLock;
 use scylla::{
     client::{
@@ -38,7 +38,7 @@ use scylla::{
 };
 use tokio::sync::Semaphore;
 
-pub(crate) use self::scan::{CqlScan, split_ring};
+pub(crate) use self::scan::{CqlPage, CqlScan, split_ring};
 use self::{
     cells::{BoundValue, RawRow},
     chunks::Chunks,
@@ -212,16 +212,25 @@ impl Engine {
     }
 
     pub(crate) async fn get<R: Row>(&self, key: &R::Key) -> Result<Option<R>, Error> {
-        let mut cells = Vec::new();
-        key.cells(&mut cells);
-        let answer = self.query_rows(R::TABLE, StatementKind::Get, &cells).await?;
+        let answer = self.query_rows(R::TABLE, StatementKind::Get, key_cells(key)).await?;
         decode_first_row::<R>(&answer)
     }
 
     pub(crate) async fn get_many<R: Row>(&self, keys: &[R::Key]) -> Result<Vec<Option<R>>, Error> {
+        let keys = keys.iter().map(key_cells).collect();
+        let answers = self.query_keys(R::TABLE, keys).await?;
+        answers.iter().map(decode_first_row::<R>).collect()
+    }
+
+    /// Reads the rows of these keys, in their order.
+    fn query_keys<'a>(
+        &'a self,
+        table: &'static Table,
+        keys: Vec<Vec<Cell<'a>>>,
+    ) -> BoxFuture<'a, Result<Vec<QueryRowsResult>, Error>> {
+        let gets = keys.into_iter().map(move |key| self.query_rows(table, StatementKind::Get, key));
         // Buffered in the order of the keys, which the caller relies on.
-        let gets: Vec<_> = keys.iter().map(|key| self.get::<R>(key).boxed()).collect();
-        stream::iter(gets).buffered(self.0.settings.max_in_flight).try_collect().await
+        stream::iter(gets).buffered(self.0.settings.max_in_flight).try_collect().boxed()
     }
 
     pub(crate) async fn ping(&self) -> Result<(), Error> {
@@ -258,18 +267,22 @@ impl Engine {
         self.0.in_flight.acquire().await.map_err(|_| Error::Closed)
     }
 
-    async fn query_rows(
-        &self,
+    /// Reads the rows of one key. Boxed: the driver's futures are compiled here only, and not with every row type.
+    fn query_rows<'a>(
+        &'a self,
         table: &'static Table,
         kind: StatementKind,
-        cells: &[Cell<'_>],
-    ) -> Result<QueryRowsResult, Error> {
-        check_key_size(table, cells)?;
-        let statement = self.prepared(table, kind).await?;
-        let _permit = self.acquire_permit().await?;
-        let answer =
-            self.0.session.execute_unpaged(&statement, cells).await.map_err(faults::from_execution)?;
-        answer.into_rows_result().map_err(unreadable)
+        cells: Vec<Cell<'a>>,
+    ) -> BoxFuture<'a, Result<QueryRowsResult, Error>> {
+        async move {
+            check_key_size(table, &cells)?;
+            let statement = self.prepared(table, kind).await?;
+            let _permit = self.acquire_permit().await?;
+            let answer =
+                self.0.session.execute_unpaged(&statement, &cells).await.map_err(faults::from_execution)?;
+            answer.into_rows_result().map_err(unreadable)
+        }
+        .boxed()
     }
 
     async fn prepared(&self, table: &'static Table, kind: StatementKind) -> Result<PreparedStatement, Error> {
@@ -303,12 +316,22 @@ impl Engine {
 
 /// Decodes the first row of an answer with the columns of the table, in their order.
 fn decode_first_row<R: Row>(answer: &QueryRowsResult) -> Result<Option<R>, Error> {
+    first_row_cells(answer)?.map(decode::<R>).transpose()
+}
+
+fn first_row_cells(answer: &QueryRowsResult) -> Result<Option<Vec<Cell<'_>>>, Error> {
     let row = answer.maybe_first_row::<RawRow<'_>>().map_err(unreadable)?;
-    row.map(|row| decode::<R>(row.cells)).transpose()
+    Ok(row.map(|row| row.cells))
 }
 
 fn decode<R: Row>(cells: Vec<Cell<'_>>) -> Result<R, Error> {
     R::from_cells(cells).map_err(Error::Corrupt)
+}
+
+fn key_cells(key: &impl Cells) -> Vec<Cell<'_>> {
+    let mut cells = Vec::new();
+    key.cells(&mut cells);
+    cells
 }
 
 fn unreadable(error: impl std::fmt::Display) -> Error {

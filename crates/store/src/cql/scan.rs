@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use scylla::response::PagingState;
+use scylla::response::{PagingState, query_result::QueryRowsResult};
 
 use super::{
     Engine, Inner,
@@ -30,6 +30,12 @@ pub(crate) struct CqlScan {
     /// Remaining segments in reverse order.
     segments: Vec<Segment>,
     state: PagingState,
+}
+
+/// Undecoded rows of one page.
+pub(crate) struct CqlPage {
+    answers: Vec<QueryRowsResult>,
+    pub(crate) rows: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -68,14 +74,14 @@ impl Engine {
 
 impl CqlScan {
     /// Reads up to `max_rows` rows. Fewer rows: the range is at its end.
-    pub(crate) async fn read_page<R: Row>(&mut self, max_rows: usize) -> Result<Vec<R>, Error> {
+    pub(crate) async fn read_page(&mut self, max_rows: usize) -> Result<CqlPage, Error> {
         let engine = Engine(Arc::clone(&self.engine));
-        let mut rows = Vec::new();
-        while rows.len() < max_rows
+        let mut page = CqlPage { answers: Vec::new(), rows: 0 };
+        while page.rows < max_rows
             && let Some(segment) = self.segments.last()
         {
             let mut statement = engine.prepared(self.table, segment.kind).await?;
-            statement.set_page_size(i32::try_from(max_rows - rows.len()).unwrap_or(i32::MAX));
+            statement.set_page_size(i32::try_from(max_rows - page.rows).unwrap_or(i32::MAX));
             let (answer, next) = {
                 let _permit = engine.acquire_permit().await?;
                 engine
@@ -86,9 +92,8 @@ impl CqlScan {
                     .map_err(faults::from_execution)?
             };
             let answer = answer.into_rows_result().map_err(unreadable)?;
-            for row in answer.rows::<RawRow<'_>>().map_err(unreadable)? {
-                rows.push(decode(row.map_err(unreadable)?.cells)?);
-            }
+            page.rows += answer.rows_num();
+            page.answers.push(answer);
             match next.into_paging_control_flow() {
                 ControlFlow::Continue(state) => self.state = state,
                 ControlFlow::Break(()) => {
@@ -98,7 +103,28 @@ impl CqlScan {
                 }
             }
         }
+        Ok(page)
+    }
+}
+
+impl CqlPage {
+    pub(crate) fn decode<R: Row>(&self) -> Result<Vec<R>, Error> {
+        let mut rows = Vec::with_capacity(self.rows);
+        self.visit_rows(&mut |cells| {
+            rows.push(decode(cells)?);
+            Ok(())
+        })?;
         Ok(rows)
+    }
+
+    /// Passes the cells of each row to the visitor, so that the driver's iterators are compiled here only.
+    fn visit_rows(&self, visitor: &mut dyn FnMut(Vec<Cell<'_>>) -> Result<(), Error>) -> Result<(), Error> {
+        for answer in &self.answers {
+            for row in answer.rows::<RawRow<'_>>().map_err(unreadable)? {
+                visitor(row.map_err(unreadable)?.cells)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -23,6 +23,7 @@ use std::{
 
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, UserKey, UserValue};
+use futures::{FutureExt as _, future::BoxFuture};
 use parking_lot::Mutex;
 use tidegate_embedded_data::{DiskSpace, DurableMark};
 use tidegate_scheduler::OrgPermits;
@@ -39,7 +40,7 @@ use self::{
 };
 use crate::{
     Cell, CorruptCell, Error, InsertOutcome, Mode, ReplaceOutcome, Row, Table, Version, Versioned, WriteTime,
-    batch::{Batch, Change},
+    batch::{AnyRow, Batch, Change},
     range::{Cells, Span},
     split::{Extent, Split},
     tables,
@@ -96,6 +97,15 @@ struct Inner {
     settings: Settings,
     clock: Clock,
     threads: Mutex<Option<Threads>>,
+}
+
+/// Versioned row as the writer stores it.
+struct EncodedVersion<'a> {
+    slot: &'a Arc<Slot>,
+    owner: Owner,
+    key: UserKey,
+    value: UserValue,
+    bytes: usize,
 }
 
 struct Threads {
@@ -178,7 +188,8 @@ impl Engine {
         self.submit(owner, Work::Put { puts, durable, new_rows }, bytes).await.map(|_| ())
     }
 
-    pub(crate) async fn get<R: Row>(&self, key: &R::Key) -> Result<Option<R>, Error> {
+    /// Reads a row on the caller's thread.
+    pub(crate) fn get<R: Row>(&self, key: &R::Key) -> Result<Option<R>, Error> {
         let slot = self.find_slot(R::TABLE)?;
         self.read_row(slot, &key_bytes(slot, key)?)
     }
@@ -201,8 +212,7 @@ impl Engine {
     }
 
     pub(crate) async fn insert_new<R: Versioned>(&self, row: &R) -> Result<InsertOutcome<R>, Error> {
-        let (slot, owner, key, value) = self.encode_version(row, 1)?;
-        let bytes = key.len() + value.len();
+        let EncodedVersion { slot, owner, key, value, bytes } = self.encode_version(row, 1)?;
         let work = Work::Insert { slot: Arc::clone(slot), key: key.clone(), value };
         match self.submit(owner, work, bytes).await? {
             WriteResult::Written => Ok(InsertOutcome::New),
@@ -218,8 +228,8 @@ impl Engine {
         row: &R,
         was: Version,
     ) -> Result<ReplaceOutcome<R>, Error> {
-        let (slot, owner, key, value) = self.encode_version(row, was.saturating_add(1))?;
-        let bytes = key.len() + value.len();
+        let EncodedVersion { slot, owner, key, value, bytes } =
+            self.encode_version(row, was.saturating_add(1))?;
         let work = Work::Replace { slot: Arc::clone(slot), key: key.clone(), value, was };
         match self.submit(owner, work, bytes).await? {
             WriteResult::Written => Ok(ReplaceOutcome::Done),
@@ -281,24 +291,34 @@ impl Engine {
     }
 
     fn read_row<R: Row>(&self, slot: &Slot, key: &[u8]) -> Result<Option<R>, Error> {
+        self.read_entry(slot, key)?.map(|entry| decode(slot, &entry)).transpose()
+    }
+
+    fn read_entry(&self, slot: &Slot, key: &[u8]) -> Result<Option<Entry>, Error> {
         let Some(value) = slot.get(key).map_err(engine_error)? else { return Ok(None) };
         let value = Bytes::from(value);
         // An unreadable header is reported as corrupt by `decode`.
         if Header::read(&value).is_some_and(|(header, _)| !header.is_visible((self.0.clock)().0)) {
             return Ok(None);
         }
-        decode(slot, &(UserKey::from(key), value)).map(Some)
+        Ok(Some((UserKey::from(key), value)))
     }
 
-    async fn submit(&self, owner: Owner, work: Work, bytes: usize) -> Result<WriteResult, Error> {
-        let room = match &owner {
-            Some(org) => Some(self.0.room.acquire_many(org, bytes.div_ceil(QUEUE_UNIT_BYTES).max(1)).await),
-            // Requests of the service need no permits, so a full queue does not block the sweep.
-            None => None,
-        };
-        let (reply, answer) = oneshot::channel();
-        self.0.queue.push(&owner, Request { work, bytes, reply, room })?;
-        answer.await.map_err(|_| Error::Closed)?
+    /// Hands work to the writer's queue and waits for its result. Boxed: it is compiled here only, and not with every row type.
+    fn submit(&self, owner: Owner, work: Work, bytes: usize) -> BoxFuture<'_, Result<WriteResult, Error>> {
+        async move {
+            let room = match &owner {
+                Some(org) => {
+                    Some(self.0.room.acquire_many(org, bytes.div_ceil(QUEUE_UNIT_BYTES).max(1)).await)
+                }
+                // Requests of the service need no permits, so a full queue does not block the sweep.
+                None => None,
+            };
+            let (reply, answer) = oneshot::channel();
+            self.0.queue.push(&owner, Request { work, bytes, reply, room })?;
+            answer.await.map_err(|_| Error::Closed)?
+        }
+        .boxed()
     }
 
     /// Encodes a batch as rows by table, sorted by key, with only the winner of each key.
@@ -359,23 +379,20 @@ impl Engine {
         Ok(tables)
     }
 
-    fn encode_version<R: Versioned>(
-        &self,
-        row: &R,
-        version: Version,
-    ) -> Result<(&Arc<Slot>, Owner, UserKey, UserValue), Error> {
-        let slot = self.find_slot(R::TABLE)?;
+    fn encode_version(&self, row: &dyn AnyRow, version: Version) -> Result<EncodedVersion<'_>, Error> {
+        let slot = self.find_slot(row.table())?;
         let written_at = WriteTime::after(None, (self.0.clock)());
         let expires_at = expiry(slot.table, written_at);
         let mut cells = Vec::with_capacity(slot.table.columns.len());
-        row.cells(&mut cells);
+        row.push_cells(&mut cells);
         // The last cell is the version, which is stored in the header.
         cells.pop();
         let header =
             Header { is_tombstone: false, written_at: written_at.0, expires_at, version: Some(version) };
         let (key, value) = (row_key(slot, &cells)?, value_bytes(slot, header, &cells));
         self.check_row_size(slot, &key, &value)?;
-        Ok((slot, owner_of_row(slot.table, &cells), key, value))
+        let bytes = key.len() + value.len();
+        Ok(EncodedVersion { slot, owner: owner_of_row(slot.table, &cells), key, value, bytes })
     }
 
     fn check_row_size(&self, slot: &Slot, key: &[u8], value: &[u8]) -> Result<(), Error> {
@@ -503,7 +520,16 @@ fn value_bytes(slot: &Slot, header: Header, cells: &[Cell<'_>]) -> UserValue {
 }
 
 /// Decodes the row of an entry.
-pub(crate) fn decode<R: Row>(slot: &Slot, (key, value): &Entry) -> Result<R, Error> {
+pub(crate) fn decode<R: Row>(slot: &Slot, entry: &Entry) -> Result<R, Error> {
+    Ok(R::from_cells(decode_cells(slot, R::TABLE, entry)?)?)
+}
+
+/// Decodes the cells of an entry: those of its table, or of a view on it.
+fn decode_cells<'a>(
+    slot: &Slot,
+    table: &'static Table,
+    (key, value): &'a Entry,
+) -> Result<Vec<Cell<'a>>, Error> {
     let corrupt = |column, reason| Error::Corrupt(CorruptCell { table: slot.table.name, column, reason });
     let mut cells = Vec::with_capacity(slot.table.columns.len());
     let mut rest = key.as_ref();
@@ -515,13 +541,13 @@ pub(crate) fn decode<R: Row>(slot: &Slot, (key, value): &Entry) -> Result<R, Err
         Header::read(value).ok_or_else(|| corrupt("(header)", "the stored value ends too early"))?;
     value::pull_cells(value, body, &slot.layout, &mut cells)
         .map_err(|mismatch| corrupt("(value)", mismatch.0))?;
-    if R::TABLE.mode == Mode::View {
-        return Ok(R::from_cells(select_view_cells(slot.table, R::TABLE, cells))?);
+    if table.mode == Mode::View {
+        return Ok(select_view_cells(slot.table, table, cells));
     }
     if let Some(version) = header.version {
         cells.push(Cell::BigInt(version));
     }
-    Ok(R::from_cells(cells)?)
+    Ok(cells)
 }
 
 /// Selects the cells of a view's columns. Blobs of the other columns were never copied.
