@@ -92,7 +92,7 @@ pub(crate) async fn run(
     let early_end = tokio::select! {
         () = signal.cancelled() => None,
         role_end = running_roles.join_next() => Some(role_end),
-        // All roles use the lost log or store, so the failure is reported under a name of its own.
+        // All roles use the lost log or store, so the failure is reported under a separate name.
         reason = health.wait_for_fatal_error() => Some(("data", Err(anyhow::anyhow!(reason)))),
     };
     health.set_stopping();

@@ -33,7 +33,7 @@ const LISTS: [&str; 4] = ["hashRecords", "data", "results", "items"];
 /// Number of records that are read ahead.
 const READ_AHEAD: usize = 64;
 
-/// Reads the records of pages, lists or single records, one after the other. The parser runs on a thread of its own, because it
+/// Reads the records of pages, lists or single records, one after the other. The parser runs on its own thread, because it
 /// pushes records and the iterator pulls them.
 pub(crate) fn read_records(
     file: impl BufRead + Send + 'static,
@@ -141,7 +141,7 @@ impl<'de> Visitor<'de> for Page<'_> {
             } else {
                 parse_unique(members.next_value::<Box<RawValue>>()?.get())
             };
-            // A faulty record is refused alone: its other members are still read, so that the parser reaches the next one.
+            // A faulty record is refused alone: the parser reads its other members to reach the next record.
             record = record.and_then(|record| insert_unique(record, key, value?));
         }
         if is_page { Ok(()) } else { self.send((self.line, record.map(Value::Object))) }

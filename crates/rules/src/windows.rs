@@ -148,7 +148,7 @@ impl Window {
     }
 
     /// Times of the rows that share a window with an item at this time: earlier rows, which its own window contains, and later
-    /// rows, whose windows contain the item. Needed where items are not counted in the order of their times.
+    /// rows with a window that contains the item. Needed where items are not counted in the order of their times.
     pub fn around(&self, item: Millis) -> RangeInclusive<Millis> {
         Millis(item.0.saturating_sub(self.length_millis).saturating_add(1))
             ..=Millis(item.0.saturating_add(self.length_millis).saturating_sub(1))

@@ -164,7 +164,7 @@ type Located<'a> = (&'a Schema, NamespaceRef<'a>);
 struct Comparison<'a> {
     old: &'a NamesRef<'a>,
     new: &'a NamesRef<'a>,
-    /// Named types whose comparison has started, as pairs of old and new name.
+    /// Named types with a started comparison, as pairs of old and new name.
     compared: Vec<(Name, Name)>,
 }
 

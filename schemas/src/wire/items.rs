@@ -176,7 +176,7 @@ impl Reader<'_> {
             Self::optional_member(node, "typeSchemaVariant").or_else(|| nested_type()?.get("schemaVariant"));
         let is_complete = match draft.variant {
             Some(variant) => variant == Variant::Original,
-            // An unreadable variant may have meant a partial item, whose missing fields are no errors.
+            // An unreadable variant may have meant a partial item, in which missing fields are no errors.
             None => variant_member.is_none_or(|value| value.is_null()),
         };
         let max_bytes = self.limits.data_bytes;

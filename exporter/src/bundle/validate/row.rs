@@ -185,7 +185,7 @@ impl Row {
             from.read_exact(&mut kind)?;
             let value = match kind[0] {
                 b't' => {
-                    // The length is not used as a capacity, so that damaged data cannot request any amount of memory.
+                    // The length is not used as a capacity, or damaged data could request any amount of memory.
                     let (start, length) = (self.texts.len(), load_word(from)?);
                     let read_bytes = from.by_ref().take(length).read_to_end(&mut self.texts)?;
                     if read_bytes as u64 != length {

@@ -104,7 +104,7 @@ impl RowFormatter {
             }
         };
         let template = &mut cache.templates[row.answer() as usize];
-        // An unused template has the index of the first item, so its empty line is checked as well.
+        // An unused template has the index of the first item, so the line is checked too.
         if template.subject != row.subject || template.line.is_empty() {
             self.rebuild_template(template, row, at);
         }

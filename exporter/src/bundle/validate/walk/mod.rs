@@ -128,7 +128,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         } else {
             let at = self.reader.position();
             self.non_object_at = Some(at);
-            // Read to its end, so that syntax errors in it are reported too.
+            // Read to its end, because syntax errors in it are reported too.
             self.read_unknown(NumberMeaning::Unknown)?;
             self.findings.add(Rule::Type, at, &[], None);
         }
@@ -549,7 +549,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         match self.reader.next()? {
             b',' => {
                 self.reader.advance();
-                // Skips white space, so that the position is that of the next element.
+                // Skips white space: the position must be that of the next element.
                 self.reader.next()?;
                 Ok(true)
             }
