@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use async_recursion::async_recursion as boxed;
 use tidegate_moderation::{self as moderation, partial_items::fetcher::PartialItemsFetcher};
 use tidegate_schemas::{
     ids::Millis,
@@ -49,6 +50,7 @@ const AUTO_CLOSE: Role = Role("auto-close");
 const PARTIAL_ITEMS_DUE: Role = Role("partial-items-due");
 
 /// Runs the role until `stop` and drains it. The first failure of a consumer stops the others and is returned.
+#[boxed]
 pub async fn process(
     deps: Deps,
     settings: Settings,

@@ -1,5 +1,6 @@
 //! Creates the first organisation and its key in an empty store. The binary prints the key.
 
+use async_recursion::async_recursion as boxed;
 use tidegate_schemas::ids::{ApiKeyId, Kind, OrgId, derive};
 use tidegate_store::{Clock, Store};
 
@@ -46,6 +47,7 @@ impl FirstStartError {
 
 /// Creates the organisation `default` and its first key in a store without organisations. Of several
 /// processes that start concurrently, one gets the key.
+#[boxed]
 pub async fn first_start(
     store: &Store,
     keys: &Keys,

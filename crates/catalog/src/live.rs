@@ -8,6 +8,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use async_recursion::async_recursion as boxed;
 use parking_lot::Mutex;
 use tidegate_schemas::{
     banks::HashKind,
@@ -85,6 +86,7 @@ const MAX_LOGGED_OVERLOADS: usize = 20;
 impl LiveConfigs {
     /// Compiles the current configuration of every organisation. One that does not compile is left out and
     /// alarmed.
+    #[boxed]
     pub async fn open(store: Store, settings: Settings) -> Result<Self, Error> {
         Self::open_with_clock(store, settings, system_clock()).await
     }
@@ -141,6 +143,7 @@ impl LiveConfigs {
     }
 
     /// Returns the current version, read from the store if it is not live yet.
+    #[boxed]
     pub async fn load_latest(&self, org: &OrgId) -> Result<Arc<Compiled>, Error> {
         let head = snapshots::load_head(&self.0.store, org).await?;
         let head = head.ok_or_else(|| Error::NoSuchOrg(org.clone()))?;
@@ -156,6 +159,7 @@ impl LiveConfigs {
     /// A configuration changed after `since` is accepted with any number. Numbers decrease only when an older
     /// store is restored. The requested version is then lost, and a configuration made after the record that
     /// names it is newer than the one the record was checked against.
+    #[boxed]
     pub async fn find_version(
         &self,
         org: &OrgId,
@@ -213,6 +217,7 @@ impl LiveConfigs {
 
     /// Returns the measurements of all processes that evaluate items. Those of other processes are some
     /// seconds old.
+    #[boxed]
     pub async fn read_load_report(&self) -> Result<LoadReport, Error> {
         let other_loads = members::loads_of_others(&self.0.store, self.0.member_id).await?;
         Ok(self.0.own_load.report(std::time::Instant::now()).merge(other_loads))
@@ -224,6 +229,7 @@ impl LiveConfigs {
     }
 
     /// Follows changes until `stop` is cancelled.
+    #[boxed]
     pub async fn run(&self, stop: CancellationToken) {
         let mut follower = self.follower();
         let mut tick = tokio::time::interval(self.0.settings.poll());
@@ -281,6 +287,7 @@ impl Follower {
     }
 
     /// Polls once and waits for the loads. Changes made before the call are live after it.
+    #[boxed]
     pub async fn step(&mut self) {
         self.poll().await;
         while let Some(load_result) = self.loads.join_next().await {

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use serde::{Deserialize, Serialize};
 use tidegate_schemas::ids::{ConfigVersion, Millis, OrgId};
 use tidegate_store::{
@@ -46,6 +47,7 @@ pub(crate) async fn loads_of_others(store: &Store, own_id: Uuid) -> Result<LoadR
     Ok(loads.fold(LoadReport::default(), LoadReport::merge))
 }
 
+#[boxed]
 pub async fn list(store: &Store) -> Result<Vec<Member>, Error> {
     let rows = store.scan::<Row>(&Row::partition(ALL), RowRange::all()).all().await?;
     let member = |row: Row| Member {

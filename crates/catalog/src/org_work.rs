@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use tidegate_scheduler::{OrgTurn, OrgTurns};
 use tidegate_schemas::ids::OrgId;
 use tokio::time::timeout;
@@ -38,6 +39,7 @@ impl OrgWork {
     }
 
     /// Waits for the org's permit. Dropping the future leaves the queue.
+    #[boxed]
     pub async fn acquire(&self, org: &OrgId) -> Result<ComputePermit, Error> {
         // The limit covers the wait for the org's own requests too: an org with many requests gets `Busy` instead of
         // an unbounded wait.

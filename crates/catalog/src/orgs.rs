@@ -1,5 +1,6 @@
 //! Creates, lists and disables organisations. The admin API authorizes its callers.
 
+use async_recursion::async_recursion as boxed;
 use tidegate_schemas::{
     documents::is_key,
     ids::{ConfigVersion, Millis, OrgId},
@@ -39,6 +40,7 @@ impl From<tidegate_store::Error> for OrgError {
 
 /// Creates an organisation with an empty configuration; returns `false` if it existed. Repeating a call that
 /// crashed completes it.
+#[boxed]
 pub async fn create(store: &Store, org: &OrgId, name: &str, now: Millis) -> Result<bool, OrgError> {
     if !is_key(org.as_str()) {
         return Err(OrgError::BadId);
@@ -66,10 +68,12 @@ pub async fn create(store: &Store, org: &OrgId, name: &str, now: Millis) -> Resu
     Ok(is_new)
 }
 
+#[boxed]
 pub async fn get(store: &Store, org: &OrgId) -> Result<Option<Org>, Error> {
     Ok(store.get::<Org>(&Org::key(org.clone())).await?)
 }
 
+#[boxed]
 pub async fn list(store: &Store) -> Result<Vec<Org>, Error> {
     let mut orgs = store.scan_all::<Org>(&Split::whole_table()).all().await?;
     orgs.sort_by(|left, right| (left.created_at, &left.org).cmp(&(right.created_at, &right.org)));
@@ -78,6 +82,7 @@ pub async fn list(store: &Store) -> Result<Vec<Org>, Error> {
 
 /// Disables or enables an organisation. The keys of a disabled organisation grant no access. Processes notice
 /// within the time for which they cache keys.
+#[boxed]
 pub async fn set_disabled(store: &Store, org: &OrgId, disabled_at: Option<Millis>) -> Result<(), Error> {
     let no_such_org = || Error::NoSuchOrg(org.clone());
     let mut row = get(store, org).await?.ok_or_else(no_such_org)?;

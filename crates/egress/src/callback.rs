@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -84,6 +85,7 @@ impl NotSent {
 }
 
 /// Makes one attempt at `now` (unix seconds), within the total time of the settings.
+#[boxed]
 pub async fn send(client: &Client, request: &CallbackRequest, now: u64) -> Result<Attempt, NotSent> {
     // A receiver could not tell an unsigned callback from a forged one.
     if request.secrets.is_empty() {

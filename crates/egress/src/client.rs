@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use tokio::time::{Instant, timeout_at};
@@ -122,6 +123,7 @@ impl Client {
 
     /// Sends the request and returns when the head of the response has arrived. Any status counts as a
     /// response.
+    #[boxed]
     pub async fn send(&self, request: Request) -> Result<Response, Failure> {
         let limits = request.limits;
         let deadline = Instant::now() + limits.total;
@@ -194,6 +196,7 @@ impl Response {
     }
 
     /// Reads the next chunk of the body; `None` at its end. The part beyond the limit stays unread.
+    #[boxed]
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Failure> {
         let deadline = self.next_deadline();
         let chunk = match timeout_at(deadline, self.response.chunk()).await {

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -157,6 +158,7 @@ impl ErrorKind {
 
 /// Sends one request within the settings' time, and repeats it once after a failed connection. `now` is in
 /// unix seconds.
+#[boxed]
 pub async fn fetch_items(
     client: &Client,
     request: &PartialItemsRequest,

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use http::Method;
 use http::header::{self, HeaderValue};
@@ -47,6 +48,7 @@ impl From<Failure> for ScoreFailure {
 
 /// Makes one call. Returns the body of a complete 2xx answer; any other result is a failure. `now` is in unix
 /// seconds.
+#[boxed]
 pub async fn request_scores(
     client: &Client,
     request: ScoreRequest,

@@ -83,7 +83,7 @@ pub fn sign(secrets: &[Secret], id: &str, sent_at: u64, body: &[u8]) -> Signatur
     let time = sent_at.to_string();
     let mut service = format!("t={time}");
     let mut webhook = String::new();
-    // One signature for each secret, so that receivers accept the callback while a secret is replaced.
+    // One signature for each secret: receivers must accept the callback while a secret is replaced.
     for secret in secrets {
         service.push_str(",v1=");
         service.push_str(&compute_service_v1(secret, &time, body));

@@ -5,6 +5,7 @@
 //! A replayed item keeps the coordinates of its first record, and thereby its position among the versions of the
 //! item. If a newer version is stored, it has no effects.
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidegate_schemas::{
@@ -128,6 +129,7 @@ impl DeadLetterError {
 }
 
 /// Returns up to `limit` matching dead letters, newest first.
+#[boxed]
 pub async fn list_letters(
     log: &Log,
     store: &Store,
@@ -157,6 +159,7 @@ pub async fn list_letters(
 }
 
 /// Replays all matching dead letters, oldest first. Repeating a replay is harmless, because its ids are the same.
+#[boxed]
 pub async fn replay(
     log: &Log,
     store: &Store,

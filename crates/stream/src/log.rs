@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Instant as Clock};
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use tidegate_embedded_data::{DiskSpace, DurableMark};
 use tidegate_schemas::ids::Millis;
@@ -50,6 +51,7 @@ impl Log {
 
     /// Opens the log on Kafka. Refuses missing topics and topics with a configuration that breaks a guarantee. Waits up to
     /// `open_timeout_ms` for brokers and registry. Call it inside a tokio runtime.
+    #[boxed]
     pub async fn open_kafka(settings: Settings) -> Result<Self, OpenError> {
         KafkaLog::open(settings).await.map(Self::Kafka)
     }
@@ -68,6 +70,7 @@ impl Log {
     }
 
     /// Appends all records. `Ok`: all are durable. After an error some may be durable.
+    #[boxed]
     pub async fn append(&self, records: &[AddressedRecord<'_>]) -> Result<(), AppendError> {
         let started_at = Clock::now();
         let result = match self {
@@ -106,6 +109,7 @@ impl Log {
     }
 
     /// Reads a page of a topic without a group.
+    #[boxed]
     pub async fn read_page(&self, query: Query) -> Result<Page, PageError> {
         // A page of 0 records would look like the end of the topic.
         let query = Query { limit: query.limit.max(1), ..query };
@@ -125,6 +129,7 @@ impl Log {
 
     /// Returns the append time of the oldest record of a topic that a group has not completed, in whichever process its
     /// consumer runs. For a group without a commit this is the oldest record.
+    #[boxed]
     pub async fn oldest_uncommitted(&self, group: Group, topic: Topic) -> Result<Option<Millis>, PageError> {
         let after = match self {
             Self::Embedded(log) => log.committed(group, topic),
@@ -162,6 +167,7 @@ impl Log {
     }
 
     /// Stops the consumers, refuses new appends, and waits for appends in flight until the deadline.
+    #[boxed]
     pub async fn close(&self, deadline: Instant) -> DrainResult {
         match self {
             Self::Embedded(log) => log.close(deadline).await,

@@ -3,6 +3,7 @@
 
 use std::pin::pin;
 
+use async_recursion::async_recursion as boxed;
 use axum::{
     body::Body as Incoming,
     extract::Request,
@@ -36,6 +37,7 @@ const DECODE_STEP_BYTES: usize = 64 << 10;
 
 impl HttpServer {
     /// Reads the JSON body of an organisation's request.
+    #[boxed]
     pub async fn read_body(&self, request: Request, org: &OrgId) -> Result<Body, Problem> {
         let (parts, mut body) = request.into_parts();
         let coding = Coding::from_headers(&parts.headers)?;
@@ -48,6 +50,7 @@ impl HttpServer {
     }
 
     /// Reads a form of at most `limit` bytes. `org` is `None` before the sign-in.
+    #[boxed]
     pub async fn read_form(
         &self,
         request: Request,

@@ -1,6 +1,7 @@
 //! Authenticates requests by the key in their headers, before the body is read. `tidegate-catalog` stores the keys; the route
 //! decides on the required scope.
 
+use async_recursion::async_recursion as boxed;
 use axum::http::{HeaderMap, header};
 use tidegate_catalog::{Caller, KeyRejection, Keys, Scope};
 
@@ -50,6 +51,7 @@ fn single_header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// Returns the caller. The answer to an invalid key does not reveal which keys exist.
+#[boxed]
 pub async fn authenticate(keys: &Keys, headers: &HeaderMap, scheme: Scheme) -> Result<Caller, Problem> {
     let caller = keys
         .authenticate(scheme.find_key(headers))
@@ -60,6 +62,7 @@ pub async fn authenticate(keys: &Keys, headers: &HeaderMap, scheme: Scheme) -> R
 }
 
 /// Authenticates like [`authenticate`], and requires a scope.
+#[boxed]
 pub async fn authorize(
     keys: &Keys,
     headers: &HeaderMap,

@@ -3,6 +3,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
+use async_recursion::async_recursion as boxed;
 use axum::Router;
 use futures::future::Either;
 use hyper::server::conn::{http1, http2};
@@ -50,6 +51,7 @@ const SETTLE_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl HttpServer {
     /// Serves until `stop`, and returns when all connections have ended.
+    #[boxed]
     pub async fn serve(
         &self,
         listener: TcpListener,

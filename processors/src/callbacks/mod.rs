@@ -20,6 +20,7 @@ mod settings;
 
 use std::{sync::Arc, time::Duration};
 
+use async_recursion::async_recursion as boxed;
 use tidegate_catalog::{LiveConfigs, Secrets};
 use tidegate_egress::Client;
 use tidegate_store::Store;
@@ -57,6 +58,7 @@ pub struct Deps {
 /// Runs the role until `stop`. Returns after the running calls have ended and the records that were read are accepted.
 ///
 /// `processing` holds the settings that all consumers share.
+#[boxed]
 pub async fn deliver(
     deps: Deps,
     processing: ConsumerSettings,

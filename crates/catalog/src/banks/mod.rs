@@ -17,6 +17,7 @@ use std::{
     sync::Arc,
 };
 
+use async_recursion::async_recursion as boxed;
 use tidegate_media::banks::entry_id;
 use tidegate_schemas::{
     banks::BankKind,
@@ -179,6 +180,7 @@ impl Banks {
         Self { store, contents, settings: Arc::new(settings.clone()), clock }
     }
 
+    #[boxed]
     pub async fn list(&self, org: &OrgId) -> Result<Vec<BankInfo>, BankError> {
         let CurrentConfig { content, .. } = self.contents.load_current(org).await?;
         let heads = ledger::load_heads_of(&self.store, org, content.set.banks.keys()).await?;
@@ -201,6 +203,7 @@ impl Banks {
     }
 
     /// Returns a page of a bank's entries, ordered by id.
+    #[boxed]
     pub async fn entries(
         &self,
         org: &OrgId,
@@ -220,6 +223,7 @@ impl Banks {
     }
 
     /// Adds entries, or updates the given parts of existing ones. Invalid entries are skipped and reported.
+    #[boxed]
     pub async fn add(
         &self,
         org: &OrgId,
@@ -283,6 +287,7 @@ impl Banks {
     }
 
     /// Removes entries by id.
+    #[boxed]
     pub async fn remove(
         &self,
         org: &OrgId,
@@ -308,6 +313,7 @@ impl Banks {
 
     /// Withdraws sources from entries. An entry is removed with its last source. Returns one result per
     /// withdrawal, in order.
+    #[boxed]
     pub async fn withdraw_entries(
         &self,
         org: &OrgId,
@@ -346,6 +352,7 @@ impl Banks {
     }
 
     /// Switches entries on or off by id.
+    #[boxed]
     pub async fn switch_entries(
         &self,
         org: &OrgId,
@@ -409,6 +416,7 @@ impl Banks {
     }
 
     /// Switches a whole bank. Its entries keep their own state.
+    #[boxed]
     pub async fn switch_bank(
         &self,
         org: &OrgId,
@@ -427,6 +435,7 @@ impl Banks {
     }
 
     /// Derives the entry ids of values; `None` for a value that cannot be an entry of the bank.
+    #[boxed]
     pub async fn derive_ids(
         &self,
         org: &OrgId,

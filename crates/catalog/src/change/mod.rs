@@ -11,6 +11,7 @@ mod wait;
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use async_recursion::async_recursion as boxed;
 use tidegate_schemas::{
     documents::{
         self, Document, DocumentFault, DocumentKind, DocumentSet, Origin, ParsedDocuments, parse_all,
@@ -193,11 +194,13 @@ impl Changes {
     }
 
     /// Checks and applies a change, unless another change is committed in between.
+    #[boxed]
     pub async fn apply(&self, org: &OrgId, change: Change) -> Result<AppliedChange, ApplyError> {
         self.commit(self.plan(org, change).await?).await
     }
 
     /// Applies a checked change, unless another change was committed since the check.
+    #[boxed]
     pub async fn commit(&self, planned: PlannedChange) -> Result<AppliedChange, ApplyError> {
         let PlannedChange { head, next_content, work_bytes, compiled, author, differences, warnings } =
             planned;
@@ -244,6 +247,7 @@ impl Changes {
     }
 
     /// Returns the documents that applying the files would change, after the same checks.
+    #[boxed]
     pub async fn diff(
         &self,
         org: &OrgId,
@@ -254,6 +258,7 @@ impl Changes {
     }
 
     /// Returns the configuration that applying the files would lead to, checked and ready to run.
+    #[boxed]
     pub async fn build_candidate(
         &self,
         org: &OrgId,
@@ -266,12 +271,14 @@ impl Changes {
     }
 
     /// Returns the current documents in their canonical form, one file per kind.
+    #[boxed]
     pub async fn pull(&self, org: &OrgId) -> Result<PulledConfig, Error> {
         let current = self.contents.load_current(org).await?;
         self.work().run(org, current.text_bytes, move || pulls::pulled_config(current)).await
     }
 
     /// Waits until every live process runs this version or a later one.
+    #[boxed]
     pub async fn wait_until_live(
         &self,
         org: &OrgId,
@@ -282,6 +289,7 @@ impl Changes {
     }
 
     /// Checks a change without applying it.
+    #[boxed]
     pub async fn plan(&self, org: &OrgId, change: Change) -> Result<PlannedChange, ApplyError> {
         let Change { files, author, expected_version, prune } = change;
         let CurrentConfig { head, content: current, text_bytes: current_bytes } =

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use tidegate_schemas::ids::OrgId;
 
@@ -27,6 +28,7 @@ impl Pulls {
     }
 
     /// Returns the current documents, serialised by `write`.
+    #[boxed]
     pub async fn get(&self, org: &OrgId) -> Result<Bytes, Error> {
         let head = self.contents.load_head(org).await?;
         if let Some(serialized) = self.cache.get(org, head.snapshot_id) {

@@ -5,6 +5,7 @@
 //! disabled organisation, works at most that long. Expiry is checked at each use and takes effect at once.
 
 mod scopes;
+use async_recursion::async_recursion as boxed;
 pub mod token;
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
@@ -205,6 +206,7 @@ impl Keys {
     }
 
     /// Returns the caller with this key. The key is empty if the request has none.
+    #[boxed]
     pub async fn authenticate(&self, key: &str) -> Result<Caller, KeyRejection> {
         if key.is_empty() {
             return Err(KeyRejection::Missing);
@@ -219,6 +221,7 @@ impl Keys {
     }
 
     /// Returns the caller with the key of this id, for a session that presented the key before.
+    #[boxed]
     pub async fn caller_of_key(&self, id: ApiKeyId) -> Result<Caller, KeyRejection> {
         let cached_key = self.load_key(id).await?.ok_or(KeyRejection::Unknown)?;
         self.admit(&cached_key)
@@ -250,11 +253,13 @@ impl Keys {
     }
 
     /// Creates a key.
+    #[boxed]
     pub async fn create(&self, new: NewKey) -> Result<CreatedKey, KeyError> {
         self.create_once(ApiKeyId::random(), new).await
     }
 
     /// Creates a key with this id. A repetition fails, as the token of the first call cannot be shown again.
+    #[boxed]
     pub async fn create_once(&self, id: ApiKeyId, new: NewKey) -> Result<CreatedKey, KeyError> {
         if !names::is_name(&new.name) {
             return Err(KeyError::BadName);
@@ -313,6 +318,7 @@ impl Keys {
     }
 
     /// Lists the keys of an organisation, the newest first, including expired and revoked ones.
+    #[boxed]
     pub async fn list(&self, org: &OrgId) -> Result<Vec<KeyInfo>, KeyError> {
         let list_rows =
             self.0.store.scan::<KeyOfOrg>(&KeyOfOrg::partition(org.clone()), RowRange::all()).all().await?;
@@ -335,6 +341,7 @@ impl Keys {
     }
 
     /// Revokes a key at once. A repetition has no effect.
+    #[boxed]
     pub async fn revoke(&self, org: &OrgId, id: ApiKeyId) -> Result<(), KeyError> {
         let revoked_at = (self.0.clock)();
         self.update_row(org, id, |row| {
@@ -351,6 +358,7 @@ impl Keys {
 
     /// Rotates a key to the key with the id `new`. Of concurrent rotations exactly one returns the new key. A
     /// repetition creates the new key if the first call crashed before it did.
+    #[boxed]
     pub async fn rotate_once(
         &self,
         org: &OrgId,

@@ -7,6 +7,7 @@ mod seal;
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use tidegate_egress::Secret;
 use tidegate_schemas::ids::{EndpointId, OrgId};
@@ -95,6 +96,7 @@ impl Secrets {
     /// Checks this master key against the one that the stored secrets are sealed under. In a new store, the
     /// first key becomes that one. `lost` is the fingerprint of a lost key to be replaced; secrets sealed
     /// under it remain unreadable.
+    #[boxed]
     pub async fn claim_store(&self, lost: Option<&str>) -> Result<(), SecretError> {
         let (store, at_hand) = (&self.0.store, self.0.key.id());
         let row = |version| MasterKeyName {
@@ -130,6 +132,7 @@ impl Secrets {
     }
 
     /// Returns the signing secret of an endpoint, at most `secret_cache_seconds` old.
+    #[boxed]
     pub async fn for_endpoint(
         &self,
         org: &OrgId,
@@ -140,12 +143,14 @@ impl Secrets {
     }
 
     /// Returns the text of the secret, to configure the receiver. Not cached.
+    #[boxed]
     pub async fn reveal(&self, org: &OrgId, endpoint: &EndpointId) -> Result<Option<String>, SecretError> {
         Ok(self.load_secret(org, endpoint).await?.map(|secret| secret.expose().to_owned()))
     }
 
     /// Creates a secret for an endpoint that has none; returns true if it did. The secret of a removed
     /// endpoint is kept, so that its receiver can still verify calls if the endpoint is added again.
+    #[boxed]
     pub async fn ensure_secret(&self, org: &OrgId, endpoint: &EndpointId) -> Result<bool, SecretError> {
         let key = EndpointSecret::key(org.clone(), endpoint.clone());
         if self.0.store.get::<EndpointSecret>(&key).await?.is_some() {
@@ -170,6 +175,7 @@ impl Secrets {
     }
 
     /// Returns the secret that signs requests for items, and creates it on first use.
+    #[boxed]
     pub async fn for_partial_items(&self, org: &OrgId) -> Result<Secret, SecretError> {
         let endpoint = EndpointId::new(PARTIAL_ITEMS_ENDPOINT);
         if let Some(secret) = self.for_endpoint(org, &endpoint).await? {

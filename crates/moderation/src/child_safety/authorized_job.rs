@@ -1,5 +1,6 @@
 //! Loads a job for a caller, and proves to the functions of a review that the caller may work on it.
 
+use async_recursion::async_recursion as boxed;
 use tidegate_schemas::{
     ids::{JobId, OrgId},
     records::JobClass,
@@ -48,6 +49,7 @@ pub enum JobRefusal {
 
 impl AuthorizedJob {
     /// Loads the job and checks the clearance for its class.
+    #[boxed]
     pub async fn load(
         store: &Store,
         org: &OrgId,

@@ -5,6 +5,7 @@ mod authorized_job;
 
 use std::collections::HashSet;
 
+use async_recursion::async_recursion as boxed;
 use serde::Deserialize;
 use serde_json::Value;
 use tidegate_schemas::{
@@ -54,6 +55,7 @@ impl Clearance {
     }
 
     /// Returns the subset of items that must not be shown, counted or sent.
+    #[boxed]
     pub async fn withheld_items(
         self,
         store: &Store,
@@ -97,6 +99,7 @@ impl Clearance {
     }
 
     /// Returns the subset of callbacks that must not be shown, sent or changed.
+    #[boxed]
     pub async fn withheld_events(
         self,
         store: &Store,
@@ -117,6 +120,7 @@ fn is_child_safety_job(job: &Job) -> bool {
 
 /// Returns the items with a present or past child-safety job, except those with a newest job that was moved to a
 /// review queue.
+#[boxed]
 pub async fn find_restricted(
     store: &Store,
     org: &OrgId,
@@ -137,6 +141,7 @@ pub async fn find_restricted(
 }
 
 /// True if the item requires clearance for child safety.
+#[boxed]
 pub async fn is_restricted(
     store: &Store,
     org: &OrgId,

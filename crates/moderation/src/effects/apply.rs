@@ -1,5 +1,6 @@
 //! Carries out a plan: rows first, then records of the log. Repeating it is harmless.
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use tidegate_schemas::{
     ids::{JobId, Millis},
@@ -22,6 +23,7 @@ use crate::{
 };
 
 /// Returns when every row is stored and the log has acknowledged every record.
+#[boxed]
 pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
     // Every write time is the cause's own time, so a replay writes the same rows.
     for action in &plan.taken {

@@ -7,6 +7,7 @@
 mod actions;
 mod apply;
 mod bounded_list;
+use async_recursion::async_recursion as boxed;
 pub mod events;
 mod plan;
 mod planned_queue;
@@ -291,6 +292,7 @@ async fn count_strikes(store: &Store, plan: &mut Plan) -> Result<(), Error> {
 }
 
 /// Stores the plan if the cause has none yet. Returns the plan to carry out: this one, or the one stored first.
+#[boxed]
 pub async fn adopt(store: &Store, mut plan: Plan, now: Millis) -> Result<Plan, Error> {
     // Totals belong to the stored body: a replay must send the same text.
     count_strikes(store, &mut plan).await?;
@@ -313,6 +315,7 @@ pub async fn adopt(store: &Store, mut plan: Plan, now: Millis) -> Result<Plan, E
 
 /// Replaces a stored plan by its superseded form, before any of it is carried out. Returns the plan to carry out. The
 /// new form is stored first, so that no later replay carries out the old one.
+#[boxed]
 pub async fn replace_superseded(store: &Store, mut plan: Plan) -> Result<Plan, Error> {
     plan.supersede()?;
     let Some(row) = store.get::<plans::Plan>(&(plan.org.clone(), plan.cause)).await? else { return Ok(plan) };
@@ -325,6 +328,7 @@ pub async fn replace_superseded(store: &Store, mut plan: Plan) -> Result<Plan, E
 }
 
 /// Loads the configuration of an org at the version of a record, or a later one. `written_at` is the record's time.
+#[boxed]
 pub async fn load_config(
     deps: &Deps,
     org: &OrgId,

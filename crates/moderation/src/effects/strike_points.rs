@@ -2,6 +2,7 @@
 
 use std::{cmp::Reverse, collections::HashMap};
 
+use async_recursion::async_recursion as boxed;
 use tidegate_schemas::ids::{CauseId, ItemKey, Millis, OrgId};
 use tidegate_store::{
     RowRange, Store,
@@ -11,6 +12,7 @@ use tidegate_store::{
 use crate::Error;
 
 /// Returns the valid points of a user since a time.
+#[boxed]
 pub async fn load_total(store: &Store, org: &OrgId, user: &ItemKey, since: Millis) -> Result<i64, Error> {
     Ok(StrikeHistory::read(store, org, user, since).await?.sum(|_| true))
 }

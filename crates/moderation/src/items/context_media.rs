@@ -1,6 +1,7 @@
 //! Media of context items of reports and appeals: fetched after the job is open and stored beside it. No job waits
 //! for them.
 
+use async_recursion::async_recursion as boxed;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     ids::{ItemKey, Kind, Millis, OrgId, SubmissionId, derive},
@@ -105,6 +106,7 @@ fn images(data: &[u8]) -> Vec<MediumRequest> {
 }
 
 /// Stores the media of a context item beside its cause.
+#[boxed]
 pub async fn store_media(
     deps: &Deps,
     org: &OrgId,

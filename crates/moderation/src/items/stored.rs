@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 pub use tidegate_rules::Omissions;
@@ -57,6 +58,7 @@ impl<'a> Submission<'a> {
 }
 
 /// Loads a submission, or the newest version if none is given.
+#[boxed]
 pub async fn find_version(
     store: &Store,
     org: &OrgId,
@@ -129,6 +131,7 @@ pub fn coordinates(row: &ItemPlace) -> (Millis, i64, i64) {
 
 /// Returns the index row of the newest complete version. Partial versions only count without a complete one, fetched
 /// versions only without a submitted one.
+#[boxed]
 pub async fn find_newest_place(
     store: &Store,
     org: &OrgId,
@@ -222,6 +225,7 @@ async fn is_of_first_record(store: &Store, row: &ItemPlace) -> Result<bool, Erro
 }
 
 /// Loads the version chosen by [`find_newest_place`].
+#[boxed]
 pub async fn load_newest(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<Item>, Error> {
     match find_newest_place(store, org, item).await? {
         Some(place) => get_row(store, org, item, coordinates(&place)).await,
@@ -316,6 +320,7 @@ pub struct MatchedRule {
 }
 
 /// Loads the view of a submission or of the newest version. `None` until a processor has stored it.
+#[boxed]
 pub async fn load_answer(
     store: &Store,
     org: &OrgId,
@@ -329,6 +334,7 @@ pub async fn load_answer(
 }
 
 /// Waits up to `wait` for the evaluation of the submission. Returns the view of its present state.
+#[boxed]
 pub async fn wait_for_answer(
     store: &Store,
     org: &OrgId,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use async_recursion::async_recursion as boxed;
 use serde_json::json;
 use tidegate_catalog::Compiled;
 use tidegate_rules::{Omissions, Outcome};
@@ -59,6 +60,7 @@ pub enum ReplayState {
 }
 
 /// Determines the replay state from the stored plan and row.
+#[boxed]
 pub async fn load_replay_state(deps: &Deps, submission: &Submission<'_>) -> Result<ReplayState, Error> {
     let (org, entry) = (&submission.header.org, submission.entry);
     let location = if entry.keyed {
@@ -95,6 +97,7 @@ pub async fn load_replay_state(deps: &Deps, submission: &Submission<'_>) -> Resu
 }
 
 /// Returns the reason why rules open no reviews for the record, if any: a child-safety report opens its own job.
+#[boxed]
 pub async fn review_suppression(deps: &Deps, header: &records::Items) -> Result<Option<&'static str>, Error> {
     let Some(report_id) = header.report_id else { return Ok(None) };
     let report = deps.store.get::<Report>(&(header.org.clone(), report_id)).await?;
@@ -182,6 +185,7 @@ fn evaluated_submission<'a>(
 }
 
 /// Stores the submission as accepted, then hands it over to `items-slow`. Returns when both are durable.
+#[boxed]
 pub async fn accept(
     deps: &Deps,
     submission: &Submission<'_>,
@@ -201,6 +205,7 @@ pub async fn accept(
 
 /// Hands the submission over to `items-slow`, which waits longer for media. `is_resent` is true for a replayed dead
 /// letter.
+#[boxed]
 pub async fn hand_over(deps: &Deps, submission: &Submission<'_>, is_resent: bool) -> Result<(), Error> {
     let Submission { header, entry, at, .. } = *submission;
     let record = header.with(vec![ItemEntry { origin: Some(at), ..entry.clone() }]);
@@ -214,6 +219,7 @@ pub async fn hand_over(deps: &Deps, submission: &Submission<'_>, is_resent: bool
 
 /// Carries out the plan, or the plan of an earlier run. Returns when all effects are durable. The returned rule
 /// outcomes are empty if an earlier run has counted them.
+#[boxed]
 pub async fn carry_out(
     deps: &Deps,
     submission: &Submission<'_>,
@@ -248,6 +254,7 @@ fn count_left_out(left_out: &Omissions) {
 }
 
 /// Carries out a plan that is stored already or has no effects.
+#[boxed]
 pub async fn finish(deps: &Deps, submission: &Submission<'_>, plan: &Plan) -> Result<(), Error> {
     let Some(findings) = &plan.evaluation else {
         return Err(Error::Corrupt {
@@ -336,6 +343,7 @@ fn user_row(submission: &Submission<'_>, user: &ItemKey) -> Option<ItemOfUser> {
 }
 
 /// Stores new submissions in one batch. None of them may have rows already.
+#[boxed]
 pub async fn store_new(deps: &Deps, submissions: &[EvaluatedRows]) -> Result<(), Error> {
     let mut batch = batch_of(submissions);
     batch.assume_new_rows();

@@ -6,6 +6,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use async_recursion::async_recursion as boxed;
 use tidegate_schemas::ids::{DAY_MS, JobId, Millis, OrgId, QueueId};
 use tidegate_store::{
     RowRange, Store, WriteTime,
@@ -81,6 +82,7 @@ fn hour_of(at: Millis) -> i64 {
     at.0.div_euclid(HOUR_MS)
 }
 
+#[boxed]
 pub async fn load_counts(
     store: &Store,
     org: &OrgId,
@@ -205,6 +207,7 @@ async fn load_confirmed_events(
 
 /// Counts the claimed jobs of a queue. Without renewal a claim lasts at most `lease`, so older claim events are not
 /// read.
+#[boxed]
 pub async fn count_claimed(
     store: &Store,
     org: &OrgId,

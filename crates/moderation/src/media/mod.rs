@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use async_recursion::async_recursion as boxed;
 use futures::future::join_all;
 use tidegate_egress::{Client, target::Target};
 use tidegate_media::{Decoders, Fingerprint};
@@ -170,6 +171,7 @@ enum FetchProgress {
 
 impl MediaFetches {
     /// Completes when every fetch has ended. Can be dropped and called again.
+    #[boxed]
     pub async fn settle(&mut self) {
         join_all(self.fetches.iter_mut().map(async |fetch| {
             if let FetchProgress::UnderWay(flight) = &fetch.state {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use tidegate_schemas::ids::{ItemKey, Kind, Millis, OrgId, derive};
 use tidegate_store::{
     RowRange,
@@ -35,6 +36,7 @@ const MAX_EARLIER_REQUESTS: usize = 10;
 /// Requests the item of a claimed job if its newest data is older than `refresh_after` or has an expired URL, and
 /// context items with an expired URL. At most once per `refresh_after`. Data from a report or an appeal counts before
 /// it is stored.
+#[boxed]
 pub async fn refresh_claimed(
     deps: &Deps,
     job: &AuthorizedJob,

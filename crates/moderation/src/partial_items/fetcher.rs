@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use async_recursion::async_recursion as boxed;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -181,6 +182,7 @@ impl PartialItemsFetcher {
     }
 
     /// Makes one attempt at a pending request and stores the outcome.
+    #[boxed]
     pub async fn execute(&self, row: PartialRequest, _permit: Permit) -> Result<(), Error> {
         let mut requested_items: Vec<ItemKey> =
             serde_json::from_str(&row.asked).map_err(Error::corrupt("partial request"))?;

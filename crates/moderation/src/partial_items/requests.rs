@@ -1,5 +1,6 @@
 //! Stores requests for items. The owner of the shard executes them.
 
+use async_recursion::async_recursion as boxed;
 use tidegate_schemas::ids::{ItemKey, JobId, Millis, OrgId};
 use tidegate_store::{
     RowRange, WriteTime,
@@ -28,6 +29,7 @@ pub struct NewRequest {
 }
 
 /// Stores the request unless it exists. The owner of the shard calls the platform later.
+#[boxed]
 pub async fn store_request(deps: &Deps, request: NewRequest) -> Result<(), Error> {
     let NewRequest { org, id, trigger, job_id, subject, items, at } = request;
     let key = (org.clone(), at.day(), at, id);

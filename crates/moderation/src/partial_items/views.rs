@@ -2,6 +2,7 @@
 
 use std::{cmp::Reverse, collections::HashSet, fmt, str::FromStr};
 
+use async_recursion::async_recursion as boxed;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tidegate_schemas::ids::{ItemKey, JobId, Millis, OrgId, SubmissionId};
@@ -159,6 +160,7 @@ fn request_key(id: &str) -> Option<(Millis, Uuid)> {
 }
 
 /// Finds the request with a public id.
+#[boxed]
 pub async fn find_request(store: &Store, org: &OrgId, id: &str) -> Result<Option<PartialRequest>, Error> {
     let Some((at, id)) = request_key(id) else { return Ok(None) };
     Ok(store.get::<PartialRequest>(&(org.clone(), at.day(), at, id)).await?)
@@ -186,6 +188,7 @@ pub(crate) async fn load_for_job(
 }
 
 /// Returns the items received for a job, each once with its newest data.
+#[boxed]
 pub async fn load_items_of_job(
     store: &Store,
     job: &AuthorizedJob,

@@ -11,6 +11,7 @@ use std::{
     sync::Arc,
 };
 
+use async_recursion::async_recursion as boxed;
 use serde::{Deserialize, Serialize};
 use tidegate_catalog::Compiled;
 use tidegate_rules::{OnError, Outcome, Status};
@@ -115,6 +116,7 @@ pub struct RetroactionResponse {
 }
 
 /// Stores a new run without evaluating items.
+#[boxed]
 pub async fn begin(
     deps: &Deps,
     org: &OrgId,
@@ -158,6 +160,7 @@ pub async fn begin(
 
 /// Lists the runs of an org, newest first. Runs on child-safety items are omitted for readers without clearance,
 /// because their counts would reveal such items.
+#[boxed]
 pub async fn list_runs(
     store: &Store,
     org: &OrgId,
@@ -425,6 +428,7 @@ pub struct RepeatedSubmission {
 }
 
 /// Loads the original of a repeated submission.
+#[boxed]
 pub async fn load_repeat(deps: &Deps, submission: &Submission<'_>) -> Result<RepeatedSubmission, Error> {
     let corrupt = |detail: &str| Error::Corrupt { what: "repeated item", detail: detail.to_owned() };
     let org = &submission.header.org;
@@ -445,6 +449,7 @@ pub async fn load_repeat(deps: &Deps, submission: &Submission<'_>) -> Result<Rep
 }
 
 /// Evaluates the item with the run's rules, except those with another version by now.
+#[boxed]
 pub async fn evaluate(
     deps: &Deps,
     config: Arc<Compiled>,
@@ -487,6 +492,7 @@ async fn load_original(
 }
 
 /// True if a newer version than the repeated one is stored.
+#[boxed]
 pub async fn is_superseded(
     store: &Store,
     org: &OrgId,
@@ -499,6 +505,7 @@ pub async fn is_superseded(
 }
 
 /// Returns the events of all actions on an item.
+#[boxed]
 pub async fn load_taken_events(
     store: &Store,
     org: &OrgId,

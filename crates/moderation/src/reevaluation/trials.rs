@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use async_recursion::async_recursion as boxed;
 use sha2::{Digest as _, Sha256};
 use tidegate_catalog::{
     ApplyError, Changes, Compiled, OrgPermits,
@@ -155,12 +156,14 @@ impl Trial {
 
 impl Trials {
     /// Waits for the org's other requests that compile candidates or evaluate stored items.
+    #[boxed]
     pub async fn acquire_org_turn(&self, org: &OrgId, max_wait: Duration) -> Result<OrgTurn, TrialError> {
         self.queue.acquire_org_turn(org, max_wait).await
     }
 
     /// Waits for the evaluations of other orgs. One evaluation at a time leaves the remaining processors to new
     /// items.
+    #[boxed]
     pub async fn acquire_turn(
         &self,
         org_turn: OrgTurn,
@@ -171,6 +174,7 @@ impl Trials {
 
     /// Returns the cached trial of these documents, or compiles one. A trial is valid for one live configuration and
     /// one revision of its banks.
+    #[boxed]
     pub async fn find_or_compile(
         &self,
         changes: &Changes,

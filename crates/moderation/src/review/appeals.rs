@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tidegate_catalog::{Compiled, routing::Choice};
@@ -41,6 +42,7 @@ use crate::{
 };
 
 /// Claims the id for an appeal with this digest. Returns true if the id is new, or is claimed with the same digest.
+#[boxed]
 pub async fn claim(
     store: &Store,
     org: &OrgId,
@@ -63,6 +65,7 @@ pub async fn claim(
 }
 
 /// Stores the appeal and opens its job.
+#[boxed]
 pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -> Result<(), Error> {
     let config = effects::load_config(deps, &appeal.org, appeal.config_version, written_at).await?;
     // Before the job, so that every reviewer of the job finds the appeal.

@@ -4,6 +4,7 @@
 //! a concurrent pass is harmless: one `replace` of the job's row closes it, and an unconfirmed count event is
 //! ignored.
 
+use async_recursion::async_recursion as boxed;
 use serde_json::json;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
@@ -52,6 +53,7 @@ pub fn queues(config: &Compiled) -> impl Iterator<Item = (&QueueId, Period)> {
 }
 
 /// Closes up to `limit` jobs of each queue.
+#[boxed]
 pub async fn close_old(
     store: &Store,
     config: &Compiled,

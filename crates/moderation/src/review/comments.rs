@@ -1,5 +1,6 @@
 //! Comments of moderators on jobs, oldest first.
 
+use async_recursion::async_recursion as boxed;
 use serde::Serialize;
 use tidegate_schemas::ids::{CauseId, JobId, Millis, OrgId};
 use tidegate_store::{Cursor, RowRange, Store, WriteTime, tables::review::comments::JobComment};
@@ -23,6 +24,7 @@ impl From<JobComment> for CommentResponse {
 }
 
 /// Adds a comment to an existing job.
+#[boxed]
 pub async fn add_comment(
     store: &Store,
     job: &AuthorizedJob,
@@ -60,6 +62,7 @@ pub(super) async fn put_once(
 }
 
 /// Returns comments of a job, and a cursor if more may follow.
+#[boxed]
 pub async fn list_comments(
     store: &Store,
     job: &AuthorizedJob,

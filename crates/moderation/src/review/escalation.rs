@@ -1,5 +1,6 @@
 //! Escalates an item to the child-safety team.
 
+use async_recursion::async_recursion as boxed;
 use tidegate_schemas::{
     ids::{JobId, Kind, Millis, derive},
     records::JobClass,
@@ -28,6 +29,7 @@ pub enum Escalation {
 /// Opens or joins the child-safety job of the job's item and comments the reason. Happens once per job: the cause is
 /// derived from the job, and the first reason is kept. The escalated job stays open, because its own decision is
 /// still due.
+#[boxed]
 pub async fn escalate(
     deps: &Deps,
     job: &AuthorizedJob,

@@ -1,5 +1,6 @@
 //! JSON view of a job: its causes, its item and the content that reports and appeals sent with it.
 
+use async_recursion::async_recursion as boxed;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tidegate_catalog::Compiled;
@@ -172,6 +173,7 @@ pub struct AppealView {
     pub additional_items: Box<RawValue>,
 }
 
+#[boxed]
 pub async fn load_view(
     store: &Store,
     config: &Compiled,
@@ -225,6 +227,7 @@ async fn newest_sent_item(
 }
 
 /// Returns causes of a job, unordered, and a cursor if more may follow.
+#[boxed]
 pub async fn load_causes(
     store: &Store,
     config: &Compiled,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     documents::QueueClass,
@@ -67,6 +68,7 @@ pub enum MoveRefusal {
 /// Moves a job that is free or held by the requester, and ends the claim. Returns the job that waits in the new
 /// queue: a job that leaves child safety passes its causes to the item's review job. A repeated request completes an
 /// interrupted one.
+#[boxed]
 pub async fn move_job(
     deps: &Deps,
     job: &AuthorizedJob,

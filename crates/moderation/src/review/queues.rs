@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use async_recursion::async_recursion as boxed;
 use tidegate_schemas::{
     documents::QueueOrder,
     ids::{DAY_MS, JobId, Millis, OrgId, QueueId},
@@ -82,6 +83,7 @@ enum OwnClaim {
 }
 
 /// Claims one job, or renews the reviewer's own claim. Waits briefly for a job that is being opened.
+#[boxed]
 pub async fn claim(
     store: &Store,
     job: &AuthorizedJob,
@@ -156,6 +158,7 @@ pub(super) fn claimed_by_other(job: &Job, reviewer: &str, now: Millis) -> Option
 }
 
 /// Releases a claimed job. Returns false if the claim is no longer the reviewer's.
+#[boxed]
 pub async fn release(store: &Store, job: &AuthorizedJob, epoch: i64, reviewer: &str) -> Result<bool, Error> {
     release_claim(store, job.key(), epoch, reviewer).await
 }
@@ -347,6 +350,7 @@ async fn scan_queue(
 }
 
 /// Returns the opening time of a queue's oldest open job.
+#[boxed]
 pub async fn find_oldest(
     store: &Store,
     org: &OrgId,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use serde_json::{Value, json};
 use tidegate_catalog::{
     Compiled,
@@ -71,6 +72,7 @@ pub(super) async fn route(
 }
 
 /// Scans the list for the report of an item that was just evaluated. `None` if its conditions need no scores.
+#[boxed]
 pub async fn scan_scores(
     deps: &Deps,
     prepared: &PreparedItem,
@@ -109,6 +111,7 @@ fn reported_entry(report: &Report) -> ItemEntry {
 
 /// Adds the rules that would match the item as a submission of the platform, as far as the item's data decide them.
 /// No effect if the list does not read rules. A reported item itself is evaluated by rules with `on: report` only.
+#[boxed]
 pub async fn add_rules_of_submitted(
     config: &Arc<Compiled>,
     entry: ItemEntry,
@@ -189,6 +192,7 @@ pub fn needed_scores(
 
 /// Loads stored scores of the item without calling a model. A condition on a missing score is errored, so its entry
 /// does not match.
+#[boxed]
 pub async fn load_kept_scores(
     store: &Store,
     prepared: &PreparedItem,

@@ -1,5 +1,6 @@
 //! Handles reports: stores the report, opens its job, and submits the reported item for rules with `on: report`.
 
+use async_recursion::async_recursion as boxed;
 use tidegate_catalog::routing::Choice;
 use tidegate_schemas::{
     documents::RoutingList,
@@ -29,6 +30,7 @@ use crate::{
 };
 
 /// Stores the report, opens its job and appends its item to the log. `is_resent` is true for a replayed dead letter.
+#[boxed]
 pub async fn accept(
     deps: &Deps,
     report: &records::Report,

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use tidegate_catalog::{
     Compiled,
     routing::{Choice, RankedChoice},
@@ -57,6 +58,7 @@ impl RerouteTrigger {
 /// Moves the waiting review job of an item to the queue that the routing list for reports now chooses. The list is
 /// applied to the report behind the present queue and to the report of the occasion; the entry nearer to the top of
 /// the list wins. A repeated call has no further effect.
+#[boxed]
 pub async fn reroute_waiting_job(
     deps: &Deps,
     config: &Arc<Compiled>,

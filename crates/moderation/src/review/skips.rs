@@ -1,5 +1,6 @@
 //! Skips of jobs: a skipped job returns to its reviewer only when no other job is left.
 
+use async_recursion::async_recursion as boxed;
 use tidegate_schemas::ids::{CauseId, Millis};
 use tidegate_store::{
     ReplaceOutcome, Store,
@@ -18,6 +19,7 @@ use crate::{
 const MAX_REVIEWERS: usize = 100;
 
 /// Releases a claimed job and offers it to the reviewer last. Returns false if the claim is no longer the reviewer's.
+#[boxed]
 pub async fn skip(
     store: &Store,
     job: &AuthorizedJob,

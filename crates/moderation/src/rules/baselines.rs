@@ -1,5 +1,6 @@
 //! Expected match rates of rule versions, measured by backtests and used for alarms.
 
+use async_recursion::async_recursion as boxed;
 use serde::Deserialize;
 use tidegate_schemas::ids::{Millis, OrgId, RuleId};
 use tidegate_store::{Batch, Store, WriteTime, tables::items::rules::RuleBaseline};
@@ -28,6 +29,7 @@ pub struct Measurement {
 }
 
 /// Stores the baselines. Earlier baselines of the same versions are replaced.
+#[boxed]
 pub async fn store_baselines(
     store: &Store,
     org: &OrgId,
@@ -61,6 +63,7 @@ pub async fn store_baselines(
 }
 
 /// Returns the matches of a rule version in its busiest hour, if measured.
+#[boxed]
 pub async fn busiest_hour(
     store: &Store,
     org: &OrgId,

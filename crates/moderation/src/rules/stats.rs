@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use async_recursion::async_recursion as boxed;
 use serde::{Deserialize, Serialize};
 use tidegate_schemas::ids::{ItemKey, Millis, OrgId, RuleId};
 use tidegate_store::{
@@ -215,6 +216,7 @@ impl RuleCounters {
 }
 
 /// Writes the rows of counters.
+#[boxed]
 pub async fn write_rows(store: &Store, pending: &PendingRows, now: Millis) -> Result<(), Error> {
     const ROWS_PER_BATCH: usize = 500;
     for rows in pending.rows.chunks(ROWS_PER_BATCH) {
@@ -269,6 +271,7 @@ pub struct RuleVersionStats {
 
 /// Loads statistics of rule versions for the days from `since` to `until`, for all rules or only one. Decisions on
 /// items beyond the clearance are not counted.
+#[boxed]
 pub async fn load_stats(
     store: &Store,
     org: &OrgId,

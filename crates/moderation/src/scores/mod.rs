@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use futures::{
     FutureExt as _,
@@ -113,6 +114,7 @@ impl Scorer {
     /// Returns the scores of an item's inputs: the highest of each label, and all texts. A failed input fails the
     /// item, because the model might have found something in it. A child-safety item is only sent to models with
     /// `child_safety: true`. Fails if the store is unavailable.
+    #[boxed]
     pub async fn score(
         &self,
         org: &OrgId,

@@ -1,5 +1,6 @@
 //! Lists of a user: items, jobs, and reports by and about the user.
 
+use async_recursion::async_recursion as boxed;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tidegate_schemas::{
@@ -41,6 +42,7 @@ pub struct UserReportResponse {
 }
 
 /// Loads the submissions of the pointers, in their order. `None` for a submission that is not stored.
+#[boxed]
 pub async fn load_items(
     store: &Store,
     pointers: &[ItemOfUser],
@@ -67,6 +69,7 @@ pub async fn load_items(
 }
 
 /// Loads the jobs of the pointers, in their order. `None` for an invalid pointer, and for jobs beyond the clearance.
+#[boxed]
 pub async fn load_jobs(
     store: &Store,
     pointers: &[CaseOfUser],
@@ -84,6 +87,7 @@ pub async fn load_jobs(
 }
 
 /// Loads the reports of the pointers, in their order. `None` for child-safety reports beyond the clearance.
+#[boxed]
 pub async fn load_reports(
     store: &Store,
     pointers: &[CaseOfUser],

@@ -1,5 +1,6 @@
 //! Accuracy of reporting users: the share of their decided reports that led to an action.
 
+use async_recursion::async_recursion as boxed;
 use serde::Serialize;
 use tidegate_schemas::{
     ids::{ItemKey, OrgId},
@@ -80,6 +81,7 @@ pub async fn load_outcome(
 }
 
 /// Returns the share of the newest decisions on a user's reports that took an action. `None` without decisions.
+#[boxed]
 pub async fn load_accuracy(store: &Store, org: &OrgId, reporter: &ItemKey) -> Result<Option<f64>, Error> {
     Ok(load_outcome(store, org, reporter, Clearance::ChildSafety).await?.accuracy)
 }

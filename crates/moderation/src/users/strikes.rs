@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use tidegate_catalog::{Compiled, Threshold};
 use tidegate_schemas::{
     documents::Event,
@@ -28,6 +29,7 @@ use crate::{
 };
 
 /// Stores the strike and sends the events of crossed thresholds.
+#[boxed]
 pub async fn accept(deps: &Deps, strike: &records::Strike, seq: i64) -> Result<(), Error> {
     let seq = store_strike(&deps.store, strike, seq).await?;
     // A reversal lowers the total, so it crosses no threshold.

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use async_recursion::async_recursion as boxed;
 use serde::Serialize;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
@@ -101,6 +102,7 @@ pub struct ActionView {
 
 /// Loads the view of a user. `None` if no item, strike, job, action or report names the user. Parts beyond the
 /// clearance are omitted.
+#[boxed]
 pub async fn load_view(
     store: &Store,
     config: &Compiled,

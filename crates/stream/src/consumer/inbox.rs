@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tidegate_schemas::{
@@ -178,6 +179,7 @@ pub struct Inbox {
 impl Inbox {
     /// Returns the next batch. `None`: the consumer was stopped; tickets of earlier records may still be
     /// completed until the drain's deadline. An error: the role must fail with it. Cancel-safe.
+    #[boxed]
     pub async fn next(&mut self) -> Result<Option<Vec<ReceivedRecord>>, ConsumeError> {
         loop {
             if let Some(next) = self.queue.pop() {
@@ -203,6 +205,7 @@ impl Inbox {
     }
 
     /// Waits until the driver has released all partitions, after a stop or a failure.
+    #[boxed]
     pub async fn wait_until_drained(mut self) -> DrainResult {
         // A driver without a result has panicked, so its drain is not clean.
         match self.drained.wait_for(Option::is_some).await {

@@ -11,6 +11,7 @@ use std::{
     time::Instant,
 };
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -169,12 +170,14 @@ impl Ticket {
 
     /// Waits until the release of the partition begins. Running work may continue until the drain's deadline, but should
     /// no longer wait for others, such as a fetch.
+    #[boxed]
     pub async fn cancelled(&self) {
         self.lease.cancelled.cancelled().await;
     }
 
     /// Writes the failing part of the record to the dead letters, with its origin. `part` is a datum of the record's own
     /// type with only the failing part. `Ok`: the letter is durable, and counts as the completion of that part.
+    #[boxed]
     pub async fn dead_letter(&self, part: &[u8], reason: DeadLetterReason) -> Result<(), AppendError> {
         let Position { partition, offset } = self.position();
         // A dead letter holds a framed value, like the topic of its record.

@@ -4,6 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use async_recursion::async_recursion as boxed;
 use parking_lot::Mutex;
 use rdkafka::{
     ClientContext,
@@ -131,6 +132,7 @@ fn is_transient(code: RDKafkaErrorCode) -> bool {
 }
 
 /// Creates missing topics, and verifies the others.
+#[boxed]
 pub async fn create_topics(settings: &Settings) -> Result<TopicsReport, OpenError> {
     settings.validate()?;
     Admin::new(settings)?.create().await

@@ -1,5 +1,6 @@
 //! Plans a decision from the log, and stores its rows.
 
+use async_recursion::async_recursion as boxed;
 use serde_json::{Map, Value};
 use tidegate_catalog::{ActionKind, Compiled};
 use tidegate_schemas::{
@@ -28,6 +29,7 @@ use crate::{
 };
 
 /// Carries out a decision from the log.
+#[boxed]
 pub async fn accept(deps: &Deps, decision: &records::Decision, written_at: Millis) -> Result<(), Error> {
     let plan = match effects::load_plan(&deps.store, &decision.org, decision.decision_id.0).await? {
         Some(plan) => plan,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use tidegate_schemas::{
     ids::{DecisionId, JobId, Kind, Millis, derive},
     records::{self, Record as _},
@@ -30,6 +31,7 @@ use crate::{
 };
 
 /// Stores the decision. Its effects start after the undo period.
+#[boxed]
 pub async fn decide(
     deps: &Deps,
     job: &AuthorizedJob,
@@ -121,6 +123,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// Appends a decision if its undo period is over, or if the lease of an earlier release has ended. Only the owner of
 /// the shard may call it.
+#[boxed]
 pub async fn release(
     deps: &Deps,
     due: &DecisionDue,
