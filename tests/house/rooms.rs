@@ -58,7 +58,7 @@ const CRATES: &[CrateFloors] = &[
         exceptions: &[],
         max_rooms: 13,
         max_floors: 6,
-        max_arrows: 45,
+        max_arrows: 34,
     },
 ];
 
