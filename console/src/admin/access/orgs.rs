@@ -80,6 +80,7 @@ async fn create_org(
 ) -> Result<(StatusCode, Extension<AuditDetail>, Json<CreateOrgResponse>), Problem> {
     require_operator(&caller)?;
     let org = OrgId::from(request.id);
+    // Lists show a name for each org, so the id stands in for a missing one.
     let name = request.name.unwrap_or_else(|| org.to_string());
     let result = orgs::create(&api.deps.moderation.store, &org, &name, Millis::now()).await;
     let is_new = result.map_err(|error| match error {

@@ -90,6 +90,7 @@ pub(super) async fn match_hashes(
             let text = kind
                 .canonical(text.trim())
                 .map_err(|reason| invalid(&pointer, format!("Invalid hash: {reason}.")))?;
+            // Parsed in the canonical form, so that equal hashes have one form.
             hashes.extend(Hash::parse(*kind, &text));
         }
     }

@@ -81,6 +81,7 @@ async fn set_entries_enabled(
     let banks = &api.deps.banks;
     let change =
         banks.switch_entries(&caller.org, &bank, &ids, enabled, &caller.name).await.map_err(bank_problem)?;
+    // As for a removal, values that cannot be entries of the bank count as missing.
     let found_count = change.existing_count;
     Ok(Json(SelectionResponse {
         found: found_count,

@@ -191,6 +191,7 @@ async fn release_job(
         let detail = AuditDetail::of_job(job.class(), json!({ "reviewer": reviewer }));
         return Ok((StatusCode::NO_CONTENT, Extension(detail)));
     }
+    // Also for a decided job, because the decision ended the claim.
     Err(not_your_claim())
 }
 

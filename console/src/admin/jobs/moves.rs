@@ -67,6 +67,7 @@ async fn move_job(
     Body(body): Body<MoveJobRequest>,
 ) -> Result<(Extension<AuditDetail>, Json<MoveJobResponse>), Problem> {
     let job: JobId = parse_id(&job)?;
+    // The reason becomes a comment of the job, so it has the length of one.
     if let Some(reason) = &body.reason {
         validate_text(&api, "/reason", reason)?;
     }
@@ -108,6 +109,7 @@ async fn skip_job(
     Body(body): Body<SkipRequest>,
 ) -> Result<(StatusCode, Extension<AuditDetail>), Problem> {
     let job: JobId = parse_id(&job)?;
+    // Stored as a comment as well.
     if let Some(reason) = &body.reason {
         validate_text(&api, "/reason", reason)?;
     }
@@ -119,5 +121,6 @@ async fn skip_job(
         let detail = AuditDetail::of_job(job.class(), json!({ "reviewer": reviewer }));
         return Ok((StatusCode::NO_CONTENT, Extension(detail)));
     }
+    // Also for a decided job, because the decision ended the claim.
     Err(not_your_claim())
 }

@@ -16,6 +16,7 @@ pub(super) fn resolve_reviewer(
     reviewer_name: Option<String>,
 ) -> Result<Reviewer, Problem> {
     let name = caller.reviewer(reviewer_name);
+    // Claims, decisions and comments store the name.
     if !names::is_name(&name) {
         return Err(invalid("/reviewer", format!("A reviewer's name {}.", names::RULE)));
     }

@@ -111,6 +111,7 @@ async fn load_causes(
     let (mut causes, next) = page.map_err(faults::moderation_problem)?;
     let mut items = withheld::collect_items(&causes).map_err(faults::moderation_problem)?;
     items.insert(job.row().item.clone());
+    // The audit tells this list from the view of the job.
     let (route, object) = ("/jobs/{id}/causes", format!("/jobs/{}/causes", job.id()));
     let withheld_items = find_withheld_items(api, caller, &job, items, route, object).await?;
     withheld::withhold(&mut causes, &job.row().item, &withheld_items).map_err(faults::moderation_problem)?;

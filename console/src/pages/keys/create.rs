@@ -77,6 +77,7 @@ pub(super) async fn create_key(State(api): State<Api>, session: PageSession, fie
     };
     match creation.await {
         Ok(new_key) => render_new_key_page(&session, "The new key", new_key, None),
+        // The form is shown again with the entered values.
         Err(problem) if is_form_problem(&problem) => {
             render_create_page(problem.status, &session, &form, Some(&problem))
         }

@@ -86,6 +86,7 @@ pub(super) fn render_new_key_page(
 /// Loads the org's key with the id of a path.
 pub(super) async fn load_key(api: &Api, session: &PageSession, key: &str) -> Result<KeyResponse, Problem> {
     let key: ApiKeyId = parse_id(key)?;
+    // Searched in the keys of the caller's org: a key of another org is unknown here.
     let mut keys = keys::load_keys(api, &session.caller).await?.into_iter();
     keys.find(|candidate| candidate.id == key).ok_or_else(|| Problem::not_found("There is no such key."))
 }

@@ -55,6 +55,7 @@ pub(super) async fn rotate_key(
             let old_key_end = html! { "works until " (time(&end)) };
             Ok(render_new_key_page(&session, "The new key", new_key, Some(old_key_end)))
         }
+        // The same form id, so that a repeated submission creates no second key.
         Err(problem) if is_form_problem(&problem) => {
             Ok(render_rotate_page(problem.status, &session, &key, hours, form_id, Some(&problem)))
         }
