@@ -15,7 +15,7 @@ parameters:
 ";
 
 #[tokio::test]
-async fn actions_of_the_platform_are_carried_out_once_a_key() {
+async fn platform_actions_run_once_per_idempotency_key() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     let change = json!({ "files": [{ "name": "ban.yaml", "text": BAN }] });
@@ -46,11 +46,11 @@ async fn actions_of_the_platform_are_carried_out_once_a_key() {
     assert_eq!(send().await, first, "a repeated request has the same ids");
 
     // Three points: the threshold of the demo.
-    let threshold = demo.received("user.threshold", 1).await;
+    let threshold = demo.wait_for_callbacks("user.threshold", 1).await;
     assert_eq!(threshold[0]["action"]["id"], "suspend");
     let job = demo.job("default", "m1").await;
     assert_eq!(demo.whole_job(&job).await["causes"].as_array().unwrap().len(), 1);
-    let callbacks = demo.received("decision.moderator", 4).await;
+    let callbacks = demo.wait_for_callbacks("decision.moderator", 4).await;
     let of = |action: &str| callbacks.iter().find(|body| body["action"]["id"] == action).unwrap();
     let ban = of("ban");
     assert_eq!(ban["item"]["id"], "m1");
@@ -71,10 +71,10 @@ async fn actions_of_the_platform_are_carried_out_once_a_key() {
     let strikes = user["newestStrikes"].as_array().unwrap();
     assert!(!strikes.is_empty() && strikes.iter().all(|strike| strike["actor"] == "api"), "{user}");
 
-    // Both requests are through once a later action is: they share the item and so its order.
+    // All three actions share the item and its order, so the two requests are complete once the later action is.
     let (status, answer) = demo.platform(Method::POST, "/api/v1/actions", Some(&on("suspend"))).await;
     assert_eq!(status, 202, "{answer}");
-    demo.received("decision.moderator", 5).await;
+    demo.wait_for_callbacks("decision.moderator", 5).await;
     let all = demo.all_received().await.unwrap();
     let all = all.iter().filter(|body| body["type"] == "decision.moderator");
     let events: BTreeSet<_> = all.map(|body| body["id"].to_string()).collect();

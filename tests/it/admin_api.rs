@@ -1,4 +1,4 @@
-//! The admin API as an integrator meets it: who is let in, lists, claims, decisions, and every field that was sent.
+//! The admin API as an integrator uses it: authentication, lists, claims, decisions, and all fields of a submission.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use tidegate_store::{Store, WriteTime, tables::review::jobs::QueueDay};
 use tidegate_test_support::{PATIENCE, eventually_ok};
 
 #[tokio::test]
-async fn only_admin_keys_and_the_local_token_are_let_in() {
+async fn admin_api_accepts_only_admin_keys_and_the_local_token() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     let mut answers = Vec::new();
@@ -26,7 +26,7 @@ async fn only_admin_keys_and_the_local_token_are_let_in() {
         }
     }
     answers.dedup();
-    assert_eq!(answers.len(), 1, "all strangers hear the same");
+    assert_eq!(answers.len(), 1, "all callers without a valid key get the same answer");
     let (status, body) = demo.admin_as(demo.var("TIDEGATE_API_KEY"), Method::GET, "/jobs", None).await;
     assert_eq!(status, 403);
     assert!(body["detail"].as_str().unwrap().contains("admin"), "{body}");
@@ -41,7 +41,7 @@ async fn only_admin_keys_and_the_local_token_are_let_in() {
 }
 
 #[tokio::test]
-async fn wrong_requests_are_told_in_the_envelope() {
+async fn invalid_requests_are_answered_with_the_error_envelope() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     let admin = demo.var("TIDEGATE_ADMIN_KEY");
@@ -91,7 +91,7 @@ async fn wrong_requests_are_told_in_the_envelope() {
 }
 
 #[tokio::test]
-async fn a_refused_configuration_names_file_and_place_and_changes_nothing() {
+async fn refused_configuration_names_the_file_and_is_not_applied() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     let before = demo.admin("/config").await["version"].clone();
@@ -106,95 +106,109 @@ async fn a_refused_configuration_names_file_and_place_and_changes_nothing() {
         assert!(details.iter().any(|detail| detail.contains(named)), "{details:?}");
     }
     assert_eq!(demo.admin("/config").await["version"], before);
-    let moved = json!({ "files": [{ "name": "q.yaml", "text": "queue: q\n" }], "expectedVersion": 1 });
-    assert_eq!(demo.command("/config", &moved).await.0, 409);
+    let stale_change = json!({ "files": [{ "name": "q.yaml", "text": "queue: q\n" }], "expectedVersion": 1 });
+    assert_eq!(demo.command("/config", &stale_change).await.0, 409);
 }
 
 #[tokio::test]
-async fn claims_hold_against_others_and_decisions_need_one() {
+async fn decision_requires_a_claim_that_excludes_other_reviewers() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     let job = reported(&demo, "p1").await;
     let path = format!("/jobs/{}", job["id"].as_str().unwrap());
     let ann = json!({ "reviewer": "ann" });
-    let said = |epoch: &Value, reviewer: &str| json!({ "epoch": epoch, "verdict": "act", "actions": ["remove"], "reviewer": reviewer });
+    let decision_body = |epoch: &Value, reviewer: &str| json!({ "epoch": epoch, "verdict": "act", "actions": ["remove"], "reviewer": reviewer });
 
-    let unclaimed = demo.command(&format!("{path}/decisions"), &said(&json!(0), "ann")).await;
+    let unclaimed = demo.command(&format!("{path}/decisions"), &decision_body(&json!(0), "ann")).await;
     assert_eq!(unclaimed.0, 409, "{}", unclaimed.1);
-    let (status, claimed) = demo.command(&format!("{path}/claim"), &ann).await;
-    assert_eq!((status.as_u16(), &claimed["claimedBy"]), (200, &json!("ann")));
-    let (status, taken) = demo.command(&format!("{path}/claim"), &json!({ "reviewer": "bob" })).await;
+    let (status, claimed_job) = demo.command(&format!("{path}/claim"), &ann).await;
+    assert_eq!((status.as_u16(), &claimed_job["claimedBy"]), (200, &json!("ann")));
+    let (status, conflict) = demo.command(&format!("{path}/claim"), &json!({ "reviewer": "bob" })).await;
     assert_eq!(status, 409);
-    assert!(taken["detail"].as_str().unwrap().contains("ann"), "{taken}");
+    assert!(conflict["detail"].as_str().unwrap().contains("ann"), "{conflict}");
     assert_eq!(
         demo.command("/jobs/claim-next", &json!({ "queue": "default", "reviewer": "bob" })).await.0,
         204
     );
-    assert_eq!(demo.command(&format!("{path}/decisions"), &said(&claimed["epoch"], "bob")).await.0, 409);
+    assert_eq!(
+        demo.command(&format!("{path}/decisions"), &decision_body(&claimed_job["epoch"], "bob")).await.0,
+        409
+    );
     for (verdict, actions, pointer) in [
         ("accept", json!([]), "/verdict"),
         ("odd", json!([]), "/verdict"),
         ("act", json!([]), "/actions"),
         ("act", json!(["odd"]), "/actions/0"),
     ] {
-        let wrong =
-            json!({ "epoch": claimed["epoch"], "verdict": verdict, "actions": actions, "reviewer": "ann" });
+        let wrong = json!({ "epoch": claimed_job["epoch"], "verdict": verdict, "actions": actions, "reviewer": "ann" });
         let (status, answer) = demo.command(&format!("{path}/decisions"), &wrong).await;
         assert_eq!((status.as_u16(), &answer["errors"][0]["pointer"]), (400, &json!(pointer)), "{answer}");
     }
-    let mut long = said(&claimed["epoch"], "ann");
+    let mut long = decision_body(&claimed_job["epoch"], "ann");
     long["reason"] = "x".repeat(16_385).into();
     let (status, answer) = demo.command(&format!("{path}/decisions"), &long).await;
     assert_eq!((status.as_u16(), &answer["errors"][0]["pointer"]), (400, &json!("/reason")), "{answer}");
     assert!(answer["detail"].as_str().unwrap().contains("review.reason_bytes"), "{answer}");
 
-    let released = json!({ "epoch": claimed["epoch"], "reviewer": "ann" });
-    assert_eq!(demo.command(&format!("{path}/release"), &released).await.0, 204);
-    assert_eq!(demo.command(&format!("{path}/release"), &released).await.0, 409);
+    let release_body = json!({ "epoch": claimed_job["epoch"], "reviewer": "ann" });
+    assert_eq!(demo.command(&format!("{path}/release"), &release_body).await.0, 204);
+    assert_eq!(demo.command(&format!("{path}/release"), &release_body).await.0, 409);
     let (status, next) =
         demo.command("/jobs/claim-next", &json!({ "queue": "default", "reviewer": "bob" })).await;
     assert_eq!((status.as_u16(), &next["id"]), (200, &job["id"]));
-    // Ann's old claim is of another epoch.
-    assert_eq!(demo.command(&format!("{path}/decisions"), &said(&claimed["epoch"], "ann")).await.0, 409);
-    assert_eq!(demo.command(&format!("{path}/decisions"), &said(&next["epoch"], "bob")).await.0, 202);
-    assert_eq!(demo.command(&format!("{path}/decisions"), &said(&next["epoch"], "bob")).await.0, 409);
+    // Ann's earlier claim has another epoch.
+    assert_eq!(
+        demo.command(&format!("{path}/decisions"), &decision_body(&claimed_job["epoch"], "ann")).await.0,
+        409
+    );
+    assert_eq!(
+        demo.command(&format!("{path}/decisions"), &decision_body(&next["epoch"], "bob")).await.0,
+        202
+    );
+    assert_eq!(
+        demo.command(&format!("{path}/decisions"), &decision_body(&next["epoch"], "bob")).await.0,
+        409
+    );
     assert_eq!(demo.command(&format!("{path}/claim"), &ann).await.0, 409);
 }
 
 #[tokio::test]
-async fn a_decision_names_each_action_and_policy_once_and_its_times_as_every_answer_does() {
+async fn decision_lists_each_action_and_policy_once() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     let job = reported(&demo, "p1").await;
     let path = format!("/jobs/{}", job["id"].as_str().unwrap());
     let policies = demo.platform(Method::GET, "/api/v1/policies/", None).await.1["policies"].clone();
     let (first, second) = (&policies[0]["id"], &policies[1]["id"]);
-    let claimed = demo.command(&format!("{path}/claim"), &json!({ "reviewer": "ann" })).await.1;
-    let said = json!({
-        "epoch": claimed["epoch"],
+    let claimed_job = demo.command(&format!("{path}/claim"), &json!({ "reviewer": "ann" })).await.1;
+    let decision_body = json!({
+        "epoch": claimed_job["epoch"],
         "verdict": "act",
         "actions": ["remove", "remove"],
         "policies": [second, first, second],
         "reviewer": "ann",
     });
-    let (status, taken) = demo.command(&format!("{path}/decisions"), &said).await;
-    assert_eq!(status, 202, "{taken}");
-    assert_eq!((&taken["actions"], &taken["policies"]), (&json!(["remove"]), &json!([second, first])));
+    let (status, accepted_decision) = demo.command(&format!("{path}/decisions"), &decision_body).await;
+    assert_eq!(status, 202, "{accepted_decision}");
+    assert_eq!(
+        (&accepted_decision["actions"], &accepted_decision["policies"]),
+        (&json!(["remove"]), &json!([second, first]))
+    );
     for time in ["decidedAt", "releaseAt"] {
-        let text = taken[time].as_str().unwrap();
-        assert!(text.contains('T') && text.ends_with('Z'), "{taken}");
+        let text = accepted_decision[time].as_str().unwrap();
+        assert!(text.contains('T') && text.ends_with('Z'), "{accepted_decision}");
     }
-    assert_eq!(demo.admin(&path).await["decision"], taken);
-    assert_eq!(demo.admin("/jobs?state=decided").await["items"][0]["decision"], taken);
+    assert_eq!(demo.admin(&path).await["decision"], accepted_decision);
+    assert_eq!(demo.admin("/jobs?state=decided").await["items"][0]["decision"], accepted_decision);
 
-    let received = demo.received("decision.moderator", 1).await;
+    let callbacks = demo.wait_for_callbacks("decision.moderator", 1).await;
     let ids: Vec<_> =
-        received[0]["policies"].as_array().unwrap().iter().map(|policy| &policy["id"]).collect();
+        callbacks[0]["policies"].as_array().unwrap().iter().map(|policy| &policy["id"]).collect();
     assert_eq!(ids, [second, first]);
 }
 
 #[tokio::test]
-async fn decision_gives_its_actions_parameters_that_fit() {
+async fn decision_passes_valid_parameters_to_its_actions() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     let ban = "action: ban\nkind: callback\nparameters:\n  - {name: hours, type: NUMBER, default: 24}\n  \
@@ -206,8 +220,9 @@ async fn decision_gives_its_actions_parameters_that_fit() {
     let epoch =
         demo.command(&format!("{path}/claim"), &json!({ "reviewer": "ann" })).await.1["epoch"].clone();
     let decide = async |actions: Value| {
-        let said = json!({ "epoch": epoch, "verdict": "act", "actions": actions, "reviewer": "ann" });
-        demo.command(&format!("{path}/decisions"), &said).await
+        let decision_body =
+            json!({ "epoch": epoch, "verdict": "act", "actions": actions, "reviewer": "ann" });
+        demo.command(&format!("{path}/decisions"), &decision_body).await
     };
     for (actions, named) in [
         (json!(["ban"]), "why"),
@@ -222,30 +237,31 @@ async fn decision_gives_its_actions_parameters_that_fit() {
         );
         assert!(answer["errors"][0]["detail"].as_str().unwrap().contains(named), "{answer}");
     }
-    let given = json!({ "why": "scams" });
-    let (status, answer) = decide(json!([{ "id": "ban", "parameters": given }, "remove"])).await;
+    let parameters = json!({ "why": "scams" });
+    let (status, answer) = decide(json!([{ "id": "ban", "parameters": parameters }, "remove"])).await;
     assert_eq!(status, 202, "{answer}");
     assert_eq!(answer["actions"], json!(["ban", "remove"]));
-    assert_eq!(answer["parameters"], json!({ "ban": given }));
-    let received = demo.received("decision.moderator", 2).await;
-    let body = received.iter().find(|body| body["action"]["id"] == "ban").unwrap();
+    assert_eq!(answer["parameters"], json!({ "ban": parameters }));
+    let callbacks = demo.wait_for_callbacks("decision.moderator", 2).await;
+    let body = callbacks.iter().find(|body| body["action"]["id"] == "ban").unwrap();
     assert_eq!((&body["custom"]["hours"], &body["custom"]["why"]), (&json!(24), &json!("scams")));
     assert_eq!(
         body["decision"]["actions"],
-        json!([{ "id": "ban", "parameters": given }, { "id": "remove" }])
+        json!([{ "id": "ban", "parameters": parameters }, { "id": "remove" }])
     );
 }
 
 #[tokio::test]
-async fn items_are_found_by_their_id_alone() {
+async fn items_can_be_looked_up_by_id_without_type() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     demo.submit(&post("same", "mallory", "a quiet evening")).await;
     demo.submit(&json!({ "id": "same", "typeId": "user", "data": {} })).await;
     demo.evaluated("post", "same").await;
     demo.evaluated("user", "same").await;
-    let found = demo.admin("/items?id=same").await;
-    let types: Vec<_> = found["items"].as_array().unwrap().iter().map(|item| &item["typeId"]).collect();
+    let matching_items = demo.admin("/items?id=same").await;
+    let types: Vec<_> =
+        matching_items["items"].as_array().unwrap().iter().map(|item| &item["typeId"]).collect();
     assert_eq!(json!(types), json!(["post", "user"]));
     assert_eq!(demo.admin("/items?id=nothing").await["items"], json!([]));
     let admin = demo.var("TIDEGATE_ADMIN_KEY");
@@ -260,23 +276,23 @@ async fn lists_are_paged_without_gaps_or_repeats() {
         reported(&demo, &format!("p{n}")).await;
         demo.submit(&post(&format!("s{n}"), &format!("user{n}"), "scamcoin")).await;
     }
-    demo.received("action.automatic", 7).await;
+    demo.wait_for_callbacks("action.automatic", 7).await;
     for (path, key) in [("/jobs?limit=2", "id"), ("/deliveries?limit=3&state=delivered", "eventId")] {
-        let mut seen = Vec::new();
+        let mut listed_ids = Vec::new();
         let mut cursor = String::new();
         loop {
             let page = demo.admin(&format!("{path}{cursor}")).await;
-            seen.extend(page["items"].as_array().unwrap().iter().map(|item| item[key].clone()));
+            listed_ids.extend(page["items"].as_array().unwrap().iter().map(|item| item[key].clone()));
             match page["next"].as_str() {
                 Some(next) => cursor = format!("&cursor={next}"),
                 None => break,
             }
         }
-        let ids: std::collections::HashSet<_> = seen.iter().map(ToString::to_string).collect();
+        let ids: std::collections::HashSet<_> = listed_ids.iter().map(ToString::to_string).collect();
         if path.starts_with("/jobs") {
-            assert_eq!((seen.len(), ids.len()), (7, 7), "{path}");
+            assert_eq!((listed_ids.len(), ids.len()), (7, 7), "{path}");
         }
-        assert_eq!(seen.len(), ids.len(), "{path}");
+        assert_eq!(listed_ids.len(), ids.len(), "{path}");
     }
     let page = demo.admin("/jobs?queue=default&limit=2").await;
     let path = format!("/jobs?queue=appeals&cursor={}", page["next"].as_str().unwrap());
@@ -284,13 +300,13 @@ async fn lists_are_paged_without_gaps_or_repeats() {
     assert_eq!(status, 400, "{answer}");
 }
 
-/// As after a clock that was ahead: reviewers look from the end of the day on.
+/// Stores rows that let reviewers' queries start at the end of the day, as after a clock that ran ahead.
 async fn look_from_the_end_of_the_day(place: &Place) {
     let db = fjall::Database::builder(place.data().join("db")).open().unwrap();
     let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
     let now = Millis::now();
     let today = now.day();
-    // The test may go on past midnight.
+    // The test may run past midnight.
     for day in [today, today + 1] {
         let row = QueueDay {
             org: OrgId::new("default"),
@@ -305,7 +321,7 @@ async fn look_from_the_end_of_the_day(place: &Place) {
 }
 
 #[tokio::test]
-async fn jobs_of_one_instant_are_listed_once_each_in_one_order_and_handed_out_once() {
+async fn jobs_of_one_instant_are_listed_and_claimed_once() {
     let place = Place::new();
     place.start().await.unwrap().stop().await;
     look_from_the_end_of_the_day(&place).await;
@@ -313,37 +329,37 @@ async fn jobs_of_one_instant_are_listed_once_each_in_one_order_and_handed_out_on
     for n in 0..11 {
         reported(&demo, &format!("p{n}")).await;
     }
-    let whole = demo.admin("/jobs?queue=default&limit=100").await;
+    let all_jobs = demo.admin("/jobs?queue=default&limit=100").await;
     let ids = |page: &Value| -> Vec<Value> {
         page["items"].as_array().unwrap().iter().map(|job| job["id"].clone()).collect()
     };
     let instants: BTreeSet<_> =
-        whole["items"].as_array().unwrap().iter().map(|job| job["createdAt"].to_string()).collect();
-    assert!(instants.len() <= 2 && ids(&whole).len() == 11, "{whole}");
+        all_jobs["items"].as_array().unwrap().iter().map(|job| job["createdAt"].to_string()).collect();
+    assert!(instants.len() <= 2 && ids(&all_jobs).len() == 11, "{all_jobs}");
     for limit in [1, 2, 3, 10, 11] {
-        let (mut seen, mut cursor) = (Vec::new(), String::new());
+        let (mut listed_ids, mut cursor) = (Vec::new(), String::new());
         loop {
             let page = demo.admin(&format!("/jobs?queue=default&limit={limit}{cursor}")).await;
-            seen.extend(ids(&page));
+            listed_ids.extend(ids(&page));
             match page["next"].as_str() {
                 Some(next) => cursor = format!("&cursor={next}"),
                 None => break,
             }
         }
-        assert_eq!(seen, ids(&whole), "{limit} a page");
+        assert_eq!(listed_ids, ids(&all_jobs), "{limit} a page");
     }
-    let mut claimed = BTreeSet::new();
+    let mut claimed_ids = BTreeSet::new();
     for n in 0..11 {
         let next = json!({ "queue": "default", "reviewer": format!("r{n}") });
         let (status, job) = demo.command("/jobs/claim-next", &next).await;
         assert_eq!(status, 200, "{job}");
-        claimed.insert(job["id"].to_string());
+        claimed_ids.insert(job["id"].to_string());
     }
-    assert_eq!(claimed, ids(&whole).iter().map(ToString::to_string).collect());
+    assert_eq!(claimed_ids, ids(&all_jobs).iter().map(ToString::to_string).collect());
 }
 
 #[tokio::test]
-async fn a_callback_to_a_denied_address_names_the_setting_that_opens_it() {
+async fn denied_callback_names_the_setting_that_allows_its_address() {
     let place = Place::new();
     let demo = place.start_with(&[("TIDEGATE__CALLBACKS__BLOCKED_ATTEMPTS", "1")]).await.unwrap();
     let text = "endpoint: inner\nurl: http://192.168.77.7/\n---\naction: tell\nkind: callback\nendpoint: inner\n---\n\
@@ -353,15 +369,19 @@ async fn a_callback_to_a_denied_address_names_the_setting_that_opens_it() {
     assert_eq!(status, 200, "{answer}");
     demo.submit(&post("i1", "mallory", "an innerword")).await;
     let delivery = eventually_ok("the delivery to end", PATIENCE, async || {
-        let listed = demo.admin("/deliveries?endpoint=inner&state=exhausted").await;
-        listed["items"].get(0).cloned().ok_or_else(|| anyhow::anyhow!("{listed}"))
+        let exhausted_deliveries = demo.admin("/deliveries?endpoint=inner&state=exhausted").await;
+        exhausted_deliveries["items"].get(0).cloned().ok_or_else(|| anyhow::anyhow!("{exhausted_deliveries}"))
     })
     .await
     .unwrap();
     assert_eq!(delivery["lastError"], "blocked_address");
-    let whole = demo.admin(&format!("/deliveries/{}", delivery["eventId"].as_str().unwrap())).await;
-    for detail in [&delivery["lastErrorDetail"], &whole["attemptList"][0]["errorDetail"]] {
-        assert!(detail.as_str().is_some_and(|text| text.contains("egress.allow_cidrs")), "{whole}");
+    let delivery_details =
+        demo.admin(&format!("/deliveries/{}", delivery["eventId"].as_str().unwrap())).await;
+    for detail in [&delivery["lastErrorDetail"], &delivery_details["attemptList"][0]["errorDetail"]] {
+        assert!(
+            detail.as_str().is_some_and(|text| text.contains("egress.allow_cidrs")),
+            "{delivery_details}"
+        );
     }
     let log = demo.process.output().unwrap();
     let line = log.lines().find(|line| line.contains("a callback is not delivered")).unwrap();
@@ -376,9 +396,9 @@ async fn a_signing_secret_is_revealed_to_admins() {
     let public = demo.platform(Method::GET, "/api/v1/policies/", None).await.1;
     assert_eq!(policies["items"][0]["id"], public["policies"][0]["id"]);
     assert_eq!(policies["items"][0]["severity"], "none");
-    let listed = demo.admin("/endpoints").await;
-    assert_eq!(listed["items"][0]["id"], "demo-receiver");
-    assert!(!listed.to_string().contains(demo.var("TIDEGATE_WEBHOOK_SECRET")));
+    let endpoints = demo.admin("/endpoints").await;
+    assert_eq!(endpoints["items"][0]["id"], "demo-receiver");
+    assert!(!endpoints.to_string().contains(demo.var("TIDEGATE_WEBHOOK_SECRET")));
     let (status, revealed) = demo.command("/endpoints/demo-receiver/secret/reveal", &json!({})).await;
     assert_eq!(
         (status.as_u16(), revealed["secret"].as_str()),
@@ -386,7 +406,7 @@ async fn a_signing_secret_is_revealed_to_admins() {
     );
 }
 
-/// Every field of an item, a report and an appeal, each with a value of its own, is found again.
+/// Each field of an item, a report and an appeal has a distinct value, which a later response must contain.
 #[tokio::test]
 async fn every_field_that_a_platform_sends_is_found_again() {
     let place = Place::new();
@@ -410,7 +430,7 @@ fields:
         demo.command("/config", &json!({ "files": [{ "name": "full.yaml", "text": types }] })).await;
     assert_eq!(applied.0, 200, "{}", applied.1);
     let policy = demo.platform(Method::GET, "/api/v1/policies/", None).await.1["policies"][0]["id"].clone();
-    // Of each item all is its own, as far as there are so many values.
+    // Each item has distinct values, except in fields that have too few possible values.
     let item = |id: &str, nth: u32| {
         json!({
             "id": id,
@@ -434,14 +454,14 @@ fields:
 
     for sent in [item("i-1", 0), item("i-2", 1)] {
         demo.submit(&sent).await;
-        holds(&demo.evaluated("full", sent["id"].as_str().unwrap()).await, &sent);
+        assert_contains(&demo.evaluated("full", sent["id"].as_str().unwrap()).await, &sent);
     }
 
-    // A reporter of an unknown type is marked, and the report counts.
+    // A report from a reporter of an unknown type is marked and still counts.
     for (id, csam, queue, type_id) in
         [("i-3", false, "default", "user"), ("i-4", true, "child-safety", "no-such-type")]
     {
-        let sent = json!({
+        let report_body = json!({
             "reporter": { "kind": "user", "id": "reporter-7", "typeId": type_id },
             "reportedAt": "2026-02-03T04:05:06.789Z",
             "reportedItem": item(id, 2),
@@ -449,16 +469,16 @@ fields:
             "reportedItemsInThread": [{ "id": "t-2", "typeId": "full" }],
             "additionalItems": [item("x-1", 5)],
         });
-        let mut whole = sent.clone();
+        let mut full_report = report_body.clone();
         let reason = json!({ "policyId": policy, "reason": "because of this", "csam": csam });
-        whole["reportedForReason"] = reason.clone();
-        // Shown in the order of creation, in whatever order it is sent.
-        whole["reportedItemThread"].as_array_mut().unwrap().reverse();
-        let answer = demo.platform(Method::POST, "/api/v1/report", Some(&whole)).await;
+        full_report["reportedForReason"] = reason.clone();
+        // The response lists the thread by creation time; the request lists it in reverse.
+        full_report["reportedItemThread"].as_array_mut().unwrap().reverse();
+        let answer = demo.platform(Method::POST, "/api/v1/report", Some(&full_report)).await;
         assert_eq!(answer.0, 201, "{}", answer.1);
         let job = demo.whole_job(&demo.job(queue, id).await).await;
         let report = &job["causes"][0]["report"];
-        holds(report, &sent);
+        assert_contains(report, &report_body);
         assert_eq!(report["id"], answer.1["reportId"], "{job}");
         let marks = report["reportedItemThread"].as_array().unwrap().iter().map(|entry| &entry["reported"]);
         assert_eq!(marks.collect::<Vec<_>>(), [&Value::Null, &json!(true)], "{job}");
@@ -468,7 +488,7 @@ fields:
         assert_eq!(fault.is_string(), type_id == "no-such-type", "{job}");
     }
 
-    let sent = json!({
+    let appeal_body = json!({
         "appealedBy": { "id": "appellant-3", "typeId": "user" },
         "appealedAt": "2026-03-04T05:06:07.891Z",
         "actionedItem": item("i-5", 7),
@@ -476,71 +496,76 @@ fields:
         "violatingPolicies": [{ "id": policy }, { "id": "an-unknown-policy" }],
         "additionalItems": [item("x-2", 8)],
     });
-    let mut whole = sent.clone();
-    whole["appealId"] = "appeal-9".into();
-    whole["appealReason"] = "that was unfair".into();
-    whole["actionsTaken"] = json!(["limit_reach", "an-unknown-action"]);
-    let answer = demo.platform(Method::POST, "/api/v1/report/appeal", Some(&whole)).await;
+    let mut full_appeal = appeal_body.clone();
+    full_appeal["appealId"] = "appeal-9".into();
+    full_appeal["appealReason"] = "that was unfair".into();
+    full_appeal["actionsTaken"] = json!(["limit_reach", "an-unknown-action"]);
+    let answer = demo.platform(Method::POST, "/api/v1/report/appeal", Some(&full_appeal)).await;
     assert_eq!(answer.0, 204, "{}", answer.1);
     let job = demo.whole_job(&demo.job("appeals", "i-5").await).await;
     let appeal = &job["causes"][0]["appeal"];
-    holds(appeal, &sent);
-    assert_eq!((&appeal["id"], &appeal["reason"]), (&whole["appealId"], &whole["appealReason"]), "{job}");
+    assert_contains(appeal, &appeal_body);
+    assert_eq!(
+        (&appeal["id"], &appeal["reason"]),
+        (&full_appeal["appealId"], &full_appeal["appealReason"]),
+        "{job}"
+    );
 }
 
-/// Whether the answer has everything that was sent, at the same place; it may have more.
-fn holds(answer: &Value, sent: &Value) {
+/// Checks that the answer contains each sent value at the same place. The answer may contain more.
+fn assert_contains(answer: &Value, sent: &Value) {
     match (answer, sent) {
         (Value::Object(_), Value::Object(sent)) => {
-            sent.iter().for_each(|(name, value)| holds(&answer[name], value));
+            sent.iter().for_each(|(name, value)| assert_contains(&answer[name], value));
         }
         (Value::Array(found), Value::Array(sent)) => {
             assert_eq!(found.len(), sent.len(), "{answer}");
-            found.iter().zip(sent).for_each(|(found, value)| holds(found, value));
+            found.iter().zip(sent).for_each(|(found, value)| assert_contains(found, value));
         }
         _ => assert_eq!(answer, sent),
     }
 }
 
 async fn reported(demo: &Demo, id: &str) -> Value {
-    let sent = report(&post(id, "mallory", "hm"));
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let report_body = report(&post(id, "mallory", "hm"));
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
     demo.job("default", id).await
 }
 
 #[tokio::test]
-async fn what_led_to_a_job_is_told_page_by_page_where_it_is_much() {
+async fn many_causes_of_a_job_are_paged() {
     let place = Place::new();
     let demo = place.start_with(&[("TIDEGATE__REVIEW__CAUSE_BYTES", "1000")]).await.unwrap();
-    let mut sent = BTreeSet::new();
+    let mut report_ids = BTreeSet::new();
     for size in [10, 400, 900, 5_000, 30, 600] {
         let mut report = report(&post("p1", "mallory", "hm"));
         report["additionalItems"] = json!([post("beside", "bob", &"x".repeat(size))]);
-        let (status, told) = demo.platform(Method::POST, "/api/v1/report", Some(&report)).await;
-        assert_eq!(status, 201, "{told}");
-        sent.insert(told["reportId"].as_str().unwrap().to_owned());
+        let (status, response) = demo.platform(Method::POST, "/api/v1/report", Some(&report)).await;
+        assert_eq!(status, 201, "{response}");
+        report_ids.insert(response["reportId"].as_str().unwrap().to_owned());
     }
     let job = demo.job("default", "p1").await;
     let path = format!("/jobs/{}", job["id"].as_str().unwrap());
     let all = eventually_ok("all causes", PATIENCE, async || {
-        let whole = demo.admin(&path).await;
-        let mut found = vec![whole["causes"].clone()];
-        let mut next = whole["nextCause"].clone();
+        let job_details = demo.admin(&path).await;
+        let mut causes = vec![job_details["causes"].clone()];
+        let mut next = job_details["nextCause"].clone();
         while let Some(cursor) = next.as_str() {
             let page = demo.admin(&format!("{path}/causes?cursor={cursor}")).await;
-            found.push(page["items"].clone());
+            causes.push(page["items"].clone());
             next = page["next"].clone();
         }
-        let count: usize = found.iter().map(|page| page.as_array().unwrap().len()).sum();
-        if count < sent.len() { bail!("{count} causes") } else { Ok(found) }
+        let count: usize = causes.iter().map(|page| page.as_array().unwrap().len()).sum();
+        if count < report_ids.len() { bail!("{count} causes") } else { Ok(causes) }
     });
     let all = all.await.unwrap();
-    // One holds the largest by itself, and what is left of the others is more than two take.
+    // The largest report fills a page alone; the remaining reports need more than two pages.
     assert!(all.iter().filter(|page| **page != json!([])).count() >= 4, "{all:?}");
     let ids = all.iter().flat_map(|page| page.as_array().unwrap());
     let ids: Vec<_> = ids.map(|cause| cause["report"]["id"].as_str().unwrap().to_owned()).collect();
-    assert_eq!((ids.len(), BTreeSet::from_iter(ids)), (sent.len(), sent));
+    assert_eq!((ids.len(), BTreeSet::from_iter(ids)), (report_ids.len(), report_ids));
 
-    let none = demo.admin_as(demo.var("TIDEGATE_ADMIN_KEY"), Method::GET, "/jobs/0/causes", None).await;
-    assert_eq!(none.0, 404);
+    let unknown_job =
+        demo.admin_as(demo.var("TIDEGATE_ADMIN_KEY"), Method::GET, "/jobs/0/causes", None).await;
+    assert_eq!(unknown_job.0, 404);
 }

@@ -1,4 +1,4 @@
-//! Banks of a running process: files of entries, what is refused of them, and rules that have new entries at once.
+//! Banks of a running process: imports of entry files, refused lines, and rules that use new entries without a restart.
 
 use std::{
     fs,
@@ -32,14 +32,14 @@ async fn with_banks(place: &Place) -> Demo {
     demo
 }
 
-/// Whether the rule matches an item with the text.
+/// Submits an item with the text and returns whether the rule matches it.
 async fn matches(demo: &Demo, id: &str, text: &str) -> bool {
     demo.submit(&post(id, "mallory", text)).await;
     let rules = demo.evaluated("post", id).await["matchedRules"].clone();
     rules.as_array().unwrap().iter().any(|rule| rule["id"] == "listed")
 }
 
-/// Items are sent until one is seen with the entry, or without it: no restart, and no new configuration.
+/// Submits items until the rule uses the entry, or no longer uses it, without a restart or a new configuration.
 async fn until_it_matches(demo: &Demo, word: &str, wanted: bool) {
     let mut nth = 0;
     eventually("the entry's effect", PATIENCE, async || {
@@ -52,7 +52,7 @@ async fn until_it_matches(demo: &Demo, word: &str, wanted: bool) {
 }
 
 #[tokio::test]
-async fn a_file_is_taken_but_for_its_bad_lines_and_the_counts_add_up() {
+async fn import_skips_invalid_lines_and_its_counts_add_up() {
     let place = Place::new();
     let demo = with_banks(&place).await;
     let data = place.data();
@@ -65,88 +65,91 @@ async fn a_file_is_taken_but_for_its_bad_lines_and_the_counts_add_up() {
     .unwrap();
     let output = place.run(&["banks", "import", "words", file.to_str().unwrap(), "--data", data]).await;
     assert_eq!(output.status.code(), Some(1), "some lines are refused");
-    let (said, faults) = (text(&output.stdout), text(&output.stderr));
-    assert!(said.contains("6 entries: 2 added, 1 changed, 1 there already, 2 refused"), "{said}");
-    // What the service says of the third, before what the command says of the seventh.
+    let (stdout, faults) = (text(&output.stdout), text(&output.stderr));
+    assert!(stdout.contains("6 entries: 2 added, 1 changed, 1 there already, 2 refused"), "{stdout}");
+    // The service reports line 3, the command reports line 7; the output is sorted by line.
     let places = ["line 3: it is blank", "line 7: it has 3 columns"].map(|told| faults.find(told).unwrap());
     assert!(places.is_sorted(), "{faults}");
 
     let sites = place.folder.path().join("sites.txt");
     fs::write(&sites, "Bad.example\n\nhttp://worse.example/a\nbad.example.\n").unwrap();
     let output = place.run(&["banks", "import", "sites", sites.to_str().unwrap(), "--data", data]).await;
-    let (said, faults) = (text(&output.stdout), text(&output.stderr));
-    assert!(said.contains("3 entries: 1 added, 0 changed, 1 there already, 1 refused"), "{said}");
+    let (stdout, faults) = (text(&output.stdout), text(&output.stderr));
+    assert!(stdout.contains("3 entries: 1 added, 0 changed, 1 there already, 1 refused"), "{stdout}");
     assert!(faults.contains("line 3: expected a domain, not a URL"), "{faults}");
 
-    let shown = place.tell(&["banks", "show", "words"]).await;
-    let entries: Vec<Value> = shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let entry_lines = place.run_ok(&["banks", "show", "words"]).await;
+    let entries: Vec<Value> = entry_lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&entries[0]["value"], &entries[0]["inDocument"]), (&json!("pumpcoin"), &json!(true)));
     let moonbag = entries.iter().find(|entry| entry["value"] == "moonbag").unwrap();
     assert_eq!((entries.len(), &moonbag["labels"]), (3, &json!(["crypto", "new"])));
-    let one = place.tell(&["banks", "show", "words", "--limit", "1"]).await;
+    let one = place.run_ok(&["banks", "show", "words", "--limit", "1"]).await;
     assert!(one.lines().count() == 1 && one.contains("pumpcoin"), "{one}");
     let export = ["banks", "export", "words", "--format", "lines", "--data", data];
     let output = place.run(&export).await;
-    let (said, told) = (text(&output.stdout), text(&output.stderr));
-    assert!(told.contains("1 entries of the bank's document are left out"), "{told}");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(stderr.contains("1 entries of the bank's document are left out"), "{stderr}");
     let output = place.run(&[&export[..], &["--document"]].concat()).await;
-    let (all, told) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!((all, told.as_str()), (format!("pumpcoin\n{said}"), ""));
-    let listed = place.tell(&["banks", "list"]).await;
-    assert!(listed.contains("words  text  on  revision 1"), "{listed}");
+    let (all, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((all, stderr.as_str()), (format!("pumpcoin\n{stdout}"), ""));
+    let bank_list = place.run_ok(&["banks", "list"]).await;
+    assert!(bank_list.contains("words  text  on  revision 1"), "{bank_list}");
     drop(demo);
 }
 
 #[tokio::test]
-async fn a_new_entry_is_in_the_rules_soon_and_without_a_restart() {
+async fn new_entry_reaches_rules_without_a_restart() {
     let place = Place::new();
     let demo = with_banks(&place).await;
     assert!(!matches(&demo, "before", "a moonbag here").await);
-    assert!(place.tell(&["banks", "add", "words", "moonbag", "rugpull"]).await.contains("2 added"));
+    assert!(place.run_ok(&["banks", "add", "words", "moonbag", "rugpull"]).await.contains("2 added"));
     until_it_matches(&demo, "moonbag", true).await;
-    assert!(place.tell(&["banks", "disable", "words", "moonbag"]).await.contains("1 disabled"));
+    assert!(place.run_ok(&["banks", "disable", "words", "moonbag"]).await.contains("1 disabled"));
     until_it_matches(&demo, "moonbag", false).await;
     until_it_matches(&demo, "rugpull", true).await;
-    assert!(place.tell(&["banks", "remove", "words", "rugpull"]).await.contains("1 removed"));
+    assert!(place.run_ok(&["banks", "remove", "words", "rugpull"]).await.contains("1 removed"));
     until_it_matches(&demo, "rugpull", false).await;
-    assert!(place.tell(&["banks", "enable", "words", "moonbag"]).await.contains("1 enabled"));
+    assert!(place.run_ok(&["banks", "enable", "words", "moonbag"]).await.contains("1 enabled"));
     until_it_matches(&demo, "moonbag", true).await;
-    assert!(place.tell(&["banks", "disable", "words"]).await.contains("words: disabled"));
+    assert!(place.run_ok(&["banks", "disable", "words"]).await.contains("words: disabled"));
     until_it_matches(&demo, "moonbag", false).await;
     until_it_matches(&demo, "pumpcoin", false).await;
-    assert!(place.tell(&["banks", "enable", "words"]).await.contains("words: enabled"));
+    assert!(place.run_ok(&["banks", "enable", "words"]).await.contains("words: enabled"));
     until_it_matches(&demo, "pumpcoin", true).await;
 }
 
 #[tokio::test]
-async fn whoever_switches_off_what_the_document_holds_is_told_that_it_stays() {
+async fn disabling_a_document_entry_reports_that_it_stays_active() {
     let place = Place::new();
     let demo = with_banks(&place).await;
     let data = place.data();
-    let asked = async |how: &str| {
+    let run_banks = async |how: &str| {
         let run = ["banks", how, "words", "pumpcoin", "--data", data.to_str().unwrap()];
         let output = place.run(&run).await;
         (text(&output.stdout), text(&output.stderr), output.status.code())
     };
     let stays = "1 of them count until the bank's document is changed";
-    let (said, fault, code) = asked("disable").await;
-    assert!(said.contains("0 disabled, 1 not there") && fault.contains(stays), "{said}{fault}");
+    let (stdout, fault, code) = run_banks("disable").await;
+    assert!(stdout.contains("0 disabled, 1 not there") && fault.contains(stays), "{stdout}{fault}");
     assert_eq!(code, Some(1));
-    asked("add").await;
+    run_banks("add").await;
     for how in ["disable", "remove"] {
-        let (said, fault, code) = asked(how).await;
-        assert!(said.contains(&format!("1 {how}d, 0 not there")) && fault.contains(stays), "{said}{fault}");
+        let (stdout, fault, code) = run_banks(how).await;
+        assert!(
+            stdout.contains(&format!("1 {how}d, 0 not there")) && fault.contains(stays),
+            "{stdout}{fault}"
+        );
         assert_eq!(code, Some(1));
     }
     assert!(matches(&demo, "after", "a pumpcoin here").await);
-    asked("add").await;
-    let (said, fault, code) = asked("enable").await;
-    assert!(said.contains("1 enabled, 0 not there") && fault.is_empty(), "{said}{fault}");
+    run_banks("add").await;
+    let (stdout, fault, code) = run_banks("enable").await;
+    assert!(stdout.contains("1 enabled, 0 not there") && fault.is_empty(), "{stdout}{fault}");
     assert_eq!(code, Some(0));
 }
 
 #[tokio::test]
-async fn an_import_of_patterns_that_blinds_a_rule_says_so_and_so_does_the_process() {
+async fn import_warns_about_patterns_too_costly_for_a_rule() {
     let place = Place::new();
     let demo = with_banks(&place).await;
     let documents = "bank: rx\nkind: regex\n---\nrule: blind\nstatus: live\nitem_types: [post]\n\
@@ -160,10 +163,10 @@ async fn an_import_of_patterns_that_blinds_a_rule_says_so_and_so_does_the_proces
     let data = place.data();
     let args = ["banks", "import", "rx", file.to_str().unwrap(), "--data", data.to_str().unwrap()];
     let output = place.run(&args).await;
-    let (said, told) = (text(&output.stdout), text(&output.stderr));
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(
-        said.contains("30 added") && told.contains("warning: rule blind: its 30 patterns"),
-        "{said}{told}"
+        stdout.contains("30 added") && stderr.contains("warning: rule blind: its 30 patterns"),
+        "{stdout}{stderr}"
     );
     eventually("the count of rules that are too costly", PATIENCE, async || {
         let (_, metrics) = demo.operations("/metrics").await;
@@ -174,7 +177,7 @@ async fn an_import_of_patterns_that_blinds_a_rule_says_so_and_so_does_the_proces
 }
 
 #[tokio::test]
-async fn hashes_are_imported_looked_up_and_exported_as_they_were() {
+async fn hashes_are_imported_matched_and_exported_unchanged() {
     let place = Place::new();
     let demo = with_banks(&place).await;
     let documents = "bank: pictures\nkind: pdq\n---\nbank: files\nkind: md5\n";
@@ -193,44 +196,48 @@ async fn hashes_are_imported_looked_up_and_exported_as_they_were() {
     fs::write(&file, table).unwrap();
     let import = ["banks", "import", "pictures", file.to_str().unwrap(), "--resume", "--data", data];
     let output = place.run(&import).await;
-    let (said, faults) = (text(&output.stdout), text(&output.stderr));
+    let (stdout, faults) = (text(&output.stdout), text(&output.stderr));
     let expected = "27 entries: 25 added, 0 changed, 0 there already, 1 refused, 1 of another kind";
-    assert!(said.contains(expected), "{said}{faults}");
+    assert!(stdout.contains(expected), "{stdout}{faults}");
     assert!(faults.contains("line 27: a PDQ hash has 64 hexadecimal digits"), "{faults}");
     for format in ["ndjson", "csv"] {
-        let first = place.tell(&["banks", "export", "pictures", "--format", format]).await;
+        let first = place.run_ok(&["banks", "export", "pictures", "--format", format]).await;
         assert!(first.lines().count() >= 25, "{first}");
         let copy = place.folder.path().join(format!("copy.{format}"));
         fs::write(&copy, &first).unwrap();
         let values: Vec<String> = (0..25).map(|nth| hash(nth << 16)).collect();
         let mut remove = vec!["banks", "remove", "pictures"];
         remove.extend(values.iter().map(String::as_str));
-        assert!(place.tell(&remove).await.contains("25 removed"));
-        let told = place.tell(&["banks", "import", "pictures", copy.to_str().unwrap()]).await;
-        assert!(told.contains("25 entries: 25 added"), "{told}");
-        assert_eq!(place.tell(&["banks", "export", "pictures", "--format", format]).await, first);
+        assert!(place.run_ok(&remove).await.contains("25 removed"));
+        let summary = place.run_ok(&["banks", "import", "pictures", copy.to_str().unwrap()]).await;
+        assert!(summary.contains("25 entries: 25 added"), "{summary}");
+        assert_eq!(place.run_ok(&["banks", "export", "pictures", "--format", format]).await, first);
     }
-    // Seven bits off an entry that allows seven.
-    let wanted = hash((7 << 16) | 0x7f);
+    // The hash differs by seven bits from an entry that allows a distance of seven.
+    let near_hash = hash((7 << 16) | 0x7f);
     eventually("the entries", PATIENCE, async || {
-        let said = place.tell(&["banks", "match", &wanted, "--kind", "pdq", "--bank", "pictures"]).await;
-        said.contains("7 bits  meme,7").then_some(())
+        let matches_text =
+            place.run_ok(&["banks", "match", &near_hash, "--kind", "pdq", "--bank", "pictures"]).await;
+        matches_text.contains("7 bits  meme,7").then_some(())
     })
     .await
     .unwrap();
     let nowhere =
-        place.run(&["banks", "match", &wanted, "--kind", "pdq", "--bank", "words", "--data", data]).await;
+        place.run(&["banks", "match", &near_hash, "--kind", "pdq", "--bank", "words", "--data", data]).await;
     assert!(text(&nowhere.stderr).contains("no bank of hashes"), "{}", text(&nowhere.stderr));
-    // What an exchange takes back goes, by its name or by its value.
+    // An exchange withdraws an entry by its id or by its value.
     let xml = place.folder.path().join("files.xml");
     fs::write(&xml, format!("<q><images>{}{}</images></q>", image("i1", 1), image("i2", 2))).unwrap();
-    let told = place.tell(&["banks", "import", "files", xml.to_str().unwrap()]).await;
-    assert!(told.contains("2 entries: 2 added"), "{told}");
+    let summary = place.run_ok(&["banks", "import", "files", xml.to_str().unwrap()]).await;
+    assert!(summary.contains("2 entries: 2 added"), "{summary}");
     fs::write(&xml, "<q><images><deletedImage><member id=\"1\"/><id>i1</id></deletedImage></images></q>")
         .unwrap();
-    let told = place.tell(&["banks", "import", "files", xml.to_str().unwrap()]).await;
-    assert!(told.contains("1 entries: 0 added, 0 changed, 0 there already, 0 refused, 1 removed"), "{told}");
-    let left = place.tell(&["banks", "export", "files", "--format", "lines"]).await;
+    let summary = place.run_ok(&["banks", "import", "files", xml.to_str().unwrap()]).await;
+    assert!(
+        summary.contains("1 entries: 0 added, 0 changed, 0 there already, 0 refused, 1 removed"),
+        "{summary}"
+    );
+    let left = place.run_ok(&["banks", "export", "files", "--format", "lines"]).await;
     assert_eq!(left.trim(), md5(2));
     drop(demo);
 }
@@ -239,7 +246,7 @@ fn md5(nth: u32) -> String {
     format!("{nth:032x}")
 }
 
-/// A running house with a bank of files, and what an import of a text says: standard output and error, and its code.
+/// Starts a demo with an MD5 bank named `files`.
 async fn with_files(place: &Place) -> Demo {
     let demo = with_banks(place).await;
     let change = json!({"files": [{"name": "hashes.yaml", "text": "bank: files\nkind: md5\n"}]});
@@ -261,56 +268,56 @@ async fn import(
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-async fn listed(place: &Place) -> Vec<Value> {
-    let shown = place.tell(&["banks", "show", "files"]).await;
-    shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+async fn list_entries(place: &Place) -> Vec<Value> {
+    let entry_lines = place.run_ok(&["banks", "show", "files"]).await;
+    entry_lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 async fn values(place: &Place) -> Vec<String> {
     let mut values: Vec<_> =
-        listed(place).await.iter().map(|entry| entry["value"].as_str().unwrap().to_owned()).collect();
+        list_entries(place).await.iter().map(|entry| entry["value"].as_str().unwrap().to_owned()).collect();
     values.sort_unstable();
     values
 }
 
 #[tokio::test]
-async fn an_import_switches_nothing_on_and_takes_nothing_out_that_it_does_not_name() {
+async fn import_changes_only_the_entries_that_it_lists() {
     let place = Place::new();
     let _demo = with_files(&place).await;
     let table = format!("hash,labels,note,expires_at\n{},a|b,why,2999-01-01T00:00:00Z\n", md5(1));
-    let (said, ..) = import(&place, "files.csv", &table, "csv").await;
-    assert!(said.contains("1 added"), "{said}");
-    place.tell(&["banks", "disable", "files", &md5(1)]).await;
-    let before = listed(&place).await;
+    let (stdout, ..) = import(&place, "files.csv", &table, "csv").await;
+    assert!(stdout.contains("1 added"), "{stdout}");
+    place.run_ok(&["banks", "disable", "files", &md5(1)]).await;
+    let before = list_entries(&place).await;
     assert_eq!((&before[0]["enabled"], &before[0]["note"]), (&json!(false), &json!("why")));
     for (name, text, format) in [
         ("files.csv", table.clone(), "csv"),
         ("files.txt", md5(1), "lines"),
         ("files.ndjson", json!({"value": md5(1), "note": null}).to_string(), "ndjson"),
     ] {
-        let (said, ..) = import(&place, name, &text, format).await;
-        assert!(said.contains("1 entries: 0 added, 0 changed, 1 there already"), "{said}");
+        let (stdout, ..) = import(&place, name, &text, format).await;
+        assert!(stdout.contains("1 entries: 0 added, 0 changed, 1 there already"), "{stdout}");
     }
-    let told = place.tell(&["banks", "add", "files", &md5(1)]).await;
-    assert!(told.contains("0 changed, 1 there already"), "{told}");
-    assert_eq!(listed(&place).await, before);
-    let more =
+    let summary = place.run_ok(&["banks", "add", "files", &md5(1)]).await;
+    assert!(summary.contains("0 changed, 1 there already"), "{summary}");
+    assert_eq!(list_entries(&place).await, before);
+    let add_args =
         ["banks", "add", "files", &md5(2), "--distance", "0", "--note", "found twice", "--reference", "r7"];
-    assert!(place.tell(&more).await.contains("1 added"));
-    let added = listed(&place).await.into_iter().find(|entry| entry["value"] == md5(2)).unwrap();
-    let told = (&added["distance"], &added["note"], &added["reference"]);
-    assert_eq!(told, (&json!(0), &json!("found twice"), &json!("r7")));
-    let refused = place.run(&["banks", "add", "files", &md5(3), "--distance", "1"]).await;
-    assert_eq!(refused.status.code(), Some(1), "files are equal or not");
-    assert!(place.tell(&["banks", "remove", "files", &md5(2)]).await.contains("1 removed"));
-    let told = place.tell(&["banks", "add", "files", &md5(1), "--labels", "c"]).await;
-    assert!(told.contains("1 changed"), "{told}");
-    let after = listed(&place).await;
+    assert!(place.run_ok(&add_args).await.contains("1 added"));
+    let added = list_entries(&place).await.into_iter().find(|entry| entry["value"] == md5(2)).unwrap();
+    let entry_fields = (&added["distance"], &added["note"], &added["reference"]);
+    assert_eq!(entry_fields, (&json!(0), &json!("found twice"), &json!("r7")));
+    let refusal = place.run(&["banks", "add", "files", &md5(3), "--distance", "1"]).await;
+    assert_eq!(refusal.status.code(), Some(1), "a bank of file hashes accepts no distance");
+    assert!(place.run_ok(&["banks", "remove", "files", &md5(2)]).await.contains("1 removed"));
+    let summary = place.run_ok(&["banks", "add", "files", &md5(1), "--labels", "c"]).await;
+    assert!(summary.contains("1 changed"), "{summary}");
+    let after = list_entries(&place).await;
     assert_eq!((&after[0]["labels"], &after[0]["enabled"]), (&json!(["c"]), &json!(false)));
     assert_eq!((&after[0]["note"], &after[0]["expiresAt"]), (&before[0]["note"], &before[0]["expiresAt"]));
     let on = json!({"value": md5(1), "disabled": false}).to_string();
-    let (said, ..) = import(&place, "files.ndjson", &on, "ndjson").await;
-    assert!(said.contains("1 changed") && listed(&place).await[0]["enabled"] == true, "{said}");
+    let (stdout, ..) = import(&place, "files.ndjson", &on, "ndjson").await;
+    assert!(stdout.contains("1 changed") && list_entries(&place).await[0]["enabled"] == true, "{stdout}");
 }
 
 fn image(id: &str, nth: u32) -> String {
@@ -319,63 +326,63 @@ fn image(id: &str, nth: u32) -> String {
 }
 
 #[tokio::test]
-async fn what_is_taken_back_and_given_again_follows_the_order_of_the_file() {
+async fn withdrawals_and_additions_apply_in_file_order() {
     let place = Place::new();
     let _demo = with_files(&place).await;
-    let gone = |id: &str| format!("<deletedImage><member id=\"1\"/><id>{id}</id></deletedImage>\n");
+    let deleted_image = |id: &str| format!("<deletedImage><member id=\"1\"/><id>{id}</id></deletedImage>\n");
     let file = |records: &[String]| format!("<q>\n{}</q>\n", records.concat());
     let records = [image("i1", 1), image("i2", 2), image("i3", 3)];
     import(&place, "files.xml", &file(&records), "ncmec").await;
     assert_eq!(values(&place).await, [md5(1), md5(2), md5(3)]);
-    // The first is given again, with another hash besides; the second is given again under another name; the third goes
-    // in the end.
+    // The file adds the first image again with a second hash, adds the second image again under another id, and
+    // withdraws the third image at its end.
     let records = [
-        gone("i1"),
-        gone("i2"),
-        gone("i3"),
+        deleted_image("i1"),
+        deleted_image("i2"),
+        deleted_image("i3"),
         image("i1", 4),
         image("i1", 1),
         image("i4", 2),
         image("i3", 3),
-        gone("i3"),
-        gone("i1"),
+        deleted_image("i3"),
+        deleted_image("i1"),
         image("i1", 4),
     ];
-    let (said, faults, code) = import(&place, "files.xml", &file(&records), "ncmec").await;
-    assert_eq!(values(&place).await, [md5(2), md5(4)], "{said}{faults}");
+    let (stdout, faults, code) = import(&place, "files.xml", &file(&records), "ncmec").await;
+    assert_eq!(values(&place).await, [md5(2), md5(4)], "{stdout}{faults}");
     let expected =
         "10 entries: 1 added, 2 changed, 3 there already, 0 refused, 2 removed, 2 not there to remove";
-    assert!(said.contains(expected) && code == Some(0), "{said}{faults}");
+    assert!(stdout.contains(expected) && code == Some(0), "{stdout}{faults}");
 }
 
 #[tokio::test]
-async fn a_feed_in_which_every_other_record_is_taken_back_is_no_request_a_record() {
+async fn alternating_withdrawals_are_sent_in_batches() {
     let place = Place::new();
     let _demo = with_files(&place).await;
     let record = |nth: u32, is_gone: bool| {
         json!({"id": nth, "hash_digest": md5(nth), "algorithm": "MD5", "deleted": is_gone}).to_string()
     };
     let mut records: Vec<_> = (0..100).map(|nth| record(nth, nth % 2 == 1)).collect();
-    // Of one hash the order counts.
+    // Records of the same hash apply in file order.
     records.extend([record(0, true), record(0, false), record(2, true), record(1, false)]);
-    let (said, faults, code) = import(&place, "feed.json", &records.join("\n"), "tat").await;
+    let (stdout, faults, code) = import(&place, "feed.json", &records.join("\n"), "tat").await;
     let expected = "104 entries: 52 added, 0 changed, 0 there already, 0 refused, 2 removed, 50 not there";
-    assert!(said.contains(expected) && code == Some(0), "{said}{faults}");
+    assert!(stdout.contains(expected) && code == Some(0), "{stdout}{faults}");
     let mut left: Vec<_> = (4..100).step_by(2).map(md5).collect();
     left.extend([md5(0), md5(1)]);
     left.sort_unstable();
     assert_eq!(values(&place).await, left);
-    let listed = place.tell(&["banks", "list"]).await;
-    let revision = listed.lines().find(|line| line.starts_with("files ")).unwrap();
+    let bank_list = place.run_ok(&["banks", "list"]).await;
+    let revision = bank_list.lines().find(|line| line.starts_with("files ")).unwrap();
     let revision = revision.split_once("revision ").unwrap().1.split(' ').next().unwrap();
-    assert!(revision.parse::<u32>().unwrap() <= 4, "{listed}");
+    assert!(revision.parse::<u32>().unwrap() <= 4, "{bank_list}");
 }
 
 #[tokio::test]
-async fn what_stands_before_a_fault_of_a_file_is_imported_and_the_rest_told_of() {
+async fn records_before_a_file_fault_are_imported() {
     let place = Place::new();
     let _demo = with_files(&place).await;
-    let gone = "<deletedImage><member id=\"1\"/><id>i1</id></deletedImage>\n";
+    let deleted_image = "<deletedImage><member id=\"1\"/><id>i1</id></deletedImage>\n";
     import(&place, "files.xml", &format!("<q>{}</q>", image("i1", 1)), "ncmec").await;
     let stop = |nth: u32, status: &str| {
         json!({"hashValue": md5(nth), "hashStatus": status, "signalType": "VideoMD5"}).to_string()
@@ -387,7 +394,12 @@ async fn what_stands_before_a_fault_of_a_file_is_imported_and_the_rest_told_of()
         json!({"hash_digest": md5(nth), "algorithm": "MD5", "deleted": gone}).to_string()
     };
     for (format, text, fault, left) in [
-        ("ncmec", format!("<q>\n{}{gone}<odd/>{}<image><id>i", image("i2", 2), image("", 9)), "line 5", 2),
+        (
+            "ncmec",
+            format!("<q>\n{}{deleted_image}<odd/>{}<image><id>i", image("i2", 2), image("", 9)),
+            "line 5",
+            2,
+        ),
         (
             "stopncii",
             format!("{{\"hashRecords\": [{},\n{},\n7,\n{{", stop(3, "Active"), stop(3, "Deleted")),
@@ -402,23 +414,23 @@ async fn what_stands_before_a_fault_of_a_file_is_imported_and_the_rest_told_of()
         ),
         ("tat", format!("[{},\n{},\n7,\nodd", tat(5, false), tat(5, true)), "line 4", 2),
     ] {
-        let (said, faults, code) = import(&place, "cut", &text, format).await;
+        let (stdout, faults, code) = import(&place, "cut", &text, format).await;
         let expected = "3 entries: 1 added, 0 changed, 0 there already, 1 refused, 1 removed";
-        assert!(said.contains(expected), "{format}: {said}{faults}");
+        assert!(stdout.contains(expected), "{format}: {stdout}{faults}");
         assert_eq!((values(&place).await, code), (vec![md5(left)], Some(1)), "{format}: {faults}");
         let last = faults.lines().last().unwrap();
         assert!(last.contains(fault) && last.ends_with("the rest was not read"), "{format}: {faults}");
-        let refused = if format == "ncmec" {
+        let refusal_text = if format == "ncmec" {
             "line 4, record 3: it has no `id`"
         } else {
             "line 3, record 3: it is no object"
         };
-        assert!(faults.contains(refused), "{format}: {faults}");
+        assert!(faults.contains(refusal_text), "{format}: {faults}");
     }
 }
 
 #[tokio::test]
-async fn odd_texts_beside_an_entry_come_back_as_they_were() {
+async fn unusual_entry_texts_are_exported_unchanged() {
     let place = Place::new();
     let _demo = with_files(&place).await;
     let odd = [" a|b ", "\\", "c\\|d", "\t e", "f\u{a0}"];
@@ -432,23 +444,26 @@ async fn odd_texts_beside_an_entry_come_back_as_they_were() {
         entry(3, ""),
         json!({"value": md5(4), "labels": [""]}).to_string(),
     ];
-    let (said, faults, _) = import(&place, "odd.ndjson", &rows.join("\n"), "ndjson").await;
-    assert!(said.contains("4 entries: 3 added, 0 changed, 0 there already, 1 refused"), "{said}{faults}");
+    let (stdout, faults, _) = import(&place, "odd.ndjson", &rows.join("\n"), "ndjson").await;
+    assert!(stdout.contains("4 entries: 3 added, 0 changed, 0 there already, 1 refused"), "{stdout}{faults}");
     assert!(faults.contains("line 4: one of its labels is blank"), "{faults}");
-    let whole = place.tell(&["banks", "export", "files", "--format", "ndjson"]).await;
+    let exported = place.run_ok(&["banks", "export", "files", "--format", "ndjson"]).await;
     for format in ["csv", "ndjson"] {
-        let copy = place.tell(&["banks", "export", "files", "--format", format]).await;
-        let (said, faults, _) = import(&place, "copy", &copy, format).await;
-        assert!(said.contains("3 entries: 0 added, 0 changed, 3 there already, 0 refused"), "{said}{faults}");
-        place.tell(&["banks", "remove", "files", &md5(1), &md5(2), &md5(3)]).await;
-        let (said, faults, _) = import(&place, "copy", &copy, format).await;
-        assert!(said.contains("3 entries: 3 added"), "{said}{faults}");
-        assert_eq!(place.tell(&["banks", "export", "files", "--format", "ndjson"]).await, whole);
+        let copy = place.run_ok(&["banks", "export", "files", "--format", format]).await;
+        let (stdout, faults, _) = import(&place, "copy", &copy, format).await;
+        assert!(
+            stdout.contains("3 entries: 0 added, 0 changed, 3 there already, 0 refused"),
+            "{stdout}{faults}"
+        );
+        place.run_ok(&["banks", "remove", "files", &md5(1), &md5(2), &md5(3)]).await;
+        let (stdout, faults, _) = import(&place, "copy", &copy, format).await;
+        assert!(stdout.contains("3 entries: 3 added"), "{stdout}{faults}");
+        assert_eq!(place.run_ok(&["banks", "export", "files", "--format", "ndjson"]).await, exported);
     }
 }
 
 #[tokio::test]
-async fn a_new_hash_is_found_soon_without_a_restart() {
+async fn new_hash_matches_without_a_restart() {
     let place = Place::new();
     let demo = with_banks(&place).await;
     let documents = "bank: pictures\nkind: pdq\n";
@@ -473,14 +488,14 @@ async fn a_new_hash_is_found_soon_without_a_restart() {
 }
 
 #[tokio::test]
-async fn an_import_that_broke_off_goes_on_and_doubles_nothing() {
+async fn interrupted_import_resumes_without_duplicates() {
     const COUNT: usize = 40_000;
     let place = Place::new();
     let demo = with_banks(&place).await;
     let change = json!({"files": [{"name": "hashes.yaml", "text": "bank: files\nkind: md5\n"}]});
     assert_eq!(demo.command("/config", &change).await.0, 200);
     let data = place.data();
-    // It may be through before it is killed: then another file is tried.
+    // The import may finish before the kill; the loop then tries another file.
     for attempt in 0..5 {
         let file = place.folder.path().join(format!("hashes-{attempt}.txt"));
         let resume = place.folder.path().join(format!("hashes-{attempt}.txt.resume"));
@@ -509,23 +524,23 @@ async fn an_import_that_broke_off_goes_on_and_doubles_nothing() {
             continue;
         }
         let output = place.run(&import).await;
-        let (said, faults) = (text(&output.stdout), text(&output.stderr));
+        let (stdout, faults) = (text(&output.stdout), text(&output.stderr));
         assert!(faults.contains("continuing after"), "{faults}");
         let numbers: Vec<usize> =
-            said.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect();
-        let [all, added, changed, there, refused] = numbers[..] else { panic!("{said}") };
-        assert_eq!((all, added + there, changed, refused), (COUNT + 2, COUNT, 0, 2), "{said}");
-        assert!(there <= 10_000, "no more than what was under way is sent twice: {said}");
+            stdout.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect();
+        let [all, added, changed, there, refused] = numbers[..] else { panic!("{stdout}") };
+        assert_eq!((all, added + there, changed, refused), (COUNT + 2, COUNT, 0, 2), "{stdout}");
+        assert!(there <= 10_000, "only requests in progress are sent twice: {stdout}");
         assert!(!resume.exists());
-        let exported = place.tell(&["banks", "export", "files", "--format", "lines"]).await;
+        let exported = place.run_ok(&["banks", "export", "files", "--format", "lines"]).await;
         assert_eq!(exported.lines().filter(|line| line.starts_with(&prefix)).count(), COUNT);
         return;
     }
-    panic!("every import was through before it could be killed");
+    panic!("every import finished before the kill");
 }
 
 #[tokio::test]
-async fn hashes_that_are_not_made_here_are_kept_and_found_by_their_text() {
+async fn foreign_hashes_are_stored_and_matched_by_text() {
     let place = Place::new();
     let demo = with_banks(&place).await;
     let documents = "bank: photos\nkind: photodna\n---\nbank: films\nkind: netclean\n";
@@ -540,28 +555,28 @@ async fn hashes_that_are_not_made_here_are_kept_and_found_by_their_text() {
         format!("<image><member id=\"1\"/><id>i1</id><fingerprints>{fingerprints}</fingerprints></image>");
     fs::write(&xml, format!("<q><images>{entry}</images></q>")).unwrap();
     for bank in ["photos", "films"] {
-        let told = place.tell(&["banks", "import", bank, xml.to_str().unwrap()]).await;
-        assert!(told.contains("3 entries: 1 added") && told.contains("2 of another kind"), "{told}");
+        let summary = place.run_ok(&["banks", "import", bank, xml.to_str().unwrap()]).await;
+        assert!(summary.contains("3 entries: 1 added") && summary.contains("2 of another kind"), "{summary}");
     }
-    assert_eq!(place.tell(&["banks", "export", "photos", "--format", "lines"]).await.trim(), digits);
+    assert_eq!(place.run_ok(&["banks", "export", "photos", "--format", "lines"]).await.trim(), digits);
     let (status, answer) = demo.command("/banks/films/entries", &json!({"entries": ["two words"]})).await;
     assert_eq!((status.as_u16(), &answer["added"]), (200, &json!(0)), "{answer}");
     for (kind, bank, value) in
         [("photodna", "photos", &*digits), ("photodna", "photos", &*numbers), ("netclean", "films", "Ab+/c=")]
     {
-        let asked = ["banks", "match", value, "--kind", kind, "--bank", bank];
+        let match_args = ["banks", "match", value, "--kind", kind, "--bank", bank];
         eventually("the entry", PATIENCE, async || {
-            place.tell(&asked).await.contains("1 matches").then_some(())
+            place.run_ok(&match_args).await.contains("1 matches").then_some(())
         })
         .await
         .unwrap();
         let wish = json!({"hashes": {kind: value}});
         let (_, answer) = demo.command("/banks/match", &wish).await;
-        let listed = place.tell(&["banks", "show", bank]).await;
-        let entry: Value = serde_json::from_str(listed.trim()).unwrap();
-        assert_eq!(answer["matches"][0]["entry"], entry["id"], "a match names the entry as lists do");
+        let entry_line = place.run_ok(&["banks", "show", bank]).await;
+        let entry: Value = serde_json::from_str(entry_line.trim()).unwrap();
+        assert_eq!(answer["matches"][0]["entry"], entry["id"], "a match has the entry id of the list");
     }
-    // No medium is ever like one, so a rule that names the bank would never match.
+    // The service computes no hashes of this kind, so a rule that names the bank would never match.
     let rule =
         "rule: never\nstatus: draft\nitem_types: [post]\nwhen: {media: {in: [images], bank: photos}}\n";
     let change = json!({"files": [{"name": "rule.yaml", "text": rule}]});
@@ -570,7 +585,7 @@ async fn hashes_that_are_not_made_here_are_kept_and_found_by_their_text() {
 }
 
 #[tokio::test]
-async fn wrong_requests_about_banks_are_told() {
+async fn invalid_bank_requests_are_refused_with_a_reason() {
     let place = Place::new();
     let demo = with_banks(&place).await;
     let admin = demo.var("TIDEGATE_ADMIN_KEY");

@@ -1,4 +1,4 @@
-//! The guide to banks of hashes: its documents are taken, and its commands say what it says they do.
+//! The guide to banks of hashes: its documents apply, and its commands print the documented output.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ fn blocks(language: &str) -> Vec<&'static str> {
 }
 
 #[tokio::test]
-async fn every_example_of_the_guide_goes_as_it_says() {
+async fn each_example_of_the_guide_prints_its_documented_output() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     for (nth, document) in blocks("yaml").into_iter().enumerate() {
@@ -30,18 +30,18 @@ async fn every_example_of_the_guide_goes_as_it_says() {
         let (command, expected) = session.split_once('\n').unwrap();
         let args: Vec<&str> = command.split(' ').chain(["--data", data.to_str().unwrap()]).collect();
         count += 1;
-        let told = async || {
+        let run_command = async || {
             let output = place.run(&args).await;
-            let (said, faults) = (text(&output.stdout), text(&output.stderr));
-            let is_there = |line: &str| said.lines().any(|it| it.starts_with(line));
-            let goes = output.status.success() && expected.lines().all(is_there);
-            if goes { Ok(()) } else { Err(anyhow::anyhow!("{said}{faults}")) }
+            let (stdout, faults) = (text(&output.stdout), text(&output.stderr));
+            let is_there = |line: &str| stdout.lines().any(|it| it.starts_with(line));
+            let succeeded = output.status.success() && expected.lines().all(is_there);
+            if succeeded { Ok(()) } else { Err(anyhow::anyhow!("{stdout}{faults}")) }
         };
-        // What changes something is run once; a look-up may come before the entry does.
+        // Commands that change data run once. A look-up is repeated, because the entry may not be active yet.
         if args[1] == "match" {
-            eventually_ok(command, PATIENCE, told).await.unwrap();
+            eventually_ok(command, PATIENCE, run_command).await.unwrap();
         } else {
-            told().await.unwrap_or_else(|error| panic!("{command}: {error}"));
+            run_command().await.unwrap_or_else(|error| panic!("{command}: {error}"));
         }
     }
     assert!(count >= 8, "{count} commands");

@@ -1,4 +1,4 @@
-//! `tidegate bundle ...` as it is typed: what it prints, and what it exits with.
+//! Output and exit codes of `tidegate bundle ...`.
 
 use std::{
     fs,
@@ -35,17 +35,17 @@ fn bundle() -> Value {
     })
 }
 
-/// A folder with a good bundle, one with a dangling reference, and one that ends too early.
+/// Creates a folder with a valid bundle, a bundle with a dangling reference, and a truncated bundle.
 fn files() -> Place {
     let place = Place::new();
-    let good = bundle();
+    let valid_bundle = bundle();
     let mut bad = bundle();
     bad["responses"][0]["subjectRef"] = json!("secret");
     let write = |name: &str, text: &str| fs::write(place.folder.path().join(name), text).unwrap();
-    write("good.json", &good.to_string());
-    write("pretty.json", &serde_json::to_string_pretty(&good).unwrap());
+    write("good.json", &valid_bundle.to_string());
+    write("pretty.json", &serde_json::to_string_pretty(&valid_bundle).unwrap());
     write("bad.json", &bad.to_string());
-    write("half.json", &good.to_string()[..900]);
+    write("half.json", &valid_bundle.to_string()[..900]);
     place
 }
 
@@ -73,7 +73,7 @@ fn piped_in(place: &Place, args: &[&str], input: &[u8]) -> Output {
 }
 
 #[tokio::test]
-async fn validate_tells_places_and_exits_by_what_it_found() {
+async fn validate_prints_places_and_sets_its_exit_code() {
     let place = files();
     let (code, out, _) = run(&place, &["validate", "good.json"]).await;
     assert_eq!(code, 0, "{out}");
@@ -93,9 +93,9 @@ async fn validate_tells_places_and_exits_by_what_it_found() {
     let log: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(log["version"], "2.1.0");
     assert_eq!(log["runs"][0]["results"].as_array().unwrap().len(), 1);
-    let (code, _, said) = run(&place, &["validate", "nowhere.json"]).await;
+    let (code, _, stderr) = run(&place, &["validate", "nowhere.json"]).await;
     assert_eq!(code, 2);
-    assert!(said.contains("nowhere.json"), "{said}");
+    assert!(stderr.contains("nowhere.json"), "{stderr}");
     for wrong in [
         &["validate"][..],
         &["validate", "good.json", "--k", "2"],
@@ -109,9 +109,9 @@ async fn validate_tells_places_and_exits_by_what_it_found() {
 async fn constants_can_be_others() {
     let place = files();
     let url = "https://example.org/v1.json";
-    let mut other = bundle();
-    other["schema"] = json!(url);
-    fs::write(place.folder.path().join("other.json"), other.to_string()).unwrap();
+    let mut changed_bundle = bundle();
+    changed_bundle["schema"] = json!(url);
+    fs::write(place.folder.path().join("other.json"), changed_bundle.to_string()).unwrap();
     assert_eq!(run(&place, &["validate", "other.json"]).await.0, 1);
     assert_eq!(run(&place, &["validate", "other.json", "--schema-url", url]).await.0, 0);
     let (code, out, _) = run(&place, &["validate", "good.json", "--compat", "delib"]).await;
@@ -125,15 +125,15 @@ async fn constants_can_be_others() {
 }
 
 #[test]
-fn standard_input_is_read_packed_or_not() {
-    let good = bundle().to_string();
-    let output = piped(&["bundle", "validate", "-"], good.as_bytes());
+fn standard_input_may_be_compressed() {
+    let bundle_text = bundle().to_string();
+    let output = piped(&["bundle", "validate", "-"], bundle_text.as_bytes());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
-    // A gzip header and nothing behind it: there is no document.
+    // The input is a gzip header without data, so it contains no document.
     let output = piped(&["bundle", "validate", "-"], &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("BND-LEX-02"));
-    // Nor is damaged data one.
+    // Damaged gzip data contains no document either.
     let output =
         piped(&["bundle", "validate", "-"], &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0xff, 0xff, 0xff, 0xff]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
@@ -142,7 +142,7 @@ fn standard_input_is_read_packed_or_not() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn output_that_is_lost_is_told() {
+fn lost_output_is_reported() {
     let place = files();
     for args in [["validate", "good.json"], ["digest", "good.json"]] {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
@@ -155,7 +155,7 @@ fn output_that_is_lost_is_told() {
 }
 
 #[tokio::test]
-async fn inspect_shows_what_there_is_and_no_texts_unless_asked() {
+async fn inspect_shows_texts_only_on_request() {
     let place = files();
     let (code, out, _) = run(&place, &["inspect", "good.json"]).await;
     assert_eq!(code, 0);
@@ -176,7 +176,7 @@ async fn inspect_shows_what_there_is_and_no_texts_unless_asked() {
 }
 
 #[tokio::test]
-async fn inspect_shows_no_text_in_place_of_a_list_and_shortens_long_ones() {
+async fn inspect_hides_texts_of_wrong_type_and_shortens_titles() {
     let place = files();
     let secret = "Secret ".repeat(100_000);
     let mut wrong = bundle();
@@ -185,8 +185,8 @@ async fn inspect_shows_no_text_in_place_of_a_list_and_shortens_long_ones() {
     }
     wrong["phases"][0]["title"] = json!("T".repeat(100_000));
     fs::write(place.folder.path().join("wrong.json"), wrong.to_string()).unwrap();
-    let (_, out, said) = run(&place, &["inspect", "wrong.json"]).await;
-    assert!(!out.contains("Secret") && !said.contains("Secret"), "{}", &out[..out.len().min(2_000)]);
+    let (_, out, stderr) = run(&place, &["inspect", "wrong.json"]).await;
+    assert!(!out.contains("Secret") && !stderr.contains("Secret"), "{}", &out[..out.len().min(2_000)]);
     assert!(out.contains(&format!("{}… (100000 bytes)", "T".repeat(300))), "{out}");
     assert!(out.len() < 5_000, "{} bytes", out.len());
     let (_, out, _) = run(&place, &["inspect", "wrong.json", "--format", "json"]).await;
@@ -206,9 +206,9 @@ async fn inspect_shows_answers_and_hidden_counts() {
     fs::write(place.folder.path().join("counts.json"), counts.to_string()).unwrap();
     let (code, out, _) = run(&place, &["inspect", "counts.json"]).await;
     assert_eq!(code, 0);
-    let wanted =
+    let expected_line =
         "30 participants according to the summary, 2 items, 74 responses in 1 row, 74 of them without";
-    assert!(out.contains(wanted) && out.contains("3 counts hidden"), "{out}");
+    assert!(out.contains(expected_line) && out.contains("3 counts hidden"), "{out}");
     let (_, out, _) = run(&place, &["inspect", "counts.json", "--format", "json"]).await;
     let overview: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((&overview["responses"], &overview["rows"]), (&json!(74), &json!(1)));
@@ -216,54 +216,60 @@ async fn inspect_shows_answers_and_hidden_counts() {
 }
 
 #[tokio::test]
-async fn diff_shortens_long_values_and_tells_them_whole_to_programs() {
+async fn diff_shortens_long_values_except_in_json() {
     let place = files();
     let mut long = bundle();
     long["dataCard"]["limitations"] = json!(["x".repeat(200)]);
     fs::write(place.folder.path().join("long.json"), long.to_string()).unwrap();
     let (code, out, _) = run(&place, &["diff", "good.json", "long.json"]).await;
     assert_eq!(code, 1);
-    let wanted = format!("~ /dataCard/limitations: [] → [\"{}… (204 bytes)\n", "x".repeat(78));
-    assert_eq!(out, wanted);
+    let expected_line = format!("~ /dataCard/limitations: [] → [\"{}… (204 bytes)\n", "x".repeat(78));
+    assert_eq!(out, expected_line);
     let (_, out, _) = run(&place, &["diff", "good.json", "long.json", "--json"]).await;
-    let told: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(told["members"][0]["after"], long["dataCard"]["limitations"]);
+    let json_diff: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json_diff["members"][0]["after"], long["dataCard"]["limitations"]);
 }
 
 #[tokio::test]
-async fn diff_and_digest_look_at_what_is_said() {
+async fn diff_and_jcs_digest_ignore_layout() {
     let place = files();
     assert_eq!(run(&place, &["diff", "good.json", "pretty.json"]).await, (0, String::new(), String::new()));
     let (code, out, _) = run(&place, &["diff", "good.json", "bad.json"]).await;
     assert_eq!(code, 1);
-    let wanted = "responses: 0 added, 0 removed, 1 changed (subjectRef 1)\n  ~ vote:1: subjectRef\n";
-    assert_eq!(out, wanted);
+    let expected_text = "responses: 0 added, 0 removed, 1 changed (subjectRef 1)\n  ~ vote:1: subjectRef\n";
+    assert_eq!(out, expected_text);
     let (code, out, _) = run(&place, &["diff", "good.json", "bad.json", "--json"]).await;
-    let told: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((code, &told["equal"], &told["members"]), (1, &json!(false), &json!([])));
-    let changed = json!({ "id": "vote:1", "change": "changed", "fields": ["subjectRef"] });
-    let responses = json!({ "added": 0, "removed": 0, "changed": 1, "fields": { "subjectRef": 1 }, "elements": [changed] });
-    assert_eq!(told["lists"]["responses"], responses);
+    let json_diff: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &json_diff["equal"], &json_diff["members"]), (1, &json!(false), &json!([])));
+    let changed_response = json!({ "id": "vote:1", "change": "changed", "fields": ["subjectRef"] });
+    let responses = json!({ "added": 0, "removed": 0, "changed": 1, "fields": { "subjectRef": 1 }, "elements": [changed_response] });
+    assert_eq!(json_diff["lists"]["responses"], responses);
     let (code, out, _) = run(&place, &["diff", "good.json", "pretty.json", "--json"]).await;
-    let told: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((code, &told["equal"], &told["lists"]["items"]["added"]), (0, &json!(true), &json!(0)));
+    let json_diff: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (code, &json_diff["equal"], &json_diff["lists"]["items"]["added"]),
+        (0, &json!(true), &json!(0))
+    );
     assert_eq!(run(&place, &["diff", "good.json", "half.json"]).await.0, 2);
     assert_eq!(run(&place, &["diff", "-", "-"]).await.0, 2);
     let digest =
         async |args: &[&str]| run(&place, args).await.1.split_whitespace().next().unwrap().to_owned();
-    let good = digest(&["digest", "good.json"]).await;
-    assert!(good.starts_with("sha256:") && good.len() == 7 + 64, "{good}");
-    assert_ne!(good, digest(&["digest", "pretty.json"]).await);
-    let same = digest(&["digest", "good.json", "--jcs"]).await;
-    assert_eq!(same, digest(&["digest", "pretty.json", "--jcs"]).await);
-    assert_ne!(same, digest(&["digest", "bad.json", "--jcs"]).await);
+    let bundle_digest = digest(&["digest", "good.json"]).await;
+    assert!(bundle_digest.starts_with("sha256:") && bundle_digest.len() == 7 + 64, "{bundle_digest}");
+    assert_ne!(bundle_digest, digest(&["digest", "pretty.json"]).await);
+    let jcs_digest = digest(&["digest", "good.json", "--jcs"]).await;
+    assert_eq!(jcs_digest, digest(&["digest", "pretty.json", "--jcs"]).await);
+    assert_ne!(jcs_digest, digest(&["digest", "bad.json", "--jcs"]).await);
     assert_eq!(run(&place, &["digest", "half.json", "--jcs"]).await.0, 1);
     let twice = bundle().to_string().replacen("\"outcomes\":[]", "\"outcomes\":[{\"a\":1,\"a\":1}]", 1);
     fs::write(place.folder.path().join("twice.json"), &twice).unwrap();
-    let (code, _, said) = run(&place, &["digest", "twice.json", "--jcs"]).await;
+    let (code, _, stderr) = run(&place, &["digest", "twice.json", "--jcs"]).await;
     let byte = twice.find("\"a\":1}").unwrap();
     assert_eq!(code, 1);
-    assert!(said.contains(&format!("line 1, byte {byte}: BND-LEX-09")) && said.contains("\"a\""), "{said}");
+    assert!(
+        stderr.contains(&format!("line 1, byte {byte}: BND-LEX-09")) && stderr.contains("\"a\""),
+        "{stderr}"
+    );
     assert_eq!(run(&place, &["digest", "nowhere.json"]).await.0, 2);
 }
 
@@ -277,11 +283,11 @@ async fn impossible_schema_url_is_refused_and_not_repeated() {
             &["inspect", "good.json"],
             &["convert", "good.json", "-o", "out.json"],
         ] {
-            let (code, out, said) = run(&place, &[command, &["--schema-url", url]].concat()).await;
+            let (code, out, stderr) = run(&place, &[command, &["--schema-url", url]].concat()).await;
             assert_eq!((code, out.as_str()), (2, ""), "{command:?} {url}");
             assert!(
-                said.starts_with("error: --schema-url is not a URI") && !said.contains("secret"),
-                "{said}"
+                stderr.starts_with("error: --schema-url is not a URI") && !stderr.contains("secret"),
+                "{stderr}"
             );
         }
     }
@@ -291,12 +297,12 @@ async fn impossible_schema_url_is_refused_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn inspect_takes_a_bundle_with_another_address_for_what_it_is() {
+async fn inspect_accepts_a_bundle_with_another_schema_url() {
     let place = files();
     let url = "https://example.org/v1.json";
-    let mut other = bundle();
-    other["schema"] = json!(url);
-    fs::write(place.folder.path().join("other.json"), other.to_string()).unwrap();
+    let mut foreign_bundle = bundle();
+    foreign_bundle["schema"] = json!(url);
+    fs::write(place.folder.path().join("other.json"), foreign_bundle.to_string()).unwrap();
     let faults = async |args: &[&str]| {
         let (code, out, _) =
             run(&place, &[&["inspect", "other.json", "--format", "json"], args].concat()).await;
@@ -306,7 +312,7 @@ async fn inspect_takes_a_bundle_with_another_address_for_what_it_is() {
     assert_eq!(faults(&["--schema-url", url]).await, (0, json!(0)));
 }
 
-/// What is no JSON document, and where it ceases to be one.
+/// Name, bytes and expected message of inputs that are no JSON documents.
 const NO_JSON: [(&str, &[u8], &str); 5] = [
     ("words.txt", b"\n  hello", "line 2, byte 3: BND-LEX-01 invalid JSON"),
     ("empty.json", b"", "line 1, byte 0: BND-LEX-02 the text ends too early"),
@@ -320,23 +326,23 @@ const NO_JSON: [(&str, &[u8], &str); 5] = [
 ];
 
 #[tokio::test]
-async fn what_is_no_json_is_told_with_its_name_line_and_byte() {
+async fn invalid_json_is_reported_with_name_line_and_byte() {
     let place = files();
-    for (name, bytes, told) in NO_JSON {
+    for (name, bytes, expected_fault) in NO_JSON {
         fs::write(place.folder.path().join(name), bytes).unwrap();
-        for (args, wanted) in [
+        for (args, expected_code) in [
             (&["inspect", name][..], 1),
             (&["inspect", name, "--format", "json"], 1),
             (&["digest", name, "--jcs"], 1),
             (&["diff", name, "good.json"], 2),
             (&["diff", "good.json", name], 2),
         ] {
-            let (code, _, said) = run(&place, args).await;
-            assert_eq!(code, wanted, "{args:?}: {said}");
-            assert!(said.starts_with(&format!("error: {name}: {told}")), "{args:?}: {said}");
+            let (code, _, stderr) = run(&place, args).await;
+            assert_eq!(code, expected_code, "{args:?}: {stderr}");
+            assert!(stderr.starts_with(&format!("error: {name}: {expected_fault}")), "{args:?}: {stderr}");
         }
     }
-    for (args, wanted) in [
+    for (args, expected_code) in [
         (&["inspect", "-"][..], 1),
         (&["digest", "-", "--jcs"], 1),
         (&["diff", "-", "good.json"], 2),
@@ -344,23 +350,23 @@ async fn what_is_no_json_is_told_with_its_name_line_and_byte() {
     ] {
         let args: Vec<_> = ["bundle"].iter().chain(args).copied().collect();
         let output = piped_in(&place, &args, b"\n[nul]");
-        assert_eq!(output.status.code(), Some(wanted), "{args:?}");
-        let said = text(&output.stderr);
-        assert!(said.starts_with("error: -: line 2, byte "), "{args:?}: {said}");
+        assert_eq!(output.status.code(), Some(expected_code), "{args:?}");
+        let stderr = text(&output.stderr);
+        assert!(stderr.starts_with("error: -: line 2, byte "), "{args:?}: {stderr}");
     }
 }
 
 #[tokio::test]
-async fn inspect_shows_nothing_of_what_is_no_bundle_at_all() {
+async fn inspect_refuses_a_document_that_is_no_bundle() {
     let place = files();
     fs::write(place.folder.path().join("list.json"), "\n [1, 2]").unwrap();
     fs::write(place.folder.path().join("votes.csv"), "voter-id,vote\n").unwrap();
-    let (code, out, said) = run(&place, &["inspect", "list.json"]).await;
+    let (code, out, stderr) = run(&place, &["inspect", "list.json"]).await;
     assert_eq!((code, out.as_str()), (1, ""));
-    assert_eq!(said, "error: list.json: line 2, byte 2: the document is not a JSON object\n");
-    let (code, _, said) = run(&place, &["diff", "list.json", "good.json"]).await;
+    assert_eq!(stderr, "error: list.json: line 2, byte 2: the document is not a JSON object\n");
+    let (code, _, stderr) = run(&place, &["diff", "list.json", "good.json"]).await;
     assert_eq!(
-        (code, said.as_str()),
+        (code, stderr.as_str()),
         (2, "error: list.json: line 2, byte 2: the document is not a JSON object\n")
     );
     let (code, out, _) = run(&place, &["inspect", "votes.csv"]).await;

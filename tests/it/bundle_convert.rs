@@ -1,5 +1,5 @@
-//! `tidegate bundle convert` as it is typed, alone and in the order of its guide: where output and progress go, and that an
-//! interrupted conversion leaves nothing.
+//! `tidegate bundle convert`, alone and in the order of its guide: destinations of output and progress, and the cleanup
+//! after an interrupted conversion.
 
 use std::{
     fmt::Write as _, fs, io::Write as _, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Command,
@@ -12,7 +12,7 @@ use tidegate_test_support::{PATIENCE, Program, eventually, servers};
 const GUIDE: &str = include_str!("../../docs/guides/bundles.md");
 const COMMENTS: u32 = 6;
 
-/// The files of an invented export with so many voters, each of whom votes on everything.
+/// Files of an invented export with `voters` voters, each with a vote on every comment.
 fn export(voters: u32) -> [(&'static str, String); 3] {
     let mut votes = "timestamp,datetime,comment-id,voter-id,vote\n".to_owned();
     let mut comments =
@@ -43,7 +43,7 @@ fn opened(place: &Place, mode: u32) {
     fs::set_permissions(place.folder.path().join("key"), fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// With what makes equal bytes of equal input.
+/// Arguments of a conversion with a fixed key and time, so equal input gives equal bytes.
 fn convert<'a>(out: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let fixed = ["bundle", "convert", "export", "-o", out, "--linkage-key-file", "key", "--as-of"];
     [&fixed[..], &["2026-01-02T03:04:05Z"], more].concat()
@@ -58,36 +58,36 @@ async fn run(place: &Place, args: &[&str]) -> (i32, Vec<u8>, String) {
 async fn bundle_goes_to_stdout_and_messages_to_stderr() {
     let place = Place::new();
     write(&place, 40);
-    let (code, bundle, said) = run(&place, &convert("-", &["--progress", "json"])).await;
-    assert_eq!(code, 0, "{said}");
+    let (code, bundle, stderr) = run(&place, &convert("-", &["--progress", "json"])).await;
+    assert_eq!(code, 0, "{stderr}");
     let parsed: Value = serde_json::from_slice(&bundle).unwrap();
     assert_eq!(parsed["summary"]["responses"], json!(40 * COMMENTS));
-    let told: Vec<Value> = said
+    let progress_lines: Vec<Value> = stderr
         .lines()
         .filter(|line| line.starts_with('{'))
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let last = told.last().unwrap();
+    let last = progress_lines.last().unwrap();
     assert_eq!((&last["rows"], &last["secondsLeft"]), (&json!(40 * COMMENTS), &json!(0.0)));
     assert!(last["bytesRead"].as_u64() > Some(0) && last["bytesRead"] == last["bytesTotal"], "{last}");
-    assert!(said.contains("read as polis, variant E\n"), "{said}");
-    // Nobody watches: nothing is shown unless it is asked for.
-    let (code, out, said) = run(&place, &convert("bundle.json", &["--json"])).await;
-    assert_eq!((code, said.as_str()), (0, ""));
+    assert!(stderr.contains("read as polis, variant E\n"), "{stderr}");
+    // Standard error is no terminal, so the command prints progress only on request.
+    let (code, out, stderr) = run(&place, &convert("bundle.json", &["--json"])).await;
+    assert_eq!((code, stderr.as_str()), (0, ""));
     let report: Value = serde_json::from_slice(&out).unwrap();
     assert_eq!(report["bytes"], json!(bundle.len()));
     assert!(fs::read(place.folder.path().join("bundle.json")).unwrap() == bundle);
     let (code, ..) = run(&place, &convert("bundle.json", &[])).await;
-    assert_eq!(code, 2, "what is there is not replaced");
+    assert_eq!(code, 2, "an existing file is not replaced");
     opened(&place, 0o644);
-    let (code, _, said) = run(&place, &convert("open.json", &[])).await;
+    let (code, _, stderr) = run(&place, &convert("open.json", &[])).await;
     assert_eq!(code, 0);
-    assert!(said.starts_with("warning: key has mode 0644, so other users can read the key"), "{said}");
+    assert!(stderr.starts_with("warning: key has mode 0644, so other users can read the key"), "{stderr}");
     let votes = place.folder.path().join("export/votes.csv");
     fs::write(&votes, "timestamp,comment-id,voter-id,vote\n1,0,1,yes\n").unwrap();
-    let (code, out, said) = run(&place, &convert("-", &[])).await;
+    let (code, out, stderr) = run(&place, &convert("-", &[])).await;
     assert_eq!((code, out), (1, Vec::new()));
-    assert!(said.contains("votes.csv, row 2"), "{said}");
+    assert!(stderr.contains("votes.csv, row 2"), "{stderr}");
 }
 
 #[tokio::test]
@@ -95,8 +95,8 @@ async fn closed_or_full_stdout_is_reported() {
     let place = Place::new();
     write(&place, 40);
     for more in [&[][..], &["--bundle-id", "trees"]] {
-        let (code, bundle, said) = run(&place, &convert("-", more)).await;
-        assert_eq!(code, 0, "{said}");
+        let (code, bundle, stderr) = run(&place, &convert("-", more)).await;
+        assert_eq!(code, 0, "{stderr}");
         assert_eq!(run(&place, &convert("bundle.json", &[more, &["--force"]].concat())).await.0, 0);
         assert!(fs::read(place.folder.path().join("bundle.json")).unwrap() == bundle);
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
@@ -106,9 +106,9 @@ async fn closed_or_full_stdout_is_reported() {
             let mut command = Command::new(BINARY);
             command.args(convert("-", more)).current_dir(place.folder.path()).stdout(out);
             let output = command.output().unwrap();
-            let said = text(&output.stderr);
-            assert_eq!(output.status.code(), Some(2), "{said}");
-            assert!(said.starts_with("error: writing to standard output: "), "{said}");
+            let stderr = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{stderr}");
+            assert!(stderr.starts_with("error: writing to standard output: "), "{stderr}");
         }
     }
 }
@@ -119,22 +119,22 @@ async fn file_size_limit_is_reported_and_keeps_the_old_file() {
     write(&place, 2_000);
     let out = place.folder.path().join("bundle.json");
     fs::write(&out, "before").unwrap();
-    // In blocks of 512 or 1,024 bytes, as the shell likes.
+    // The shell counts in blocks of 512 or 1,024 bytes.
     let command =
         format!("ulimit -S -f 64; exec {BINARY} {}", convert("bundle.json", &["--force"]).join(" "));
     let output = Command::new("sh").args(["-c", &command]).current_dir(place.folder.path()).output().unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.starts_with("error: writing bundle.json.partial: File too large"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.starts_with("error: writing bundle.json.partial: File too large"), "{stderr}");
     assert_eq!(fs::read(&out).unwrap(), b"before");
-    let (code, _, said) = run(&place, &convert("bundle.json", &["--force"])).await;
-    assert_eq!(code, 0, "{said}");
-    let whole: Value = serde_json::from_slice(&fs::read(&out).unwrap()).unwrap();
-    assert_eq!(whole["summary"]["responses"], json!(2_000 * COMMENTS));
+    let (code, _, stderr) = run(&place, &convert("bundle.json", &["--force"])).await;
+    assert_eq!(code, 0, "{stderr}");
+    let bundle: Value = serde_json::from_slice(&fs::read(&out).unwrap()).unwrap();
+    assert_eq!(bundle["summary"]["responses"], json!(2_000 * COMMENTS));
 }
 
 #[tokio::test]
-async fn contradicting_sidecars_are_refused_also_by_dry_run() {
+async fn contradictory_sidecar_options_are_refused_in_a_dry_run() {
     let place = Place::new();
     write(&place, 4);
     for sidecars in [
@@ -145,8 +145,8 @@ async fn contradicting_sidecars_are_refused_also_by_dry_run() {
         &["--sidecar", "ndjson", "--sidecar", "none"],
     ] {
         for more in [&["--dry-run"][..], &[]] {
-            let (code, _, said) = run(&place, &convert("bundle.json", &[sidecars, more].concat())).await;
-            assert!(code == 2 && said.contains("--sidecar"), "{sidecars:?}: {code} {said}");
+            let (code, _, stderr) = run(&place, &convert("bundle.json", &[sidecars, more].concat())).await;
+            assert!(code == 2 && stderr.contains("--sidecar"), "{sidecars:?}: {code} {stderr}");
         }
     }
     let mut left: Vec<_> =
@@ -156,19 +156,19 @@ async fn contradicting_sidecars_are_refused_also_by_dry_run() {
 }
 
 #[tokio::test]
-async fn an_input_is_not_written_over_and_both_names_are_told() {
+async fn input_file_is_not_overwritten_and_both_names_are_printed() {
     let place = Place::new();
     write(&place, 4);
     let votes = place.folder.path().join("export/votes.csv");
     std::os::unix::fs::symlink(&votes, place.folder.path().join("link.json")).unwrap();
     let before = fs::read(&votes).unwrap();
-    let (code, _, said) = run(&place, &convert("link.json", &["--force"])).await;
+    let (code, _, stderr) = run(&place, &convert("link.json", &["--force"])).await;
     assert_eq!(code, 2);
-    assert!(said.contains("link.json") && said.contains("votes.csv"), "{said}");
+    assert!(stderr.contains("link.json") && stderr.contains("votes.csv"), "{stderr}");
     assert!(fs::read(&votes).unwrap() == before);
 }
 
-/// What a conversion says that is told to end once it has begun; `None` if it was done before.
+/// Terminates a conversion once it has started and returns its output; `None` if it finished before the signal.
 async fn told_to_end(place: &Place, args: &[&str], has_begun: impl Fn() -> bool) -> Option<String> {
     let mut process = Program::new(BINARY, place.folder.path().join("output"))
         .args(["bundle", "convert"])
@@ -182,31 +182,31 @@ async fn told_to_end(place: &Place, args: &[&str], has_begun: impl Fn() -> bool)
         process.terminate().await.unwrap();
     }
     let status = process.exit(PATIENCE).await.unwrap();
-    let said = process.output().unwrap();
-    assert!(status.success() || status.code() == Some(2), "{said}");
-    (!status.success()).then_some(said)
+    let process_output = process.output().unwrap();
+    assert!(status.success() || status.code() == Some(2), "{process_output}");
+    (!status.success()).then_some(process_output)
 }
 
 #[tokio::test]
-async fn sigterm_leaves_nothing_and_the_command_runs_again() {
+async fn sigterm_leaves_no_output_and_a_second_run_succeeds() {
     let place = Place::new();
     let absolute = |name: &str| place.folder.path().join(name).display().to_string();
     let mut interrupted = None;
-    // A machine may be done before it is told; then there is more for it to do.
+    // A fast machine may finish before the signal; the loop then tries a larger export.
     for voters in [50_000, 200_000, 800_000] {
         write(&place, voters);
         let (export, out, key) = (absolute("export"), absolute("bundle.json"), absolute("key"));
         let args = [&export, "-o", &out, "--linkage-key-file", &key, "--as-of", "2026-01-02T03:04:05Z"];
-        let more = ["--threads", "1", "--sidecar", "none", "--force"];
+        let extra_args = ["--threads", "1", "--sidecar", "none", "--force"];
         let partial = PathBuf::from(absolute("bundle.json.partial"));
         let has_begun = || fs::metadata(&partial).is_ok_and(|found| found.len() > 1 << 20);
-        interrupted = told_to_end(&place, &[&args[..], &more].concat(), has_begun).await;
+        interrupted = told_to_end(&place, &[&args[..], &extra_args].concat(), has_begun).await;
         if interrupted.is_some() {
             break;
         }
     }
-    let said = interrupted.unwrap();
-    assert!(said.contains("no output was kept: run the same command again"), "{said}");
+    let output_text = interrupted.unwrap();
+    assert!(output_text.contains("no output was kept: run the same command again"), "{output_text}");
     let mut left: Vec<_> =
         fs::read_dir(place.folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
@@ -216,30 +216,31 @@ async fn sigterm_leaves_nothing_and_the_command_runs_again() {
 }
 
 #[tokio::test]
-async fn sigterm_while_writing_tables_leaves_nothing() {
+async fn sigterm_while_writing_tables_leaves_no_output() {
     let place = Place::new();
     let absolute = |name: &str| place.folder.path().join(name).display().to_string();
-    let mut said = None;
-    // A machine may be done before it is told; then there is more for it to do.
+    let mut interrupted_output = None;
+    // A fast machine may finish before the signal; the loop then tries a larger export.
     for voters in [50_000, 200_000, 800_000] {
         write(&place, voters);
         assert_eq!(run(&place, &convert("bundle.json", &["--force", "--sidecar", "none"])).await.0, 0);
         let (bundle, tables) = (absolute("bundle.json"), absolute("tables"));
-        let begun = PathBuf::from(absolute("tables/responses.ndjson.partial"));
-        said = told_to_end(&place, &[&bundle, "-o", &tables, "--to", "ndjson"], || begun.exists()).await;
-        if said.is_some() {
+        let partial_file = PathBuf::from(absolute("tables/responses.ndjson.partial"));
+        interrupted_output =
+            told_to_end(&place, &[&bundle, "-o", &tables, "--to", "ndjson"], || partial_file.exists()).await;
+        if interrupted_output.is_some() {
             break;
         }
         fs::remove_dir_all(absolute("tables")).unwrap();
     }
-    let said = said.unwrap();
-    assert!(said.contains("no output was kept: run the same command again"), "{said}");
+    let output_text = interrupted_output.unwrap();
+    assert!(output_text.contains("no output was kept: run the same command again"), "{output_text}");
     let left = fs::read_dir(place.folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(left.into_iter().all(|name| !name.to_string_lossy().starts_with("tables")));
 }
 
 #[tokio::test]
-async fn guide_conversion_runs_with_nothing_but_the_export() {
+async fn guide_conversion_needs_only_the_export() {
     let place = Place::new();
     let mut zipped = zip::ZipWriter::new(fs::File::create(place.folder.path().join("export.zip")).unwrap());
     for (name, text) in export(40) {
@@ -251,23 +252,23 @@ async fn guide_conversion_runs_with_nothing_but_the_export() {
     let commands: Vec<_> = section.split("```\n").nth(1).unwrap().lines().collect();
     assert!(commands.len() >= 5);
     for command in commands {
-        let (status, said) = if let Some(args) = command.strip_prefix("tidegate ") {
-            let (code, _, said) = run(&place, &args.split_whitespace().collect::<Vec<_>>()).await;
-            (code, said)
+        let (status, stderr) = if let Some(args) = command.strip_prefix("tidegate ") {
+            let (code, _, stderr) = run(&place, &args.split_whitespace().collect::<Vec<_>>()).await;
+            (code, stderr)
         } else {
-            // As wide as a mask may be: the command has its own.
+            // The widest mask, because the command of the guide sets its own.
             let line = format!("umask 000; {command}");
             let output =
                 Command::new("sh").args(["-c", &line]).current_dir(place.folder.path()).output().unwrap();
             (output.status.code().unwrap(), text(&output.stderr))
         };
-        assert_eq!(status, 0, "{command}: {said}");
-        assert!(!said.contains("warning"), "{command}: {said}");
+        assert_eq!(status, 0, "{command}: {stderr}");
+        assert!(!stderr.contains("warning"), "{command}: {stderr}");
     }
 }
 
 #[tokio::test]
-async fn the_commands_of_the_guide_do_what_it_says() {
+async fn guide_commands_exit_as_documented() {
     let place = Place::new();
     write(&place, 40);
     let at = |name: &str| place.folder.path().join(name);
@@ -290,9 +291,9 @@ async fn the_commands_of_the_guide_do_what_it_says() {
     assert!(ours.len() >= 8 && others.len() == 1, "{ours:?} {others:?}");
     for command in ours {
         let args: Vec<_> = command.split_whitespace().skip(1).collect();
-        let (code, out, said) = run(&place, &args).await;
-        let wanted = i32::from(args[1] == "diff");
-        assert_eq!(code, wanted, "{command}: {} {said}", text(&out));
+        let (code, out, stderr) = run(&place, &args).await;
+        let expected_code = i32::from(args[1] == "diff");
+        assert_eq!(code, expected_code, "{command}: {} {stderr}", text(&out));
     }
     let shared: Value = serde_json::from_slice(&fs::read(at("shared/bundle.json")).unwrap()).unwrap();
     assert_eq!(shared["dataCard"]["suitableForPublicSharing"], json!(true));

@@ -17,7 +17,7 @@ const COUNT: usize = 12;
 #[tokio::test]
 async fn callbacks_of_a_killed_process_do_not_wait_for_its_leases() {
     let place = Place::new();
-    // An hour, which no test waits for.
+    // The lease margin is an hour, longer than any test.
     let lease = [("TIDEGATE__CALLBACKS__LEASE_MARGIN_MS", "3600000")];
     let mut demo = place.start_with(&lease).await.unwrap();
     let silent = Host::start(|_| Answer::Never).await.unwrap();
@@ -30,22 +30,26 @@ async fn callbacks_of_a_killed_process_do_not_wait_for_its_leases() {
     wait_until_accepted(&demo).await;
     demo.process.kill().await.unwrap();
 
-    // The demo names its own receiver again.
+    // The demo configures its own receiver again at this start.
     let demo = place.start_with(&lease).await.unwrap();
-    let received = demo.received("action.automatic", COUNT).await;
-    let items: BTreeSet<_> = received.iter().map(|body| body["item"]["id"].to_string()).collect();
-    assert_eq!(items.len(), COUNT, "{received:?}");
+    let callbacks = demo.wait_for_callbacks("action.automatic", COUNT).await;
+    let items: BTreeSet<_> = callbacks.iter().map(|body| body["item"]["id"].to_string()).collect();
+    assert_eq!(items.len(), COUNT, "{callbacks:?}");
     eventually_ok("all deliveries to be done", PATIENCE, async || {
-        let listed = demo.admin("/deliveries").await;
-        let deliveries = listed["items"].as_array().unwrap();
+        let delivery_list = demo.admin("/deliveries").await;
+        let deliveries = delivery_list["items"].as_array().unwrap();
         let is_done = |it: &Value| it["state"] == "delivered" && it["attempts"] == 1;
-        if deliveries.len() == COUNT && deliveries.iter().all(is_done) { Ok(()) } else { bail!("{listed}") }
+        if deliveries.len() == COUNT && deliveries.iter().all(is_done) {
+            Ok(())
+        } else {
+            bail!("{delivery_list}")
+        }
     })
     .await
     .unwrap();
 }
 
-/// Waits until some calls are under way and the other callbacks wait behind them.
+/// Waits until all callbacks are accepted; some calls are then in progress and the others are queued.
 async fn wait_until_accepted(demo: &Demo) {
     eventually_ok("the callbacks to be accepted", PATIENCE, async || {
         let (_, metrics) = demo.operations("/metrics").await;

@@ -1,4 +1,4 @@
-//! The scope of child safety and the audit log, as an integrator meets them.
+//! The child-safety scope and the audit log, as an integrator uses them.
 
 use crate::support::{Demo, Place, post, report};
 use reqwest::Method;
@@ -6,15 +6,16 @@ use serde_json::{Value, json};
 
 /// A key of scope `admin` without child safety.
 async fn plain_admin(demo: &Demo) -> Value {
-    let (status, made) = demo.command("/keys", &json!({ "name": "night shift", "scopes": ["admin"] })).await;
-    assert_eq!(status, 201, "{made}");
-    made
+    let (status, created_key) =
+        demo.command("/keys", &json!({ "name": "night shift", "scopes": ["admin"] })).await;
+    assert_eq!(status, 201, "{created_key}");
+    created_key
 }
 
 async fn child_safety_job(demo: &Demo, item: &str) -> Value {
-    let mut sent = report(&post(item, "mallory", "hm"));
-    sent["reportedForReason"] = json!({ "csam": true });
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let mut report_body = report(&post(item, "mallory", "hm"));
+    report_body["reportedForReason"] = json!({ "csam": true });
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
     demo.job("child-safety", item).await
 }
 
@@ -32,8 +33,8 @@ async fn child_safety_jobs_need_their_scope_and_views_are_audited() {
     let admin = plain_admin(&demo).await;
     let key = admin["key"].as_str().unwrap();
 
-    let listed = demo.admin_as(key, Method::GET, "/jobs?state=all&itemId=c1", None).await;
-    assert_eq!((listed.0.as_u16(), &listed.1["items"]), (200, &json!([])));
+    let job_list = demo.admin_as(key, Method::GET, "/jobs?state=all&itemId=c1", None).await;
+    assert_eq!((job_list.0.as_u16(), &job_list.1["items"]), (200, &json!([])));
     let decision = json!({ "epoch": 1, "verdict": "ignore" });
     for (method, path, body) in [
         (Method::GET, format!("/jobs/{id}"), None),
@@ -55,32 +56,32 @@ async fn child_safety_jobs_need_their_scope_and_views_are_audited() {
     }
     assert!(
         audit(&demo, &format!("object=/jobs/{id}&action=GET%20/jobs/%7Bid%7D")).await.is_empty(),
-        "nothing was shown"
+        "the refused request is not logged as a view"
     );
 
     demo.admin(&format!("/jobs/{id}")).await;
     let next = json!({ "queue": "child-safety", "reviewer": "ann" });
-    let (status, claimed) = demo.command("/jobs/claim-next", &next).await;
-    assert_eq!(status, 200, "{claimed}");
-    let decision = json!({ "epoch": claimed["epoch"], "verdict": "ignore", "reviewer": "ann" });
+    let (status, claimed_job) = demo.command("/jobs/claim-next", &next).await;
+    assert_eq!(status, 200, "{claimed_job}");
+    let decision = json!({ "epoch": claimed_job["epoch"], "verdict": "ignore", "reviewer": "ann" });
     assert_eq!(demo.command(&format!("/jobs/{id}/decisions"), &decision).await.0, 202);
     let rows = audit(&demo, &format!("object=/jobs/{id}&actor=demo%20admin")).await;
     let mut actions: Vec<_> = rows.iter().map(|row| row["action"].as_str().unwrap()).collect();
-    // Rows of one millisecond have no order among themselves.
+    // Rows of the same millisecond have no defined order.
     actions.sort_unstable();
     assert_eq!(actions, ["GET /jobs/{id}", "GET /jobs/{id}", "POST /jobs/{id}/decisions"], "{rows:?}");
     assert!(rows.iter().all(|row| !row["requestId"].as_str().unwrap().is_empty()), "{rows:?}");
 }
 
 #[tokio::test]
-async fn key_of_child_safety_is_rotated_only_by_its_like() {
+async fn child_safety_key_is_rotated_only_by_a_child_safety_key() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     let scopes = json!({ "name": "safety", "scopes": ["admin", "child_safety"] });
-    let (status, made) = demo.command("/keys", &scopes).await;
-    assert_eq!(status, 201, "{made}");
+    let (status, created_key) = demo.command("/keys", &scopes).await;
+    assert_eq!(status, 201, "{created_key}");
     let admin = plain_admin(&demo).await;
-    let path = format!("/keys/{}/rotate", made["id"].as_str().unwrap());
+    let path = format!("/keys/{}/rotate", created_key["id"].as_str().unwrap());
     let key = admin["key"].as_str().unwrap();
     let (status, answer) = demo.admin_as(key, Method::POST, &path, Some(&json!({}))).await;
     assert_eq!(status, 403, "{answer}");
@@ -88,11 +89,11 @@ async fn key_of_child_safety_is_rotated_only_by_its_like() {
 }
 
 #[tokio::test]
-async fn escalation_opens_one_child_safety_job_and_keeps_the_first_reason() {
+async fn escalation_opens_one_job_and_keeps_the_first_reason() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
-    let sent = report(&post("c2", "mallory", "hm"));
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let report_body = report(&post("c2", "mallory", "hm"));
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
     let job = demo.job("default", "c2").await;
     let path = format!("/jobs/{}/escalate", job["id"].as_str().unwrap());
     let admin = plain_admin(&demo).await;
@@ -112,8 +113,9 @@ async fn escalation_opens_one_child_safety_job_and_keeps_the_first_reason() {
     assert_eq!(opened["comments"].as_array().unwrap().len(), 1, "{opened}");
     assert_eq!(opened["comments"][0]["text"], "looks young");
     assert_eq!(demo.job("default", "c2").await["state"], "open");
-    let again = demo.command(&format!("/jobs/{}/escalate", answers[0]), &json!({ "reason": "x" })).await;
-    assert_eq!(again.0, 409, "{}", again.1);
+    let second_escalation =
+        demo.command(&format!("/jobs/{}/escalate", answers[0]), &json!({ "reason": "x" })).await;
+    assert_eq!(second_escalation.0, 409, "{}", second_escalation.1);
     assert_eq!(demo.command(&path, &json!({ "reason": " " })).await.0, 400);
 
     let comments = format!("/jobs/{}/comments", job["id"].as_str().unwrap());
@@ -126,7 +128,7 @@ async fn items_of_child_safety_are_hidden_without_the_scope() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     demo.submit(&post("c3", "mallory", "buy scamcoin today")).await;
-    let event = demo.received("action.automatic", 1).await[0]["id"].as_str().unwrap().to_owned();
+    let event = demo.wait_for_callbacks("action.automatic", 1).await[0]["id"].as_str().unwrap().to_owned();
     demo.evaluated("post", "c3").await;
     let admin = plain_admin(&demo).await;
     let key = admin["key"].as_str().unwrap();
@@ -163,7 +165,7 @@ async fn items_of_child_safety_are_hidden_without_the_scope() {
     assert_eq!(audit(&demo, "object=/items&actor=demo%20admin").await.len(), 1);
     assert_eq!(audit(&demo, &format!("object={delivery}")).await.len(), 1);
 
-    // Out of child safety: with the scope and a reason, and the reports go along.
+    // Moving a job out of child safety needs the scope and a reason, and moves its reports.
     let path = format!("/jobs/{}/move", job["id"].as_str().unwrap());
     let body = json!({ "queue": "default", "reason": "an adult" });
     assert_eq!(demo.admin_as(key, Method::POST, &path, Some(&body)).await.0, 403);
@@ -187,8 +189,8 @@ async fn items_of_child_safety_are_hidden_without_the_scope() {
     let safety = queues["items"].as_array().unwrap().iter().find(|it| it["key"] == "child-safety").cloned();
     assert_eq!(safety.unwrap()["open"], 0, "{queues}");
 
-    let again = child_safety_job(&demo, "c3").await;
-    assert_ne!(again["id"], job["id"], "a later report opens another one");
+    let later_job = child_safety_job(&demo, "c3").await;
+    assert_ne!(later_job["id"], job["id"], "a later report opens another job");
     assert_eq!(get("/items?id=c3").await.0, 403);
 }
 
@@ -196,10 +198,10 @@ async fn items_of_child_safety_are_hidden_without_the_scope() {
 async fn other_jobs_withhold_items_of_child_safety() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
-    let mut sent = report(&post("c5", "mallory", "hm"));
-    sent["reportedItemThread"] = json!([post("c6", "eve", "kept apart"), post("c7", "eve", "plain")]);
-    sent["reportedItemsInThread"] = json!([sent_key("c6")]);
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let mut report_body = report(&post("c5", "mallory", "hm"));
+    report_body["reportedItemThread"] = json!([post("c6", "eve", "kept apart"), post("c7", "eve", "plain")]);
+    report_body["reportedItemsInThread"] = json!([sent_key("c6")]);
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
     child_safety_job(&demo, "c6").await;
     let job = demo.job("default", "c5").await;
     let admin = plain_admin(&demo).await;
@@ -207,26 +209,30 @@ async fn other_jobs_withhold_items_of_child_safety() {
     let path = format!("/jobs/{}", job["id"].as_str().unwrap());
     let get = async |path: &str| demo.admin_as(key, Method::GET, path, None).await.1;
 
-    let seen = get(&path).await;
+    let job_view = get(&path).await;
     let withheld = json!({ "typeId": "post", "id": "c6", "reported": true, "withheld": true });
-    assert_eq!(seen["withheld"], json!([sent_key("c6")]), "{seen}");
-    let thread = &seen["causes"][0]["report"]["reportedItemThread"];
-    assert_eq!((&thread[0], &thread[1]["data"]["text"]), (&withheld, &json!("plain")), "{seen}");
+    assert_eq!(job_view["withheld"], json!([sent_key("c6")]), "{job_view}");
+    let thread = &job_view["causes"][0]["report"]["reportedItemThread"];
+    assert_eq!((&thread[0], &thread[1]["data"]["text"]), (&withheld, &json!("plain")), "{job_view}");
     let causes = get(&format!("{path}/causes")).await;
     assert_eq!(causes["items"][0]["report"]["reportedItemThread"][0], withheld, "{causes}");
     let viewed = async || audit(&demo, &format!("object={path}&action=GET%20/jobs/%7Bid%7D")).await.len();
     assert_eq!(viewed().await, 0);
-    let whole = demo.admin(&path).await;
-    assert_eq!(whole["causes"][0]["report"]["reportedItemThread"][0]["data"]["text"], "kept apart");
-    assert_eq!((whole.get("withheld"), viewed().await), (None, 1), "{whole}");
+    let full_view = demo.admin(&path).await;
+    assert_eq!(full_view["causes"][0]["report"]["reportedItemThread"][0]["data"]["text"], "kept apart");
+    assert_eq!((full_view.get("withheld"), viewed().await), (None, 1), "{full_view}");
 
     let body = json!({ "reason": "looks young" });
     assert_eq!(demo.admin_as(key, Method::POST, &format!("{path}/escalate"), Some(&body)).await.0, 200);
-    let seen = get(&path).await;
-    assert_eq!(seen["withheld"], json!([sent_key("c5"), sent_key("c6")]), "{seen}");
-    let item = &seen["causes"][0]["report"]["reportedItem"];
-    assert_eq!((&item["withheld"], &item["data"]), (&json!(true), &json!(null)), "{seen}");
-    assert_eq!((seen.get("latestItem"), &seen["state"]), (None, &json!("open")), "{seen}");
+    let thread_view = get(&path).await;
+    assert_eq!(thread_view["withheld"], json!([sent_key("c5"), sent_key("c6")]), "{thread_view}");
+    let item = &thread_view["causes"][0]["report"]["reportedItem"];
+    assert_eq!((&item["withheld"], &item["data"]), (&json!(true), &json!(null)), "{thread_view}");
+    assert_eq!(
+        (thread_view.get("latestItem"), &thread_view["state"]),
+        (None, &json!("open")),
+        "{thread_view}"
+    );
 }
 
 fn sent_key(id: &str) -> Value {
@@ -256,26 +262,26 @@ async fn job_of_a_rule_needs_the_scope_and_its_view_is_audited() {
     assert_eq!(job["class"], "child_safety");
     let path = format!("/jobs/{}", job["id"].as_str().unwrap());
     let admin = plain_admin(&demo).await;
-    let refused = demo.admin_as(admin["key"].as_str().unwrap(), Method::GET, &path, None).await;
-    assert_eq!(refused.0, 403, "{}", refused.1);
+    let refusal = demo.admin_as(admin["key"].as_str().unwrap(), Method::GET, &path, None).await;
+    assert_eq!(refusal.0, 403, "{}", refusal.1);
     assert!(audit(&demo, &format!("object={path}&action=GET%20/jobs/%7Bid%7D")).await.is_empty());
-    let whole = demo.whole_job(&job).await;
+    let job_details = demo.whole_job(&job).await;
     assert_eq!(
-        (&whole["causes"][0]["kind"], &whole["causes"][0]["rules"]),
+        (&job_details["causes"][0]["kind"], &job_details["causes"][0]["rules"]),
         (&json!("rule"), &json!(["known-words"]))
     );
     assert!(!audit(&demo, &format!("object={path}&action=GET%20/jobs/%7Bid%7D")).await.is_empty());
 
-    // The platform and a moderator without the scope hand items over, too.
+    // The platform and a moderator without the scope can also hand items over.
     let action =
         json!({"actionId": "hand_over", "itemId": "c4", "itemTypeId": "post", "note": "seen elsewhere"});
     let (status, answer) = demo.platform(Method::POST, "/api/v1/actions/", Some(&action)).await;
     assert_eq!(status, 202, "{answer}");
     let job = demo.job("child-safety", "c4").await;
-    let whole = demo.whole_job(&job).await;
-    assert_eq!(whole["causes"][0]["kind"], "escalation", "{whole}");
-    let sent = report(&post("c5", "mallory", "hm"));
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let job_details = demo.whole_job(&job).await;
+    assert_eq!(job_details["causes"][0]["kind"], "escalation", "{job_details}");
+    let report_body = report(&post("c5", "mallory", "hm"));
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
     let job = demo.job("default", "c5").await;
     demo.whole_job(&job).await;
     let key = admin["key"].as_str().unwrap();
@@ -287,8 +293,9 @@ async fn job_of_a_rule_needs_the_scope_and_its_view_is_audited() {
         "epoch": claim.1["epoch"], "reviewer": "ann", "verdict": "act", "actions": ["limit_reach"], "reason": "the author, too",
         "related": [{"item": {"id": "mallory", "typeId": "user"}, "actions": ["hand_over"]}],
     });
-    let decided = demo.admin_as(key, Method::POST, &format!("{path}/decisions"), Some(&decision)).await;
-    assert_eq!(decided.0, 202, "{}", decided.1);
+    let decision_response =
+        demo.admin_as(key, Method::POST, &format!("{path}/decisions"), Some(&decision)).await;
+    assert_eq!(decision_response.0, 202, "{}", decision_response.1);
     let job = demo.job("child-safety", "mallory").await;
     assert_eq!((&job["item"]["typeId"], &job["class"]), (&json!("user"), &json!("child_safety")));
 }

@@ -20,18 +20,18 @@ use crate::{
     partial_items::platform,
     support::{Demo, Place, appeal, browser::Browser, post, report},
     two_orgs::{
-        Ids, filled, routes,
+        Ids, fill_ids, routes,
         rows::{Row, row},
         setup::{append_dead_letter, stable},
     },
 };
 
-/// Text that only items of child safety, and what people say about them, have.
+/// Text that occurs only in child-safety items and in comments about them.
 const TEXT: &str = "xylograph";
 /// Id of an item that has only a child-safety job, and of its author.
 const ITEM: &str = "secret-item-5522";
 const AUTHOR: &str = "secret-author-5522";
-/// Id of an item that has jobs of every class: its id is no secret, its content is.
+/// Id of an item that has jobs of every class. Its id is public, its content is secret.
 const SHARED: &str = "shared-item-1";
 
 /// Server that remembers the bodies of the requests that it gets.
@@ -54,7 +54,7 @@ impl Listener {
         Self { url, bodies }
     }
 
-    async fn received(&self) -> String {
+    async fn join_bodies(&self) -> String {
         self.bodies.lock().await.join("\n")
     }
 }
@@ -102,7 +102,7 @@ struct Installation {
 }
 
 impl Installation {
-    /// What the caller without the clearance reads in all lists and counts.
+    /// Reads all lists and counts with the key of the caller without clearance.
     async fn snapshot(&self) -> BTreeMap<String, (u16, String)> {
         let mut answers = BTreeMap::new();
         for path in [
@@ -134,9 +134,9 @@ impl Installation {
         answers
     }
 
-    /// Waits until no record is left and no callback is under way.
+    /// Waits until all records are processed and no callback is pending or due for a retry.
     async fn settle(&self) {
-        eventually_ok("everything to be processed", PATIENCE, async || {
+        eventually_ok("all records to be processed", PATIENCE, async || {
             let metrics = self.demo.operations("/metrics").await.1;
             let lag = metrics.lines().filter(|line| line.starts_with("tidegate_consumer_lag_records"));
             let lag: f64 = lag.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
@@ -168,19 +168,19 @@ impl Installation {
 }
 
 async fn csam_report(demo: &Demo, item: &Value) {
-    let mut sent = report(item);
-    sent["reportedForReason"] = json!({ "csam": true, "reason": format!("looks like {TEXT}") });
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let mut report_body = report(item);
+    report_body["reportedForReason"] = json!({ "csam": true, "reason": format!("looks like {TEXT}") });
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
 }
 
-/// Starts an installation with things of every kind that everybody may see, and with the documents of the caller without the
-/// clearance.
+/// Starts an installation with public objects of every kind and with the documents of the caller without clearance.
 async fn installation(place: &Place, env: &[(&str, &str)]) -> Installation {
     let demo = place.start_with(env).await.unwrap();
     let listener = Listener::start().await;
-    let (status, made) = demo.command("/keys", &json!({ "name": "night shift", "scopes": ["admin"] })).await;
-    assert_eq!(status, 201, "{made}");
-    let admin = made["key"].as_str().unwrap().to_owned();
+    let (status, created_key) =
+        demo.command("/keys", &json!({ "name": "night shift", "scopes": ["admin"] })).await;
+    assert_eq!(status, 201, "{created_key}");
+    let admin = created_key["key"].as_str().unwrap().to_owned();
     let safety = json!({ "name": "safety team", "scopes": ["admin", "child_safety"] });
     let (status, safety) = demo.command("/keys", &safety).await;
     assert_eq!(status, 201, "{safety}");
@@ -193,8 +193,8 @@ async fn installation(place: &Place, env: &[(&str, &str)]) -> Installation {
     assert_eq!(applied.0, 200, "{}", applied.1);
     demo.submit(&post("plain-1", "bob", "a plain post")).await;
     demo.evaluated("post", "plain-1").await;
-    let sent = report(&post("plain-2", "bob", "another plain post"));
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let report_body = report(&post("plain-2", "bob", "another plain post"));
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
     demo.job("default", "plain-2").await;
     let now = Millis::now();
     let day = std::time::Duration::from_secs(86_400);
@@ -209,24 +209,24 @@ async fn installation(place: &Place, env: &[(&str, &str)]) -> Installation {
     Installation { demo, listener, admin, ids }
 }
 
-/// Brings an item of child safety into being, and does with it what the safety team does. Returns once the effects are there.
+/// Creates a child-safety item and takes the steps of the safety team on it. Returns once the effects are visible.
 async fn secret_item(it: &mut Installation) {
     let demo = &it.demo;
     csam_report(demo, &post(ITEM, AUTHOR, &format!("{TEXT} first"))).await;
     let job = text(&demo.job("child-safety", ITEM).await["id"]);
-    // Versions that come in later are evaluated by live rules.
+    // Live rules also evaluate the later versions of the item.
     for version in ["second", "third"] {
         demo.submit(&post(ITEM, AUTHOR, &format!("{TEXT} {version}"))).await;
     }
     demo.admin(&format!("/jobs/{job}")).await;
     demo.admin(&format!("/items?id={ITEM}")).await;
-    let claimed = demo.command(&format!("/jobs/{job}/claim"), &json!({ "reviewer": "ann" })).await.1;
+    let claimed_job = demo.command(&format!("/jobs/{job}/claim"), &json!({ "reviewer": "ann" })).await.1;
     let decision = json!({
-        "epoch": claimed["epoch"], "reviewer": "ann", "verdict": "act", "actions": ["limit_reach"], "reason": format!("it is {TEXT}"),
+        "epoch": claimed_job["epoch"], "reviewer": "ann", "verdict": "act", "actions": ["limit_reach"], "reason": format!("it is {TEXT}"),
         "related": [{ "item": { "id": AUTHOR, "typeId": "user" }, "actions": ["tell"] }],
     });
-    let decided = demo.command(&format!("/jobs/{job}/decisions"), &decision).await;
-    assert_eq!(decided.0, 202, "{}", decided.1);
+    let decision_response = demo.command(&format!("/jobs/{job}/decisions"), &decision).await;
+    assert_eq!(decision_response.0, 202, "{}", decision_response.1);
     let request = demo.command(&format!("/items/post/{ITEM}/refresh"), &json!({})).await.1;
     let run = json!({ "rules": ["everything"], "since": it.ids["since"], "childSafety": true });
     let run = demo.command("/rules/retroactions", &run).await.1;
@@ -244,16 +244,16 @@ async fn secret_item(it: &mut Installation) {
     it.settle().await;
 }
 
-/// Opens a review and an appeal about the shared item, and hands it over to child safety then.
+/// Opens a review and an appeal about the shared item, then hands the item over to child safety.
 async fn escalated_item(it: &mut Installation) {
     let demo = &it.demo;
     let shared = post(SHARED, "bob", &format!("{TEXT} shared"));
-    let mut sent = report(&shared);
-    sent["reportedForReason"] = json!({ "reason": format!("the reporter says {TEXT}") });
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
-    let mut sent = appeal("appeal-1", &shared);
-    sent["appealReason"] = json!(format!("the appellant says {TEXT}"));
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report/appeal", Some(&sent)).await.0, 204);
+    let mut report_body = report(&shared);
+    report_body["reportedForReason"] = json!({ "reason": format!("the reporter says {TEXT}") });
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
+    let mut appeal_body = appeal("appeal-1", &shared);
+    appeal_body["appealReason"] = json!(format!("the appellant says {TEXT}"));
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report/appeal", Some(&appeal_body)).await.0, 204);
     let review = text(&demo.job("default", SHARED).await["id"]);
     let appealed = text(&demo.job("appeals", SHARED).await["id"]);
     it.settle().await;
@@ -269,7 +269,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("{value}")).to_owned()
 }
 
-/// A record of the secret item, as the log has it.
+/// Framed log record of the secret item.
 fn framed_item() -> Bytes {
     let data = json!({ "text": TEXT, "author": { "id": AUTHOR, "typeId": "user" } }).to_string();
     let record = Items {
@@ -296,7 +296,7 @@ fn framed_item() -> Bytes {
     framed.into()
 }
 
-/// What the caller without the clearance asks of each route about the material, and the status that it gets.
+/// Requests about the material that the caller without clearance sends to each route, with the expected status.
 const ROWS: &[Row] = &[
     row("GET /audit", &[(200, "/audit", ""), (200, "/audit?object=/jobs/<job>", "")]),
     row("GET /banks", &[(200, "/banks", "")]),
@@ -388,7 +388,7 @@ const ROWS: &[Row] = &[
         "POST /endpoints/{key}/secret/reveal",
         &[
             (200, "/endpoints/own/secret/reveal", ""),
-            // It receives events about items of child safety.
+            // The endpoint receives events about child-safety items.
             (403, "/endpoints/demo-receiver/secret/reveal", ""),
         ],
     ),
@@ -502,7 +502,7 @@ fn each_admin_route_is_in_the_clearance_matrix() {
     assert_eq!(routes::of_admin(), rows, "routes of the code, and rows of tests/it/clearance.rs");
 }
 
-/// Markers that an answer has in it.
+/// Markers that an answer contains.
 fn markers(answer: &str) -> Vec<&'static str> {
     [TEXT, ITEM, AUTHOR].into_iter().filter(|marker| answer.contains(marker)).collect()
 }
@@ -532,16 +532,16 @@ async fn child_safety_material_needs_clearance_on_every_route() {
     for (path, answer) in it.snapshot().await {
         assert_eq!(before[&path], answer, "{path} tells of an item of child safety");
     }
-    let received = it.listener.received().await;
-    assert_eq!(markers(&received), [""; 0], "{received}");
-    assert!(received.contains("plain-1"), "other items are sent: {received}");
+    let received_bodies = it.listener.join_bodies().await;
+    assert_eq!(markers(&received_bodies), [""; 0], "{received_bodies}");
+    assert!(received_bodies.contains("plain-1"), "other items are sent: {received_bodies}");
 
     escalated_item(&mut it).await;
     let mut wrong = Vec::new();
     for Row { route, requests, .. } in ROWS {
         let method: Method = route.split_once(' ').unwrap().0.parse().unwrap();
         for (status, path, body) in *requests {
-            let ((path, in_path), (body, _)) = (filled(path, &it.ids), filled(body, &it.ids));
+            let ((path, in_path), (body, _)) = (fill_ids(path, &it.ids), fill_ids(body, &it.ids));
             let body = (!body.is_empty()).then(|| serde_json::from_str::<Value>(&body).unwrap());
             let answer = it.demo.admin_as(&it.admin, method.clone(), &path, body.as_ref()).await;
             let text = answer.1.to_string();
@@ -553,15 +553,15 @@ async fn child_safety_material_needs_clearance_on_every_route() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Before it was handed over, the shared item was like any other.
-    let received = it.listener.received().await.replace(&format!("{TEXT} shared"), "");
-    assert_eq!(markers(&received), [""; 0], "{received}");
+    // The endpoint received the shared item legitimately before the handover.
+    let received_bodies = it.listener.join_bodies().await.replace(&format!("{TEXT} shared"), "");
+    assert_eq!(markers(&received_bodies), [""; 0], "{received_bodies}");
     pages_show_nothing(&it).await;
 
     held_callbacks_are_sent_with_clearance(&it).await;
 }
 
-/// The events that no endpoint of the rule's action could have are held, and go out once it may have them.
+/// Checks that events are held while no endpoint of the rule's action has clearance, and are sent once one has it.
 async fn held_callbacks_are_sent_with_clearance(it: &Installation) {
     let held_deliveries = it.demo.admin(&format!("/deliveries?itemId={ITEM}&state=held")).await;
     let delivery = &held_deliveries["items"][0];
@@ -573,14 +573,14 @@ async fn held_callbacks_are_sent_with_clearance(it: &Installation) {
     let applied = it.demo.command("/config", &files).await;
     assert_eq!(applied.0, 200, "{}", applied.1);
     eventually_ok("held callbacks to be sent", PATIENCE, async || {
-        let received = it.listener.received().await;
-        if markers(&received).contains(&ITEM) { Ok(()) } else { anyhow::bail!("{received}") }
+        let received_bodies = it.listener.join_bodies().await;
+        if markers(&received_bodies).contains(&ITEM) { Ok(()) } else { anyhow::bail!("{received_bodies}") }
     })
     .await
     .unwrap();
 }
 
-/// Asks for each page of the console about the material.
+/// Requests each console page about the material.
 async fn pages_show_nothing(it: &Installation) {
     let mut browser = Browser::signed_in(&it.demo, &it.admin).await;
     for route in routes::of_pages().iter().filter(|route| route.starts_with("GET ")) {

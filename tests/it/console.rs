@@ -1,4 +1,4 @@
-//! The pages of the console as a browser meets them: sign-in, sessions, forms, and what pages show.
+//! The console as a browser uses it: sign-in, sessions, forms, and the content of pages.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -17,11 +17,11 @@ use crate::support::{
 const HOSTILE: &str = "\"><script>alert(1)</script>";
 const ESCAPED: &str = "&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;";
 
-/// Makes a key of these scopes, with its id.
+/// Creates a key with these scopes. Returns the key and its id.
 async fn key_with(demo: &Demo, name: &str, scopes: &[&str]) -> (String, String) {
-    let (status, made) = demo.command("/keys", &json!({ "name": name, "scopes": scopes })).await;
-    assert_eq!(status, 201, "{made}");
-    (made["key"].as_str().unwrap().to_owned(), made["id"].as_str().unwrap().to_owned())
+    let (status, created_key) = demo.command("/keys", &json!({ "name": name, "scopes": scopes })).await;
+    assert_eq!(status, 201, "{created_key}");
+    (created_key["key"].as_str().unwrap().to_owned(), created_key["id"].as_str().unwrap().to_owned())
 }
 
 fn is_sent_to_sign_in(page: &Page) -> bool {
@@ -35,15 +35,15 @@ async fn sign_in_opens_the_pages_and_sign_out_ends_the_session() {
     let admin = demo.var("TIDEGATE_ADMIN_KEY").to_owned();
     let mut browser = Browser::new(&demo);
     assert_eq!(browser.get("/").await.location(), "/sign-in");
-    let asked = "/jobs?queue=default&state=all";
-    let to = browser.get(asked).await.location().to_owned();
+    let requested_path = "/jobs?queue=default&state=all";
+    let to = browser.get(requested_path).await.location().to_owned();
     assert_eq!(to, "/sign-in?next=%2Fjobs%3Fqueue%3Ddefault%26state%3Dall");
     let page = browser.get(&to).await;
     let visitor = browser.cookie.clone().unwrap();
     let page = browser.send(&page, "/sign-in", &[("key", &format!(" {admin} "))]).await;
-    assert_eq!((page.status, page.location()), (303, asked));
+    assert_eq!((page.status, page.location()), (303, requested_path));
     let set = page.headers["set-cookie"].to_str().unwrap();
-    // On loopback without TLS; the unit tests hold the other form.
+    // Form of the cookie on loopback without TLS; the unit tests cover the form with TLS.
     assert!(set.starts_with("tidegate=") && set.contains("HttpOnly; SameSite=Strict"), "{set}");
     assert!(set.contains("Max-Age=43200;"), "{set}");
     let secret = admin.split('_').nth(3).unwrap();
@@ -89,7 +89,7 @@ async fn sign_in_opens_the_pages_and_sign_out_ends_the_session() {
 }
 
 #[tokio::test]
-async fn keys_that_open_nothing_are_refused_in_the_same_words() {
+async fn unusable_keys_are_refused_with_the_same_message() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     let (revoked, id) = key_with(&demo, "gone", &["admin"]).await;
@@ -120,7 +120,7 @@ async fn session_ends_with_its_key_and_with_its_time() {
     let demo = place.start_with(&[("TIDEGATE__REVIEW__SESSION_MS", "604800000")]).await.unwrap();
     let (key, id) = key_with(&demo, "ann", &["admin"]).await;
     let mut browser = Browser::signed_in(&demo, &key).await;
-    // Another process, or this one after a crash, knows the session.
+    // Another process, or the same one after a crash, accepts the session.
     demo.stop().await;
     let demo = place.start().await.unwrap();
     let cookie = browser.cookie.take();
@@ -131,8 +131,8 @@ async fn session_ends_with_its_key_and_with_its_time() {
     let (status, _) = demo.command(&format!("/keys/{id}/revoke"), &json!({})).await;
     assert_eq!(status, 204);
     assert_eq!(browser.get("/queues").await.location(), "/sign-in?next=%2Fqueues");
-    let sent = browser.send(&page, "/settings/keys", &[("name", "late"), ("scopes", "admin")]).await;
-    assert_eq!(sent.location(), "/sign-in?ended=1");
+    let form_response = browser.send(&page, "/settings/keys", &[("name", "late"), ("scopes", "admin")]).await;
+    assert_eq!(form_response.location(), "/sign-in?ended=1");
 
     let mut short = signed_in_with_short_key(&demo).await;
     ends(&mut short).await;
@@ -146,13 +146,13 @@ async fn session_ends_with_its_key_and_with_its_time() {
     assert!(!names.contains("late"), "{names}");
 }
 
-/// Signs in with a key that expires soon: as soon as this machine is quick enough to sign in before.
+/// Signs in with a key that expires soon. Raises the lifetime until this machine signs in before the expiry.
 async fn signed_in_with_short_key(demo: &Demo) -> Browser {
     for seconds in [2, 8, 30] {
         let body = json!({ "name": "short", "scopes": ["admin"], "expiresInSeconds": seconds });
-        let (_, made) = demo.command("/keys", &body).await;
+        let (_, created_key) = demo.command("/keys", &body).await;
         let mut browser = Browser::new(demo);
-        if browser.sign_in(made["key"].as_str().unwrap()).await.status == 303 {
+        if browser.sign_in(created_key["key"].as_str().unwrap()).await.status == 303 {
             return browser;
         }
     }
@@ -163,13 +163,13 @@ async fn signed_in_with_short_key(demo: &Demo) -> Browser {
 async fn failed_sign_ins_are_bounded() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
-    // At once, so that what the bound allows meanwhile does not matter.
+    // Concurrent requests, because the bound refills over time.
     let failed =
         futures::future::join_all((0..100).map(|_| async { Browser::new(&demo).sign_in("tg_wrong").await }))
             .await;
-    let refused: Vec<_> = failed.iter().filter(|page| page.status == 429).collect();
-    assert!(!refused.is_empty() && failed.iter().any(|page| page.status == 401), "{failed:?}");
-    for page in refused {
+    let rejected_pages: Vec<_> = failed.iter().filter(|page| page.status == 429).collect();
+    assert!(!rejected_pages.is_empty() && failed.iter().any(|page| page.status == 401), "{failed:?}");
+    for page in rejected_pages {
         assert!(page.headers["retry-after"].to_str().unwrap().parse::<u64>().unwrap() > 0);
         assert!(page.body.contains("Too many attempts to sign in"), "{}", page.body);
     }
@@ -181,7 +181,7 @@ async fn failed_sign_ins_are_bounded() {
 }
 
 #[tokio::test]
-async fn pages_outside_of_this_machine_ask_for_tls() {
+async fn pages_of_other_hosts_require_tls() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     let mut browser = Browser::new(&demo);
@@ -194,33 +194,33 @@ async fn pages_outside_of_this_machine_ask_for_tls() {
     }
 }
 
-/// Waits until the session has ended by itself.
+/// Waits until the session has expired.
 async fn ends(browser: &mut Browser) {
     let ended = async || is_sent_to_sign_in(&browser.get("/queues").await).then_some(());
     eventually("the session to end", PATIENCE, ended).await.unwrap();
 }
 
 #[tokio::test]
-async fn forms_of_other_pages_and_sites_change_nothing() {
+async fn forms_of_other_sessions_and_sites_are_refused() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     let admin = demo.var("TIDEGATE_ADMIN_KEY").to_owned();
-    let mut other = Browser::signed_in(&demo, &admin).await;
-    let foreign = other.get("/settings/keys/new").await.hidden("/settings/keys");
+    let mut second_browser = Browser::signed_in(&demo, &admin).await;
+    let foreign = second_browser.get("/settings/keys/new").await.hidden_fields("/settings/keys");
     let mut browser = Browser::signed_in(&demo, &admin).await;
-    let own = browser.get("/settings/keys/new").await.hidden("/settings/keys");
+    let own_fields = browser.get("/settings/keys/new").await.hidden_fields("/settings/keys");
     let token = |fields: &[(String, String)]| fields[0].1.clone();
-    assert_eq!(own[0].0, "form_token");
-    assert_ne!(token(&own), token(&foreign));
+    assert_eq!(own_fields[0].0, "form_token");
+    assert_ne!(token(&own_fields), token(&foreign));
     let before = demo.admin("/audit").await["items"].as_array().unwrap().len();
     let site = "sec-fetch-site";
     for (form_token, headers) in [
         (None, &[][..]),
         (Some(String::new()), &[]),
         (Some(token(&foreign)), &[]),
-        (Some(token(&own)), &[(site, "cross-site")]),
-        (Some(token(&own)), &[(site, "same-site")]),
-        (Some(token(&own)), &[("origin", "https://evil.example")]),
+        (Some(token(&own_fields)), &[(site, "cross-site")]),
+        (Some(token(&own_fields)), &[(site, "same-site")]),
+        (Some(token(&own_fields)), &[("origin", "https://evil.example")]),
     ] {
         let mut fields = vec![("name", "forged"), ("scopes", "admin"), ("once", "1")];
         fields.extend(form_token.as_deref().map(|token| ("form_token", token)));
@@ -235,7 +235,7 @@ async fn forms_of_other_pages_and_sites_change_nothing() {
     assert_eq!(browser.post("/settings/keys", &[("name", &large)], &[]).await.status, 413);
     assert!(!demo.admin("/keys").await.to_string().contains("forged"));
     assert_eq!(demo.admin("/audit").await["items"].as_array().unwrap().len(), before);
-    // A stranger's form for the sign-in is refused as well.
+    // A sign-in without the token of the form is refused, too.
     let stranger = Browser::new(&demo).post("/sign-in", &[("key", &admin)], &[]).await;
     assert_eq!((stranger.status, stranger.headers.contains_key("set-cookie")), (403, false));
     let crossed = Browser::new(&demo).post("/sign-in", &[("key", &large)], &[]).await;
@@ -249,26 +249,34 @@ async fn new_key_is_shown_once_and_its_form_makes_no_second() {
     let mut browser = Browser::signed_in(&demo, demo.var("TIDEGATE_ADMIN_KEY")).await;
     let form = browser.get("/settings/keys/new").await;
     let fields = [("name", HOSTILE), ("scopes", "items:read"), ("scopes", "policies:read"), ("days", "30")];
-    let made = browser.send(&form, "/settings/keys", &fields).await;
-    assert_eq!(made.status, 201, "{}", made.body);
-    assert!(made.body.contains(ESCAPED) && !made.body.contains("<script"), "{}", made.body);
-    let key = shown_key(&made);
+    let created_page = browser.send(&form, "/settings/keys", &fields).await;
+    assert_eq!(created_page.status, 201, "{}", created_page.body);
+    assert!(
+        created_page.body.contains(ESCAPED) && !created_page.body.contains("<script"),
+        "{}",
+        created_page.body
+    );
+    let key = shown_key(&created_page);
     let policies = demo.platform_as(&key, Method::GET, "/api/v1/policies/", None).await;
     assert_eq!(policies.0, 200, "{}", policies.1);
 
-    let again = browser.send(&form, "/settings/keys", &fields).await;
-    assert_eq!(again.status, 409, "{}", again.body);
-    assert!(again.body.contains("was shown at its creation") && !again.body.contains(&key), "{}", again.body);
-    let listed = demo.admin("/keys").await;
-    let own: Vec<_> =
-        listed["items"].as_array().unwrap().iter().filter(|key| key["name"] == HOSTILE).collect();
-    assert_eq!(own.len(), 1, "{listed}");
-    assert_eq!(own[0]["scopes"], json!(["items:read", "policies:read"]));
+    let repeated_page = browser.send(&form, "/settings/keys", &fields).await;
+    assert_eq!(repeated_page.status, 409, "{}", repeated_page.body);
+    assert!(
+        repeated_page.body.contains("was shown at its creation") && !repeated_page.body.contains(&key),
+        "{}",
+        repeated_page.body
+    );
+    let key_list = demo.admin("/keys").await;
+    let hostile_keys: Vec<_> =
+        key_list["items"].as_array().unwrap().iter().filter(|key| key["name"] == HOSTILE).collect();
+    assert_eq!(hostile_keys.len(), 1, "{key_list}");
+    assert_eq!(hostile_keys[0]["scopes"], json!(["items:read", "policies:read"]));
     let list = browser.get("/settings/keys").await;
     assert!(list.body.contains(ESCAPED) && !list.body.contains("<script"), "{}", list.body);
     assert!(!list.body.contains(key.split('_').nth(3).unwrap()), "the list shows a secret");
 
-    let id = own[0]["id"].as_str().unwrap();
+    let id = hostile_keys[0]["id"].as_str().unwrap();
     let action = format!("/settings/keys/{id}/rotate");
     let form = browser.get(&action).await;
     let wrong = browser.send(&form, &action, &[("hours", "soon")]).await;
@@ -276,21 +284,21 @@ async fn new_key_is_shown_once_and_its_form_makes_no_second() {
     assert!(wrong.body.contains("Enter a whole number of hours"), "{}", wrong.body);
     let rotated = browser.send(&form, &action, &[("hours", "2")]).await;
     assert_eq!(rotated.status, 201, "{}", rotated.body);
-    let new = shown_key(&rotated);
-    assert_ne!(new, key);
-    for key in [&key, &new] {
+    let new_key = shown_key(&rotated);
+    assert_ne!(new_key, key);
+    for key in [&key, &new_key] {
         assert_eq!(demo.platform_as(key, Method::GET, "/api/v1/policies/", None).await.0, 200);
     }
     assert_eq!(browser.send(&form, &action, &[("hours", "2")]).await.status, 409);
-    let listed = demo.admin("/keys").await;
-    let count = listed["items"].as_array().unwrap().iter().filter(|key| key["name"] == HOSTILE).count();
-    assert_eq!(count, 2, "{listed}");
+    let key_list = demo.admin("/keys").await;
+    let count = key_list["items"].as_array().unwrap().iter().filter(|key| key["name"] == HOSTILE).count();
+    assert_eq!(count, 2, "{key_list}");
 
     let action = format!("/settings/keys/{id}/revoke");
     let form = browser.get(&action).await;
     assert_eq!(browser.send(&form, &action, &[]).await.location(), "/settings/keys");
     assert_eq!(demo.platform_as(&key, Method::GET, "/api/v1/policies/", None).await.0, 401);
-    assert_eq!(demo.platform_as(&new, Method::GET, "/api/v1/policies/", None).await.0, 200);
+    assert_eq!(demo.platform_as(&new_key, Method::GET, "/api/v1/policies/", None).await.0, 200);
     let entries = demo.admin("/audit").await["items"].as_array().unwrap().clone();
     let mut changes: Vec<_> = entries
         .iter()
@@ -306,21 +314,21 @@ async fn new_key_is_shown_once_and_its_form_makes_no_second() {
         ("POST /keys", 409),
         ("POST /keys", 201),
     ];
-    // Entries of one millisecond have no order.
+    // Entries of the same millisecond have no defined order.
     changes.sort_unstable();
     expected.sort_unstable();
     assert_eq!(changes, expected);
     assert!(!json!(entries).to_string().contains(key.split('_').nth(3).unwrap()), "the audit has a secret");
 }
 
-/// The key that a page shows.
+/// Reads the key from the page that shows it.
 fn shown_key(page: &Page) -> String {
     let start = page.body.find(">tg_").expect("a key") + 1;
     page.body[start..].split('<').next().unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn errors_of_a_form_stand_at_its_fields_and_keep_what_was_entered() {
+async fn form_errors_appear_at_their_fields_and_keep_the_input() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     let (key, _) = key_with(&demo, "ann", &["admin"]).await;
@@ -354,44 +362,45 @@ async fn errors_of_a_form_stand_at_its_fields_and_keep_what_was_entered() {
         let days = fields.iter().find(|(name, _)| *name == "days").unwrap().1;
         assert!(page.body.contains(&format!("value=\"{days}\"")), "{}", page.body);
     }
-    let made = browser.send(&form, "/settings/keys", &[("name", "x"), ("scopes", "items:read")]).await;
-    assert_eq!(made.status, 201, "a form that was refused can be sent again: {}", made.body);
+    let created_page =
+        browser.send(&form, "/settings/keys", &[("name", "x"), ("scopes", "items:read")]).await;
+    assert_eq!(created_page.status, 201, "a form that was refused can be sent again: {}", created_page.body);
 }
 
-/// A text that a browser shows as `exe.png` unless the mark that turns it around is revealed.
+/// Text that a browser shows as `exe.png` unless the page reveals the mark that reverses its direction.
 const DISGUISED: &str = "\u{202e}gnp.exe";
 
 #[tokio::test]
 async fn disguised_texts_are_revealed_and_isolated_on_every_page() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
-    let mut sent = report(&post("p1", &format!("author {DISGUISED}"), &format!("text {DISGUISED}")));
-    sent["reporter"]["id"] = format!("reporter {DISGUISED}").into();
-    sent["reportedForReason"] = json!({ "reason": format!("reason {DISGUISED}") });
-    sent["additionalItems"] = json!([post(&format!("other {DISGUISED}"), "mallory", "x")]);
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let mut report_body = report(&post("p1", &format!("author {DISGUISED}"), &format!("text {DISGUISED}")));
+    report_body["reporter"]["id"] = format!("reporter {DISGUISED}").into();
+    report_body["reportedForReason"] = json!({ "reason": format!("reason {DISGUISED}") });
+    report_body["additionalItems"] = json!([post(&format!("other {DISGUISED}"), "mallory", "x")]);
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
     let job = demo.job("default", "p1").await;
     let job = demo.whole_job(&job).await["id"].as_str().unwrap().to_owned();
     let reviewer = format!("reviewer {DISGUISED}");
     let comment = json!({ "text": format!("comment {DISGUISED}"), "reviewer": reviewer });
     let (status, commented) = demo.command(&format!("/jobs/{job}/comments"), &comment).await;
     assert_eq!(status, 201, "{commented}");
-    let (status, claimed) =
+    let (status, claimed_job) =
         demo.command(&format!("/jobs/{job}/claim"), &json!({ "reviewer": reviewer })).await;
-    assert_eq!(status, 200, "{claimed}");
+    assert_eq!(status, 200, "{claimed_job}");
 
     let mut browser = Browser::signed_in(&demo, demo.var("TIDEGATE_ADMIN_KEY")).await;
     let jobs = browser.get("/jobs?state=all").await;
-    let claimed = browser.get(&format!("/jobs/{job}")).await;
+    let claimed_page = browser.get(&format!("/jobs/{job}")).await;
     let decision = json!({ "epoch": claimed_epoch(&demo, &job).await, "verdict": "ignore", "reviewer": reviewer,
         "reason": format!("decision {DISGUISED}") });
-    let (status, decided) = demo.command(&format!("/jobs/{job}/decisions"), &decision).await;
-    assert_eq!(status, 202, "{decided}");
-    let decided = browser.get(&format!("/jobs/{job}")).await;
+    let (status, decision_response) = demo.command(&format!("/jobs/{job}/decisions"), &decision).await;
+    assert_eq!(status, 202, "{decision_response}");
+    let decided_page = browser.get(&format!("/jobs/{job}")).await;
     for (page, kinds) in [
         (jobs, &["reviewer"][..]),
-        (claimed, &["reviewer", "comment", "reason", "text", "author", "reporter", "other"]),
-        (decided, &["decision", "reviewer"]),
+        (claimed_page, &["reviewer", "comment", "reason", "text", "author", "reporter", "other"]),
+        (decided_page, &["decision", "reviewer"]),
     ] {
         let texts = page.texts();
         for kind in kinds {
@@ -415,7 +424,7 @@ async fn claimed_epoch(demo: &Demo, job: &str) -> Value {
 }
 
 #[tokio::test]
-async fn unknown_pages_are_pages_and_the_api_keeps_its_envelope() {
+async fn unknown_paths_get_a_page_and_api_paths_the_envelope() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     let mut browser = Browser::new(&demo);
@@ -452,7 +461,7 @@ async fn unknown_pages_are_pages_and_the_api_keeps_its_envelope() {
     assert_eq!((status.as_u16(), &body["title"]), (404, &json!("The resource was not found.")));
 }
 
-/// A platform whose endpoint is broken. Returns its port.
+/// Starts a platform with an endpoint that answers 500. Returns its port.
 async fn broken_platform() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -498,21 +507,24 @@ async fn partial_items_settings_are_masked_and_errors_of_requests_are_shown() {
     assert!(page.contains("/items</code>") && page.contains("<code>authorization</code>"), "{page}");
     assert!(page.contains("<code>***</code>") && !page.contains("sealed"), "{page}");
     let error = "PartialItemsEndpointResponseError";
-    let listed = browser.get("/partial-requests").await.body;
-    assert!(listed.contains(&format!("/partial-requests/{id}")) && listed.contains(error), "{listed}");
-    let chosen = async |browser: &mut Browser, query: &str| {
-        let listed = browser.get(&format!("/partial-requests?{query}")).await;
-        assert_eq!(listed.status, 200, "{query}: {}", listed.body);
-        listed.body.contains(&format!("/partial-requests/{id}\""))
+    let list_body = browser.get("/partial-requests").await.body;
+    assert!(
+        list_body.contains(&format!("/partial-requests/{id}")) && list_body.contains(error),
+        "{list_body}"
+    );
+    let is_listed = async |browser: &mut Browser, query: &str| {
+        let list_page = browser.get(&format!("/partial-requests?{query}")).await;
+        assert_eq!(list_page.status, 200, "{query}: {}", list_page.body);
+        list_page.body.contains(&format!("/partial-requests/{id}\""))
     };
-    for (query, shown) in [
+    for (query, is_shown) in [
         ("state=failed&trigger=refresh&error=", true),
         ("state=done", false),
         ("trigger=claim", false),
         (&*format!("error={error}"), true),
         ("error=PartialItemsInvalidResponseError", false),
     ] {
-        assert_eq!(chosen(&mut browser, query).await, shown, "{query}");
+        assert_eq!(is_listed(&mut browser, query).await, is_shown, "{query}");
     }
     let of_api = |listed: Value| listed["items"].as_array().unwrap().len();
     assert_eq!(of_api(demo.admin(&format!("/partial-requests?error={error}&trigger=refresh")).await), 1);

@@ -1,4 +1,4 @@
-//! The legacy endpoint from end to end: what it answers, that media are left alone, and one outcome whatever happens.
+//! The legacy endpoint from end to end: its answers, no media fetches, and one outcome even after a kill.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ async fn content_is_answered_with_its_outcome() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     let mut scam = content("c1", "buy scamcoin today");
-    // A fetch from here would fail, and show.
+    // A fetch of this address would fail and appear in the answer.
     scam["content"]["images"] = json!(["http://127.0.0.1:9/x.png"]);
     let (status, answer) = send(&demo, &scam).await;
     assert_eq!(status, 200, "{answer}");
@@ -37,7 +37,7 @@ async fn content_is_answered_with_its_outcome() {
     assert_eq!(item["submissionId"], answer["submissionId"]);
     assert_eq!(item["media"], json!([]), "media are not fetched");
     assert_eq!(item["data"]["author"], json!({ "id": "mallory", "typeId": "user" }));
-    let callbacks = demo.received("action.automatic", 1).await;
+    let callbacks = demo.wait_for_callbacks("action.automatic", 1).await;
     assert_eq!(
         (&callbacks[0]["item"]["id"], &callbacks[0]["action"]["id"]),
         (&json!("c1"), &json!("limit_reach"))
@@ -48,9 +48,9 @@ async fn content_is_answered_with_its_outcome() {
     assert_eq!((&answer["matchedRules"], &answer["actionsTriggered"]), (&json!([]), &json!([])));
     assert_eq!(answer["erroredRules"], json!([]));
 
-    let mut later = content("c3", "more scamcoin");
-    later["sync"] = false.into();
-    assert_eq!(send(&demo, &later).await, (202, Value::Null));
+    let mut async_content = content("c3", "more scamcoin");
+    async_content["sync"] = false.into();
+    assert_eq!(send(&demo, &async_content).await, (202, Value::Null));
     assert_eq!(demo.evaluated("post", "c3").await["matchedRules"][0]["id"], "demo-scam");
     assert_eq!(demo.stop().await.code(), Some(0));
 }
@@ -58,9 +58,9 @@ async fn content_is_answered_with_its_outcome() {
 #[tokio::test]
 async fn content_of_a_killed_process_has_one_outcome() {
     let place = Place::new();
-    // The wait is over before most evaluations are.
-    let wait = [("TIDEGATE__INGEST__CONTENT_WAIT_MS", "1")];
-    let mut demo = place.start_with(&wait).await.unwrap();
+    // The wait ends before most evaluations do.
+    let short_wait = [("TIDEGATE__INGEST__CONTENT_WAIT_MS", "1")];
+    let mut demo = place.start_with(&short_wait).await.unwrap();
     let (status, answer) = send(&demo, &content("k1", "buy scamcoin today")).await;
     assert!(status == 200 || status == 503, "{status}: {answer}");
     if status == 503 {
@@ -72,9 +72,9 @@ async fn content_of_a_killed_process_has_one_outcome() {
     let item = demo.evaluated("post", "k1").await;
     assert_eq!(item["actions"][0]["id"], "limit_reach", "{item}");
     let deliveries = eventually_ok("the callback to be delivered", PATIENCE, async || {
-        let listed = demo.admin("/deliveries?itemId=k1").await;
-        let all = listed["items"].as_array().unwrap().clone();
-        if all.iter().any(|it| it["state"] == "delivered") { Ok(all) } else { bail!("{listed}") }
+        let delivery_list = demo.admin("/deliveries?itemId=k1").await;
+        let all = delivery_list["items"].as_array().unwrap().clone();
+        if all.iter().any(|it| it["state"] == "delivered") { Ok(all) } else { bail!("{delivery_list}") }
     })
     .await
     .unwrap();
@@ -104,8 +104,11 @@ async fn content_is_told_what_its_answer_leaves_out() {
     for name in ["matchedMore", "erroredMore", "uncounted", "truncated"] {
         assert_eq!(answer.get(name), item.get(name), "{name}: {answer} {item}");
     }
-    let (_, later) = send(&demo, &content("m2", "a quiet evening")).await;
-    assert!(later.get("erroredMore").is_none() && later.get("uncounted").is_none(), "{later}");
+    let (_, later_answer) = send(&demo, &content("m2", "a quiet evening")).await;
+    assert!(
+        later_answer.get("erroredMore").is_none() && later_answer.get("uncounted").is_none(),
+        "{later_answer}"
+    );
 }
 
 #[tokio::test]

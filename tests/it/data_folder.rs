@@ -1,4 +1,4 @@
-//! The data folder as one process after the other finds it.
+//! The data folder across successive processes.
 
 use std::{fs, path::Path};
 
@@ -7,7 +7,7 @@ use anyhow::bail;
 use serde_json::Value;
 use tidegate_test_support::{PATIENCE, Program, eventually_ok};
 
-/// Starts on a data folder, wherever it may listen.
+/// Arguments for a start on a data folder, on free ports.
 fn up(data: &Path) -> Vec<&str> {
     let mut args = vec!["up", "--data", data.to_str().unwrap()];
     for flag in ["--api-listen", "--console-listen", "--ops-listen"] {
@@ -17,24 +17,24 @@ fn up(data: &Path) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn of_two_first_starts_the_second_makes_nothing() {
+async fn second_of_two_first_starts_creates_no_files() {
     let place = Place::new();
     fs::create_dir(place.data()).unwrap();
     let data = place.data();
     let first = fs::File::open(&data).unwrap();
     first.lock().unwrap();
     let second = place.run(&up(&data)).await;
-    let said = text(&second.stderr);
-    assert_eq!(second.status.code(), Some(1), "{said}");
-    assert!(said.contains("is being opened by another process"), "{said}");
-    // A key that it made would be in the place of the first one's.
+    let stderr = text(&second.stderr);
+    assert_eq!(second.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("is being opened by another process"), "{stderr}");
+    // A key of the second process would replace the key of the first.
     assert_eq!(fs::read_dir(&data).unwrap().count(), 0);
     drop(first);
     assert_eq!(place.start().await.unwrap().stop().await.code(), Some(0));
 }
 
 #[tokio::test]
-async fn a_first_start_without_room_leaves_nothing_in_the_way_of_the_next() {
+async fn first_start_without_disk_space_does_not_block_the_next() {
     let place = Place::new();
     assert!(place.start_with_short_files(6).await.is_err());
     let database = place.data().join("db");
@@ -43,7 +43,7 @@ async fn a_first_start_without_room_leaves_nothing_in_the_way_of_the_next() {
 }
 
 #[tokio::test]
-async fn a_second_process_on_the_same_data_is_refused_by_name() {
+async fn second_process_on_the_same_data_is_refused() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     let before = fs::read(place.data().join("server.json")).unwrap();
@@ -57,15 +57,15 @@ async fn a_second_process_on_the_same_data_is_refused_by_name() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_process_whose_data_is_taken_away_ends_by_name_without_traffic() {
+async fn process_ends_when_its_data_folder_is_removed() {
     let place = Place::new();
     let mut demo = place.start().await.unwrap();
     fs::rename(place.data(), place.folder.path().join("aside")).unwrap();
     assert_eq!(demo.process.exit(PATIENCE).await.unwrap().code(), Some(4));
-    let said = demo.process.output().unwrap();
-    assert!(said.contains("role data failed: the data folder was taken away"), "{said}");
+    let process_output = demo.process.output().unwrap();
+    assert!(process_output.contains("role data failed: the data folder was taken away"), "{process_output}");
 
-    // What a process that is about to end may make in its place is no data that lost its key.
+    // The ending process may recreate the folder. The next start must not take that folder for data without its key.
     let table = place.data().join("db/keyspaces/7");
     fs::create_dir_all(table.join("tables")).unwrap();
     fs::write(table.join("current"), "list").unwrap();
@@ -82,8 +82,11 @@ async fn first_key_is_in_a_private_file_and_not_in_the_output() {
         let ready = process.line("is ready: api", PATIENCE).await.unwrap();
         let file = data.join("first-key");
         let key = fs::read_to_string(&file).unwrap();
-        let said = process.output().unwrap();
-        assert!(!said.contains("tg_") && said.contains(&file.display().to_string()), "{said}");
+        let process_output = process.output().unwrap();
+        assert!(
+            !process_output.contains("tg_") && process_output.contains(&file.display().to_string()),
+            "{process_output}"
+        );
         #[cfg(unix)]
         assert_eq!(
             std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&file).unwrap().permissions()) & 0o777,
@@ -99,7 +102,7 @@ async fn first_key_is_in_a_private_file_and_not_in_the_output() {
 }
 
 #[tokio::test]
-async fn data_that_lost_its_master_key_is_not_given_another_one() {
+async fn missing_master_key_is_not_replaced() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     assert_eq!(demo.stop().await.code(), Some(0));
@@ -110,15 +113,15 @@ async fn data_that_lost_its_master_key_is_not_given_another_one() {
     for flag in ["--api-listen", "--console-listen", "--ops-listen"] {
         args.extend([flag, "127.0.0.1:0"]);
     }
-    let refused = place.run(&args).await;
-    assert_eq!(refused.status.code(), Some(1));
-    let said = text(&refused.stderr);
-    assert!(said.contains("master.key is missing") && said.contains("security.master_key"), "{said}");
+    let refusal = place.run(&args).await;
+    assert_eq!(refusal.status.code(), Some(1));
+    let stderr = text(&refusal.stderr);
+    assert!(stderr.contains("master.key is missing") && stderr.contains("security.master_key"), "{stderr}");
     assert!(!key.exists());
 }
 
 #[tokio::test]
-async fn another_master_key_than_that_of_the_data_refuses_to_start() {
+async fn start_with_another_master_key_is_refused() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     assert_eq!(demo.stop().await.code(), Some(0));
@@ -128,17 +131,17 @@ async fn another_master_key_than_that_of_the_data_refuses_to_start() {
         args.extend([flag, "127.0.0.1:0"]);
     }
     let key = "A".repeat(43) + "=";
-    let refused = place.run_with(&args, &[("TIDEGATE__SECURITY__MASTER_KEY", &key)]).await;
-    assert_eq!(refused.status.code(), Some(1));
-    let said = text(&refused.stderr);
+    let refusal = place.run_with(&args, &[("TIDEGATE__SECURITY__MASTER_KEY", &key)]).await;
+    assert_eq!(refusal.status.code(), Some(1));
+    let stderr = text(&refusal.stderr);
     for named in ["fingerprint", "security.master_key", "security.lost_master_key"] {
-        assert!(said.contains(named), "{named}: {said}");
+        assert!(stderr.contains(named), "{named}: {stderr}");
     }
-    assert!(!said.contains(&key), "{said}");
+    assert!(!stderr.contains(&key), "{stderr}");
     assert_eq!(place.start().await.unwrap().stop().await.code(), Some(0));
 
-    // Lost, as the settings say: the demo starts, and what only the former key opens is held, not sent unsigned.
-    let former = said.split("fingerprint ").nth(1).unwrap().split(',').next().unwrap();
+    // The demo starts with the key declared lost. Callbacks that need the former key are held, not sent unsigned.
+    let former = stderr.split("fingerprint ").nth(1).unwrap().split(',').next().unwrap();
     let demo = place
         .start_with(&[
             ("TIDEGATE__SECURITY__MASTER_KEY", &key),
@@ -147,15 +150,18 @@ async fn another_master_key_than_that_of_the_data_refuses_to_start() {
         .await
         .unwrap();
     demo.submit(&post("p1", "mallory", "scamcoin")).await;
-    let held = eventually_ok("the callback to be held", PATIENCE, async || {
-        let listed = demo.admin("/deliveries?itemId=p1").await;
-        let delivery = listed["items"][0].clone();
-        if delivery["state"] == "held" { Ok(delivery) } else { bail!("{listed}") }
+    let held_delivery = eventually_ok("the callback to be held", PATIENCE, async || {
+        let delivery_list = demo.admin("/deliveries?itemId=p1").await;
+        let delivery = delivery_list["items"][0].clone();
+        if delivery["state"] == "held" { Ok(delivery) } else { bail!("{delivery_list}") }
     });
-    let held = held.await.unwrap();
-    assert_eq!(held["heldReason"], "secret_other_master_key", "{held}");
+    let held_delivery = held_delivery.await.unwrap();
+    assert_eq!(held_delivery["heldReason"], "secret_other_master_key", "{held_delivery}");
     assert_eq!(demo.all_received().await.unwrap(), Vec::<Value>::new());
-    let told = place.tell(&["demo", "send", "scam"]).await;
-    assert!(told.contains("the callback is held") && !told.contains("printed"), "{told}");
+    let command_output = place.run_ok(&["demo", "send", "scam"]).await;
+    assert!(
+        command_output.contains("the callback is held") && !command_output.contains("printed"),
+        "{command_output}"
+    );
     assert_eq!(demo.stop().await.code(), Some(0));
 }

@@ -1,4 +1,4 @@
-//! The demo from end to end: what a platform sends, what moderators decide, what is called back, and another start.
+//! The demo from end to end: submissions, decisions of moderators, callbacks, and a second start.
 
 use crate::support::{Place, appeal, post, report};
 use reqwest::Method;
@@ -11,7 +11,7 @@ async fn a_scam_is_acted_on_called_back_and_told() {
     demo.submit(&post("p1", "mallory", "buy scamcoin today")).await;
     demo.submit(&post("p2", "mallory", "a quiet evening")).await;
 
-    let callbacks = demo.received("action.automatic", 1).await;
+    let callbacks = demo.wait_for_callbacks("action.automatic", 1).await;
     let callback = &callbacks[0];
     assert_eq!(callback["item"], json!({ "id": "p1", "typeId": "post", "typeName": "Post" }));
     assert_eq!(callback["action"]["id"], "limit_reach");
@@ -30,13 +30,13 @@ async fn a_scam_is_acted_on_called_back_and_told() {
     let event = callback["id"].as_str().unwrap();
     let delivery = demo.admin(&format!("/deliveries/{event}")).await;
     assert_eq!(delivery["body"], *callback);
-    let listed = demo.admin("/deliveries?itemId=p1").await;
-    assert_eq!(listed["items"][0]["eventId"], callback["id"], "{listed}");
+    let delivery_list = demo.admin("/deliveries?itemId=p1").await;
+    assert_eq!(delivery_list["items"][0]["eventId"], callback["id"], "{delivery_list}");
 
     let (status, _) = demo.command(&format!("/deliveries/{event}/resend"), &json!({})).await;
     assert_eq!(status, 202);
-    let again = demo.received("action.automatic", 2).await;
-    assert_eq!(again[0], again[1], "a resend has the same event id and body");
+    let resent_callbacks = demo.wait_for_callbacks("action.automatic", 2).await;
+    assert_eq!(resent_callbacks[0], resent_callbacks[1], "a resend has the same event id and body");
     assert_eq!(demo.stop().await.code(), Some(0));
 }
 
@@ -48,21 +48,21 @@ async fn a_report_becomes_a_job_and_its_decision_a_callback() {
         demo.platform(Method::POST, "/api/v1/report", Some(&report(&post("p3", "mallory", "hm")))).await;
     assert_eq!(status, 201, "{reported}");
     let job = demo.job("default", "p3").await;
-    let whole = demo.whole_job(&job).await;
-    assert_eq!(whole["causes"][0]["report"]["id"], reported["reportId"]);
+    let job_details = demo.whole_job(&job).await;
+    assert_eq!(job_details["causes"][0]["report"]["id"], reported["reportId"]);
 
-    let decided = demo.decide(&job, "act", &["remove"]).await;
-    assert_eq!(decided["verdict"], "act");
-    let callbacks = demo.received("decision.moderator", 1).await;
+    let decision_response = demo.decide(&job, "act", &["remove"]).await;
+    assert_eq!(decision_response["verdict"], "act");
+    let callbacks = demo.wait_for_callbacks("decision.moderator", 1).await;
     assert_eq!(callbacks[0]["action"]["id"], "remove");
     assert_eq!(callbacks[0]["item"]["id"], "p3");
-    let done = demo.admin(&format!("/jobs/{}", job["id"].as_str().unwrap())).await;
-    assert_eq!(done["state"], "decided");
+    let decided_job = demo.admin(&format!("/jobs/{}", job["id"].as_str().unwrap())).await;
+    assert_eq!(decided_job["state"], "decided");
 
-    // The next report opens the next generation.
-    let again =
+    // The next report opens a new generation of the job.
+    let later_report =
         demo.platform(Method::POST, "/api/v1/report", Some(&report(&post("p3", "mallory", "hm")))).await;
-    assert_eq!(again.0, 201);
+    assert_eq!(later_report.0, 201);
     let next = demo.job("default", "p3").await;
     assert_ne!(next["id"], job["id"]);
     assert_eq!(next["generation"], 2);
@@ -72,9 +72,9 @@ async fn a_report_becomes_a_job_and_its_decision_a_callback() {
 async fn a_child_safety_report_goes_to_its_own_queue_only() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
-    let mut sent = report(&post("p4", "mallory", "hm"));
-    sent["reportedForReason"] = json!({ "csam": true });
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let mut report_body = report(&post("p4", "mallory", "hm"));
+    report_body["reportedForReason"] = json!({ "csam": true });
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
     assert_eq!(demo.job("child-safety", "p4").await["class"], "child_safety");
     demo.evaluated("post", "p4").await;
     let all = demo.admin("/jobs?state=all&itemId=p4").await;
@@ -85,20 +85,21 @@ async fn a_child_safety_report_goes_to_its_own_queue_only() {
 async fn an_appeal_is_decided_and_the_platform_is_told() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
-    for (id, verdict, told) in [("a1", "accept", "ACCEPT"), ("a2", "reject", "REJECT")] {
+    for (id, verdict, platform_outcome) in [("a1", "accept", "ACCEPT"), ("a2", "reject", "REJECT")] {
         let item = post(id, id, "scamcoin was a joke");
         demo.submit(&item).await;
         demo.evaluated("post", id).await;
-        let sent = demo.platform(Method::POST, "/api/v1/report/appeal", Some(&appeal(id, &item))).await;
-        assert_eq!(sent.0, 204);
+        let appeal_response =
+            demo.platform(Method::POST, "/api/v1/report/appeal", Some(&appeal(id, &item))).await;
+        assert_eq!(appeal_response.0, 204);
         let job = demo.job("appeals", id).await;
         assert_eq!(job["appealId"], id);
         demo.decide(&job, verdict, &[]).await;
-        let told = json!([id, told]);
-        let callbacks = demo.received("appeal.decision", if id == "a1" { 1 } else { 2 }).await;
-        let found: Vec<Value> =
+        let expected_outcome = json!([id, platform_outcome]);
+        let callbacks = demo.wait_for_callbacks("appeal.decision", if id == "a1" { 1 } else { 2 }).await;
+        let outcomes: Vec<Value> =
             callbacks.iter().map(|body| json!([body["appealId"], body["appealDecision"]])).collect();
-        assert!(found.contains(&told), "{found:?}");
+        assert!(outcomes.contains(&expected_outcome), "{outcomes:?}");
     }
 }
 
@@ -108,19 +109,20 @@ async fn an_accepted_appeal_takes_back_only_what_was_taken_before_it() {
     let demo = place.start().await.unwrap();
     let first = post("p1", "mallory", "scamcoin, the first time");
     demo.submit(&first).await;
-    demo.received("action.automatic", 1).await;
-    let sent = demo.platform(Method::POST, "/api/v1/report/appeal", Some(&appeal("a1", &first))).await;
-    assert_eq!(sent.0, 204);
+    demo.wait_for_callbacks("action.automatic", 1).await;
+    let appeal_response =
+        demo.platform(Method::POST, "/api/v1/report/appeal", Some(&appeal("a1", &first))).await;
+    assert_eq!(appeal_response.0, 204);
     let job = demo.job("appeals", "p1").await;
     demo.submit(&post("p1", "mallory", "scamcoin, the second time")).await;
-    demo.received("action.automatic", 2).await;
+    demo.wait_for_callbacks("action.automatic", 2).await;
     demo.decide(&job, "accept", &[]).await;
-    demo.received("appeal.decision", 1).await;
-    // The second strike stands: two more are three.
+    demo.wait_for_callbacks("appeal.decision", 1).await;
+    // The second strike still counts, so two more make three.
     for id in ["p2", "p3"] {
         demo.submit(&post(id, "mallory", "scamcoin")).await;
     }
-    let callbacks = demo.received("user.threshold", 1).await;
+    let callbacks = demo.wait_for_callbacks("user.threshold", 1).await;
     assert_eq!(callbacks[0]["userStrikeCount"], 3);
 }
 
@@ -132,32 +134,32 @@ async fn three_strikes_cross_the_threshold_once() {
         demo.submit(&post(&format!("s{n}"), "mallory", "scamcoin")).await;
     }
     demo.submit(&post("other", "bob", "scamcoin")).await;
-    demo.received("action.automatic", 5).await;
-    let callbacks = demo.received("user.threshold", 1).await;
+    demo.wait_for_callbacks("action.automatic", 5).await;
+    let callbacks = demo.wait_for_callbacks("user.threshold", 1).await;
     assert_eq!(callbacks[0]["action"]["id"], "suspend");
     assert_eq!(callbacks[0]["creator"], json!({ "id": "mallory", "typeId": "user" }));
     assert_eq!(callbacks[0]["userStrikeCount"], 3);
     let crossed = json!({"id": "three-strikes", "limit": 3, "strikes": 3});
     assert_eq!(callbacks[0]["threshold"], crossed);
-    // Whatever the fourth strike leads to comes before what comes later leads to.
+    // The effects of the fourth strike precede the effects of later items.
     for n in 1..=3 {
         demo.submit(&post(&format!("t{n}"), "eve", "scamcoin")).await;
     }
-    let callbacks = demo.received("user.threshold", 2).await;
+    let callbacks = demo.wait_for_callbacks("user.threshold", 2).await;
     let mut users: Vec<_> = callbacks.iter().map(|body| body["creator"]["id"].as_str().unwrap()).collect();
     users.sort_unstable();
-    assert_eq!(users, ["eve", "mallory"], "once each");
+    assert_eq!(users, ["eve", "mallory"], "each user crosses the threshold once");
 }
 
 #[tokio::test]
-async fn a_second_start_goes_on_where_the_first_stopped() {
+async fn second_start_continues_pending_work() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     demo.submit(&post("p1", "mallory", "scamcoin")).await;
-    demo.received("action.automatic", 1).await;
+    demo.wait_for_callbacks("action.automatic", 1).await;
     let before = demo.env.clone();
     assert_eq!(demo.stop().await.code(), Some(0));
-    assert!(!place.data().join("server.json").exists(), "a clean end takes server.json away");
+    assert!(!place.data().join("server.json").exists(), "a clean stop removes server.json");
 
     let mut demo = place.start().await.unwrap();
     for name in ["TIDEGATE_API_KEY", "TIDEGATE_ADMIN_KEY", "TIDEGATE_WEBHOOK_SECRET"] {
@@ -165,26 +167,26 @@ async fn a_second_start_goes_on_where_the_first_stopped() {
     }
     demo.evaluated("post", "p1").await;
     demo.submit(&post("p2", "mallory", "scamcoin")).await;
-    assert_eq!(demo.received("action.automatic", 2).await.len(), 2);
+    assert_eq!(demo.wait_for_callbacks("action.automatic", 2).await.len(), 2);
 
-    // Killed, not stopped: what was accepted is still carried out.
+    // The process is killed, not stopped. The next start must still process the accepted items.
     demo.submit(&post("p3", "mallory", "scamcoin")).await;
     demo.process.kill().await.unwrap();
     let demo = place.start().await.unwrap();
-    let callbacks = demo.received("action.automatic", 3).await;
+    let callbacks = demo.wait_for_callbacks("action.automatic", 3).await;
     assert!(callbacks.iter().any(|body| body["item"]["id"] == "p3"));
-    demo.received("user.threshold", 1).await;
+    demo.wait_for_callbacks("user.threshold", 1).await;
 }
 
 #[tokio::test]
-async fn demo_send_plays_the_platform() {
+async fn demo_send_acts_as_the_platform() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
-    let scam = place.tell(&["demo", "send", "scam"]).await;
+    let scam = place.run_ok(&["demo", "send", "scam"]).await;
     assert!(scam.contains("demo-scam") && scam.contains("limit_reach"), "{scam}");
-    assert!(place.tell(&["demo", "send", "report"]).await.contains("reportId"));
-    assert!(place.tell(&["demo", "send", "appeal"]).await.contains("appealed as"));
-    demo.received("action.automatic", 2).await;
+    assert!(place.run_ok(&["demo", "send", "report"]).await.contains("reportId"));
+    assert!(place.run_ok(&["demo", "send", "appeal"]).await.contains("appealed as"));
+    demo.wait_for_callbacks("action.automatic", 2).await;
     let output = demo.process.output().unwrap();
     assert!(output.contains("verified callback  action.automatic  limit_reach"), "{output}");
     assert!(!output.contains("refused a callback"), "{output}");
@@ -207,12 +209,12 @@ async fn probes_and_metrics_answer_and_an_idle_process_is_small() {
     let (_, metrics) = demo.operations("/metrics").await;
     assert!(metrics.contains("tidegate_build_info"), "{metrics}");
 
-    // Code pages depend on the build and the machine; `benches/run start` measures what is resident of a release build.
+    // Code pages depend on the build and the machine; `benches/run start` measures the resident pages of a release build.
     let status = std::fs::read_to_string(format!("/proc/{}/status", demo.process.id().unwrap()));
     if let Ok(status) = status {
         let anonymous = status.lines().find(|line| line.starts_with("RssAnon")).unwrap();
         let kib: u64 = anonymous.split_whitespace().nth(1).unwrap().parse().unwrap();
-        #[allow(clippy::print_stdout, reason = "a figure for whoever runs the test")]
+        #[allow(clippy::print_stdout, reason = "the person who runs the test reads this figure")]
         {
             println!("anonymous memory when idle: {kib} KiB");
         }

@@ -1,5 +1,5 @@
-//! Disks of several sizes that a flood of items fills: requests are refused before the database fails, nothing that was
-//! acknowledged is lost, and the service goes on once there is space again.
+//! Disks of several sizes that a flood of items fills: requests are refused before the database fails, no acknowledged
+//! item is lost, and the service continues once the disk has space again.
 
 #![cfg(target_os = "linux")]
 
@@ -16,11 +16,11 @@ use tidegate_test_support::{PATIENCE, eventually};
 
 use crate::support::{Demo, Place, post};
 
-/// A file system of its own on the place's data folder.
+/// Separate file system mounted on the place's data folder.
 struct Disk<'a>(&'a Path);
 
 impl<'a> Disk<'a> {
-    /// `None`, said as a skip, where nothing can be mounted.
+    /// Returns `None` and prints a skip message where the test may not mount file systems.
     fn mount(folder: &'a Path, mib: u64) -> Option<Self> {
         std::fs::create_dir_all(folder).unwrap();
         let size = format!("size={mib}m");
@@ -47,7 +47,7 @@ fn run(program: &str, args: &[&str]) -> bool {
     Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
 }
 
-/// Text that no compression makes small.
+/// Text that does not compress.
 fn noise(seed: usize) -> String {
     let mut state = seed as u64 * 0x9e37_79b9 + 0x1234_5678_9abc_def1;
     std::iter::repeat_with(|| {
@@ -60,7 +60,7 @@ fn noise(seed: usize) -> String {
     .collect()
 }
 
-/// Sends items from several senders until one is refused or the time is over. Returns those that were acknowledged.
+/// Sends items from several senders until one is refused or the time is over. Returns the acknowledged items.
 async fn flood(
     demo: &Demo,
     next: &AtomicUsize,
@@ -83,8 +83,8 @@ async fn flood(
         (acknowledged, None)
     };
     let all = futures::future::join_all((0..8).map(|_| send())).await;
-    let refused = all.iter().find_map(|(_, refused)| refused.clone());
-    (all.into_iter().flat_map(|(acknowledged, _)| acknowledged).collect(), refused)
+    let refusal = all.iter().find_map(|(_, refused)| refused.clone());
+    (all.into_iter().flat_map(|(acknowledged, _)| acknowledged).collect(), refusal)
 }
 
 async fn fills_a_disk(mib: u64, ballast_mib: u64) {
@@ -95,17 +95,17 @@ async fn fills_a_disk(mib: u64, ballast_mib: u64) {
     if ballast_mib > 0 {
         std::fs::write(&ballast, vec![1; usize::try_from(ballast_mib << 20).unwrap()]).unwrap();
     }
-    // The answer of the processing lag would hide that of the disk.
+    // A refusal because of the processing lag would hide the refusal because of the disk.
     let mut demo = place.start_with(&[("TIDEGATE__INGEST__MAX_LAG_SECONDS", "86400")]).await.unwrap();
     let next = AtomicUsize::new(0);
     let mut acknowledged = Vec::new();
     let (mut refusals, mut refused_with) = (0, String::new());
-    // Refused again and again, as clients that come back are: each time a little may be taken.
+    // Clients retry after each refusal, and a few items may be accepted each time.
     while refusals < 8 {
-        let (more, refused) = flood(&demo, &next, PATIENCE).await;
-        assert!(refused.is_some() || !more.is_empty(), "nothing was acknowledged or refused");
+        let (more, refusal) = flood(&demo, &next, PATIENCE).await;
+        assert!(refusal.is_some() || !more.is_empty(), "no item was acknowledged or refused");
         acknowledged.extend(more);
-        if let Some((status, body)) = refused {
+        if let Some((status, body)) = refusal {
             assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{body}");
             assert!(body.contains("MiB free") || body.contains("wait for the disk"), "{body}");
             refusals += 1;
@@ -118,7 +118,7 @@ async fn fills_a_disk(mib: u64, ballast_mib: u64) {
     assert_eq!(live, StatusCode::OK);
     assert!(demo.process.runs(), "{}", demo.process.output().unwrap());
 
-    // Space again: it goes on by itself.
+    // The disk has space again, so the service must accept requests without a restart.
     disk.resize(mib * 3 + 1_024);
     eventually("requests to be taken again", PATIENCE, async || {
         let item = json!({ "items": [post("after", "mallory", "hello")] });

@@ -1,4 +1,4 @@
-//! Data that lost something that was acknowledged, and data that a kill left.
+//! Data with a damaged journal, and data of a killed process.
 
 use std::{fs, path::Path};
 
@@ -15,7 +15,7 @@ fn up<'a>(data: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[tokio::test]
-async fn a_damaged_journal_is_refused_until_its_loss_is_accepted() {
+async fn damaged_journal_is_refused_until_its_loss_is_accepted() {
     let place = Place::new();
     let mut demo = place.start().await.unwrap();
     for nth in 0..200 {
@@ -24,31 +24,31 @@ async fn a_damaged_journal_is_refused_until_its_loss_is_accepted() {
     demo.process.kill().await.unwrap();
     let data = place.data();
     let journal = data.join("db/0.jnl");
-    let whole = fs::read(&journal).unwrap();
-    let mut bytes = whole.clone();
+    let intact_journal = fs::read(&journal).unwrap();
+    let mut bytes = intact_journal.clone();
     let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
-    // Two thirds, so that the keys of the demo are before it.
+    // The damage is at two thirds of the journal, behind the keys of the demo.
     let at = end / 3 * 2;
     bytes[at..at + 4_096].fill(0);
     for (damage, bytes, named) in [
         ("zeros", Some(&bytes[..]), "0.jnl is damaged at byte"),
-        ("cut", Some(&whole[..at]), "items["),
+        ("cut", Some(&intact_journal[..at]), "items["),
         ("removed", None, "has no journal"),
     ] {
         match bytes {
             Some(bytes) => fs::write(&journal, bytes).unwrap(),
             None => fs::remove_file(&journal).unwrap(),
         }
-        let refused = place.run(&up(&data, &[])).await;
-        let said = text(&refused.stderr);
-        assert_eq!(refused.status.code(), Some(1), "{damage}: {said}");
-        assert!(said.contains(named) && said.contains("--accept-loss"), "{damage}: {said}");
+        let refusal = place.run(&up(&data, &[])).await;
+        let stderr = text(&refusal.stderr);
+        assert_eq!(refusal.status.code(), Some(1), "{damage}: {stderr}");
+        assert!(stderr.contains(named) && stderr.contains("--accept-loss"), "{damage}: {stderr}");
     }
 
-    fs::write(&journal, &whole).unwrap();
+    fs::write(&journal, &intact_journal).unwrap();
     let mut demo = place.start().await.unwrap();
     demo.evaluated("post", "p199").await;
-    // A stop in order would leave an empty journal.
+    // An orderly stop would leave an empty journal.
     demo.process.kill().await.unwrap();
 
     let last = fs::read_dir(data.join("db")).unwrap().map(|entry| entry.unwrap().path());
@@ -62,23 +62,23 @@ async fn a_damaged_journal_is_refused_until_its_loss_is_accepted() {
             .unwrap();
     program.line("is ready", PATIENCE).await.unwrap();
     program.kill().await.unwrap();
-    let said = program.output().unwrap();
-    assert!(said.contains("accepted as lost: items["), "{said}");
+    let program_output = program.output().unwrap();
+    assert!(program_output.contains("accepted as lost: items["), "{program_output}");
     assert_eq!(place.start().await.unwrap().stop().await.code(), Some(0));
 }
 
 #[tokio::test]
-async fn kills_are_no_loss() {
+async fn killed_process_restarts_without_accepting_loss() {
     let place = Place::new();
-    let mut sent = 0;
+    let mut sent_count = 0;
     for round in 0..10 {
         let mut demo = place.start().await.unwrap();
-        if sent > 0 {
-            demo.evaluated("post", &format!("p{}", sent - 1)).await;
+        if sent_count > 0 {
+            demo.evaluated("post", &format!("p{}", sent_count - 1)).await;
         }
         for _ in 0..=round * 7 {
-            demo.submit(&post(&format!("p{sent}"), "mallory", "hello")).await;
-            sent += 1;
+            demo.submit(&post(&format!("p{sent_count}"), "mallory", "hello")).await;
+            sent_count += 1;
         }
         demo.process.kill().await.unwrap();
     }

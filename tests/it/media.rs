@@ -1,4 +1,4 @@
-//! `tidegate media` with the real binary: what it prints of pictures, and of what is none.
+//! `tidegate media` with the real binary: its output for pictures and for other files.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use crate::support::{Place, text};
 use serde_json::{Value, json};
 use tidegate_test_support::{PATIENCE, eventually};
 
-/// A picture of 24 bits: one of two that show different things, mirrored or not.
+/// Encodes one of two different 24-bit pictures, mirrored or not.
 fn bmp(kind: u32, mirrored: bool) -> Vec<u8> {
     let (width, height) = (128u32, 96u32);
     let mut bytes = b"BM".to_vec();
@@ -18,7 +18,7 @@ fn bmp(kind: u32, mirrored: bool) -> Vec<u8> {
     for y in 0..height {
         for x in 0..width {
             let x = if mirrored { width - 1 - x } else { x };
-            // Blocks of pseudo-random brightness, and a slope.
+            // Blocks of pseudo-random brightness on a gradient.
             let block = (x / 9 + kind * 31).wrapping_mul(0x9e37_79b9) ^ (y / 7).wrapping_mul(0x85eb_ca6b);
             let value = u8::try_from((block >> 13) % 200 + x / 4 + y / 8).unwrap();
             bytes.extend([value, value, value]);
@@ -41,7 +41,7 @@ fn place() -> Place {
 }
 
 #[tokio::test]
-async fn hash_prints_a_line_of_json_a_file_in_their_order() {
+async fn hash_prints_one_json_line_per_file_in_order() {
     let output = place().run(&["media", "hash", "--json", "one.bmp", "notes.txt", "two.bmp"]).await;
     assert!(output.status.success(), "{}", text(&output.stderr));
     let lines: Vec<Value> =
@@ -62,43 +62,49 @@ async fn hash_prints_a_line_of_json_a_file_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_read_is_named_and_the_others_are_hashed() {
+async fn unreadable_file_is_named_and_other_files_are_hashed() {
     let output = place().run(&["media", "hash", "missing.png", "one.bmp"]).await;
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("missing.png"));
-    let said = text(&output.stdout);
+    let stdout = text(&output.stdout);
     for part in ["one.bmp: ok", "bmp, 128 x 96", "pdq ", "quality 100", "gradient8 ", "dct16 ", "sha256 "] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(stdout.contains(part), "{part}: {stdout}");
     }
 }
 
 #[tokio::test]
-async fn compare_says_how_far_two_pictures_are_apart_and_how_one_must_be_turned() {
+async fn compare_prints_distance_and_rotation_of_two_pictures() {
     let place = place();
-    let same = place.run(&["media", "compare", "one.bmp", "one.bmp"]).await;
+    let same_picture = place.run(&["media", "compare", "one.bmp", "one.bmp"]).await;
     assert!(
-        text(&same.stdout).contains("the same\npdq        0 of 256 bits: a match\n"),
+        text(&same_picture.stdout).contains("the same\npdq        0 of 256 bits: a match\n"),
         "{}",
-        text(&same.stdout)
+        text(&same_picture.stdout)
     );
     let mirrored = text(&place.run(&["media", "compare", "one.bmp", "mirrored.bmp"]).await.stdout);
     assert!(mirrored.contains("bits: a match, the first one mirrored left to right\n"), "{mirrored}");
-    let other = place.run(&["media", "compare", "one.bmp", "two.bmp", "--json"]).await;
-    let other: Value = serde_json::from_str(&text(&other.stdout)).unwrap();
-    assert!(other["pdq"]["distance"].as_u64().unwrap() > 31, "{other}");
-    assert!(other["gradient8"].as_u64().unwrap() > 0 && other["dct16"].as_u64().unwrap() > 0, "{other}");
+    let other_picture = place.run(&["media", "compare", "one.bmp", "two.bmp", "--json"]).await;
+    let comparison: Value = serde_json::from_str(&text(&other_picture.stdout)).unwrap();
+    assert!(comparison["pdq"]["distance"].as_u64().unwrap() > 31, "{comparison}");
+    assert!(
+        comparison["gradient8"].as_u64().unwrap() > 0 && comparison["dct16"].as_u64().unwrap() > 0,
+        "{comparison}"
+    );
 
-    let none = place.run(&["media", "compare", "one.bmp", "notes.txt"]).await;
-    assert_eq!(none.status.code(), Some(1));
-    assert!(text(&none.stderr).contains("notes.txt has no hashes: undecodable, unknown_format"));
+    let failed_comparison = place.run(&["media", "compare", "one.bmp", "notes.txt"]).await;
+    assert_eq!(failed_comparison.status.code(), Some(1));
+    assert!(text(&failed_comparison.stderr).contains("notes.txt has no hashes: undecodable, unknown_format"));
 }
 
 #[tokio::test]
-async fn the_limits_of_the_settings_count() {
+async fn media_commands_apply_limits_of_the_settings() {
     let place = place();
     fs::write(place.folder.path().join("tidegate.toml"), "[media]\npixels = 1000\n").unwrap();
-    let said = text(&place.run(&["media", "hash", "one.bmp", "--json"]).await.stdout);
-    assert!(said.contains(r#""state":"too_large""#) && said.contains(r#""reason":"pixels""#), "{said}");
+    let hash_line = text(&place.run(&["media", "hash", "one.bmp", "--json"]).await.stdout);
+    assert!(
+        hash_line.contains(r#""state":"too_large""#) && hash_line.contains(r#""reason":"pixels""#),
+        "{hash_line}"
+    );
 }
 
 const BANKS: &str = "\
@@ -109,7 +115,7 @@ bank: files
 kind: md5
 ";
 
-/// One gray, and one of its pixels a little brighter.
+/// Gray picture with one slightly brighter pixel.
 fn faint() -> Vec<u8> {
     let mut bytes = bmp(1, false);
     bytes[54..].fill(120);
@@ -118,7 +124,7 @@ fn faint() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn match_looks_for_what_a_service_with_these_settings_would_compare() {
+async fn match_compares_as_a_service_with_the_same_settings() {
     let place = place();
     fs::write(place.folder.path().join("faint.bmp"), faint()).unwrap();
     let demo = place.start().await.unwrap();
@@ -129,28 +135,29 @@ async fn match_looks_for_what_a_service_with_these_settings_would_compare() {
     let hashed: Vec<Value> =
         text(&hashed.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |nth: usize, kind: &str| hashed[nth][kind].as_str().unwrap().to_owned();
-    place.tell(&["banks", "add", "pictures", &of(0, "pdq"), &of(1, "pdq")]).await;
-    place.tell(&["banks", "add", "files", &of(2, "md5")]).await;
+    place.run_ok(&["banks", "add", "pictures", &of(0, "pdq"), &of(1, "pdq")]).await;
+    place.run_ok(&["banks", "add", "files", &of(2, "md5")]).await;
     eventually("the entries to be in use", PATIENCE, async || {
-        let said = place.tell(&["banks", "match", &of(2, "md5"), "--kind", "md5"]).await;
-        said.ends_with("1 matches\n").then_some(())
+        let match_output = place.run_ok(&["banks", "match", &of(2, "md5"), "--kind", "md5"]).await;
+        match_output.ends_with("1 matches\n").then_some(())
     })
     .await
     .unwrap();
 
     let data = place.data();
     let files = ["one.bmp", "mirrored.bmp", "faint.bmp", "notes.txt"];
-    let asked = async |settings: &str, more: &[&str]| {
+    let run_match = async |settings: &str, more: &[&str]| {
         fs::write(place.folder.path().join("tidegate.toml"), settings).unwrap();
         let all = [&["media", "match"][..], &files, more, &["--data", data.to_str().unwrap()]].concat();
         let output = place.run(&all).await;
         assert!(output.status.success(), "{}", text(&output.stderr));
-        let found = text(&output.stdout);
-        let found = files.map(|file| found.lines().any(|line| line.starts_with(&format!("{file}  "))));
-        (found, text(&output.stderr))
+        let stdout = text(&output.stdout);
+        let file_matches =
+            files.map(|file| stdout.lines().any(|line| line.starts_with(&format!("{file}  "))));
+        (file_matches, text(&output.stderr))
     };
-    let (found, complaints) = asked("", &[]).await;
-    assert_eq!(found, [true, true, false, true]);
+    let (matched_files, complaints) = run_match("", &[]).await;
+    assert_eq!(matched_files, [true, true, false, true]);
     let quality = hashed[1]["quality"].as_u64().unwrap();
     assert_eq!(
         complaints,
@@ -160,10 +167,10 @@ async fn match_looks_for_what_a_service_with_these_settings_would_compare() {
         )
     );
     let unturned = "[catalog.hash_banks]\nturned = false\nleast_quality = 0\n";
-    assert_eq!(asked("", &["--turned", "false"]).await.0, [true, false, false, true]);
-    assert_eq!(asked(unturned, &[]).await.0, [true, false, true, true]);
-    assert_eq!(asked(unturned, &["--turned", "true"]).await.0, [true, true, true, true]);
-    let (found, complaints) = asked("[media]\npixels = 1000\n", &[]).await;
-    assert_eq!(found, [false, false, false, true]);
+    assert_eq!(run_match("", &["--turned", "false"]).await.0, [true, false, false, true]);
+    assert_eq!(run_match(unturned, &[]).await.0, [true, false, true, true]);
+    assert_eq!(run_match(unturned, &["--turned", "true"]).await.0, [true, true, true, true]);
+    let (matched_files, complaints) = run_match("[media]\npixels = 1000\n", &[]).await;
+    assert_eq!(matched_files, [false, false, false, true]);
     assert!(complaints.starts_with("one.bmp: too_large, pixels: only its digests are looked up\n"));
 }

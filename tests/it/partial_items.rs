@@ -1,4 +1,4 @@
-//! Items that a platform is asked for, as operators and review tools meet them.
+//! Partial-item requests to a platform, as operators and review tools see them.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::support::{Demo, Place, post, report};
 
-/// A platform that has `p1`, or one that never answers. Returns its port.
+/// Starts a platform that returns `p1`, or one that never answers. Returns its port.
 pub(crate) async fn platform(answers: bool) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -50,15 +50,15 @@ async fn started(place: &Place, answers: bool) -> Demo {
 }
 
 async fn reported(demo: &Demo) -> Value {
-    let sent = report(&post("p1", "mallory", "as it was"));
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let report_body = report(&post("p1", "mallory", "as it was"));
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
     demo.job("default", "p1").await
 }
 
 async fn settled(demo: &Demo, trigger: &str) -> Value {
     let settled = async || {
-        let listed = demo.admin("/partial-requests").await;
-        let mut all = listed["items"].as_array().unwrap().iter();
+        let request_list = demo.admin("/partial-requests").await;
+        let mut all = request_list["items"].as_array().unwrap().iter();
         all.find(|it| it["trigger"] == trigger && it["state"] != "pending").cloned()
     };
     eventually("a settled request", PATIENCE, settled).await.unwrap()
@@ -70,14 +70,14 @@ async fn claim_is_answered_while_the_platform_hangs() {
     let demo = started(&place, false).await;
     let job = reported(&demo).await;
     let path = format!("/jobs/{}/claim", job["id"].as_str().unwrap());
-    let asked = async || {
-        let (status, claimed) = demo.command(&path, &json!({"reviewer": "ann"})).await;
-        assert_eq!(status, 200, "{claimed}");
-        let listed = demo.admin("/partial-requests").await;
-        let mut all = listed["items"].as_array().unwrap().iter();
+    let claim_and_count = async || {
+        let (status, claimed_job) = demo.command(&path, &json!({"reviewer": "ann"})).await;
+        assert_eq!(status, 200, "{claimed_job}");
+        let request_list = demo.admin("/partial-requests").await;
+        let mut all = request_list["items"].as_array().unwrap().iter();
         all.find(|it| it["trigger"] == "claim").cloned()
     };
-    let request = eventually("a request of the claim", PATIENCE, asked).await.unwrap();
+    let request = eventually("a request of the claim", PATIENCE, claim_and_count).await.unwrap();
     assert_eq!((&request["state"], &request["jobId"]), (&json!("pending"), &job["id"]), "{request}");
     assert_eq!(demo.whole_job(&job).await["id"], job["id"], "the job is shown while the platform hangs");
 }
@@ -88,13 +88,13 @@ async fn newer_data_is_shown_with_the_job_and_on_request() {
     let demo = started(&place, true).await;
     let job = reported(&demo).await;
     let path = format!("/jobs/{}/claim", job["id"].as_str().unwrap());
-    let shown = async || {
+    let shows_newer_data = async || {
         assert_eq!(demo.command(&path, &json!({"reviewer": "ann"})).await.0, 200);
         let view = demo.whole_job(&job).await;
         let items = view["partialItems"]["items"].as_array().cloned().unwrap_or_default();
         items.into_iter().find(|item| item["data"]["text"] == "as it is now")
     };
-    eventually("newer data beside the job", PATIENCE, shown).await.unwrap();
+    eventually("newer data beside the job", PATIENCE, shows_newer_data).await.unwrap();
     let page = demo.admin(&format!("/jobs/{}/partial-items?limit=1", job["id"].as_str().unwrap())).await;
     assert_eq!((&page["items"][0]["data"]["text"], &page["next"]), (&json!("as it is now"), &Value::Null));
 
@@ -108,11 +108,11 @@ async fn newer_data_is_shown_with_the_job_and_on_request() {
     );
     let endpoint = demo.admin("/partial-items").await.to_string();
     assert!(endpoint.contains("/items") && !endpoint.contains("secret=1"), "{endpoint}");
-    // What the platform submitted stays in front.
+    // The submitted version stays the displayed one.
     let (_, item) = demo.platform(Method::GET, "/api/v1/items/post/p1", None).await;
     assert_ne!(item["data"]["text"], "as it is now", "{item}");
     assert_eq!(demo.command("/items/nothing/p1/refresh", &json!({})).await.0, 404);
-    let key = place.tell(&["keys", "create", "--scopes", "items:read"]).await;
+    let key = place.run_ok(&["keys", "create", "--scopes", "items:read"]).await;
     assert_eq!(demo.admin_as(key.trim(), Method::GET, "/partial-requests", None).await.0, 403);
 }
 
@@ -120,28 +120,28 @@ async fn newer_data_is_shown_with_the_job_and_on_request() {
 async fn fetched_items_of_child_safety_are_hidden_without_the_scope() {
     let place = Place::new();
     let demo = started(&place, true).await;
-    let mut sent = report(&post("q1", "mallory", "hm"));
-    sent["reportedItemsInThread"] = json!([{"id": "p1", "typeId": "post"}]);
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let mut report_body = report(&post("q1", "mallory", "hm"));
+    report_body["reportedItemsInThread"] = json!([{"id": "p1", "typeId": "post"}]);
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
     let job = demo.job("default", "q1").await;
     let path = format!("/jobs/{}", job["id"].as_str().unwrap());
     let items = async |key: &str| {
-        let whole = demo.admin_as(key, Method::GET, &path, None).await.1;
+        let job_view = demo.admin_as(key, Method::GET, &path, None).await.1;
         let page = demo.admin_as(key, Method::GET, &format!("{path}/partial-items"), None).await.1;
-        assert_eq!(whole["partialItems"]["items"], page["items"], "{whole} {page}");
+        assert_eq!(job_view["partialItems"]["items"], page["items"], "{job_view} {page}");
         page["items"].as_array().unwrap().len()
     };
-    let plain = place.tell(&["keys", "create", "--scopes", "admin"]).await;
-    let fetched = async || {
-        let whole = demo.admin(&path).await;
-        (whole["partialItems"]["items"][0]["id"] == "p1").then_some(())
+    let plain = place.run_ok(&["keys", "create", "--scopes", "admin"]).await;
+    let partial_item_arrived = async || {
+        let job_view = demo.admin(&path).await;
+        (job_view["partialItems"]["items"][0]["id"] == "p1").then_some(())
     };
-    eventually("the fetched item", PATIENCE, fetched).await.unwrap();
+    eventually("the fetched item", PATIENCE, partial_item_arrived).await.unwrap();
     assert_eq!(items(plain.trim()).await, 1);
 
-    let mut sent = report(&post("p1", "mallory", "hm"));
-    sent["reportedForReason"] = json!({"csam": true});
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let mut report_body = report(&post("p1", "mallory", "hm"));
+    report_body["reportedForReason"] = json!({"csam": true});
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
     demo.job("child-safety", "p1").await;
     assert_eq!(items(plain.trim()).await, 0);
     assert_eq!(items(demo.var("TIDEGATE_ADMIN_KEY")).await, 1);

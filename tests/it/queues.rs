@@ -1,4 +1,4 @@
-//! Review queues and routing as operators and review tools meet them.
+//! Review queues and routing, as operators and review tools use them.
 
 use crate::support::{Demo, Place, browser::Browser, operator, post, report, text};
 use reqwest::Method;
@@ -19,8 +19,8 @@ async fn configured(place: &Place) -> Demo {
 }
 
 async fn reported(demo: &Demo, queue: &str, id: &str, text: &str) -> Value {
-    let sent = report(&post(id, "mallory", text));
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let report_body = report(&post(id, "mallory", text));
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
     demo.job(queue, id).await
 }
 
@@ -31,8 +31,9 @@ async fn queues_are_counted_and_open_to_their_reviewers_only() {
     let job = reported(&demo, "scams", "p1", "my wallet").await;
     assert_eq!((&job["routedBy"], &job["signals"]["reporters"]), (&json!("reports/wallets"), &json!(1)));
     let of = |list: &Value, key: &str| {
-        let found = list["items"].as_array().unwrap().iter().find(|queue| queue["key"] == key).cloned();
-        found.unwrap_or_else(|| panic!("no {key}: {list}"))
+        let matching_queue =
+            list["items"].as_array().unwrap().iter().find(|queue| queue["key"] == key).cloned();
+        matching_queue.unwrap_or_else(|| panic!("no {key}: {list}"))
     };
     let queue = of(&demo.admin("/queues").await, "scams");
     assert_eq!(
@@ -58,25 +59,25 @@ async fn queues_are_counted_and_open_to_their_reviewers_only() {
 }
 
 #[tokio::test]
-async fn queue_is_removed_once_its_jobs_are_decided_and_stays_in_the_lists() {
+async fn decided_queue_can_be_removed_and_stays_in_lists() {
     let place = Place::new();
-    // The decision counts as open for as long as it can be undone.
+    // The job counts as open while its decision can still be undone.
     let demo = place.start_with(&[("TIDEGATE__REVIEW__UNDO_MS", "600000")]).await.unwrap();
-    let kept = demo.admin("/config").await["files"].clone();
-    let own = json!({"files": [{"name": "queues.yaml", "text": "queue: crowd\nname: Crowd\n"}]});
-    assert_eq!(demo.command("/config", &own).await.0, 200);
+    let original_files = demo.admin("/config").await["files"].clone();
+    let crowd_queue = json!({"files": [{"name": "queues.yaml", "text": "queue: crowd\nname: Crowd\n"}]});
+    assert_eq!(demo.command("/config", &crowd_queue).await.0, 200);
     let job = reported(&demo, "default", "r1", "hello").await;
     let id = job["id"].as_str().unwrap();
     assert_eq!(demo.command(&format!("/jobs/{id}/move"), &json!({"queue": "crowd"})).await.0, 200);
 
-    let without = json!({"files": kept, "prune": true});
+    let pruning_change = json!({"files": original_files, "prune": true});
     for path in ["/config/validate", "/config"] {
-        let (status, answer) = demo.command(path, &without).await;
+        let (status, answer) = demo.command(path, &pruning_change).await;
         assert_eq!(status, 409, "{path}: {answer}");
         assert!(answer["detail"].as_str().unwrap().contains("`crowd` has 1 open job."), "{path}: {answer}");
     }
     demo.decide(&job, "ignore", &[]).await;
-    let (status, answer) = demo.command("/config", &without).await;
+    let (status, answer) = demo.command("/config", &pruning_change).await;
     assert_eq!(status, 200, "{answer}");
 
     let crowd =
@@ -85,8 +86,8 @@ async fn queue_is_removed_once_its_jobs_are_decided_and_stays_in_the_lists() {
     assert_eq!((&queue["removed"], &queue["open"]), (&json!(true), &json!(1)), "{queue}");
     for filter in ["state=all", "state=decided&typeId=post&itemId=r1"] {
         let jobs = demo.admin(&format!("/jobs?{filter}")).await;
-        let found: Vec<_> = jobs["items"].as_array().unwrap().iter().map(|it| &it["id"]).collect();
-        assert_eq!(found, [id], "{filter}: {jobs}");
+        let job_ids: Vec<_> = jobs["items"].as_array().unwrap().iter().map(|it| &it["id"]).collect();
+        assert_eq!(job_ids, [id], "{filter}: {jobs}");
     }
     let mut browser = Browser::signed_in(&demo, demo.var("TIDEGATE_ADMIN_KEY")).await;
     let page = browser.get("/queues").await;
@@ -98,39 +99,40 @@ async fn queue_is_removed_once_its_jobs_are_decided_and_stays_in_the_lists() {
     let page = browser.get("/jobs?state=all").await;
     assert!(page.body.contains(&format!("/jobs/{id}\"")), "{}", page.body);
 
-    assert_eq!(demo.command("/config", &own).await.0, 200);
+    assert_eq!(demo.command("/config", &crowd_queue).await.0, 200);
     let queue = crowd(&demo.admin("/queues").await).expect("the queue again");
     assert_eq!((queue.get("removed"), &queue["name"]), (None, &json!("Crowd")), "{queue}");
 }
 
 #[tokio::test]
-async fn routing_is_explained_for_stored_and_given_items() {
+async fn routing_is_explained_for_stored_items_and_files() {
     let place = Place::new();
     let demo = configured(&place).await;
     demo.submit(&post("p1", "mallory", "my wallet")).await;
     demo.evaluated("post", "p1").await;
     let explain = async |args: &[&str]| -> Value {
         let command = ["routing", "explain", "--list", "reports"];
-        serde_json::from_str(&place.tell(&[&command, args].concat()).await).unwrap()
+        serde_json::from_str(&place.run_ok(&[&command, args].concat()).await).unwrap()
     };
     let stored = explain(&["--item", "post/p1"]).await;
     assert_eq!((&stored["queue"], &stored["routedBy"]), (&json!("scams"), &json!("reports/wallets")));
 
     let cause = place.folder.path().join("cause.json");
-    let given = json!({"item": {"typeId": "post", "data": post("x", "mallory", "hello")["data"]}, "report": {"reporters": 1}});
-    std::fs::write(&cause, given.to_string()).unwrap();
+    let cause_body = json!({"item": {"typeId": "post", "data": post("x", "mallory", "hello")["data"]}, "report": {"reporters": 1}});
+    std::fs::write(&cause, cause_body.to_string()).unwrap();
     let few = explain(&["--cause", cause.to_str().unwrap()]).await;
     assert_eq!((&few["queue"], few.get("routedBy")), (&json!("default"), None), "{few}");
     let entries = few["entries"].as_array().unwrap();
     assert_eq!(entries.iter().map(|entry| &entry["matches"]).collect::<Vec<_>>(), [false, false], "{few}");
     assert_eq!(entries[0]["tree"]["text"]["outcome"], "failed", "{few}");
 
-    // Documents that are not live yet.
+    // The folder holds documents that are not live yet.
     let folder = place.folder.path().join("candidate");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("queues.yaml"), DOCUMENTS.replace("gte: 2", "gte: 1")).unwrap();
-    let tried = explain(&["--cause", cause.to_str().unwrap(), "--config", folder.to_str().unwrap()]).await;
-    assert_eq!(tried["routedBy"], "reports/crowd", "{tried}");
+    let explanation =
+        explain(&["--cause", cause.to_str().unwrap(), "--config", folder.to_str().unwrap()]).await;
+    assert_eq!(explanation["routedBy"], "reports/crowd", "{explanation}");
 
     let data = place.data();
     let args =
@@ -167,10 +169,10 @@ async fn moved_job_waits_and_counts_in_the_other_queue_only() {
         let (status, answer) = demo.command(&path, &body).await;
         assert_eq!((status.as_u16(), &answer["jobId"]), (200, &job["id"]), "{answer}");
     }
-    let moved = demo.admin(&format!("/jobs/{id}")).await;
-    assert_eq!((&moved["queue"], moved.get("claimedBy")), (&json!("scams"), None), "{moved}");
-    assert_eq!(moved["moves"].as_array().unwrap().len(), 1, "{moved}");
-    let texts: Vec<_> = moved["comments"].as_array().unwrap().iter().map(|it| &it["text"]).collect();
+    let moved_job = demo.admin(&format!("/jobs/{id}")).await;
+    assert_eq!((&moved_job["queue"], moved_job.get("claimedBy")), (&json!("scams"), None), "{moved_job}");
+    assert_eq!(moved_job["moves"].as_array().unwrap().len(), 1, "{moved_job}");
+    let texts: Vec<_> = moved_job["comments"].as_array().unwrap().iter().map(|it| &it["text"]).collect();
     assert_eq!(texts, ["Moved from default to scams: sells coins"]);
 
     let queues = demo.admin("/queues").await;
@@ -185,11 +187,12 @@ async fn moved_job_waits_and_counts_in_the_other_queue_only() {
         204
     );
     let ann = json!({"queue": "scams", "reviewer": "ann"});
-    let (status, claimed) = demo.command("/jobs/claim-next", &ann).await;
-    assert_eq!((status.as_u16(), &claimed["id"]), (200, &job["id"]), "{claimed}");
+    let (status, claimed_job) = demo.command("/jobs/claim-next", &ann).await;
+    assert_eq!((status.as_u16(), &claimed_job["id"]), (200, &job["id"]), "{claimed_job}");
     let rows = demo.admin(&format!("/audit?object={path}")).await;
-    let moved: Vec<_> = rows["items"].as_array().unwrap().iter().filter(|row| row["status"] == 200).collect();
-    assert_eq!(moved[0]["detail"]["to"], "scams", "{rows}");
+    let moved_rows: Vec<_> =
+        rows["items"].as_array().unwrap().iter().filter(|row| row["status"] == 200).collect();
+    assert_eq!(moved_rows[0]["detail"]["to"], "scams", "{rows}");
 }
 
 #[tokio::test]
@@ -211,8 +214,8 @@ async fn claim_with_an_api_key_names_the_person() {
     }
     let operator = operator(&place);
     let next = json!({"queue": "default"});
-    let (status, claimed) = demo.admin_as(&operator, Method::POST, "/jobs/claim-next", Some(&next)).await;
-    assert_eq!((status.as_u16(), &claimed["claimedBy"]), (200, &json!("operator")), "{claimed}");
+    let (status, claimed_job) = demo.admin_as(&operator, Method::POST, "/jobs/claim-next", Some(&next)).await;
+    assert_eq!((status.as_u16(), &claimed_job["claimedBy"]), (200, &json!("operator")), "{claimed_job}");
 }
 
 #[tokio::test]
@@ -228,10 +231,12 @@ async fn claim_next_gives_no_held_job_unless_asked_to() {
     let (status, second) = demo.command("/jobs/claim-next", &ann).await;
     assert_eq!(status, 200, "{second}");
     assert_ne!(first["id"], second["id"]);
-    assert_eq!(demo.command("/jobs/claim-next", &ann).await.0, 204, "both are held");
-    let (status, again) = demo.command("/jobs/claim-next?held=true", &ann).await;
-    assert_eq!(status, 200, "{again}");
-    assert!([&first, &second].iter().any(|job| job["id"] == again["id"] && job["epoch"] == again["epoch"]));
+    assert_eq!(demo.command("/jobs/claim-next", &ann).await.0, 204, "both jobs are held");
+    let (status, held_job) = demo.command("/jobs/claim-next?held=true", &ann).await;
+    assert_eq!(status, 200, "{held_job}");
+    assert!(
+        [&first, &second].iter().any(|job| job["id"] == held_job["id"] && job["epoch"] == held_job["epoch"])
+    );
 }
 
 #[tokio::test]
@@ -245,9 +250,9 @@ async fn policy_named_by_key_counts_as_named_by_id() {
     let policies = policies["policies"].as_array().unwrap();
     let id = policies.iter().find(|policy| policy["name"] == "Hate").unwrap()["id"].clone();
     for (item, policy) in [("by-id", &id), ("by-key", &json!("hate"))] {
-        let mut sent = report(&post(item, "mallory", "hello"));
-        sent["reportedForReason"] = json!({"policyId": policy});
-        assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+        let mut report_body = report(&post(item, "mallory", "hello"));
+        report_body["reportedForReason"] = json!({"policyId": policy});
+        assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
         let job = demo.job("default", item).await;
         assert_eq!((&job["signals"]["severity"], &job["priority"]), (&json!("severe"), &json!(8)), "{job}");
         let shown_job = demo.whole_job(&job).await;
@@ -255,12 +260,12 @@ async fn policy_named_by_key_counts_as_named_by_id() {
     }
     let job = demo.job("default", "by-key").await;
     let path = format!("/jobs/{}", job["id"].as_str().unwrap());
-    let claimed = demo.command(&format!("{path}/claim"), &json!({"reviewer": "ann"})).await.1;
-    let said = json!({
-        "epoch": claimed["epoch"], "verdict": "act", "actions": ["remove"], "policies": ["hate", id], "reviewer": "ann",
+    let claimed_job = demo.command(&format!("{path}/claim"), &json!({"reviewer": "ann"})).await.1;
+    let decision_body = json!({
+        "epoch": claimed_job["epoch"], "verdict": "act", "actions": ["remove"], "policies": ["hate", id], "reviewer": "ann",
     });
-    let (status, taken) = demo.command(&format!("{path}/decisions"), &said).await;
-    assert_eq!((status.as_u16(), &taken["policies"]), (202, &json!([id])), "{taken}");
+    let (status, accepted_decision) = demo.command(&format!("{path}/decisions"), &decision_body).await;
+    assert_eq!((status.as_u16(), &accepted_decision["policies"]), (202, &json!([id])), "{accepted_decision}");
 }
 
 #[tokio::test]
@@ -270,21 +275,21 @@ async fn audit_names_reviewer_verdict_and_actions() {
     let job = reported(&demo, "default", "a1", "hello").await;
     demo.whole_job(&job).await;
     let path = format!("/jobs/{}", job["id"].as_str().unwrap());
-    let claimed = demo.command(&format!("{path}/claim"), &json!({"reviewer": "anna"})).await.1;
+    let claimed_job = demo.command(&format!("{path}/claim"), &json!({"reviewer": "anna"})).await.1;
     let comment = json!({"text": "a secret remark", "reviewer": "anna"});
     assert_eq!(demo.command(&format!("{path}/comments"), &comment).await.0, 201);
-    let skip = json!({"epoch": claimed["epoch"], "reviewer": "anna"});
+    let skip = json!({"epoch": claimed_job["epoch"], "reviewer": "anna"});
     assert_eq!(demo.command(&format!("{path}/skip"), &skip).await.0, 204);
-    let claimed = demo.command(&format!("{path}/claim"), &json!({"reviewer": "anna"})).await.1;
-    let release = json!({"epoch": claimed["epoch"], "reviewer": "anna"});
+    let claimed_job = demo.command(&format!("{path}/claim"), &json!({"reviewer": "anna"})).await.1;
+    let release = json!({"epoch": claimed_job["epoch"], "reviewer": "anna"});
     assert_eq!(demo.command(&format!("{path}/release"), &release).await.0, 204);
     let next = json!({"queue": "default", "reviewer": "anna"});
-    let claimed = demo.command("/jobs/claim-next", &next).await.1;
-    let said = json!({
-        "epoch": claimed["epoch"], "verdict": "act", "actions": ["remove"], "reviewer": "anna", "reason": "a secret reason",
+    let claimed_job = demo.command("/jobs/claim-next", &next).await.1;
+    let decision_body = json!({
+        "epoch": claimed_job["epoch"], "verdict": "act", "actions": ["remove"], "reviewer": "anna", "reason": "a secret reason",
         "related": [{"item": {"id": "mallory", "typeId": "user"}, "actions": ["limit_reach"]}],
     });
-    let (status, answer) = demo.command(&format!("{path}/decisions"), &said).await;
+    let (status, answer) = demo.command(&format!("{path}/decisions"), &decision_body).await;
     assert_eq!(status, 202, "{answer}");
     let audit = demo.admin("/audit?object=/jobs/").await;
     assert!(!audit.to_string().contains("secret"), "{audit}");
@@ -308,24 +313,24 @@ async fn audit_names_reviewer_verdict_and_actions() {
 }
 
 #[tokio::test]
-async fn key_of_a_moderator_works_on_jobs_and_on_child_safety_with_its_scope() {
+async fn review_key_needs_a_scope_for_child_safety_jobs() {
     let place = Place::new();
     let demo = configured(&place).await;
     let key_of = async |scopes: &str| {
-        let made = place.tell(&["keys", "create", "--scopes", scopes]).await;
-        made.trim().to_owned()
+        let created_key = place.run_ok(&["keys", "create", "--scopes", scopes]).await;
+        created_key.trim().to_owned()
     };
     let (review, safety) = (key_of("review").await, key_of("review,child_safety").await);
-    let mut sent = report(&post("s1", "mallory", "hm"));
-    sent["reportedForReason"] = json!({"csam": true});
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
-    let hidden = demo.job("child-safety", "s1").await;
+    let mut report_body = report(&post("s1", "mallory", "hm"));
+    report_body["reportedForReason"] = json!({"csam": true});
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
+    let hidden_job = demo.job("child-safety", "s1").await;
     let job = reported(&demo, "default", "k1", "hello").await;
     demo.whole_job(&job).await;
     let work = async |key: &str, job: &Value| {
         let path = format!("/jobs/{}", job["id"].as_str().unwrap());
         let claim = json!({"reviewer": "ann"});
-        let (status, claimed) =
+        let (status, claimed_job) =
             demo.admin_as(key, Method::POST, &format!("{path}/claim"), Some(&claim)).await;
         if status != 200 {
             return status.as_u16();
@@ -333,13 +338,14 @@ async fn key_of_a_moderator_works_on_jobs_and_on_child_safety_with_its_scope() {
         let comment = json!({"text": "seen", "reviewer": "ann"});
         let added = demo.admin_as(key, Method::POST, &format!("{path}/comments"), Some(&comment)).await;
         assert_eq!(added.0, 201, "{}", added.1);
-        let said = json!({"epoch": claimed["epoch"], "verdict": "ignore", "reviewer": "ann"});
-        let decided = demo.admin_as(key, Method::POST, &format!("{path}/decisions"), Some(&said)).await;
-        decided.0.as_u16()
+        let decision_body = json!({"epoch": claimed_job["epoch"], "verdict": "ignore", "reviewer": "ann"});
+        let decision_response =
+            demo.admin_as(key, Method::POST, &format!("{path}/decisions"), Some(&decision_body)).await;
+        decision_response.0.as_u16()
     };
-    assert_eq!(work(&review, &hidden).await, 403, "the scope child_safety is needed besides");
+    assert_eq!(work(&review, &hidden_job).await, 403, "the scope child_safety is also required");
     assert_eq!(work(&review, &job).await, 202);
-    assert_eq!(work(&safety, &hidden).await, 202);
+    assert_eq!(work(&safety, &hidden_job).await, 202);
     let config = demo.admin_as(&safety, Method::GET, "/config", None).await;
     assert_eq!(config.0, 403, "{}", config.1);
 }
@@ -354,9 +360,9 @@ async fn jobs_of_all_queues_are_listed_by_priority() {
     for item in ["l1", "l2", "l3"] {
         reported(&demo, "default", item, "hello").await;
     }
-    let mut sent = report(&post("l4", "mallory", "my wallet"));
-    sent["reportedForReason"] = json!({"policyId": "hate"});
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let mut report_body = report(&post("l4", "mallory", "my wallet"));
+    report_body["reportedForReason"] = json!({"policyId": "hate"});
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
     demo.job("scams", "l4").await;
     let (mut items, mut cursor) = (Vec::new(), String::new());
     loop {
@@ -388,30 +394,30 @@ async fn skipped_job_goes_to_others_first() {
         demo.command(&format!("/jobs/{}/skip", job["id"].as_str().unwrap()), &body).await.0.as_u16()
     };
     let first = next("ann").await;
-    let other = if first["id"] == one["id"] { &two } else { &one };
+    let other_job = if first["id"] == one["id"] { &two } else { &one };
     assert_eq!(skip(&first, "bob").await, 409, "the claim is not bob's");
     assert_eq!(skip(&first, "ann").await, 204);
     let second = next("ann").await;
-    assert_eq!(second["id"], other["id"], "the skipped one comes last");
-    assert_eq!(next("bob").await["id"], first["id"], "others get it");
-    let again = demo.admin(&format!("/jobs/{}", first["id"].as_str().unwrap())).await;
+    assert_eq!(second["id"], other_job["id"], "the skipped job is last");
+    assert_eq!(next("bob").await["id"], first["id"], "other reviewers get the job");
+    let skipped_job = demo.admin(&format!("/jobs/{}", first["id"].as_str().unwrap())).await;
     assert_eq!(
-        (&again["skips"][0]["by"], &again["comments"][0]["text"]),
+        (&skipped_job["skips"][0]["by"], &skipped_job["comments"][0]["text"]),
         (&json!("ann"), &json!("Skipped: no Greek"))
     );
-    assert_eq!(skip(&again, "bob").await, 204);
+    assert_eq!(skip(&skipped_job, "bob").await, 204);
     assert_eq!(skip(&second, "ann").await, 204);
-    // Nothing else is left: the one that was skipped longest ago.
+    // Only skipped jobs remain, so the one with the oldest skip is next.
     assert_eq!(next("ann").await["id"], first["id"]);
 }
 
 #[tokio::test]
-async fn old_job_closes_by_itself_and_is_in_the_audit() {
+async fn old_job_is_closed_automatically_and_audited() {
     let place = Place::new();
     let demo = place.start_with(&[("TIDEGATE__PROCESSORS__AUTO_CLOSE_EVERY_MS", "1000")]).await.unwrap();
     let config = |text: &str| json!({"files": [{"name": "queues.yaml", "text": text}]});
-    let refused = config("queue: child-safety\nauto_close_after: 30d\n");
-    let (status, answer) = demo.command("/config", &refused).await;
+    let invalid_change = config("queue: child-safety\nauto_close_after: 30d\n");
+    let (status, answer) = demo.command("/config", &invalid_change).await;
     assert!(status.is_client_error(), "{answer}");
     assert!(
         answer.to_string().contains("A queue of child safety cannot close jobs automatically"),
@@ -420,11 +426,11 @@ async fn old_job_closes_by_itself_and_is_in_the_audit() {
 
     let documents = DOCUMENTS.replace("target_age: 4h", "auto_close_after: 1s");
     assert_eq!(demo.command("/config", &config(&documents)).await.0, 200);
-    let sent = report(&post("p1", "mallory", "my wallet"));
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let report_body = report(&post("p1", "mallory", "my wallet"));
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
     let closed = eventually("a closed job", PATIENCE, async || {
-        let listed = demo.admin("/jobs?queue=scams&state=closed").await;
-        listed["items"].as_array().unwrap().first().cloned()
+        let closed_jobs = demo.admin("/jobs?queue=scams&state=closed").await;
+        closed_jobs["items"].as_array().unwrap().first().cloned()
     });
     let closed = closed.await.unwrap();
     assert_eq!((&closed["state"], closed.get("decision")), (&json!("closed"), None), "{closed}");
@@ -439,12 +445,16 @@ async fn old_job_closes_by_itself_and_is_in_the_audit() {
     assert_eq!(queue["autoCloseAfterSeconds"], 1);
     let path = format!("/jobs/{id}");
     let audited = eventually("the end of the audit entry", PATIENCE, async || {
-        let listed = place.tell(&["audit", "list", "--action", "auto_closed", "--object", &path]).await;
-        let entry: Value = serde_json::from_str(listed.lines().next()?).unwrap();
+        let audit_rows = place.run_ok(&["audit", "list", "--action", "auto_closed", "--object", &path]).await;
+        let entry: Value = serde_json::from_str(audit_rows.lines().next()?).unwrap();
         (entry["status"] == 200).then_some(entry)
     });
     let audited = audited.await.unwrap();
     assert_eq!((&audited["actor"], &audited["object"]), (&json!("service"), &json!(path)), "{audited}");
     assert_eq!(audited["detail"]["autoCloseAfter"], "1s", "{audited}");
-    assert_eq!(demo.admin("/deliveries?itemId=p1").await["items"], json!([]), "nobody decided anything");
+    assert_eq!(
+        demo.admin("/deliveries?itemId=p1").await["items"],
+        json!([]),
+        "the job closed without a decision"
+    );
 }

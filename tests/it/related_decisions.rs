@@ -1,4 +1,4 @@
-//! Decisions that act on more than the job's item, as a review tool makes them.
+//! Decisions of a review tool that act on more than the job's item.
 
 use crate::support::{Place, post, report};
 use reqwest::Method;
@@ -11,19 +11,19 @@ async fn one_decision_acts_on_the_item_its_author_and_its_thread() {
     let ban = "action: ban\nkind: callback\nparameters: [{name: hours, type: NUMBER, required: true}]\n";
     let change = json!({ "files": [{ "name": "ban.yaml", "text": ban }] });
     assert_eq!(demo.command("/config", &change).await.0, 200);
-    let mut sent = report(&post("p1", "mallory", "hm"));
-    sent["reportedItemThread"] = json!([post("p2", "trudy", "hm too")]);
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let mut report_body = report(&post("p1", "mallory", "hm"));
+    report_body["reportedItemThread"] = json!([post("p2", "trudy", "hm too")]);
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
     let job = demo.job("default", "p1").await;
     demo.whole_job(&job).await;
     let path = format!("/jobs/{}", job["id"].as_str().unwrap());
     let epoch =
         demo.command(&format!("{path}/claim"), &json!({ "reviewer": "ann" })).await.1["epoch"].clone();
     let decide = async |related: Value| {
-        let said = json!({
+        let decision_body = json!({
             "epoch": epoch, "verdict": "act", "actions": ["remove"], "reason": "seen", "related": related, "reviewer": "ann",
         });
-        demo.command(&format!("{path}/decisions"), &said).await
+        demo.command(&format!("{path}/decisions"), &decision_body).await
     };
     let item = |type_id: &str, id: &str| json!({ "id": id, "typeId": type_id });
     let strange = json!([{ "item": item("post", "p9"), "actions": ["remove"] }]);
@@ -42,21 +42,21 @@ async fn one_decision_acts_on_the_item_its_author_and_its_thread() {
         { "item": item("user", "mallory"), "actions": [{ "id": "ban", "parameters": { "hours": 24 } }] },
         { "item": item("post", "p2"), "actions": ["remove"] },
     ]);
-    let (status, taken) = decide(related).await;
-    assert_eq!(status, 202, "{taken}");
-    assert_eq!(taken["related"][0]["parameters"], json!({ "ban": { "hours": 24 } }));
-    assert_eq!(taken["related"][1]["user"], item("user", "trudy"));
-    assert_eq!(demo.admin(&path).await["decision"], taken);
+    let (status, accepted_decision) = decide(related).await;
+    assert_eq!(status, 202, "{accepted_decision}");
+    assert_eq!(accepted_decision["related"][0]["parameters"], json!({ "ban": { "hours": 24 } }));
+    assert_eq!(accepted_decision["related"][1]["user"], item("user", "trudy"));
+    assert_eq!(demo.admin(&path).await["decision"], accepted_decision);
 
-    let received = demo.received("decision.moderator", 3).await;
-    let on = |id: &str| received.iter().find(|body| body["item"]["id"] == id).unwrap();
+    let callbacks = demo.wait_for_callbacks("decision.moderator", 3).await;
+    let on = |id: &str| callbacks.iter().find(|body| body["item"]["id"] == id).unwrap();
     assert_eq!(
         (&on("mallory")["action"]["id"], &on("mallory")["custom"]["hours"]),
         (&json!("ban"), &json!(24))
     );
     assert_eq!((&on("p2")["creator"]["id"], &on("p2")["userStrikeCount"]), (&json!("trudy"), &json!(2)));
-    for body in &received {
-        assert_eq!(body["decision"]["id"], taken["decisionId"], "{body}");
+    for body in &callbacks {
+        assert_eq!(body["decision"]["id"], accepted_decision["decisionId"], "{body}");
         assert_eq!(body["decision"]["related"].as_array().unwrap().len(), 2, "{body}");
     }
 }

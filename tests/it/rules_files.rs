@@ -1,4 +1,4 @@
-//! Folders of documents, with the binary itself and without a server: canonical form, differences, and files of
+//! Folders of documents, with the real binary and without a server: canonical form, differences, and files of
 //! entries that banks name.
 
 use std::{fs, path::PathBuf};
@@ -19,7 +19,7 @@ fn folder(place: &Place, name: &str, files: &[(&str, &str)]) -> PathBuf {
 }
 
 #[tokio::test]
-async fn documents_are_written_in_canonical_form_once_and_comments_stay() {
+async fn fmt_writes_canonical_form_and_keeps_commented_files() {
     let place = Place::new();
     let loose = "rule: r\nstatus: live\nwhen: {text: {any_of: [scam], in: [text]}}\n";
     let commented = "# who added it and why\npolicy: scam\nname: Scams\n";
@@ -29,36 +29,45 @@ async fn documents_are_written_in_canonical_form_once_and_comments_stay() {
         place.run(&[&["rules", "fmt", "--config", "documents"][..], more].concat()).await
     };
 
-    let checked = fmt(&["--check"]).await;
-    assert_eq!(checked.status.code(), Some(2));
-    assert_eq!(text(&checked.stdout), "rules/r.yaml\ntypes.yaml\n");
-    assert!(text(&checked.stderr).contains("policies.yaml: has comments"), "{}", text(&checked.stderr));
-    assert_eq!(fs::read_to_string(folder.join("rules/r.yaml")).unwrap(), loose, "a check writes nothing");
+    let first_check = fmt(&["--check"]).await;
+    assert_eq!(first_check.status.code(), Some(2));
+    assert_eq!(text(&first_check.stdout), "rules/r.yaml\ntypes.yaml\n");
+    assert!(
+        text(&first_check.stderr).contains("policies.yaml: has comments"),
+        "{}",
+        text(&first_check.stderr)
+    );
+    assert_eq!(fs::read_to_string(folder.join("rules/r.yaml")).unwrap(), loose, "a check writes no file");
 
     assert_eq!(fmt(&[]).await.status.code(), Some(0));
-    let written = fs::read_to_string(folder.join("rules/r.yaml")).unwrap();
-    assert!(written.starts_with("rule: r\n") && written != loose, "{written}");
+    let formatted_text = fs::read_to_string(folder.join("rules/r.yaml")).unwrap();
+    assert!(formatted_text.starts_with("rule: r\n") && formatted_text != loose, "{formatted_text}");
     assert_eq!(fs::read_to_string(folder.join("policies.yaml")).unwrap(), commented);
-    let again = fmt(&["--check"]).await;
-    assert_eq!((again.status.code(), text(&again.stdout)), (Some(0), String::new()));
+    let second_check = fmt(&["--check"]).await;
+    assert_eq!((second_check.status.code(), text(&second_check.stdout)), (Some(0), String::new()));
 
     fs::write(folder.join("rules/bad.yaml"), "rule: x\nwhen: [\n").unwrap();
     fs::write(folder.join("rules/r.yaml"), loose).unwrap();
     assert_eq!(fmt(&[]).await.status.code(), Some(1));
-    assert_eq!(fs::read_to_string(folder.join("rules/r.yaml")).unwrap(), loose, "all or nothing");
+    assert_eq!(
+        fs::read_to_string(folder.join("rules/r.yaml")).unwrap(),
+        loose,
+        "one invalid file prevents all writes"
+    );
 }
 
 #[tokio::test]
-async fn folders_are_compared_by_members_and_by_matches() {
+async fn folders_are_compared_by_fields_and_by_matches() {
     let place = Place::new();
     let rule =
         |words: &str| format!("rule: r\nstatus: live\nwhen: {{text: {{in: [text], words: [{words}]}}}}\n");
     folder(&place, "old", &[("types.yaml", TYPE), ("rules.yaml", &rule("scam"))]);
-    // The same, written otherwise.
-    let other = r#"{"rule": "r", "when": {"text": {"words": ["scam"], "in": ["text"]}}, "status": "live"}"#;
-    folder(&place, "same", &[("types.yaml", TYPE), ("rules.json", other)]);
-    let more = rule("scam, rug") + "---\nrule: second\nwhen: {text: {in: [text], words: [coin]}}\n";
-    folder(&place, "new", &[("types.yaml", TYPE), ("rules.yaml", &more)]);
+    // The same rule as JSON.
+    let json_rule =
+        r#"{"rule": "r", "when": {"text": {"words": ["scam"], "in": ["text"]}}, "status": "live"}"#;
+    folder(&place, "same", &[("types.yaml", TYPE), ("rules.json", json_rule)]);
+    let two_rules = rule("scam, rug") + "---\nrule: second\nwhen: {text: {in: [text], words: [coin]}}\n";
+    folder(&place, "new", &[("types.yaml", TYPE), ("rules.yaml", &two_rules)]);
     let item = |id: &str, text: &str| json!({"id": id, "typeId": "post", "data": {"text": text}}).to_string();
     let items =
         [item("1", "a scam"), item("2", "a rug"), item("3", "a coin"), item("4", "nothing")].join("\n");
@@ -67,16 +76,21 @@ async fn folders_are_compared_by_members_and_by_matches() {
         place.run(&[&["rules", "diff", "--config", folder, "--against", "old"][..], more].concat()).await
     };
 
-    let same = diff("same", &["--items", "items.ndjson"]).await;
+    let equal_folders = diff("same", &["--items", "items.ndjson"]).await;
     let compared = "4 items compared; 0 do not fit their type in both folders\n".to_owned();
-    assert_eq!((same.status.code(), text(&same.stdout)), (Some(0), compared), "{}", text(&same.stderr));
+    assert_eq!(
+        (equal_folders.status.code(), text(&equal_folders.stdout)),
+        (Some(0), compared),
+        "{}",
+        text(&equal_folders.stderr)
+    );
     let different = diff("new", &[]).await;
     assert_eq!(different.status.code(), Some(2));
-    let said = text(&different.stdout);
+    let stdout = text(&different.stdout);
     assert!(
-        said.contains(r#"~ rule r: when.text.words ["scam"] → ["scam","rug"]"#)
-            && said.contains("+ rule second"),
-        "{said}"
+        stdout.contains(r#"~ rule r: when.text.words ["scam"] → ["scam","rug"]"#)
+            && stdout.contains("+ rule second"),
+        "{stdout}"
     );
     let on_items = text(&diff("new", &["--items", "items.ndjson"]).await.stdout);
     assert!(on_items.contains('2') && on_items.contains('3'), "{on_items}");
@@ -98,7 +112,7 @@ tests:
 ";
 
 #[tokio::test]
-async fn a_file_of_entries_is_read_wherever_its_bank_is() {
+async fn entry_file_of_a_bank_is_read_relative_to_its_folder() {
     let place = Place::new();
     let files =
         [("types.yaml", TYPE), ("sub/banks.yaml", BANK), ("sub/lists/words.txt", "moonbag\n\nrugpull\n")];
@@ -109,8 +123,8 @@ async fn a_file_of_entries_is_read_wherever_its_bank_is() {
     assert_eq!((tested.status.code(), text(&tested.stdout)), (Some(0), "2 tests, 0 failed\n".to_owned()));
     let item = json!({"id": "1", "typeId": "post", "data": {"text": "a rugpull"}}).to_string();
     fs::write(place.folder.path().join("items.ndjson"), item).unwrap();
-    let ran = place.run(&["rules", "run", "--config", "documents", "--items", "items.ndjson"]).await;
-    let line: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let rule_run = place.run(&["rules", "run", "--config", "documents", "--items", "items.ndjson"]).await;
+    let line: Value = serde_json::from_slice(&rule_run.stdout).unwrap();
     assert_eq!(line["matched"], json!(["listed"]));
 
     fs::write(folder.join("sub/sites.yaml"), "bank: sites\nkind: domain\nfile: lists/sites.txt\n").unwrap();
@@ -120,11 +134,11 @@ async fn a_file_of_entries_is_read_wherever_its_bank_is() {
     assert!(text(&faulty.stderr).contains("sub/lists/sites.txt:2"), "{}", text(&faulty.stderr));
     fs::remove_file(folder.join("sub/sites.yaml")).unwrap();
     fs::remove_file(folder.join("sub/lists/words.txt")).unwrap();
-    let missing = place.run(&["lint", "documents"]).await;
+    let missing_file = place.run(&["lint", "documents"]).await;
     assert!(
-        text(&missing.stderr).contains("The file `lists/words.txt` does not exist"),
+        text(&missing_file.stderr).contains("The file `lists/words.txt` does not exist"),
         "{}",
-        text(&missing.stderr)
+        text(&missing_file.stderr)
     );
 }
 
@@ -134,21 +148,21 @@ async fn a_bank_is_applied_with_the_entries_of_its_file() {
     let demo = place.start().await.unwrap();
     let bank = "bank: words\nkind: text\nfile: lists/words.txt\n";
     folder(&place, "documents", &[("banks.yaml", bank), ("lists/words.txt", "moonbag\nrugpull\n")]);
-    place.tell(&["apply", "documents"]).await;
+    place.run_ok(&["apply", "documents"]).await;
     let pulled = demo.admin("/config").await["files"].to_string();
     assert!(pulled.contains("moonbag") && !pulled.contains("words.txt"), "{pulled}");
     let data = place.data();
-    let same = place.run(&["diff", "documents", "--data", data.to_str().unwrap()]).await;
-    assert_eq!(same.status.code(), Some(0), "{}", text(&same.stdout));
+    let unchanged_diff = place.run(&["diff", "documents", "--data", data.to_str().unwrap()]).await;
+    assert_eq!(unchanged_diff.status.code(), Some(0), "{}", text(&unchanged_diff.stdout));
     fs::write(place.folder.path().join("documents/lists/words.txt"), "moonbag\n").unwrap();
-    let other = place.run(&["diff", "documents", "--data", data.to_str().unwrap()]).await;
-    assert_eq!(other.status.code(), Some(2));
-    assert!(text(&other.stdout).contains("~ bank: words"), "{}", text(&other.stdout));
+    let changed_diff = place.run(&["diff", "documents", "--data", data.to_str().unwrap()]).await;
+    assert_eq!(changed_diff.status.code(), Some(2));
+    assert!(text(&changed_diff.stdout).contains("~ bank: words"), "{}", text(&changed_diff.stdout));
     drop(demo);
 }
 
 #[tokio::test]
-async fn everything_is_counted_and_all_of_it_can_be_listed() {
+async fn lint_counts_all_faults_and_lists_them_on_request() {
     let place = Place::new();
     let rules = |field: &str, word: &str| -> String {
         let rule = |nth| {
@@ -158,34 +172,40 @@ async fn everything_is_counted_and_all_of_it_can_be_listed() {
     };
     let folder = folder(&place, "documents", &[("types.yaml", TYPE), ("r.YAML", &rules("txet", "word"))]);
     let faulty = place.run(&["rules", "lint", "documents"]).await;
-    let told = text(&faulty.stderr);
-    assert_eq!((faulty.status.code(), told.lines().count()), (Some(1), 102));
-    assert!(told.ends_with("and 150 more: `--all` lists them\n250 faults\n"), "{told}");
+    let stderr = text(&faulty.stderr);
+    assert_eq!((faulty.status.code(), stderr.lines().count()), (Some(1), 102));
+    assert!(stderr.ends_with("and 150 more: `--all` lists them\n250 faults\n"), "{stderr}");
     let all = place.run(&["rules", "lint", "documents", "--all"]).await;
     assert_eq!(text(&all.stderr).lines().count(), 251);
 
-    let never = "---\nrule: never\nitem_types: [post]\nwhen: {all: [{text: {in: [text], any_of: [word]}}, {not: {text: {in: [text], any_of: [word]}}}]}\n";
-    fs::write(folder.join("r.YAML"), rules("text", "zq") + never).unwrap();
-    let well = place.run(&["rules", "lint", "documents"]).await;
-    let told = text(&well.stderr);
-    assert!(well.status.success() && text(&well.stdout).starts_with("2 files are valid, with "), "{told}");
+    let never_rule = "---\nrule: never\nitem_types: [post]\nwhen: {all: [{text: {in: [text], any_of: [word]}}, {not: {text: {in: [text], any_of: [word]}}}]}\n";
+    fs::write(folder.join("r.YAML"), rules("text", "zq") + never_rule).unwrap();
+    let clean_lint = place.run(&["rules", "lint", "documents"]).await;
+    let stderr = text(&clean_lint.stderr);
     assert!(
-        told.contains("never hold") && told.contains("And 150 more warnings of the kind `short_word`"),
-        "{told}"
+        clean_lint.status.success() && text(&clean_lint.stdout).starts_with("2 files are valid, with "),
+        "{stderr}"
+    );
+    assert!(
+        stderr.contains("never hold") && stderr.contains("And 150 more warnings of the kind `short_word`"),
+        "{stderr}"
     );
     let all = place.run(&["rules", "lint", "documents", "--all"]).await;
     assert!(text(&all.stderr).matches("is found inside of many words").count() == 250);
 
-    let many: String = (0..20_001)
+    let many_rules: String = (0..20_001)
         .map(|nth| format!("---\nrule: r{nth}\nwhen: {{not: {{text: {{in: [text], any_of: [word]}}}}}}\n"))
         .collect();
-    fs::write(folder.join("r.YAML"), many).unwrap();
-    let refused = text(&place.run(&["rules", "lint", "documents"]).await.stderr);
-    assert!(refused.starts_with("all documents: there are 20001 rules, the limit is 20000"), "{refused}");
+    fs::write(folder.join("r.YAML"), many_rules).unwrap();
+    let refusal_text = text(&place.run(&["rules", "lint", "documents"]).await.stderr);
+    assert!(
+        refusal_text.starts_with("all documents: there are 20001 rules, the limit is 20000"),
+        "{refusal_text}"
+    );
 }
 
 #[tokio::test]
-async fn a_pattern_in_a_bank_that_is_none_is_a_fault_at_its_entry() {
+async fn invalid_bank_pattern_is_a_fault_at_its_entry() {
     let place = Place::new();
     let bank = "bank: bad\nkind: regex\nentries: ['good[0-9]', '(bad']\n";
     folder(&place, "documents", &[("types.yaml", TYPE), ("bank.yaml", bank)]);
@@ -193,15 +213,15 @@ async fn a_pattern_in_a_bank_that_is_none_is_a_fault_at_its_entry() {
     for command in
         [&["lint", "documents"][..], &["rules", "run", "--config", "documents", "--items", "items.ndjson"]]
     {
-        let refused = place.run(command).await;
-        let told = text(&refused.stderr);
-        assert_eq!(refused.status.code(), Some(1), "{told}");
-        assert!(told.contains("entries[1]: The pattern is not valid: unclosed group"), "{told}");
+        let refusal = place.run(command).await;
+        let stderr = text(&refusal.stderr);
+        assert_eq!(refusal.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("entries[1]: The pattern is not valid: unclosed group"), "{stderr}");
     }
 }
 
 #[tokio::test]
-async fn a_line_that_is_no_item_names_itself_and_what_is_left_out_is_counted() {
+async fn invalid_item_lines_are_named_and_skipped_ones_counted() {
     let place = Place::new();
     let rule = |nth| {
         format!("---\nrule: r{nth}\nstatus: background\nwhen: {{text: {{in: [text], any_of: [moonbag]}}}}\n")
@@ -214,9 +234,9 @@ async fn a_line_that_is_no_item_names_itself_and_what_is_left_out_is_counted() {
     items
         .extend(json!({"id": "3", "typeId": "post", "data": {"text": "a moonbag"}}).to_string().into_bytes());
     fs::write(place.folder.path().join("items.ndjson"), items).unwrap();
-    let ran = place.run(&["rules", "run", "--config", "documents", "--items", "items.ndjson"]).await;
+    let rule_run = place.run(&["rules", "run", "--config", "documents", "--items", "items.ndjson"]).await;
     let lines: Vec<Value> =
-        text(&ran.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        text(&rule_run.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(lines[0]["refused"].as_str().unwrap().contains("/text"), "{}", lines[0]);
     assert_eq!(lines[1]["line"], 2);
     assert!(lines[1]["refused"].as_str().unwrap().contains("UTF-8"), "{}", lines[1]);
@@ -225,7 +245,7 @@ async fn a_line_that_is_no_item_names_itself_and_what_is_left_out_is_counted() {
 }
 
 #[tokio::test]
-async fn an_unknown_rule_is_refused_and_the_name_of_an_example_is_told() {
+async fn unknown_rule_is_refused_and_examples_are_named() {
     let place = Place::new();
     let rule = "rule: named\nitem_types: [post]\nwhen: {text: {in: [text], any_of: [scam]}}\ntests:\n  - {name: plain words, item: {text: all well}, expect: match}\n";
     folder(&place, "documents", &[("types.yaml", TYPE), ("rule.yaml", rule)]);
@@ -251,7 +271,7 @@ async fn an_unknown_rule_is_refused_and_the_name_of_an_example_is_told() {
 }
 
 #[tokio::test]
-async fn what_failed_beyond_the_bound_and_what_was_not_counted_is_said() {
+async fn output_reports_omitted_failures_and_uncounted_items() {
     let place = Place::new();
     let types = "item_type: post\nname: Post\nkind: CONTENT\nfields:\n  - {name: text, type: STRING}\n  - {name: tags, type: STRING, container: ARRAY}\n";
     let window = "window: by-tag\nitem_types: [post]\nby: tags\nover: 1h\n";
@@ -274,10 +294,10 @@ async fn what_failed_beyond_the_bound_and_what_was_not_counted_is_said() {
     fs::write(place.folder.path().join("items.ndjson"), items).unwrap();
     let args =
         ["rules", "run", "--config", "documents", "--items", "items.ndjson", "--settings", "limits.toml"];
-    let ran = place.run(&args).await;
-    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let rule_run = place.run(&args).await;
+    assert!(rule_run.status.success(), "{}", text(&rule_run.stderr));
     let lines: Vec<Value> =
-        text(&ran.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        text(&rule_run.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let failed = json!([
         {"rule": "slow-0", "reason": "deadline"},
         {"rule": "slow-1", "reason": "deadline"},
@@ -313,14 +333,14 @@ when:
 ";
 
 #[tokio::test]
-async fn what_a_rule_looks_up_is_explained_as_it_is_run_and_whom_it_does_not_concern_is_told() {
+async fn explain_agrees_with_run_on_rule_look_ups() {
     let place = Place::new();
     let types = "item_type: post\nname: Post\nkind: CONTENT\nfields:\n  - {name: text, type: STRING}\n  - {name: picture, type: IMAGE}\n  - {name: author, type: RELATED_ITEM, role: creator}\n";
-    let other = "item_type: note\nname: Note\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n";
+    let note_type = "item_type: note\nname: Note\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n";
     let user = "item_type: member\nname: Member\nkind: USER\nfields: [{name: text, type: STRING}]\n";
     let old =
         "rule: over\nexpires_at: 2020-01-01T00:00:00.000Z\nwhen: {text: {in: [text], words: [offer]}}\n";
-    let rules = [ASKING, old, types, other, user].join("---\n");
+    let rules = [ASKING, old, types, note_type, user].join("---\n");
     folder(&place, "documents", &[("all.yaml", &rules)]);
     let data = json!({"text": "an offer", "picture": "https://a.example/1", "author": {"typeId": "member", "id": "m"}});
     let lines = [
@@ -330,14 +350,14 @@ async fn what_a_rule_looks_up_is_explained_as_it_is_run_and_whom_it_does_not_con
     ];
     let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
     fs::write(place.folder.path().join("items.ndjson"), lines.join("\n")).unwrap();
-    let told = async |args: &[&str]| -> Vec<Value> {
+    let run_rules = async |args: &[&str]| -> Vec<Value> {
         let files = ["--config", "documents", "--items", "items.ndjson"];
-        let ran = place.run(&[&["rules"], args, &files].concat()).await;
-        assert!(ran.status.success(), "{}", text(&ran.stderr));
-        text(&ran.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let rule_run = place.run(&[&["rules"], args, &files].concat()).await;
+        assert!(rule_run.status.success(), "{}", text(&rule_run.stderr));
+        text(&rule_run.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
-    let ran = told(&["run", "--explain"]).await;
-    let explained = told(&["explain", "--rule", "asking"]).await;
+    let run_lines = run_rules(&["run", "--explain"]).await;
+    let explained = run_rules(&["explain", "--rule", "asking"]).await;
     let parts = &explained[0]["tree"]["all"]["of"];
     assert_eq!(explained[0]["tree"]["all"]["outcome"], "passed", "{}", explained[0]);
     assert_eq!(
@@ -348,13 +368,13 @@ async fn what_a_rule_looks_up_is_explained_as_it_is_run_and_whom_it_does_not_con
     let looked_up = &parts[2]["any"]["of"];
     assert_eq!(looked_up[0]["media"]["outcome"], "inapplicable", "{parts}");
     assert_eq!(looked_up[1]["score"]["outcome"], "inapplicable", "{parts}");
-    assert_eq!(ran[0]["trees"]["asking"]["all"]["of"][0], parts[0], "{}", ran[0]);
+    assert_eq!(run_lines[0]["trees"]["asking"]["all"]["of"][0], parts[0], "{}", run_lines[0]);
     let concern = |explained: &[Value]| {
         explained.iter().map(|line| line["isNoConcern"].as_bool().unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(concern(&explained), [false, false, true]);
-    assert_eq!(ran[2]["matched"], json!([]));
-    assert_eq!(concern(&told(&["explain", "--rule", "over"]).await), [true, true, true]);
+    assert_eq!(run_lines[2]["matched"], json!([]));
+    assert_eq!(concern(&run_rules(&["explain", "--rule", "over"]).await), [true, true, true]);
 }
 
 #[tokio::test]
@@ -367,20 +387,21 @@ async fn explanation_names_the_rule_whose_condition_is_used() {
     fs::write(place.folder.path().join("items.ndjson"), item.to_string()).unwrap();
     let files = ["--config", "documents", "--items", "items.ndjson"];
     let explained = place.run(&[&["rules", "explain", "--rule", "user"][..], &files].concat()).await;
-    let ran = place.run(&[&["rules", "run", "--explain"][..], &files].concat()).await;
-    let [explained, ran] = [explained, ran].map(|run| serde_json::from_slice::<Value>(&run.stdout).unwrap());
+    let rule_run = place.run(&[&["rules", "run", "--explain"][..], &files].concat()).await;
+    let [explained, rule_run] =
+        [explained, rule_run].map(|run| serde_json::from_slice::<Value>(&run.stdout).unwrap());
     let not = &explained["tree"]["all"]["of"][0]["not"];
     assert_eq!(not["outcome"], "passed", "{explained}");
-    let used = &not["of"]["rule"];
-    assert_eq!((&used["key"], &used["outcome"]), (&json!("base"), &json!("failed")), "{explained}");
-    assert_eq!(used["of"]["text"]["in"], json!(["text"]), "{explained}");
-    assert_eq!(ran["trees"]["user"], explained["tree"], "{ran}");
+    let used_rule = &not["of"]["rule"];
+    assert_eq!((&used_rule["key"], &used_rule["outcome"]), (&json!("base"), &json!("failed")), "{explained}");
+    assert_eq!(used_rule["of"]["text"]["in"], json!(["text"]), "{explained}");
+    assert_eq!(rule_run["trees"]["user"], explained["tree"], "{rule_run}");
 
     let window = "window: w\nover: 1h\nwhere: {rule: base}\n";
     folder(&place, "documents", &[("window.yaml", window)]);
-    let refused = place.run(&["lint", "documents"]).await;
-    assert!(text(&refused.stderr).contains("a window cannot use rules"), "{}", text(&refused.stderr));
-    assert_eq!(refused.status.code(), Some(1));
+    let refusal = place.run(&["lint", "documents"]).await;
+    assert!(text(&refusal.stderr).contains("a window cannot use rules"), "{}", text(&refusal.stderr));
+    assert_eq!(refusal.status.code(), Some(1));
 }
 
 const SURROUNDED: &str = "item_type: post\nname: Post\nkind: CONTENT\nfields:\n  - {name: text, type: STRING}\n  \
@@ -393,7 +414,7 @@ const SURROUNDED: &str = "item_type: post\nname: Post\nkind: CONTENT\nfields:\n 
     rule: seen\nitem_types: [post]\nwhen: {media: {in: [picture], bank: pictures}}\n";
 
 #[tokio::test]
-async fn fixtures_say_what_is_known_beside_the_item_as_examples_do() {
+async fn fixtures_and_examples_accept_the_same_context() {
     let place = Place::new();
     folder(&place, "documents", &[("documents.yaml", SURROUNDED)]);
     let tested = async |beside: &Value| {
@@ -419,7 +440,7 @@ async fn fixtures_say_what_is_known_beside_the_item_as_examples_do() {
     ] {
         assert_eq!(tested(&beside).await, (Some(0), String::new()), "{beside}");
     }
-    for (beside, told) in [
+    for (beside, expected_fault) in [
         (json!({"expect": [], "strikes": 2}), "matched: struck"),
         (json!({"expect": ["scored"]}), "not matched: scored"),
         (
@@ -441,14 +462,14 @@ async fn fixtures_say_what_is_known_beside_the_item_as_examples_do() {
         (json!({"expect": [], "name": 5}), "/name: expected a text"),
         (json!({}), "/expect: a list of the rules"),
     ] {
-        let (code, said) = tested(&beside).await;
-        let whole = format!("items.ndjson, line 1, post 1: {told}");
-        assert!(code == Some(1) && said.starts_with(&whole), "{beside}: {said}");
+        let (code, stderr) = tested(&beside).await;
+        let full_message = format!("items.ndjson, line 1, post 1: {expected_fault}");
+        assert!(code == Some(1) && stderr.starts_with(&full_message), "{beside}: {stderr}");
     }
 }
 
 #[tokio::test]
-async fn what_a_line_is_for_is_told_where_it_fails_and_in_the_report() {
+async fn fixture_name_appears_in_failures_and_in_the_report() {
     let place = Place::new();
     folder(&place, "documents", &[("documents.yaml", SURROUNDED)]);
     let line = |id: &str, name: &str| {
@@ -459,8 +480,8 @@ async fn what_a_line_is_for_is_told_where_it_fails_and_in_the_report() {
     fs::write(place.folder.path().join("items.ndjson"), lines).unwrap();
     let args =
         ["rules", "test", "--config", "documents", "--fixtures", "items.ndjson", "--junit", "report.xml"];
-    let said = text(&place.run(&args).await.stderr);
-    assert_eq!(said.trim_end(), "items.ndjson, line 1, post 1, nearly <2>: not matched: struck");
+    let stderr = text(&place.run(&args).await.stderr);
+    assert_eq!(stderr.trim_end(), "items.ndjson, line 1, post 1, nearly <2>: not matched: struck");
     let report = fs::read_to_string(place.folder.path().join("report.xml")).unwrap();
     for name in ["line 1, post 1, nearly &lt;2&gt;", "line 2, post 22, just"] {
         assert!(report.contains(&format!("name=\"{name}\"")), "{report}");

@@ -1,11 +1,11 @@
-//! What the service refuses to start with, and what it says about the settings that are in force.
+//! Settings that the service refuses to start with, and its output about the effective settings.
 
 use tidegate_test_support::PATIENCE;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{Place, text};
 
-/// Runs `check-config` on a settings file and variables; gives its exit code, output and complaints.
+/// Runs `check-config` on a settings file and variables. Returns its exit code, output and complaints.
 async fn check(file: &str, env: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let place = Place::new();
     std::fs::write(place.folder.path().join("tidegate.toml"), file).unwrap();
@@ -14,16 +14,16 @@ async fn check(file: &str, env: &[(&str, &str)]) -> (Option<i32>, String, String
 }
 
 #[tokio::test]
-async fn defaults_file_and_variables_are_told_apart() {
+async fn check_config_names_the_origin_of_each_value() {
     let file = "[stream]\nprefix = \"ours\"\n[review]\nundo_ms = 5\n";
-    let (code, shown, _) = check(file, &[("TIDEGATE__REVIEW__UNDO_MS", "7")]).await;
+    let (code, output, _) = check(file, &[("TIDEGATE__REVIEW__UNDO_MS", "7")]).await;
     assert_eq!(code, Some(0));
     for line in [
         "stream.prefix = \"ours\"  # tidegate.toml",
         "review.undo_ms = 7  # TIDEGATE__REVIEW__UNDO_MS",
         "stream.engine = \"embedded\"  # default",
     ] {
-        assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
+        assert!(output.lines().any(|output_line| output_line == line), "{line}: {output}");
     }
 }
 
@@ -39,31 +39,31 @@ async fn secrets_are_masked() {
         ("TIDEGATE__STREAM__SCHEMA_REGISTRY__PASSWORD", "hunter3"),
     ];
     let file = "[stream.kafka.librdkafka]\n\"sasl.password\" = \"hunter4\"\n";
-    let (code, shown, complaints) = check(file, &env).await;
+    let (code, output, complaints) = check(file, &env).await;
     assert_eq!(code, Some(0), "{complaints}");
-    assert_eq!(shown.matches("***").count(), 4, "{shown}");
+    assert_eq!(output.matches("***").count(), 4, "{output}");
     for secret in [key.as_str(), "hunter"] {
-        assert!(!shown.contains(secret) && !complaints.contains(secret));
+        assert!(!output.contains(secret) && !complaints.contains(secret));
     }
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_toml_is_told_by_its_place_without_its_text() {
+async fn invalid_toml_is_reported_by_place_without_its_text() {
     for (file, place) in [
         ("# ä\n[security]\nmaster_key = \"hunter2\n", "line 3, column 22: "),
         ("[security]\nmaster_key = hunter2\n", "line 2, column 14: "),
         ("[security]\nmaster_key = \"a\"\nmaster_key = \"hunter2\"\n", "line 3, column 1: "),
         ("[security] hunter2", "line 1, column 12: "),
     ] {
-        let (code, _, said) = check(file, &[]).await;
+        let (code, _, complaints) = check(file, &[]).await;
         assert_eq!(code, Some(2));
-        assert!(said.contains(&format!("tidegate.toml is not TOML: {place}")), "{said}");
-        assert!(!said.contains("hunter2"), "{said}");
+        assert!(complaints.contains(&format!("tidegate.toml is not TOML: {place}")), "{complaints}");
+        assert!(!complaints.contains("hunter2"), "{complaints}");
     }
 }
 
 #[tokio::test]
-async fn what_cannot_work_is_refused_by_name_and_by_who_set_it() {
+async fn invalid_settings_are_refused_with_name_and_origin() {
     for (file, env, named) in [
         ("[api]\nlisen = \"x\"\n", None, &["api.lisen", "tidegate.toml"][..]),
         ("[revew]\n", None, &["revew", "unknown"]),
@@ -99,7 +99,7 @@ async fn what_cannot_work_is_refused_by_name_and_by_who_set_it() {
 }
 
 #[tokio::test]
-async fn what_a_start_would_refuse_is_refused_by_the_check_too_with_who_set_it() {
+async fn check_config_refuses_the_settings_that_a_start_refuses() {
     const CQL: &str = "[store]\nengine = \"cql\"\n[store.cql]\npassword = \"hunter2\"\n";
     const PASSWORD: &str =
         "[store]\nengine = \"cql\"\n[store.cql]\nusername = \"us\"\npassword_file = \"nowhere\"\n";
@@ -136,20 +136,20 @@ async fn what_a_start_would_refuse_is_refused_by_the_check_too_with_who_set_it()
         let up: Vec<_> = anywhere.into_iter().flat_map(|flag| [flag, "127.0.0.1:0"]).collect();
         for args in [vec!["check-config"], [&["up"][..], &up].concat()] {
             let output = place.run_with(&args, env.as_slice()).await;
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert_eq!(output.status.code(), Some(2), "{args:?} {text}: {said}");
-            assert!(said.contains(&origin) && !said.contains("hunter"), "{args:?} {text}: {said}");
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{args:?} {text}: {stderr}");
+            assert!(stderr.contains(&origin) && !stderr.contains("hunter"), "{args:?} {text}: {stderr}");
         }
         let left: Vec<_> = std::fs::read_dir(place.folder.path()).unwrap().collect();
-        assert_eq!(left.len(), 1, "{text}: nothing was made: {left:?}");
+        assert_eq!(left.len(), 1, "{text}: the check created files: {left:?}");
     }
 }
 
 #[tokio::test]
-async fn a_shared_store_without_a_master_key_is_refused_by_the_check_too() {
-    let (code, _, said) = check("[stream]\nengine = \"kafka\"\n[store]\nengine = \"cql\"\n", &[]).await;
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("security.master_key_file"), "{said}");
+async fn check_config_refuses_a_shared_store_without_master_key() {
+    let (code, _, complaints) = check("[stream]\nengine = \"kafka\"\n[store]\nengine = \"cql\"\n", &[]).await;
+    assert_eq!(code, Some(2), "{complaints}");
+    assert!(complaints.contains("security.master_key_file"), "{complaints}");
 }
 
 #[tokio::test]
@@ -176,7 +176,7 @@ async fn settings_that_ask_for_tls_are_refused_by_a_build_without_it_and_by_no_o
                 );
                 assert_eq!(code, Some(2), "{complaints}");
             }
-            // The file that it names is looked at, and is not there.
+            // The check reads the named file, which does not exist.
             Some(missing) => assert!(code == Some(2) && complaints.contains(missing), "{complaints}"),
             None => assert_eq!(code, Some(0), "{complaints}"),
         }
@@ -184,7 +184,7 @@ async fn settings_that_ask_for_tls_are_refused_by_a_build_without_it_and_by_no_o
 }
 
 #[tokio::test]
-async fn a_file_that_was_named_must_be_there() {
+async fn named_settings_file_must_exist() {
     let place = Place::new();
     let output = place.run(&["check-config", "--config", "missing.toml"]).await;
     assert_eq!(output.status.code(), Some(2));
@@ -197,29 +197,29 @@ async fn a_start_with_too_few_open_files_is_refused_with_the_remedy() {
         let place = Place::new();
         let mut process = place.begin_with_few_files(files).unwrap();
         let code = process.exit(PATIENCE).await.unwrap().code();
-        let said = process.output().unwrap();
-        assert_eq!(code, Some(1), "{said}");
+        let process_output = process.output().unwrap();
+        assert_eq!(code, Some(1), "{process_output}");
         for part in [&format!("may open {files} files"), "needs 256", "ulimit -n 256", "LimitNOFILE=256"] {
-            assert!(said.contains(part), "{part}: {said}");
+            assert!(process_output.contains(part), "{part}: {process_output}");
         }
-        assert!(!place.data().join("db").exists(), "nothing was made");
+        assert!(!place.data().join("db").exists(), "the refused start created a database");
     }
 }
 
 #[tokio::test]
-async fn the_fewest_open_files_are_enough_for_64_connections() {
+async fn minimum_of_open_files_serves_64_connections() {
     let place = Place::new();
     let mut process = place.begin_with_few_files(256).unwrap();
     let ready = process.line("is ready: api", PATIENCE).await.unwrap();
     let api = ready.split("api http://").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
-    // Half of the API's 48 are for one address.
+    // One address may use half of the API's 48 connections.
     let mut clients = Vec::new();
     for _ in 0..24 {
         clients.push(tokio::net::TcpStream::connect(api).await.unwrap());
     }
     for client in &mut clients {
         client.write_all(b"GET /livez HTTP/1.1\r\nhost: h\r\n\r\n").await.unwrap();
-        assert!(client.read(&mut [0; 16]).await.unwrap() > 0, "it is answered");
+        assert!(client.read(&mut [0; 16]).await.unwrap() > 0, "the request is answered");
     }
     process.terminate().await.unwrap();
     assert_eq!(process.exit(PATIENCE).await.unwrap().code(), Some(0));

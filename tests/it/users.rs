@@ -1,4 +1,4 @@
-//! A user of the platform as a moderator sees them.
+//! Users of the platform, as a moderator sees them.
 
 use crate::support::{Demo, Place, post, report};
 use reqwest::Method;
@@ -11,12 +11,12 @@ async fn user_is_shown_with_strikes_jobs_and_outcome_of_reports() {
     for n in 1..=4 {
         demo.submit(&post(&format!("s{n}"), "mallory", "scamcoin")).await;
     }
-    demo.received("user.threshold", 1).await;
-    let sent = report(&post("p3", "mallory", "hm"));
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    demo.wait_for_callbacks("user.threshold", 1).await;
+    let report_body = report(&post("p3", "mallory", "hm"));
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
     let job = demo.job("default", "p3").await;
     demo.decide(&job, "ignore", &[]).await;
-    demo.received("decision.moderator", 1).await;
+    demo.wait_for_callbacks("decision.moderator", 1).await;
 
     let user = demo.admin("/users/user/mallory").await;
     assert_eq!((&user["strikes"], &user["id"]), (&json!(4), &json!("mallory")), "{user}");
@@ -27,11 +27,11 @@ async fn user_is_shown_with_strikes_jobs_and_outcome_of_reports() {
     assert_eq!((&user["jobs"], &user["actions"]), (&json!([]), &json!([])), "{user}");
     assert_eq!(user["reports"], json!({ "decided": 0, "upheld": 0 }), "{user}");
 
-    let sent = report(&json!({ "id": "mallory", "typeId": "user", "data": {} }));
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let report_body = report(&json!({ "id": "mallory", "typeId": "user", "data": {} }));
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
     let job = demo.job("default", "mallory").await;
     demo.decide(&job, "act", &["remove"]).await;
-    demo.received("decision.moderator", 2).await;
+    demo.wait_for_callbacks("decision.moderator", 2).await;
     let user = demo.admin("/users/user/mallory").await;
     assert_eq!(
         (&user["jobs"][0]["id"], &user["jobs"][0]["state"]),
@@ -42,8 +42,8 @@ async fn user_is_shown_with_strikes_jobs_and_outcome_of_reports() {
     assert!(user["actions"][0]["actor"].is_string(), "{user}");
     assert_eq!(user["latestItem"]["source"], "report", "{user}");
 
-    let shown = place.tell(&["users", "show", "user", "alice"]).await;
-    let reporter: Value = serde_json::from_str(&shown).unwrap();
+    let user_text = place.run_ok(&["users", "show", "user", "alice"]).await;
+    let reporter: Value = serde_json::from_str(&user_text).unwrap();
     assert_eq!(reporter["reports"], json!({ "decided": 2, "upheld": 1, "accuracy": 0.5 }), "{reporter}");
 
     let admin = |path: &'static str| demo.admin_as(demo.var("TIDEGATE_ADMIN_KEY"), Method::GET, path, None);
@@ -54,16 +54,16 @@ async fn user_is_shown_with_strikes_jobs_and_outcome_of_reports() {
     assert!(answer.to_string().contains("kind `USER`"), "{answer}");
 }
 
-/// Ids of the items that the entries of a list are, or are about.
+/// Ids of the items in a list of items, jobs or reports.
 fn item_ids(list: &Value) -> Vec<&str> {
     let entries = list["items"].as_array().unwrap();
     entries.iter().map(|it| it.pointer("/item/id").unwrap_or(&it["id"]).as_str().unwrap()).collect()
 }
 
 async fn reported(demo: &Demo, item: &Value, csam: bool) -> Value {
-    let mut sent = report(item);
-    sent["reportedForReason"] = json!({ "csam": csam });
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let mut report_body = report(item);
+    report_body["reportedForReason"] = json!({ "csam": csam });
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await.0, 201);
     let id = item["id"].as_str().unwrap();
     demo.evaluated(item["typeId"].as_str().unwrap(), id).await;
     demo.job(if csam { "child-safety" } else { "default" }, id).await
@@ -77,7 +77,11 @@ async fn items_jobs_and_reports_of_a_user_are_listed_newest_first() {
         demo.submit(&post(id, "mallory", "hello")).await;
         demo.evaluated("post", id).await;
     }
-    assert_eq!(demo.admin("/users/user/mallory").await["strikes"], 0, "known by the items alone");
+    assert_eq!(
+        demo.admin("/users/user/mallory").await["strikes"],
+        0,
+        "the service knows the user only from items"
+    );
     let job = reported(&demo, &post("a4", "mallory", "hm"), false).await;
     demo.decide(&job, "ignore", &[]).await;
     reported(&demo, &post("a5", "mallory", "hm"), false).await;
@@ -93,19 +97,19 @@ async fn items_jobs_and_reports_of_a_user_are_listed_newest_first() {
     let jobs = demo.admin("/users/user/mallory/jobs").await;
     assert_eq!(item_ids(&jobs), ["mallory", "a5", "a4"], "{jobs}");
     assert_eq!((&jobs["items"][1]["state"], &jobs["items"][2]["state"]), (&json!("open"), &json!("decided")));
-    let received = demo.admin("/users/user/mallory/reports?side=received").await;
-    assert_eq!(item_ids(&received), ["mallory", "a5", "a4"], "{received}");
-    let made = demo.admin("/users/user/alice/reports").await;
+    let received_reports = demo.admin("/users/user/mallory/reports?side=received").await;
+    assert_eq!(item_ids(&received_reports), ["mallory", "a5", "a4"], "{received_reports}");
+    let made_reports = demo.admin("/users/user/alice/reports").await;
     assert_eq!(
-        (&made["items"], made["items"][0]["reporter"]["id"].as_str()),
-        (&received["items"], Some("alice"))
+        (&made_reports["items"], made_reports["items"][0]["reporter"]["id"].as_str()),
+        (&received_reports["items"], Some("alice"))
     );
     assert_eq!(demo.admin("/users/user/mallory/reports").await["items"], json!([]));
 
-    let printed = place.tell(&["users", "items", "user", "mallory", "--limit", "2"]).await;
+    let printed = place.run_ok(&["users", "items", "user", "mallory", "--limit", "2"]).await;
     let printed: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(printed.iter().map(|it| it["id"].as_str().unwrap()).collect::<Vec<_>>(), ["a5", "a4"]);
-    let printed = place.tell(&["users", "reports", "user", "mallory", "--side", "received"]).await;
+    let printed = place.run_ok(&["users", "reports", "user", "mallory", "--side", "received"]).await;
     assert_eq!(printed.lines().count(), 3, "{printed}");
 
     let admin = |path: &'static str| demo.admin_as(demo.var("TIDEGATE_ADMIN_KEY"), Method::GET, path, None);
@@ -126,12 +130,13 @@ async fn lists_of_a_user_leave_child_safety_out_without_its_scope() {
     let demo = place.start().await.unwrap();
     reported(&demo, &post("b1", "mallory", "hm"), false).await;
     reported(&demo, &post("b2", "mallory", "hm"), true).await;
-    let (status, made) = demo.command("/keys", &json!({ "name": "night", "scopes": ["admin"] })).await;
-    assert_eq!(status, 201, "{made}");
+    let (status, created_key) = demo.command("/keys", &json!({ "name": "night", "scopes": ["admin"] })).await;
+    assert_eq!(status, 201, "{created_key}");
     for list in ["items", "jobs", "reports?side=received"] {
         let path = format!("/users/user/mallory/{list}");
         assert_eq!(item_ids(&demo.admin(&path).await), ["b2", "b1"], "{list}");
-        let (status, answer) = demo.admin_as(made["key"].as_str().unwrap(), Method::GET, &path, None).await;
+        let (status, answer) =
+            demo.admin_as(created_key["key"].as_str().unwrap(), Method::GET, &path, None).await;
         assert_eq!((status.as_u16(), item_ids(&answer)), (200, vec!["b1"]), "{list}: {answer}");
     }
     let audit = demo.admin("/audit?object=/users/user/mallory/items").await;

@@ -37,7 +37,7 @@ async fn rules_read_items_of_an_earlier_version() {
     let note = |id: &str, version: &str, data: Value| json!({ "id": id, "typeId": "note", "typeVersion": version, "data": data });
     demo.submit(&note("old", "1", json!({ "text": "alpha", "score": "9" }))).await;
     demo.submit(&note("new", "2", json!({ "text": "alpha", "score": 9, "title": "t" }))).await;
-    let matched = async |id: &str| {
+    let matched_rules = async |id: &str| {
         let item = demo.evaluated("note", id).await;
         assert_eq!(item["erroredRules"], json!([]), "{item}");
         let rules = item["matchedRules"].as_array().unwrap().iter();
@@ -45,8 +45,8 @@ async fn rules_read_items_of_an_earlier_version() {
         rules.sort_unstable();
         rules
     };
-    assert_eq!(matched("new").await, ["many", "wordy"]);
-    // Its score is of another kind than the rule's field.
-    assert_eq!(matched("old").await, ["wordy"]);
+    assert_eq!(matched_rules("new").await, ["many", "wordy"]);
+    // The item's score has another type than the rule's field.
+    assert_eq!(matched_rules("old").await, ["wordy"]);
     assert_eq!(demo.stop().await.code(), Some(0));
 }

@@ -1,5 +1,5 @@
-//! Roles that are started while their servers are away: they live, say what they wait for, and go on once it is there;
-//! what waiting cannot mend ends them at once.
+//! Roles that start while their servers are unavailable: they stay alive, name the missing server and continue once it
+//! answers. An error that waiting cannot fix ends them immediately.
 
 use std::{fs, path::PathBuf};
 
@@ -78,7 +78,7 @@ replication = {{ simple = 1 }}
         assert!(status.success(), "{words:?}: {}", process.output().unwrap());
     }
 
-    /// What the process said when it refused to start.
+    /// Output of a process that refused to start.
     async fn refuses(&self, words: &[&str], settings: &PathBuf) -> String {
         let mut process = self.start(words, settings);
         let status = process.exit(PATIENCE).await.unwrap();
@@ -91,7 +91,7 @@ replication = {{ simple = 1 }}
         Ok(http().get(format!("http://127.0.0.1:{port}{path}")).send().await?)
     }
 
-    /// The complaints of `/readyz`, once they are as they should be.
+    /// Waits until the complaints of `/readyz` satisfy the condition.
     async fn complaints(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         eventually_ok(what, PATIENCE, async || {
             let answer = self.get(self.ops, "/readyz").await?;
@@ -108,13 +108,13 @@ replication = {{ simple = 1 }}
     }
 }
 
-/// Named with a reason, not only as something that is under way.
+/// Whether the complaint gives a reason, not only a pending state.
 fn is_away(complaint: &Value) -> bool {
     complaint.as_str().is_some_and(|why| !why.contains("being opened"))
 }
 
 #[tokio::test]
-async fn a_role_whose_servers_are_away_lives_unready_and_ends_cleanly_when_it_is_told_to() {
+async fn role_without_its_servers_stays_unready_and_stops_cleanly() {
     let place = Place::new();
     let nobody = || format!("127.0.0.1:{}", free_port().unwrap());
     let settings = place.settings(&nobody(), &nobody(), "waiting", (4, 500), "");
@@ -122,10 +122,10 @@ async fn a_role_whose_servers_are_away_lives_unready_and_ends_cleanly_when_it_is
     let both = |complaints: &Value| is_away(&complaints["log"]) && is_away(&complaints["store"]);
     place.complaints("both servers to be named", both).await;
     assert_eq!(place.get(place.ops, "/livez").await.unwrap().status(), 200);
-    let refused = place.get(place.api, "/api/v1/policies/").await.unwrap();
-    assert_eq!(refused.status(), 503, "a client does not hang");
-    assert!(refused.headers().contains_key("retry-after"));
-    assert_eq!(refused.headers()["content-type"], "application/problem+json");
+    let refusal = place.get(place.api, "/api/v1/policies/").await.unwrap();
+    assert_eq!(refusal.status(), 503, "a client does not hang");
+    assert!(refusal.headers().contains_key("retry-after"));
+    assert_eq!(refusal.headers()["content-type"], "application/problem+json");
     assert!(process.runs());
     process.terminate().await.unwrap();
     assert_eq!(process.exit(PATIENCE).await.unwrap().code(), Some(0));
@@ -138,7 +138,7 @@ async fn a_role_whose_servers_are_away_lives_unready_and_ends_cleanly_when_it_is
     }
 }
 
-/// Speaks as much CQL as it takes to refuse a password.
+/// Implements the part of CQL that refuses a password.
 async fn refuse_password(mut stream: TcpStream) -> std::io::Result<()> {
     const OPTIONS: u8 = 5;
     const STARTUP: u8 = 1;
@@ -170,7 +170,7 @@ async fn refuse_password(mut stream: TcpStream) -> std::io::Result<()> {
 }
 
 #[tokio::test]
-async fn a_password_that_the_store_refuses_ends_the_start_although_the_log_is_away() {
+async fn refused_store_password_ends_the_start_without_the_log() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let cql = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {
@@ -187,7 +187,7 @@ async fn a_password_that_the_store_refuses_ends_the_start_although_the_log_is_aw
 }
 
 #[tokio::test]
-async fn a_role_goes_on_once_its_servers_are_there_and_refuses_what_is_configured_wrongly() {
+async fn role_starts_once_its_servers_answer_and_refuses_bad_settings() {
     const SUITE: &str = "a role that is started while its servers are away";
     let (Some(kafka), Some(cql)) = (servers::kafka(SUITE), servers::cql(SUITE)) else { return };
     let first = |list: &str| list.split(',').next().unwrap().to_owned();

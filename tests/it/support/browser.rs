@@ -1,4 +1,4 @@
-//! A browser of the console: keeps the cookie, follows no redirect, and sends forms as their pages say.
+//! Browser of the console: keeps the cookie, follows no redirect, and sends forms with their hidden fields.
 
 use reqwest::{
     Method,
@@ -45,7 +45,7 @@ impl Page {
     }
 
     /// Hidden fields of the form with this action.
-    pub(crate) fn hidden(&self, action: &str) -> Vec<(String, String)> {
+    pub(crate) fn hidden_fields(&self, action: &str) -> Vec<(String, String)> {
         let start = format!("action=\"{action}\">");
         let form = self.body.split_once(&start).unwrap_or_else(|| panic!("no {start} in {}", self.body)).1;
         let form = form.split_once("</form>").expect("the form's end").0;
@@ -89,15 +89,15 @@ impl Browser {
         self.request(Method::GET, path, None, &[]).await
     }
 
-    /// Sends the form of a page, with its hidden fields and these.
+    /// Sends the form of a page with its hidden fields and `fields`.
     pub(crate) async fn send(&mut self, page: &Page, action: &str, fields: &[(&str, &str)]) -> Page {
-        let hidden = page.hidden(action);
-        let hidden = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let all: Vec<_> = hidden.chain(fields.iter().copied()).collect();
+        let hidden_fields = page.hidden_fields(action);
+        let hidden_pairs = hidden_fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let all: Vec<_> = hidden_pairs.chain(fields.iter().copied()).collect();
         self.post(action, &all, &[]).await
     }
 
-    /// Sends these fields alone.
+    /// Sends `fields` without the hidden fields of a page.
     pub(crate) async fn post(
         &mut self,
         path: &str,

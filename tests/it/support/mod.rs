@@ -19,7 +19,7 @@ const ANYWHERE: &str = "127.0.0.1:0";
 /// Name under which [`Demo::decide`] claims and decides.
 const REVIEWER: &str = "ann";
 
-/// Where a test's process keeps its things.
+/// Temporary folder for the data and output of a test's process.
 pub(crate) struct Place {
     pub(crate) folder: tempfile::TempDir,
 }
@@ -34,10 +34,10 @@ impl Place {
     }
 
     fn program(&self) -> Program {
-        self.told(Program::new(BINARY, self.folder.path().join("output")))
+        self.configure(Program::new(BINARY, self.folder.path().join("output")))
     }
 
-    fn told(&self, program: Program) -> Program {
+    fn configure(&self, program: Program) -> Program {
         program
             .args(["up", "--demo", "--api-listen", ANYWHERE, "--console-listen", ANYWHERE])
             .args(["--ops-listen", ANYWHERE, "--receiver-listen", ANYWHERE, "--data"])
@@ -54,12 +54,12 @@ impl Place {
         self.started(env.iter().fold(self.program(), |program, (name, value)| program.env(name, value))).await
     }
 
-    /// No file of it may grow beyond so many blocks, of the size that the shell has.
+    /// Starts a demo with files limited to `blocks` blocks of the shell's size.
     pub(crate) async fn start_with_short_files(&self, blocks: u32) -> Result<Demo> {
         self.started(self.with_limit(&format!("ulimit -f {blocks}"))).await
     }
 
-    /// A process that may open so many files only, ready or not.
+    /// Starts a process that may open at most `files` files. Does not wait until it is ready.
     pub(crate) fn begin_with_few_files(&self, files: u32) -> Result<Process> {
         self.with_limit(&format!("ulimit -n {files}")).start()
     }
@@ -67,7 +67,7 @@ impl Place {
     fn with_limit(&self, limit: &str) -> Program {
         let shell = format!("{limit}; exec \"$0\" \"$@\"");
         let program = Program::new("/bin/sh", self.folder.path().join("output"));
-        self.told(program.args(["-c", &shell, BINARY]))
+        self.configure(program.args(["-c", &shell, BINARY]))
     }
 
     async fn started(&self, program: Program) -> Result<Demo> {
@@ -97,8 +97,8 @@ impl Place {
         tokio::time::timeout(PATIENCE, command.output()).await.expect("a command ends").unwrap()
     }
 
-    /// A command that talks to the demo on this place's data; it must succeed. Gives its standard output.
-    pub(crate) async fn tell(&self, args: &[&str]) -> String {
+    /// Runs a command against the demo on this place's data, which must succeed. Returns its standard output.
+    pub(crate) async fn run_ok(&self, args: &[&str]) -> String {
         let data = self.data();
         let args: Vec<_> = args.iter().copied().chain(["--data", data.to_str().unwrap()]).collect();
         let output = self.run(&args).await;
@@ -136,7 +136,7 @@ impl Demo {
         self.platform_as(self.var("TIDEGATE_API_KEY"), method, path, body).await
     }
 
-    /// A request of the platform, with any key; without one if it is empty. Its answer is held to the published description.
+    /// Sends a platform request with `key`, or without a key if it is empty. Checks the answer against the description.
     pub(crate) async fn platform_as(
         &self,
         key: &str,
@@ -151,7 +151,7 @@ impl Demo {
         answer
     }
 
-    /// A request of the operator, with any token; without one if it is empty.
+    /// Sends an operator request with `token`, or without a token if it is empty.
     pub(crate) async fn admin_as(
         &self,
         token: &str,
@@ -180,7 +180,7 @@ impl Demo {
         assert_eq!(status, 202, "{body}");
     }
 
-    /// What is known of an item once it is evaluated.
+    /// Waits until an item is evaluated and returns its view.
     pub(crate) async fn evaluated(&self, type_id: &str, id: &str) -> Value {
         eventually_ok("the item to be evaluated", PATIENCE, async || {
             let path = format!("/api/v1/items/{type_id}/{id}?wait=10s");
@@ -191,29 +191,29 @@ impl Demo {
         .unwrap()
     }
 
-    /// The verified callbacks of a type, once there are so many.
-    pub(crate) async fn received(&self, event_type: &str, count: usize) -> Vec<Value> {
-        let what = format!("{count} callbacks {event_type}");
-        eventually_ok(&what, PATIENCE, async || {
+    /// Waits for `count` verified callbacks of a type.
+    pub(crate) async fn wait_for_callbacks(&self, event_type: &str, count: usize) -> Vec<Value> {
+        let description = format!("{count} callbacks {event_type}");
+        eventually_ok(&description, PATIENCE, async || {
             let all = self.all_received().await?;
-            let found: Vec<_> = all.into_iter().filter(|body| body["type"] == event_type).collect();
-            if found.len() >= count { Ok(found) } else { bail!("{} so far", found.len()) }
+            let matching: Vec<_> = all.into_iter().filter(|body| body["type"] == event_type).collect();
+            if matching.len() >= count { Ok(matching) } else { bail!("{} so far", matching.len()) }
         })
         .await
         .unwrap()
     }
 
-    /// All verified callbacks, each held to the published description.
+    /// All verified callbacks, each checked against the API description.
     pub(crate) async fn all_received(&self) -> Result<Vec<Value>> {
         let url = format!("{}/received", self.var("TIDEGATE_RECEIVER_URL"));
-        let received: Vec<Value> = serde_json::from_slice(&self.http.get(url).send().await?.bytes().await?)?;
-        for body in &received {
+        let bodies: Vec<Value> = serde_json::from_slice(&self.http.get(url).send().await?.bytes().await?)?;
+        for body in &bodies {
             contract().check_webhook(body).unwrap_or_else(|error| panic!("{error}\n{body}"));
         }
-        Ok(received)
+        Ok(bodies)
     }
 
-    /// The one open job of a queue about an item, once there is one.
+    /// Waits for the one open job of a queue about an item.
     pub(crate) async fn job(&self, queue: &str, item: &str) -> Value {
         eventually_ok("a job", PATIENCE, async || {
             let jobs = self.admin(&format!("/jobs?queue={queue}&itemId={item}")).await;
@@ -226,11 +226,11 @@ impl Demo {
         .unwrap()
     }
 
-    /// A job with what led to it, which is written after the job.
+    /// Waits for a job with its causes, which are written after the job.
     pub(crate) async fn whole_job(&self, job: &Value) -> Value {
         eventually_ok("the job's cause", PATIENCE, async || {
-            let whole = self.admin(&format!("/jobs/{}", job["id"].as_str().unwrap())).await;
-            if whole["causes"] == json!([]) { bail!("{whole}") } else { Ok(whole) }
+            let details = self.admin(&format!("/jobs/{}", job["id"].as_str().unwrap())).await;
+            if details["causes"] == json!([]) { bail!("{details}") } else { Ok(details) }
         })
         .await
         .unwrap()
@@ -239,16 +239,16 @@ impl Demo {
     /// Claims a job and decides it.
     pub(crate) async fn decide(&self, job: &Value, verdict: &str, actions: &[&str]) -> Value {
         let id = job["id"].as_str().unwrap();
-        let (status, claimed) =
+        let (status, claimed_job) =
             self.command(&format!("/jobs/{id}/claim"), &json!({ "reviewer": REVIEWER })).await;
-        assert_eq!(status, 200, "{claimed}");
-        let said = json!({
-            "epoch": claimed["epoch"], "verdict": verdict, "actions": actions, "reason": "seen",
+        assert_eq!(status, 200, "{claimed_job}");
+        let decision = json!({
+            "epoch": claimed_job["epoch"], "verdict": verdict, "actions": actions, "reason": "seen",
             "reviewer": REVIEWER,
         });
-        let (status, decided) = self.command(&format!("/jobs/{id}/decisions"), &said).await;
-        assert_eq!(status, 202, "{decided}");
-        decided
+        let (status, decision_response) = self.command(&format!("/jobs/{id}/decisions"), &decision).await;
+        assert_eq!(status, 202, "{decision_response}");
+        decision_response
     }
 
     /// A plain GET on the operations port.
@@ -259,7 +259,7 @@ impl Demo {
 
     pub(crate) async fn stop(mut self) -> ExitStatus {
         self.process.terminate().await.unwrap();
-        // As `timeout` does, which signals the process and its group. It may have ended already.
+        // `timeout` signals the process and its group, so the test sends two signals. The process may have ended already.
         let _ended = self.process.terminate().await;
         self.process.exit(PATIENCE).await.unwrap()
     }

@@ -1,8 +1,8 @@
-//! Routes of both APIs and of the console's pages, read from the code: a route that is added is a route of the matrix.
+//! Routes of both APIs and of the console's pages, read from the code, so each new route needs a row in the matrix.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// Methods by the functions and filters that name them in the code.
+/// HTTP methods by the names of functions and filters in the code.
 const METHODS: [(&str, &str); 5] =
     [("get", "GET"), ("post", "POST"), ("put", "PUT"), ("delete", "DELETE"), ("patch", "PATCH")];
 
@@ -31,7 +31,7 @@ pub(crate) fn of_platform() -> Vec<PlatformRoute> {
     routes
 }
 
-/// Routes of the admin API: whatever `.route(` of its files names.
+/// Routes of the admin API: all `.route(` calls of its files.
 pub(crate) fn of_admin() -> BTreeSet<String> {
     of_folders(&["console/src/admin"])
 }

@@ -1,7 +1,7 @@
-//! Rows of the matrix: what the other organisation sends to each route, and the status that it gets.
+//! Rows of the matrix: requests of the other organisation to each route, with the expected status.
 //!
 //! `<name>` stands for an id of the first organisation, and in a second request for one that does not exist. Requests that
-//! only read come first, because the others make things of those ids in the other organisation.
+//! only read are first, because the others create objects with those ids in the other organisation.
 
 pub(crate) struct Row {
     /// Method and template, as the code has it; the platform's with its prefix.
@@ -189,7 +189,7 @@ pub(crate) const ADMIN: &[Row] = &[
         "GET /users/{type}/{id}/reports",
         &[(200, "/users/user/alice/reports", ""), (200, "/users/user/mallory/reports?side=received", "")],
     ),
-    // From here on things of the same ids come into being in the other organisation.
+    // The rows below create objects with the same ids in the other organisation.
     row(
         "PUT /config",
         &[
@@ -242,7 +242,7 @@ pub(crate) const PAGES: &[Row] = &[
     row("POST /settings/keys/{id}/revoke", &[(404, "/settings/keys/<key>/revoke", "")]),
     row("GET /settings/partial-items", &[(200, "/settings/partial-items", "")]),
     review("POST /sign-in", &[(401, "/sign-in", "key=odd")]),
-    // The session has ended then.
+    // The sign-out ends the session, so this row is last.
     review("POST /sign-out", &[(303, "/sign-out", "")]),
 ];
 

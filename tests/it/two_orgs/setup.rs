@@ -1,4 +1,4 @@
-//! Two organisations of one installation with the same documents; the first has things of every kind.
+//! Two organisations of one installation with the same documents; the first has objects of every kind.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     support::{Answer, Demo, Place, appeal, operator, post, report},
 };
 
-/// Text that only things of the first organisation have.
+/// Text that only objects of the first organisation contain.
 pub(super) const SEALED: &str = "sealed-4711";
 
 /// Documents of the first organisation alone.
@@ -46,11 +46,11 @@ const SHARED: &str = "bank: shared\nkind: text\n";
 
 pub(super) struct TwoOrgs {
     pub(super) demo: Demo,
-    /// Token of the operator, who may act for both.
+    /// Token of the operator, valid for both organisations.
     pub(super) operator: String,
     /// The other organisation's key, with every scope.
     pub(super) stranger: String,
-    /// Ids of the first organisation's things, by the names of the rows.
+    /// Ids of the first organisation's objects, by their names in the rows.
     pub(super) ids: BTreeMap<&'static str, String>,
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn two_orgs(place: &Place) -> TwoOrgs {
     let operator = operator(place);
     let shared = demo.admin("/config").await["files"].as_array().unwrap().clone();
     let shared: Vec<_> = shared.into_iter().chain([json!({"name": "shared.yaml", "text": SHARED})]).collect();
-    place.tell(&["org", "create", "other"]).await;
+    place.run_ok(&["org", "create", "other"]).await;
     for (org, files) in [
         ("other", shared),
         (
@@ -79,8 +79,8 @@ pub(super) async fn two_orgs(place: &Place) -> TwoOrgs {
         assert_eq!(applied.0, 200, "{}", applied.1);
     }
     let stranger = json!({ "name": "stranger", "scopes": tidegate_catalog::Scope::ALL.map(tidegate_catalog::Scope::name) });
-    let made = demo.admin_as(&operator, Method::POST, "/keys?org=other", Some(&stranger)).await.1;
-    let stranger = made["key"].as_str().unwrap().to_owned();
+    let created_key = demo.admin_as(&operator, Method::POST, "/keys?org=other", Some(&stranger)).await.1;
+    let stranger = created_key["key"].as_str().unwrap().to_owned();
     let ids = things(&demo).await;
     TwoOrgs { demo, operator, stranger, ids }
 }
@@ -115,43 +115,45 @@ pub(crate) async fn append_dead_letter(place: &Place, value: Bytes, detail: &str
     log.close(tokio::time::Instant::now() + PATIENCE).await;
 }
 
-/// Makes things of every kind, and waits until all they lead to is there.
+/// Creates objects of every kind, and waits for all their effects.
 async fn things(demo: &Demo) -> BTreeMap<&'static str, String> {
     demo.submit(&post("item-0", "mallory", &format!("{SEALED} scamcoin"))).await;
     let item = demo.evaluated("post", "item-0").await;
     let reported = async |id: &str, more: Value| {
-        let mut sent = report(&post(id, "mallory", SEALED));
-        sent.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let answer = demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await;
+        let mut report_body = report(&post(id, "mallory", SEALED));
+        report_body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let answer = demo.platform(Method::POST, "/api/v1/report", Some(&report_body)).await;
         assert_eq!(answer.0, 201, "{}", answer.1);
     };
     reported("reported-0", json!({ "reportedItemsInThread": [{ "id": "p1", "typeId": "post" }] })).await;
     reported("decided-0", json!({})).await;
     reported("safety-0", json!({ "reportedForReason": { "csam": true } })).await;
-    let sent = appeal("appeal-0", &post("item-0", "mallory", SEALED));
-    assert_eq!(demo.platform(Method::POST, "/api/v1/report/appeal", Some(&sent)).await.0, 204);
+    let appeal_body = appeal("appeal-0", &post("item-0", "mallory", SEALED));
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report/appeal", Some(&appeal_body)).await.0, 204);
     let job = demo.job("default", "reported-0").await;
-    let decided = demo.job("default", "decided-0").await;
+    let decided_job = demo.job("default", "decided-0").await;
     let safety = demo.job("child-safety", "safety-0").await;
     demo.job("appeals", "item-0").await;
-    demo.decide(&decided, "act", &["remove"]).await;
+    demo.decide(&decided_job, "act", &["remove"]).await;
     let id = |value: &Value, name: &str| {
         value[name].as_str().unwrap_or_else(|| panic!("{name}: {value}")).to_owned()
     };
-    let made = async |path: &str, body: Value| {
-        let (status, made) = demo.command(path, &body).await;
-        assert!(status.is_success(), "{path}: {made}");
-        made
+    let create = async |path: &str, body: Value| {
+        let (status, response) = demo.command(path, &body).await;
+        assert!(status.is_success(), "{path}: {response}");
+        response
     };
-    made(&format!("/jobs/{}/comments", id(&job, "id")), json!({ "text": SEALED })).await;
-    made("/banks/words-0/entries", json!({ "entries": [SEALED] })).await;
-    made("/banks/shared/entries", json!({ "entries": [SEALED] })).await;
-    let key = made("/keys", json!({ "name": SEALED, "scopes": ["items:read"] })).await;
+    create(&format!("/jobs/{}/comments", id(&job, "id")), json!({ "text": SEALED })).await;
+    create("/banks/words-0/entries", json!({ "entries": [SEALED] })).await;
+    create("/banks/shared/entries", json!({ "entries": [SEALED] })).await;
+    let key = create("/keys", json!({ "name": SEALED, "scopes": ["items:read"] })).await;
     let (since, until) = (Millis::now().minus(DAYS), Millis::now());
-    let run =
-        made("/rules/retroactions", json!({ "rules": ["demo-scam"], "since": since.iso(), "dryRun": true }))
-            .await;
-    let request = made("/items/post/p1/refresh", json!({})).await;
+    let run = create(
+        "/rules/retroactions",
+        json!({ "rules": ["demo-scam"], "since": since.iso(), "dryRun": true }),
+    )
+    .await;
+    let request = create("/items/post/p1/refresh", json!({})).await;
     settled(demo).await;
 
     let event = demo.admin("/deliveries?itemId=item-0").await["items"][0].clone();
@@ -165,7 +167,7 @@ async fn things(demo: &Demo) -> BTreeMap<&'static str, String> {
         ("fetched", "p1".to_owned()),
         ("appeal", "appeal-0".to_owned()),
         ("job", id(&job, "id")),
-        ("decided", id(&decided, "id")),
+        ("decided", id(&decided_job, "id")),
         ("safety", id(&safety, "id")),
         ("event", id(&event, "eventId")),
         ("bank", "words-0".to_owned()),
@@ -189,29 +191,29 @@ async fn things(demo: &Demo) -> BTreeMap<&'static str, String> {
 
 const DAYS: Duration = Duration::from_secs(2 * 86_400);
 
-/// Waits until nothing of the first organisation is under way.
+/// Waits until the first organisation has no pending work.
 async fn settled(demo: &Demo) {
-    eventually_ok("everything to be carried out", PATIENCE, async || {
-        let decided = demo.admin("/jobs?state=decided").await;
+    eventually_ok("all work of the first organisation to finish", PATIENCE, async || {
+        let decided_jobs = demo.admin("/jobs?state=decided").await;
         let deliveries = demo.admin("/deliveries").await;
         let requests = demo.admin("/partial-requests").await;
-        let counted = demo.admin("/rules/stats").await;
+        let rule_stats = demo.admin("/rules/stats").await;
         let all = |list: &Value, name: &str, wanted: &str, least: usize| {
             let items = list["items"].as_array().unwrap();
             items.len() >= least && items.iter().all(|it| it[name] == wanted)
         };
         // The strike of the item and its appeal have no callback; the decision and the action do.
-        let is_settled = all(&decided, "decisionState", "appended", 1)
+        let is_settled = all(&decided_jobs, "decisionState", "appended", 1)
             && all(&deliveries, "state", "delivered", 3)
             && all(&requests, "state", "done", 2)
-            && all(&counted, "rule", "demo-scam", 1);
-        if is_settled { Ok(()) } else { anyhow::bail!("{decided} {deliveries} {requests} {counted}") }
+            && all(&rule_stats, "rule", "demo-scam", 1);
+        if is_settled { Ok(()) } else { anyhow::bail!("{decided_jobs} {deliveries} {requests} {rule_stats}") }
     })
     .await
     .unwrap();
 }
 
-/// An answer without what is drawn for each request or changes with time, and with `<name>` in the place of ids.
+/// Removes random and time-dependent parts from an answer, and replaces ids with `<name>`.
 pub(crate) fn stable((status, mut body): Answer, echoed: &BTreeMap<&'static str, String>) -> (u16, String) {
     strip(&mut body);
     let mut text = body.to_string();
