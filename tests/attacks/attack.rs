@@ -1,4 +1,4 @@
-//! One attack: how the service is started for it, what it does, and what the good client noticed.
+//! One attack: the start of the service, the requests of the attacker, and the measurements of the good client.
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -14,10 +14,10 @@ use crate::{
 
 /// Greatest resident memory in MiB.
 const MEMORY: f64 = 1_536.0;
-/// Time that an attack may take to end once it is told to.
+/// Time for an attack to end after its stop.
 const ENDING: Duration = Duration::from_secs(30);
 
-/// Greatest times in which 99 of 100 must be there, of what the good client asks for.
+/// Greatest times for 99 of 100 requests of the good client.
 #[derive(Clone, Copy)]
 pub(crate) struct Bars {
     /// Answers to submissions.
@@ -42,7 +42,7 @@ pub(crate) struct Target {
     pub(crate) other: String,
 }
 
-/// Runs until it is told to stop, and says in a few words how much it did.
+/// Runs until the token is cancelled, and returns a summary of its requests.
 pub(crate) type Running = Pin<Box<dyn Future<Output = Result<String>> + Send>>;
 
 pub(crate) struct Attack {
@@ -55,7 +55,7 @@ pub(crate) struct Attack {
 
 pub(crate) const HEAD: [&str; 13] = [
     "attack",
-    "what it did",
+    "requests",
     "p50 ms",
     "p99 ms",
     "max ms",
@@ -80,7 +80,7 @@ pub(crate) struct Row {
     broken: Option<String>,
 }
 
-/// All attacks, the quiet one first: what the machine itself costs.
+/// All attacks, after an empty one that measures the machine itself.
 pub(crate) fn all() -> Vec<Attack> {
     let quiet = Attack {
         name: "none",
@@ -104,7 +104,7 @@ pub(crate) fn all() -> Vec<Attack> {
 impl Attack {
     pub(crate) async fn run(&self, lasts: Duration) -> Result<Row> {
         let mut service = Service::start(&self.start).await?;
-        let good = GoodClient::start(&service.api, &service.operations, &service.good);
+        let good_client = GoodClient::start(&service.api, &service.operations, &service.good);
         let target = Arc::new(Target {
             api: service.api.clone(),
             admin: service.admin.clone(),
@@ -113,18 +113,19 @@ impl Attack {
         });
         let stop = CancellationToken::new();
         let attack = tokio::spawn((self.run)(target, stop.clone()));
-        let until = tokio::time::Instant::now() + lasts;
-        while tokio::time::Instant::now() < until && service.process.runs() {
+        let deadline = tokio::time::Instant::now() + lasts;
+        while tokio::time::Instant::now() < deadline && service.process.runs() {
             sleep(Duration::from_millis(200)).await;
         }
         let survived = service.process.runs();
         let memory = service.resident().map_or(f64::NAN, |(_, most)| most);
         let limited = service.metric("tidegate_http_limited_total").await.unwrap_or(f64::NAN);
-        let noticed = good.stop().await?;
+        let noticed = good_client.stop().await?;
         stop.cancel();
-        let did = timeout(ENDING, attack).await??.unwrap_or_else(|error| format!("it failed: {error:#}"));
+        let did =
+            timeout(ENDING, attack).await??.unwrap_or_else(|error| format!("the attack failed: {error:#}"));
         ensure!(survived, "the service ended:\n{}", service.tail());
-        // With all that the attack has left in work.
+        // The stop includes the unfinished work of the attack.
         let stopped = service.stop().await?;
         let did = format!("{did}; {limited} limited");
         Ok(Row { name: self.name, did, noticed, memory, stopped, bars: self.bars, broken: None })
@@ -132,14 +133,14 @@ impl Attack {
 }
 
 impl Row {
-    pub(crate) fn broken(name: &'static str, error: &Error) -> Self {
-        let broken = Some(format!("{error:#}").replace(['\n', '|'], " "));
+    pub(crate) fn from_error(name: &'static str, error: &Error) -> Self {
+        let error_text = Some(format!("{error:#}").replace(['\n', '|'], " "));
         let (noticed, bars) = (Noticed::default(), Bars::default());
         let stopped = (None, Duration::ZERO);
-        Self { name, did: String::new(), noticed, memory: f64::NAN, stopped, bars, broken }
+        Self { name, did: String::new(), noticed, memory: f64::NAN, stopped, bars, broken: error_text }
     }
 
-    pub(crate) fn holds(&self) -> bool {
+    pub(crate) fn meets_bars(&self) -> bool {
         let keeps = |times: &[Duration], bar| at(times, 99).is_some_and(|p99| p99 <= bar);
         let is_quick = keeps(&self.noticed.answers, self.bars.answers)
             && self.bars.evaluated.is_none_or(|bar| keeps(&self.noticed.evaluated, bar));
@@ -153,7 +154,7 @@ impl Row {
             at(times, percent)
                 .map_or_else(|| "-".to_owned(), |time| format!("{:.1}", time.as_secs_f64() * 1e3))
         };
-        let verdict = match (&self.broken, self.holds(), failures.first()) {
+        let verdict = match (&self.broken, self.meets_bars(), failures.first()) {
             (Some(broken), ..) => broken.clone(),
             (None, true, _) => "held".to_owned(),
             (None, false, None) => "MISSED".to_owned(),
@@ -187,7 +188,7 @@ impl Row {
     }
 }
 
-/// The time within which so many of a hundred were done.
+/// Percentile of the times.
 fn at(times: &[Duration], percent: usize) -> Option<Duration> {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();

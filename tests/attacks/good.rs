@@ -1,4 +1,4 @@
-//! The organisation that uses the service properly, and what it notices.
+//! The organisation that uses the service properly, and its measurements.
 
 use std::{
     sync::{
@@ -42,7 +42,7 @@ impl Noticed {
     }
 }
 
-/// An item that nobody else has.
+/// A new item with a unique id.
 fn item() -> (String, String) {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let id = format!("good-{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -63,7 +63,7 @@ impl GoodClient {
         let (api, operations, key) =
             (Arc::<str>::from(api), Arc::<str>::from(operations), Arc::<str>::from(key));
         tasks.spawn(submit(Arc::clone(&api), Arc::clone(&key), stop.clone()));
-        tasks.spawn(follow(Arc::clone(&api), Arc::clone(&key), stop.clone()));
+        tasks.spawn(follow_items(Arc::clone(&api), Arc::clone(&key), stop.clone()));
         tasks.spawn(submit_content(api, key, stop.clone()));
         tasks.spawn(probe(operations, stop.clone()));
         Self { tasks, stop }
@@ -72,8 +72,8 @@ impl GoodClient {
     pub(crate) async fn stop(mut self) -> Result<Noticed> {
         self.stop.cancel();
         let mut noticed = Noticed::default();
-        while let Some(own) = self.tasks.join_next().await {
-            noticed.add(own?);
+        while let Some(result) = self.tasks.join_next().await {
+            noticed.add(result?);
         }
         Ok(noticed)
     }
@@ -88,7 +88,7 @@ async fn submit(api: Arc<str>, key: Arc<str>, stop: CancellationToken) -> Notice
         if count % 10 == 0 {
             connection = None;
         }
-        let asked = async {
+        let request = async {
             let open = match connection.take() {
                 Some(open) => open,
                 None => Connection::open(&api).await?,
@@ -96,7 +96,7 @@ async fn submit(api: Arc<str>, key: Arc<str>, stop: CancellationToken) -> Notice
             let open = connection.insert(open);
             open.ask("POST", "/api/v1/items/async/", &api_key(&key), &item().1).await
         };
-        match asked.await {
+        match request.await {
             Ok(answer) if answer.status == 202 => noticed.answers.push(began.elapsed()),
             Ok(answer) => {
                 noticed.failures.push(format!("{} {}", answer.status, String::from_utf8_lossy(&answer.body)));
@@ -112,7 +112,7 @@ async fn submit(api: Arc<str>, key: Arc<str>, stop: CancellationToken) -> Notice
 }
 
 /// Four items a second, each followed until it is evaluated.
-async fn follow(api: Arc<str>, key: Arc<str>, stop: CancellationToken) -> Noticed {
+async fn follow_items(api: Arc<str>, key: Arc<str>, stop: CancellationToken) -> Noticed {
     let mut noticed = Noticed::default();
     while !stop.is_cancelled() {
         let (id, body) = item();
@@ -122,8 +122,8 @@ async fn follow(api: Arc<str>, key: Arc<str>, stop: CancellationToken) -> Notice
             let mut connection = Connection::open(&api).await?;
             connection.ask("POST", "/api/v1/items/async/", &header, &body).await?.ok("its item")?;
             let accepted_at = Instant::now();
-            let wait = format!("/api/v1/items/post/{id}?wait=30s");
-            connection.ask("GET", &wait, &header, "").await?.ok("its look-up")?;
+            let path = format!("/api/v1/items/post/{id}?wait=30s");
+            connection.ask("GET", &path, &header, "").await?.ok("its look-up")?;
             anyhow::Ok(accepted_at.elapsed())
         };
         match followed.await {
@@ -146,14 +146,14 @@ async fn submit_content(api: Arc<str>, key: Arc<str>, stop: CancellationToken) -
         let body =
             json!({ "contentType": "post", "contentId": format!("content-{count}"), "content": content });
         let began = Instant::now();
-        let asked = async {
+        let request = async {
             let mut connection = Connection::open(&api).await?;
             connection
                 .ask("POST", "/api/v1/content", &api_key(&key), &body.to_string())
                 .await?
                 .ok("its content")
         };
-        match asked.await {
+        match request.await {
             Ok(_) => noticed.content.push(began.elapsed()),
             Err(error) => noticed.failures.push(format!("{error:#}")),
         }
@@ -166,9 +166,9 @@ async fn probe(operations: Arc<str>, stop: CancellationToken) -> Noticed {
     let mut noticed = Noticed::default();
     while !stop.is_cancelled() {
         let began = Instant::now();
-        let asked =
+        let request =
             timeout(Duration::from_secs(30), http::ask(&operations, "GET", "/livez", "accept: */*", ""));
-        match asked.await {
+        match request.await {
             Ok(Ok(answer)) if answer.status == 200 => noticed.probes.push(began.elapsed()),
             other => noticed.failures.push(format!("a probe: {other:?}")),
         }

@@ -1,4 +1,4 @@
-//! A plain HTTP/1.1 client on one connection, which knows what it sends byte by byte.
+//! A plain HTTP/1.1 client on one connection, with control over each byte of a request.
 
 use std::{io, time::Duration};
 
@@ -38,7 +38,7 @@ pub(crate) struct Connection {
     unread: Vec<u8>,
 }
 
-/// A request's head; `header` is a whole line.
+/// A request's head; `header` is a full line.
 pub(crate) fn head(method: &str, path: &str, header: &str, length: usize) -> String {
     format!(
         "{method} {path} HTTP/1.1\r\nhost: h\r\n{header}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"

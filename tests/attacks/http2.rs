@@ -1,4 +1,4 @@
-//! Attacks of HTTP/2: many streams of few connections, which cost the attacker next to nothing.
+//! Attacks of HTTP/2: many streams on few connections, almost free for the attacker.
 
 use std::{
     sync::{
@@ -34,7 +34,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
             about: "200 connections of 200 streams each ask without a key and take no byte of the answer",
             start: Start::default(),
             bars: Bars::default(),
-            run: refused,
+            run: send_refused_requests,
         },
         Attack {
             name: "h2-bodies",
@@ -59,8 +59,8 @@ async fn keep_open(
             (Arc::clone(&target), stop.clone(), request.clone(), Arc::clone(&opened));
         all.spawn(async move {
             while !stop.is_cancelled() {
-                let once = connection(&target, streams, &request, &opened);
-                let _ended = stop.run_until_cancelled(once).await;
+                let exchange = connection(&target, streams, &request, &opened);
+                let _ended = stop.run_until_cancelled(exchange).await;
                 sleep(Duration::from_millis(50)).await;
             }
         });
@@ -83,7 +83,7 @@ async fn connection(
     for _ in 0..streams {
         let (send, request, opened) = (send.clone(), request.clone(), Arc::clone(opened));
         open.spawn(async move {
-            // Opened again when it ends, until the connection does.
+            // A stream that ends is opened again until the connection ends.
             while one(send.clone(), request(), &opened).await.is_ok() {}
         });
     }
@@ -94,7 +94,7 @@ async fn connection(
 /// Bytes that every body is a part of.
 static BLANKS: [u8; 8 << 20] = [b' '; 8 << 20];
 
-/// One stream until it ends; an error if the connection did.
+/// Runs one stream to its end. An error means that the connection ended.
 async fn one(
     send: SendRequest<Bytes>,
     (request, body): (http::Request<()>, usize),
@@ -140,7 +140,7 @@ fn unread(target: Arc<Target>, stop: CancellationToken) -> Running {
     })
 }
 
-fn refused(target: Arc<Target>, stop: CancellationToken) -> Running {
+fn send_refused_requests(target: Arc<Target>, stop: CancellationToken) -> Running {
     Box::pin(async move {
         let opened =
             keep_open(target, stop, (200, 200), || (request("GET", "/api/v1/policies/", None), 0)).await;

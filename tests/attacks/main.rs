@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use attack::Attack;
 
-/// Time for which each attack goes on.
+/// Duration of each attack.
 fn seconds() -> Result<u64> {
     Ok(std::env::var("TIDEGATE_ATTACKS_SECONDS").map_or(Ok(20), |text| text.parse())?)
 }
@@ -24,19 +24,19 @@ fn seconds() -> Result<u64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "an attack: tests/attacks/run"]
 async fn the_good_client_does_not_notice() -> Result<()> {
-    let wanted = std::env::var("TIDEGATE_ATTACKS").unwrap_or_default();
-    let wanted: Vec<&str> = wanted.split_whitespace().collect();
-    let named = |attack: &&Attack| wanted.is_empty() || wanted.contains(&attack.name);
+    let selection = std::env::var("TIDEGATE_ATTACKS").unwrap_or_default();
+    let selection: Vec<&str> = selection.split_whitespace().collect();
+    let is_selected = |attack: &&Attack| selection.is_empty() || selection.contains(&attack.name);
     let attacks: Vec<Attack> = attack::all();
-    let attacks: Vec<&Attack> = attacks.iter().filter(named).collect();
-    ensure!(!attacks.is_empty(), "no such attack: {wanted:?}");
+    let attacks: Vec<&Attack> = attacks.iter().filter(is_selected).collect();
+    ensure!(!attacks.is_empty(), "no such attack: {selection:?}");
     let lasts = Duration::from_secs(seconds()?);
     let mut rows = Vec::new();
     for attack in attacks {
         eprintln!("attack {}: {}", attack.name, attack.about);
         match attack.run(lasts).await {
             Ok(row) => rows.push(row),
-            Err(error) => rows.push(attack::Row::broken(attack.name, &error)),
+            Err(error) => rows.push(attack::Row::from_error(attack.name, &error)),
         }
         eprintln!("{}", rows.last().unwrap().cells().join(" | "));
     }
@@ -45,7 +45,7 @@ async fn the_good_client_does_not_notice() -> Result<()> {
         println!("| {} |", row.cells().join(" | "));
     }
     println!();
-    let missed: Vec<_> = rows.iter().filter(|row| !row.holds()).map(|row| row.name).collect();
+    let missed: Vec<_> = rows.iter().filter(|row| !row.meets_bars()).map(|row| row.name).collect();
     ensure!(missed.is_empty(), "bars missed under: {}", missed.join(", "));
     Ok(())
 }

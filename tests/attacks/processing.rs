@@ -1,4 +1,4 @@
-//! Attacks by what is to be processed: windows over one key, dear patterns, and more items than can be processed.
+//! Attacks on processing: windows over one key, expensive patterns, and more items than the service can process.
 
 use std::{
     fmt::Write as _,
@@ -44,7 +44,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
         },
         Attack {
             name: "windows-unread",
-            about: "100 windows over one key whose rules match no item, and 12,000 items: 1.2 million rows",
+            about: "100 windows over one key with rules that match no item, and 12,000 items: 1.2 million rows",
             start: Start { documents: Some(|| windows_with_rules(100, Some("never"))), ..Start::default() },
             bars: BESIDE_WINDOWS,
             run: |target, stop| windows(target, stop, 120),
@@ -172,8 +172,8 @@ fn hostile_text() -> Arc<str> {
     (0..64 << 10).map(&mut letter).collect::<String>().into()
 }
 
-/// Submits batches on several connections until they are used up or it is told to stop, with a pause between the starts of
-/// two of them if one is given. Returns accepted items and refused requests.
+/// Submits batches on several connections until they are used up or `stop` is cancelled, with `pause` between the starts
+/// of two batches. Returns accepted items and refused requests.
 async fn submit(
     target: &Arc<Target>,
     stop: &CancellationToken,
@@ -196,14 +196,14 @@ async fn submit(
                 }
                 let count = items.as_array().map_or(0, Vec::len);
                 let body = json!({ "items": items }).to_string();
-                let asked = async {
+                let request = async {
                     let open = match connection.take() {
                         Some(open) => open,
                         None => Connection::open(&target.api).await?,
                     };
                     connection.insert(open).ask("POST", "/api/v1/items/async/", &header, &body).await
                 };
-                match stop.run_until_cancelled(asked).await {
+                match stop.run_until_cancelled(request).await {
                     Some(Ok(answer)) if answer.status == 202 => accepted.fetch_add(count, Ordering::Relaxed),
                     _ => refused.fetch_add(1, Ordering::Relaxed),
                 };
@@ -239,18 +239,18 @@ fn report((accepted, refused): (usize, usize)) -> String {
 fn windows(target: Arc<Target>, stop: CancellationToken, most_batches: usize) -> Running {
     Box::pin(async move {
         let items = batches(most_batches, |batch| posts(batch, 100, "one hot key"));
-        let done = submit(&target, &stop, 4, None, items).await;
+        let totals = submit(&target, &stop, 4, None, items).await;
         stop.cancelled().await;
-        Ok(report(done))
+        Ok(report(totals))
     })
 }
 
 fn patterns(target: Arc<Target>, stop: CancellationToken) -> Running {
     Box::pin(async move {
         let text = hostile_text();
-        let done = submit(&target, &stop, 4, None, batches(80, move |batch| posts(batch, 5, &text))).await;
+        let totals = submit(&target, &stop, 4, None, batches(80, move |batch| posts(batch, 5, &text))).await;
         stop.cancelled().await;
-        Ok(report(done))
+        Ok(report(totals))
     })
 }
 
@@ -283,7 +283,7 @@ impl Answers {
     }
 }
 
-/// Sends batches of one organisation at a rate until it is told to stop.
+/// Sends batches of one organisation at a rate until `stop` is cancelled.
 async fn send_at(
     target: Arc<Target>,
     key: String,
@@ -300,14 +300,14 @@ async fn send_at(
             break;
         }
         let body = json!({ "items": batch(number) }).to_string();
-        let asked = async {
+        let request = async {
             let open = match connection.take() {
                 Some(open) => open,
                 None => Connection::open(&target.api).await?,
             };
             connection.insert(open).ask("POST", "/api/v1/items/async/", &header, &body).await
         };
-        match stop.run_until_cancelled(asked).await {
+        match stop.run_until_cancelled(request).await {
             Some(Ok(answer)) if answer.status == 202 => answers.accepted += 1,
             Some(_) => {
                 let at = began.elapsed();
@@ -321,7 +321,7 @@ async fn send_at(
     answers
 }
 
-/// A cheap sender beside a slow one: each says what became of its requests.
+/// Runs a cheap sender beside a slow one, and reports the answers to both.
 fn beside_cheap_items(
     target: Arc<Target>,
     stop: CancellationToken,
@@ -350,7 +350,7 @@ fn slow_rules(target: Arc<Target>, stop: CancellationToken) -> Running {
 
 fn slow_burst(target: Arc<Target>, stop: CancellationToken) -> Running {
     let text = hostile_text();
-    // Requests without items afterwards: they say when the organisation is accepted again.
+    // Later requests have no items and show when the organisation is accepted again.
     let slow = move |batch| posts(batch, if batch < 5 { 60 } else { 0 }, &text);
     beside_cheap_items(target, stop, Duration::from_millis(100), slow)
 }

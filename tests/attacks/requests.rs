@@ -1,4 +1,4 @@
-//! Attacks of HTTP/1.1: bodies that do not come, answers that are not read, waiting look-ups, idle connections.
+//! Attacks of HTTP/1.1: bodies that are not sent, answers that are not read, waiting look-ups, idle connections.
 
 use std::{
     sync::{
@@ -29,28 +29,28 @@ pub(crate) fn attacks() -> Vec<Attack> {
     vec![
         Attack {
             name: "bodies",
-            about: "64 requests announce 8 MiB and send nothing, 16 send all but a byte, on both ports",
+            about: "64 requests announce 8 MiB and send no byte of it, 16 send all but a byte, on both ports",
             start: Start::default(),
             bars: Bars::default(),
             run: bodies,
         },
         Attack {
             name: "unread",
-            about: "200 connections ask for an item of 900 KB and read nothing",
+            about: "200 connections ask for an item of 900 KB and do not read it",
             start: Start::default(),
             bars: Bars::default(),
             run: unread,
         },
         Attack {
             name: "waiting",
-            about: "1,000 look-ups wait for an item that never comes",
+            about: "1,000 look-ups wait for an item that is never sent",
             start: Start::default(),
             bars: Bars::default(),
-            run: waiting,
+            run: wait_for_missing_item,
         },
         Attack {
             name: "idle",
-            about: "3,000 connections say nothing to a service that was started with 1,024 files",
+            about: "3,000 connections send no request to a service with a limit of 1,024 open files",
             start: Start { files: Some(1_024), ..Start::default() },
             bars: Bars::default(),
             run: idle,
@@ -58,7 +58,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
     ]
 }
 
-/// Repeats an exchange in many tasks until it is told to stop; each says how many requests it made.
+/// Repeats an exchange in many tasks until `stop` is cancelled. Returns the number of requests.
 async fn repeat<F>(
     tasks: usize,
     stop: &CancellationToken,
@@ -86,9 +86,9 @@ where
 
 fn bodies(target: Arc<Target>, stop: CancellationToken) -> Running {
     Box::pin(async move {
-        let whole: Arc<[u8]> = vec![b' '; BODY - 1].into();
+        let body_bytes: Arc<[u8]> = vec![b' '; BODY - 1].into();
         let requests = repeat(112, &stop, move |task| {
-            let (target, whole) = (Arc::clone(&target), Arc::clone(&whole));
+            let (target, body_bytes) = (Arc::clone(&target), Arc::clone(&body_bytes));
             async move {
                 let is_admin = task % 7 == 0;
                 let address = if is_admin { &target.admin } else { &target.api };
@@ -97,7 +97,7 @@ fn bodies(target: Arc<Target>, stop: CancellationToken) -> Running {
                 let head = head("POST", path, &api_key(&target.key), BODY);
                 connection.stream.write_all(head.as_bytes()).await?;
                 if task % 7 == 1 {
-                    connection.stream.write_all(&whole).await?;
+                    connection.stream.write_all(&body_bytes).await?;
                 }
                 until_closed(&mut connection).await
             }
@@ -106,7 +106,7 @@ fn bodies(target: Arc<Target>, stop: CancellationToken) -> Running {
     })
 }
 
-/// Reads what comes until the other side ends the connection.
+/// Reads until the other side closes the connection.
 async fn until_closed(connection: &mut Connection) -> Result<()> {
     let mut bytes = [0; 4096];
     while connection.stream.read(&mut bytes).await? > 0 {}
@@ -133,7 +133,7 @@ fn unread(target: Arc<Target>, stop: CancellationToken) -> Running {
                 let mut connection = Connection::open(&target.api).await?;
                 let head = head("GET", &path, &api_key(&target.key), 0);
                 connection.stream.write_all(head.as_bytes()).await?;
-                // Nothing is read; an answer in full may lie in the system's buffers after the connection has ended.
+                // The answer stays unread: the system's buffers may hold all of it after the connection has ended.
                 loop {
                     sleep(Duration::from_secs(1)).await;
                     connection.stream.write_all(b" ").await?;
@@ -144,7 +144,7 @@ fn unread(target: Arc<Target>, stop: CancellationToken) -> Running {
     })
 }
 
-fn waiting(target: Arc<Target>, stop: CancellationToken) -> Running {
+fn wait_for_missing_item(target: Arc<Target>, stop: CancellationToken) -> Running {
     Box::pin(async move {
         let requests = repeat(1_000, &stop, move |_| {
             let target = Arc::clone(&target);

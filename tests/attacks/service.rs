@@ -35,9 +35,9 @@ pub(crate) struct Service {
     token: String,
     /// Key of the organisation that uses the service properly.
     pub(crate) good: String,
-    /// Key of another such one, which an attack may use beside the good client.
+    /// Key of a second proper organisation, which an attack may use beside the good client.
     pub(crate) other: String,
-    /// Key of the one that abuses it, also for the admin API.
+    /// Key of the organisation that abuses the service, also for the admin API.
     pub(crate) bad: String,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Service {
 pub(crate) struct Start {
     /// Settings beyond the defaults, as TOML.
     pub(crate) settings: &'static str,
-    /// Limit of open files that it is started with.
+    /// Limit of open files of the process.
     pub(crate) files: Option<u32>,
     /// Documents of the abusing organisation beside its types.
     pub(crate) documents: Option<fn() -> String>,
@@ -60,8 +60,8 @@ fn binary() -> PathBuf {
 impl Service {
     pub(crate) async fn start(start: &Start) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let here = || Ok::<_, std::io::Error>(format!("127.0.0.1:{}", free_port()?));
-        let (api, admin, operations) = (here()?, here()?, here()?);
+        let listen_address = || Ok::<_, std::io::Error>(format!("127.0.0.1:{}", free_port()?));
+        let (api, admin, operations) = (listen_address()?, listen_address()?, listen_address()?);
         let data = folder.path().join("data");
         let settings = format!(
             "[data]\nfolder = {data:?}\n[api]\nlisten = {api:?}\n[console]\nlisten = {admin:?}\n[ops]\nlisten = {operations:?}\n{}",
@@ -107,8 +107,8 @@ impl Service {
         let files = json!([{ "name": "all.yaml", "text": documents }]);
         let applied = self.operator("POST", &format!("/config?org={id}"), &json!({ "files": files })).await?;
         let version = &applied["version"];
-        let wait = format!("/config/wait?org={id}&version={version}&withinMs=30000");
-        self.operator("GET", &wait, &Value::Null).await?;
+        let wait_path = format!("/config/wait?org={id}&version={version}&withinMs=30000");
+        self.operator("GET", &wait_path, &Value::Null).await?;
         let platform = ["items:write", "items:read", "policies:read", "reports:write", "appeals:write"];
         let scopes: Vec<_> = platform.iter().chain(scopes).collect();
         let key = self.operator("POST", &format!("/keys?org={id}"), &json!({ "scopes": scopes })).await?;
@@ -126,19 +126,21 @@ impl Service {
     pub(crate) async fn metric(&self, name: &str) -> Result<f64> {
         let answer = http::ask(&self.operations, "GET", "/metrics", "accept: */*", "").await?;
         let text = String::from_utf8(answer.body)?;
-        let own = text.lines().filter(|line| line.starts_with(name));
-        Ok(0.0 + own.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>())
+        let metric_lines = text.lines().filter(|line| line.starts_with(name));
+        Ok(0.0 + metric_lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>())
     }
 
     /// Resident memory of the process now and at most so far, in MiB.
     pub(crate) fn resident(&self) -> Result<(f64, f64)> {
-        let status =
-            fs::read_to_string(format!("/proc/{}/status", self.process.id().context("it has ended")?))?;
+        let status = fs::read_to_string(format!(
+            "/proc/{}/status",
+            self.process.id().context("the process has ended")?
+        ))?;
         let of = |name: &str| -> Option<f64> {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_whitespace().next()?.parse::<f64>().ok().map(|kib| kib / 1024.0)
         };
-        of("VmRSS:").zip(of("VmHWM:")).context("the system does not say")
+        of("VmRSS:").zip(of("VmHWM:")).context("the status file lacks the memory of the process")
     }
 
     /// Ends the process by a signal. Returns its exit code and the time that it took.

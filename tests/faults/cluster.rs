@@ -33,13 +33,13 @@ const ROLES: [&str; 4] = ["ingest", "process", "deliver", "console"];
 /// Which roles die, in turn: those with more state more often.
 const TURNS: [&str; 5] = ["process", "deliver", "ingest", "process", "console"];
 
-/// For a place to be reached: the partitions of a killed member come to the next one when its session has ended, so
-/// that several sessions fit in here.
+/// Time for the load to reach a place. It holds several sessions: the partitions of a killed member move to another
+/// member only when its session has ended.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 const KEYSPACE: &str = "tidegate_faults";
 
-/// Kafka and Cassandra of this test alone.
+/// Kafka and Cassandra of this test, which no other test uses.
 struct Servers {
     dir: TempDir,
     kafka: String,
@@ -66,11 +66,12 @@ impl Servers {
         servers.call(&["start", "kafka"]).await?;
         servers.call(&["start", "cassandra"]).await?;
         let env = servers.call(&["env"]).await?;
-        let named = |variable: &str| {
+        let read_address = |variable: &str| {
             let line = env.lines().find_map(|line| line.strip_prefix(&format!("export {variable}=")));
             line.map(str::to_owned).with_context(|| format!("{variable} is not named: {env}"))
         };
-        (servers.kafka, servers.cql) = (named("TIDEGATE_TEST_KAFKA")?, named("TIDEGATE_TEST_CQL")?);
+        (servers.kafka, servers.cql) =
+            (read_address("TIDEGATE_TEST_KAFKA")?, read_address("TIDEGATE_TEST_CQL")?);
         Ok(servers)
     }
 
@@ -89,7 +90,7 @@ impl Servers {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// SIGKILL, some time without it, and back with its data.
+    /// Kills the server with SIGKILL and starts it again on its data after a pause.
     async fn kill_and_start(&self, server: &str) -> Result<()> {
         self.call(&["kill", server]).await?;
         sleep(Duration::from_secs(3)).await;
@@ -140,7 +141,7 @@ replication = {{ simple = 1 }}
     }
 }
 
-/// The processes of the roles, and how the present life of each is to end.
+/// Processes of the roles, and the planned ends of their lives.
 struct Crew {
     installation: Arc<Installation>,
     lives: BTreeMap<&'static str, Process>,
@@ -155,7 +156,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Sees the role's life to its end, and starts the next one.
+    /// Waits for the planned end of the role's process, and starts the next process.
     async fn kill(&mut self, role: &'static str, kills: &mut Kills) -> Result<()> {
         let end = self.ends.get_mut(role).and_then(Vec::pop).context("each turn has an end")?;
         let process = self.lives.get_mut(role).context("each role runs")?;
@@ -173,23 +174,23 @@ impl Crew {
         Ok(())
     }
 
-    /// Nobody ends because a server is away, not even who was just starting.
-    async fn outlived_the_outage(&mut self) -> Result<()> {
+    /// Checks that no role ended because a server was down, not even a role that was starting.
+    async fn check_roles_survived_outage(&mut self) -> Result<()> {
         for role in ROLES {
             let process = self.lives.get_mut(role).context("each role runs")?;
             if process.runs() {
                 continue;
             }
             let status = process.exit(LONG).await?;
-            // What a place killed waits for its turn.
+            // No exit code: a place killed the role, and it is started again at its turn.
             if status.code().is_some() {
-                bail!("{role} ended by itself during the outage: {status}\n{}", killer::tail(process));
+                bail!("{role} exited during the outage: {status}\n{}", killer::tail(process));
             }
         }
         Ok(())
     }
 
-    /// Starts lives that nothing ends.
+    /// Starts all roles without a planned end.
     async fn start_unharmed(&mut self) -> Result<()> {
         self.ends.clear();
         for role in ROLES {
@@ -198,7 +199,7 @@ impl Crew {
         self.ready().await
     }
 
-    /// Kills whatever runs; places may have been faster.
+    /// Kills the roles that still run. A place may have killed some already.
     async fn kill_all(&mut self) -> Result<()> {
         for (_, mut process) in std::mem::take(&mut self.lives) {
             if process.runs() {
@@ -238,13 +239,13 @@ async fn run_once(installation: &Installation, words: &[&str]) -> Result<()> {
 #[ignore = "long: tests/faults/run"]
 async fn acknowledged_ids_survive_kills_of_roles_broker_and_node() -> Result<()> {
     const SUITE: &str = "kills of a cluster";
-    // Where real servers are named, others like them can be started.
+    // If real servers are configured, this test can start servers of its own.
     if servers::kafka(SUITE).is_none() || servers::cql(SUITE).is_none() {
         return Ok(());
     }
     let seed = number("TIDEGATE_FAULTS_SEED", SEED);
-    let wanted = usize::try_from(number("TIDEGATE_FAULTS_CLUSTER_KILLS", 15))?;
-    println!("cluster: seed {seed}, {wanted} kills of roles");
+    let kill_count = usize::try_from(number("TIDEGATE_FAULTS_CLUSTER_KILLS", 15))?;
+    println!("cluster: seed {seed}, {kill_count} kills of roles");
     let servers = Servers::start().await?;
     let (receiver, pictures) = (Receiver::start().await?, Pictures::start().await?);
     let platform = Platform::start().await?;
@@ -266,61 +267,64 @@ async fn acknowledged_ids_survive_kills_of_roles_broker_and_node() -> Result<()>
     let installation = Arc::new(installation);
     let ends = TURNS.iter().map(|role| {
         let places = killer::places_of(role);
-        (*role, killer::plan(seed ^ role.len() as u64, 2 * wanted, &places, Duration::from_secs(2)))
+        (*role, killer::plan(seed ^ role.len() as u64, 2 * kill_count, &places, Duration::from_secs(2)))
     });
     let mut crew =
         Crew { installation: Arc::clone(&installation), lives: BTreeMap::new(), ends: ends.collect() };
     for role in ROLES {
         crew.start(role)?;
     }
-    // Places are reached under load alone, so it lasts as long as the kills do. While a role or a server is away, most
-    // clients wait for the outcome of a content and send nothing else: with few of them the load would stop.
+    // Only load reaches the places, so the load lasts as long as the kills. While a role or a server is down, most
+    // clients wait for the outcome of a content: with few clients the load would stop.
     let pace = Pace { clients: 12, requests: u64::MAX, pause: Duration::from_millis(150) };
     let mut clients = Clients::start(&installation, &pictures, seed, pace);
     let (mut kills, mut before) = (Kills::default(), BTreeMap::new());
-    // More lives, if the load did not reach enough places in those, or little was accepted on a slow machine.
-    for turn in 0..2 * wanted {
-        if turn >= wanted && kills.suffice(wanted).is_ok() && oracle::suffices(clients.taken(), wanted) {
+    // Adds lives if the load reached too few places, or if a slow machine accepted too few requests.
+    for turn in 0..2 * kill_count {
+        if turn >= kill_count
+            && kills.suffice(kill_count).is_ok()
+            && oracle::suffices(clients.count_accepted(), kill_count)
+        {
             break;
         }
         let role = TURNS[turn % TURNS.len()];
         crew.kill(role, &mut kills).await?;
-        // A role lives on while others are killed: since its own last kill.
-        let taken = clients.taken();
-        kills.under_load += usize::from(taken > before.insert(role, taken).unwrap_or(0));
+        // A role runs on while others are killed, so the load is counted since the last kill of this role.
+        let accepted = clients.count_accepted();
+        kills.under_load += usize::from(accepted > before.insert(role, accepted).unwrap_or(0));
         clients.check()?;
-        let server = if turn == wanted / 3 {
+        let server = if turn == kill_count / 3 {
             "kafka"
-        } else if turn == 2 * wanted / 3 {
+        } else if turn == 2 * kill_count / 3 {
             "cassandra"
         } else {
             continue;
         };
         servers.kill_and_start(server).await?;
-        crew.outlived_the_outage().await.with_context(|| format!("{server} was away"))?;
+        crew.check_roles_survived_outage().await.with_context(|| format!("{server} was down"))?;
     }
     println!("cluster: {kills}");
     crew.kill_all().await?;
     crew.start_unharmed().await?;
-    let sent = clients.finish().await?;
-    // A second time, so that what a replay repeats at a start is seen, too.
-    observe::quiet(&installation).await?;
+    let requests = clients.finish().await?;
+    // A second start, because a replay at a start could repeat effects.
+    observe::wait_until_quiet(&installation).await?;
     crew.stop().await?;
     crew.start_unharmed().await?;
-    observe::quiet(&installation).await?;
-    let mut seen = observe::by_api(&installation, &receiver, &platform, &sent).await?;
+    observe::wait_until_quiet(&installation).await?;
+    let mut observations = observe::observe_api(&installation, &receiver, &platform, &requests).await?;
     crew.stop().await?;
     let store = servers.store().await?;
-    observe::by_rows(&store, &sent, &mut seen).await?;
+    observe::observe_rows(&store, &requests, &mut observations).await?;
     store.close().await?;
-    seen.callbacks = receiver.callbacks();
+    observations.callbacks = receiver.callbacks();
 
-    let verdict = oracle::judge(&sent, &seen);
-    let counts = oracle::counts(&sent, &seen);
-    println!("cluster: {counts}; {} looks at pictures", pictures.asked());
+    let verdict = oracle::judge(&requests, &observations);
+    let counts = oracle::counts(&requests, &observations);
+    println!("cluster: {counts}; {} looks at pictures", pictures.count_requests());
     println!("cluster: {verdict}");
-    kills.suffice(wanted)?;
-    counts.suffice(wanted)?;
+    kills.suffice(kill_count)?;
+    counts.suffice(kill_count)?;
     assert!(verdict.is_clean(), "{verdict}\nrepeat it with TIDEGATE_FAULTS_SEED={seed}");
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The configuration that fault tests run with.
 //!
-//! Small: one action with a strike, one review, one threshold, and what hangs on them.
+//! Small: one action with a strike, one review, one threshold, and their endpoints and policies.
 
 use std::fmt::Write as _;
 
@@ -29,7 +29,7 @@ policy: scam
 name: Scams and fraud
 ";
 
-/// A scam and a picture are acted on, a threat is reviewed; the items of reports are held against the first two, too.
+/// Scams and pictures cause an action, threats a review. The first two rules also apply to the items of reports.
 fn rules(scam_action: &str) -> String {
     format!(
         "\
@@ -61,7 +61,7 @@ actions: [review]
     )
 }
 
-/// Rules with limits, for scams of the load alone: other tests count the effects of theirs.
+/// Rules with limits. They match only scams of the load, because other tests count the effects of their own scams.
 fn limits(scam_endpoint: &str) -> String {
     let mut all = "\
 window: offers-by-author
@@ -97,13 +97,13 @@ actions: [{action}]
     all
 }
 
-/// All documents, with every callback going to `endpoints` of the receiver: the first takes whatever names none.
+/// All documents. Callbacks without an endpoint are sent to `all` of the receiver, the others to `scam_endpoint`.
 pub(crate) fn all(receiver: &Receiver, scam_endpoint: &str) -> Value {
     let url = receiver.url("all");
-    let other = receiver.url(scam_endpoint);
+    let scam_url = receiver.url(scam_endpoint);
     let endpoints = format!(
         "endpoint: all\nurl: {url}\nevents: [action.automatic, user.threshold, appeal.decision]\n\
-         ---\nendpoint: {scam_endpoint}\nurl: {other}\nevents: [decision.moderator]\n"
+         ---\nendpoint: {scam_endpoint}\nurl: {scam_url}\nevents: [decision.moderator]\n"
     );
     let actions = format!(
         "\
@@ -143,7 +143,7 @@ action: {THRESHOLD_ACTION}
     ])
 }
 
-/// The same rules, with another action for scams.
+/// Returns the same rules with another action for scams.
 pub(crate) fn other_action(scam_action: &str) -> Vec<(String, String)> {
     vec![("rules.yaml".to_owned(), rules(scam_action))]
 }

@@ -1,4 +1,4 @@
-//! Callback endpoints that hang, fail for a while, or close at once: in the end everything is delivered.
+//! Callback endpoints that hang, fail for a while, or close at once: in the end all callbacks are delivered.
 //!
 //! Long: `tests/faults/run` calls it.
 
@@ -42,7 +42,7 @@ fn of(receiver: &Receiver, name: &str) -> Vec<SeenCallback> {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: tests/faults/run"]
-async fn whatever_an_endpoint_does_its_callbacks_end_delivered() -> Result<()> {
+async fn callbacks_are_delivered_after_endpoint_faults() -> Result<()> {
     let receiver = Receiver::start().await?;
     let installation = first_life("", &receiver, "scams").await?;
     let mut process = installation.up(None)?;
@@ -52,21 +52,22 @@ async fn whatever_an_endpoint_does_its_callbacks_end_delivered() -> Result<()> {
     {
         receiver.behave("scams", manner);
         submit(&installation, name).await?;
-        // Killed with calls under way and retries due; whoever starts next takes them up.
+        // The kill interrupts calls and due retries; the next process continues them.
         eventually("the first attempt", LONG, async || (!of(&receiver, name).is_empty()).then_some(()))
             .await?;
         tokio::time::sleep(Duration::from_millis(50)).await;
         process.kill().await?;
         process = installation.up(None)?;
         installation.ready(&mut process).await?;
-        observe::drained(&installation, &mut process).await?;
+        observe::wait_until_drained(&installation, &mut process).await?;
 
-        let seen = of(&receiver, name);
-        let events: BTreeSet<_> = seen.iter().map(|callback| (&callback.item, &callback.event)).collect();
-        println!("endpoint that {name}: {} events, {} attempts", events.len(), seen.len());
-        assert_eq!(events.len(), ITEMS, "one event an item: {events:?}");
-        assert!(seen.iter().all(|callback| callback.action == SCAM_ACTION));
-        assert!(seen.len() >= ITEMS * tries, "each event is tried {tries} times: {}", seen.len());
+        let callbacks = of(&receiver, name);
+        let events: BTreeSet<_> =
+            callbacks.iter().map(|callback| (&callback.item, &callback.event)).collect();
+        println!("endpoint that {name}: {} events, {} attempts", events.len(), callbacks.len());
+        assert_eq!(events.len(), ITEMS, "each item has one event: {events:?}");
+        assert!(callbacks.iter().all(|callback| callback.action == SCAM_ACTION));
+        assert!(callbacks.len() >= ITEMS * tries, "each event is tried {tries} times: {}", callbacks.len());
         let delivered = installation.list("/deliveries?state=delivered").await?;
         let of_these = delivered.iter().filter(|delivery| {
             delivery["item"]["id"].as_str().is_some_and(|id| id.starts_with(&format!("{name}-")))

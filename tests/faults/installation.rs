@@ -1,6 +1,6 @@
 //! One installation under test: its folder, its ports and its settings, which outlive the process.
 //!
-//! It knows nothing of faults; `killer` ends what is started here.
+//! Faults are in `killer`, which ends the processes of this installation.
 
 use std::{collections::BTreeMap, env, fs, io, path::PathBuf, sync::Once, time::Duration};
 
@@ -21,7 +21,7 @@ pub(crate) struct Installation {
     pub(crate) http: Client,
     api: u16,
     console: u16,
-    /// The processes that make up the installation, and where each shows its health.
+    /// Processes of the installation, each with the port of its health checks.
     ops: BTreeMap<&'static str, u16>,
     /// The platform's key.
     key: String,
@@ -29,7 +29,7 @@ pub(crate) struct Installation {
     more: String,
 }
 
-/// The binary that is tested; another one can be named, to show that the oracle finds its fault.
+/// The binary under test. `TIDEGATE_FAULTS_BINARY` names another one, to show that the oracle finds its fault.
 pub(crate) fn binary() -> PathBuf {
     env::var_os("TIDEGATE_FAULTS_BINARY").map_or_else(|| env!("CARGO_BIN_EXE_tidegate").into(), PathBuf::from)
 }
@@ -37,18 +37,15 @@ pub(crate) fn binary() -> PathBuf {
 pub(crate) fn client() -> Client {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
-        rustls::crypto::ring::default_provider().install_default().expect("nobody else installs one");
+        rustls::crypto::ring::default_provider().install_default().expect("no other provider is installed");
     });
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a test's client, which calls nothing but the process under test"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "a test's client, which calls only the process under test")]
     let builder = Client::builder();
     builder.no_proxy().timeout(Duration::from_secs(10)).build().unwrap()
 }
 
 impl Installation {
-    /// All roles in one process are `up`; else each is named.
+    /// `processes` holds `up` for all roles in one process, or the name of each role.
     pub(crate) fn new(more: &str, processes: &[&'static str]) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         let ops = processes.iter().map(|name| Ok((*name, free_port()?))).collect::<io::Result<_>>()?;
@@ -65,7 +62,7 @@ impl Installation {
         Ok(installation)
     }
 
-    /// Retries come soon, and what a crash interrupts is taken up soon.
+    /// Short times for retries, leases and sweeps, so that interrupted work continues soon.
     fn settings(&self) -> String {
         let Self { api, console, more, .. } = self;
         let data = self.data().display().to_string();
@@ -141,7 +138,7 @@ filter = "info"
         Ok(())
     }
 
-    /// Asks process to drain, and holds it to a clean end.
+    /// Asks the process to drain, and checks that it exits with success.
     pub(crate) async fn stop(&self, process: &mut Process) -> Result<()> {
         process.terminate().await?;
         let status = process.exit(LONG).await?;
@@ -206,7 +203,7 @@ filter = "info"
         }
     }
 
-    /// Makes the documents the configuration, and waits until the process runs it.
+    /// Applies the documents as the configuration, and waits until the process uses it.
     pub(crate) async fn apply(&self, documents: &Value) -> Result<()> {
         let (status, body) = self.admin(Method::POST, "/config", Some(documents)).await?;
         if !status.is_success() {
@@ -225,7 +222,7 @@ filter = "info"
             .with_context(|| format!("no secret of {endpoint}: {status}"))
     }
 
-    /// The sum of a metric over its labels and processes; `None` where there is no such metric.
+    /// Sum of a metric over its labels and processes; `None` if the metric does not exist.
     pub(crate) async fn metric(&self, name: &str) -> Result<Option<f64>> {
         let mut sum = None;
         for port in self.ops.values() {

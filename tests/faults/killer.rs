@@ -10,10 +10,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::seeded::Seeded;
 
-/// A place where the code kills itself, and how many of its hits a life may last at most.
+/// A failpoint that kills the process, and the highest hit at which it does.
 pub(crate) type Place = (&'static str, u64);
 
-/// Between taking a request, storing its plan, carrying it out, passing its record, and calling back.
+/// Failpoints between the append of a request, its plan, the effects, the commit of its record, and the callback.
 pub(crate) const PLACES: [Place; 17] = [
     ("after_append", 60),
     ("after_poll", 12),
@@ -40,7 +40,7 @@ pub(crate) enum End {
         place: &'static str,
         hit: u64,
     },
-    /// So long after the process was started, whether or not it is ready by then.
+    /// Time after the start of the process, which may not be ready yet.
     After(Duration),
 }
 
@@ -54,11 +54,11 @@ impl End {
     }
 }
 
-/// The places that a role reaches; its share of the load is small, so few hits are waited for.
+/// Places that a role reaches, with few hits each, because its share of the load is small.
 pub(crate) fn places_of(role: &str) -> Vec<Place> {
     let of = |names: &[&str]| {
-        let own = PLACES.into_iter().filter(|(name, _)| names.contains(name));
-        own.map(|(name, most)| (name, most.div_ceil(5))).collect()
+        let role_places = PLACES.into_iter().filter(|(name, _)| names.contains(name));
+        role_places.map(|(name, most)| (name, most.div_ceil(5))).collect()
     };
     match role {
         "ingest" => of(&["after_append"]),
@@ -81,7 +81,7 @@ pub(crate) fn places_of(role: &str) -> Vec<Place> {
     }
 }
 
-/// The ends of so many lives: places and moments in turn, so that half are places, each of which comes up.
+/// Ends of `kills` lives: places and moments in turn. Half of the ends are places, and each place is used.
 pub(crate) fn plan(seed: u64, kills: usize, places: &[Place], longest: Duration) -> Vec<End> {
     let mut seeded = Seeded::new(seed).branch(1);
     let longest = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
@@ -97,12 +97,12 @@ pub(crate) fn plan(seed: u64, kills: usize, places: &[Place], longest: Duration)
         .collect()
 }
 
-/// Kills by what caused them.
+/// Kills by their cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kills {
     pub(crate) at: BTreeMap<&'static str, usize>,
     pub(crate) random: usize,
-    /// Lives in which something was acknowledged.
+    /// Lives with an acknowledged request.
     pub(crate) under_load: usize,
 }
 
@@ -116,7 +116,7 @@ impl Kills {
     }
 
     /// # Errors
-    /// Fewer kills than wanted, less than a third of them at places, or less than half of them under load.
+    /// Fewer kills than `wanted`, less than a third of them at places, or less than half of them under load.
     pub(crate) fn suffice(&self, wanted: usize) -> Result<()> {
         if self.all() < wanted || self.at_places() * 3 < self.all() || self.under_load * 2 < self.all() {
             bail!("{wanted} kills were wanted, a third of them at places, half of them under load: {self}");
@@ -151,10 +151,10 @@ impl fmt::Display for Kills {
     }
 }
 
-/// Sees one life to its end. A place that the load does not reach within `patience` is given up for a kill then.
+/// Waits for the end of one life. If the load does not reach the place within `patience`, the process is killed then.
 ///
 /// # Errors
-/// The process ended by itself.
+/// The process exited without a kill.
 pub(crate) async fn finish(
     process: &mut Process,
     end: End,
@@ -165,19 +165,19 @@ pub(crate) async fn finish(
         End::After(moment) => {
             sleep(moment).await;
             if !process.runs() {
-                bail!("the process ended by itself:\n{}", tail(process));
+                bail!("the process exited without a kill:\n{}", tail(process));
             }
         }
         End::At { place, .. } => {
-            let until = Instant::now() + patience;
-            while process.runs() && Instant::now() < until {
+            let deadline = Instant::now() + patience;
+            while process.runs() && Instant::now() < deadline {
                 sleep(Duration::from_millis(5)).await;
             }
             if !process.runs() {
                 let status = process.exit(Duration::from_secs(1)).await?;
                 let killed = std::os::unix::process::ExitStatusExt::signal(&status) == Some(9);
                 if !killed {
-                    bail!("the process ended by itself: {status}\n{}", tail(process));
+                    bail!("the process exited without a kill: {status}\n{}", tail(process));
                 }
                 *kills.at.entry(place).or_default() += 1;
                 return Ok(());
@@ -201,14 +201,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_repeats_its_ends_and_another_seed_has_others() {
+    fn seed_determines_the_kills() {
         let ends = |seed| plan(seed, 40, &PLACES, Duration::from_secs(1));
         assert_eq!(ends(7), ends(7));
         assert_ne!(ends(7), ends(8));
     }
 
     #[test]
-    fn half_of_the_ends_are_places_and_every_place_comes_up() {
+    fn half_of_the_kills_are_at_places_and_use_each_place() {
         let ends = plan(3, 60, &PLACES, Duration::from_secs(1));
         let at: Vec<_> = ends
             .iter()

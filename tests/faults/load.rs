@@ -1,7 +1,7 @@
-//! Clients of the platform: they send items, reports and appeals under ids of their own, whatever dies meanwhile.
+//! Clients of the platform: they send items, reports and appeals under ids of their own while processes are killed.
 //!
 //! An id counts as taken only after its 2xx. Half of the requests carry an `Idempotency-Key` and are repeated until
-//! they are taken; the others are sent once, so that an answer which a crash swallowed stays unknown.
+//! they are taken; the others are sent once, so an answer lost in a crash stays unknown.
 
 use std::{
     fmt,
@@ -23,7 +23,9 @@ use tokio::{
 
 use crate::{
     installation::{Installation, LONG},
-    oracle::{self, Content, REVIEW_ACTION, Reply, SCAM_ACTION, Sent, SentAppeal, SentItem, SentReport},
+    oracle::{
+        self, Content, REVIEW_ACTION, Reply, SCAM_ACTION, SentAppeal, SentItem, SentReport, SentRequests,
+    },
     pictures::Pictures,
     seeded::Seeded,
 };
@@ -33,14 +35,14 @@ const AT_ONCE: usize = 3;
 /// Name under which jobs are claimed and decided.
 const REVIEWER: &str = "faults";
 
-/// What clients share.
+/// State that the clients share.
 pub(crate) struct Load {
     pub(crate) installation: Arc<Installation>,
-    pub(crate) sent: Arc<Mutex<Sent>>,
+    pub(crate) sent: Arc<Mutex<SentRequests>>,
     seed: Seeded,
-    /// Where pictures are.
+    /// Base URL of the pictures.
     pictures: String,
-    /// Requests in all, whatever the number of kills.
+    /// Remaining requests of all clients.
     left: AtomicU64,
     pause: Duration,
     stop: AtomicBool,
@@ -83,30 +85,30 @@ impl Clients {
         Self { load, tasks }
     }
 
-    /// No new requests; what is under way is repeated until it is taken. Call it while the process runs.
-    pub(crate) async fn finish(mut self) -> Result<Sent> {
+    /// Stops new requests and waits until open ones are taken. The process must run.
+    pub(crate) async fn finish(mut self) -> Result<SentRequests> {
         self.load.stop.store(true, Ordering::SeqCst);
         while let Some(ended) = self.tasks.join_next().await {
             ended??;
         }
-        let sent = self.load.sent.lock().unwrap().clone();
-        Ok(sent)
+        let requests = self.load.sent.lock().unwrap().clone();
+        Ok(requests)
     }
 
-    /// How many items, reports and appeals are taken so far.
-    pub(crate) fn taken(&self) -> usize {
-        oracle::taken(&self.load.sent.lock().unwrap())
+    /// Number of items, reports and appeals that were accepted so far.
+    pub(crate) fn count_accepted(&self) -> usize {
+        oracle::count_accepted(&self.load.sent.lock().unwrap())
     }
 
-    /// How many appeals against what was done to scams are known to be accepted.
+    /// Number of accepted appeals against actions on scams.
     pub(crate) fn overturned(&self) -> usize {
-        let sent = self.load.sent.lock().unwrap();
+        let requests = self.load.sent.lock().unwrap();
         let accepted = (oracle::ACCEPTED.to_owned(), Reply::Accepted);
-        let all = sent.appeals.values().filter(|appeal| appeal.of_scam);
+        let all = requests.appeals.values().filter(|appeal| appeal.of_scam);
         all.filter(|appeal| appeal.decision.as_ref() == Some(&accepted)).count()
     }
 
-    /// The first refusal or panic of a client, if there is one already.
+    /// Returns the first refusal or panic of a client so far.
     pub(crate) fn check(&mut self) -> Result<()> {
         while let Some(ended) = self.tasks.try_join_next() {
             ended??;
@@ -115,13 +117,13 @@ impl Clients {
     }
 }
 
-/// What became of one request.
+/// Result of one attempt.
 enum Answer {
     Taken(Value),
-    /// Nobody listened: it was not sent.
+    /// The connection was refused, so the request was not sent.
     Unsent,
     Unknown,
-    /// It is taken, and its outcome is known later.
+    /// The request is taken; its outcome follows later.
     Kept,
 }
 
@@ -148,7 +150,7 @@ impl Load {
         Ok(())
     }
 
-    /// Appeals against what was done to scams, one after the other: who waits for that sends nothing meanwhile.
+    /// Appeals against actions on scams, one after the other: a client that waits for an action sends no other request.
     async fn appellant(self: Arc<Self>) -> Result<()> {
         let mut count = 0;
         while !self.stopped() && self.takes_one() {
@@ -189,9 +191,9 @@ impl Load {
             return Ok(());
         };
         let submissions = answer["submissions"].as_array().context("an answer names its submissions")?;
-        let mut sent = self.sent.lock().unwrap();
+        let mut requests = self.sent.lock().unwrap();
         for (id, submission) in ids.iter().zip(submissions) {
-            let item = sent.items.get_mut(id).context("an item that was sent")?;
+            let item = requests.items.get_mut(id).context("an item that was sent")?;
             item.reply = Reply::Accepted;
             item.submission = submission["submissionId"].as_str().map(str::to_owned);
             if submission["id"] != json!(id) || item.submission.is_none() {
@@ -210,15 +212,15 @@ impl Load {
         };
         let mut data = json!({ "text": text, "author": { "typeId": "user", "id": user } });
         if content == Content::Picture {
-            let when = if id.len().is_multiple_of(2) { "late" } else { "soon" };
-            data["images"] = json!([format!("{}{when}/{id}.bmp", self.pictures)]);
+            let folder = if id.len().is_multiple_of(2) { "late" } else { "soon" };
+            data["images"] = json!([format!("{}{folder}/{id}.bmp", self.pictures)]);
         }
         data
     }
 
     async fn report(&self, id: &str, seeded: &mut Seeded) -> Result<()> {
         let csam = seeded.below(5) == 0;
-        // Plain ones share their item with other reports and join its job; what is acted on is reported once.
+        // Plain reports share their item with other reports and join its job; an item with an action is reported once.
         let content = if csam {
             Content::Plain
         } else {
@@ -229,7 +231,7 @@ impl Load {
             _ => format!("r-{id}"),
         };
         let user = user(seeded);
-        let named = (seeded.below(2) == 0).then(|| format!("named-{id}"));
+        let named_item = (seeded.below(2) == 0).then(|| format!("named-{id}"));
         let report = SentReport {
             item: item.clone(),
             user: user.clone(),
@@ -237,7 +239,7 @@ impl Load {
             csam,
             reply: Reply::Missing,
             report: None,
-            named: named.clone(),
+            named: named_item.clone(),
         };
         let at = {
             let reports = &mut self.sent.lock().unwrap().reports;
@@ -250,19 +252,19 @@ impl Load {
             "reportedItem": { "id": item, "typeId": "post", "data": self.data(&item, content, &user) },
             "reportedForReason": { "reason": id, "csam": csam },
         });
-        if let Some(named) = named {
-            body["reportedItemsInThread"] = json!([{ "typeId": "post", "id": named }]);
+        if let Some(named_item) = named_item {
+            body["reportedItemsInThread"] = json!([{ "typeId": "post", "id": named_item }]);
         }
         let key = (seeded.below(2) == 0).then_some(id);
         if let Some(answer) = self.send("/api/v1/report", &body, key, StatusCode::CREATED).await? {
             let report = answer["reportId"].as_str().context("an answer names its report")?.to_owned();
-            let sent = &mut self.sent.lock().unwrap().reports[at];
-            (sent.reply, sent.report) = (Reply::Accepted, Some(report));
+            let sent_report = &mut self.sent.lock().unwrap().reports[at];
+            (sent_report.reply, sent_report.report) = (Reply::Accepted, Some(report));
         }
         Ok(())
     }
 
-    /// Against a removal that never was, or against the action on a scam, which was taken and has a strike.
+    /// Appeals against a removal that never happened, or against the action on a scam, which has a strike.
     async fn appeal(&self, id: &str, of_scam: bool) -> Result<()> {
         let item = oracle::appealed(id);
         let (content, user, action) = if of_scam {
@@ -291,16 +293,16 @@ impl Load {
         Ok(())
     }
 
-    /// Sends a scam and waits for what it leads to; whether that was seen before the load ended.
+    /// Sends a scam and waits for its action. Returns false if the load ended before.
     async fn acted_on(&self, id: &str, data: &Value, user: &str) -> Result<bool> {
         let item = json!({ "id": id, "typeId": "post", "data": data });
         self.sent.lock().unwrap().items.insert(id.to_owned(), SentItem::new(user, Content::Scam));
         self.submit(&[id.to_owned()], &[item], Some(id)).await?;
         while !self.stopped() {
-            let asked =
+            let response =
                 self.installation.platform(Method::GET, &format!("/api/v1/items/post/{id}")).send().await;
-            // Whatever fails here fails because the process is down.
-            if let Ok(answer) = asked
+            // An error means that the process is down.
+            if let Ok(answer) = response
                 && let Ok(bytes) = answer.bytes().await
                 && let Ok(item) = serde_json::from_slice::<Value>(&bytes)
                 && item["actions"]
@@ -314,25 +316,25 @@ impl Load {
         Ok(false)
     }
 
-    /// With a key, until it is taken; without one, once.
+    /// Repeats a request with a key until it is taken, and sends one without a key once.
     pub(crate) async fn send(
         &self,
         path: &str,
         body: &Value,
         key: Option<&str>,
-        wanted: StatusCode,
+        success_status: StatusCode,
     ) -> Result<Option<Value>> {
-        let mut until = Instant::now() + LONG;
+        let mut deadline = Instant::now() + LONG;
         loop {
-            match self.attempt(path, body, key, wanted).await? {
+            match self.attempt(path, body, key, success_status).await? {
                 Answer::Taken(answer) => return Ok(Some(answer)),
                 Answer::Kept if key.is_none() => return Ok(Some(Value::Null)),
                 Answer::Unknown if key.is_none() => return Ok(None),
                 Answer::Unsent | Answer::Unknown | Answer::Kept => sleep(Duration::from_millis(20)).await,
             }
             if !self.stopped() {
-                until = Instant::now() + LONG;
-            } else if Instant::now() >= until {
+                deadline = Instant::now() + LONG;
+            } else if Instant::now() >= deadline {
                 bail!("{path} was not taken within {LONG:?} after the last kill");
             }
         }
@@ -343,7 +345,7 @@ impl Load {
         path: &str,
         body: &Value,
         key: Option<&str>,
-        wanted: StatusCode,
+        success_status: StatusCode,
     ) -> Result<Answer> {
         let mut request = self.installation.platform(Method::POST, path).json(body);
         if let Some(key) = key {
@@ -355,8 +357,8 @@ impl Load {
             Err(_) => return Ok(Answer::Unknown),
         };
         let status = answer.status();
-        if status == wanted {
-            // The status says it is taken; an id that is cut off with the body cannot be asked for.
+        if status == success_status {
+            // The status means that the request is taken. If the body is cut off, its id is unknown.
             return Ok(answer.bytes().await.map_or(Answer::Unknown, |bytes| {
                 Answer::Taken(serde_json::from_slice(&bytes).unwrap_or(Value::Null))
             }));
@@ -371,11 +373,11 @@ impl Load {
         bail!("{path} answered {status}: {}", answer.text().await.unwrap_or_default())
     }
 
-    /// Decides appeals and items under review as they come, through the admin API.
+    /// Decides appeals and items under review through the admin API while the load runs.
     async fn moderator(self: Arc<Self>) -> Result<()> {
         while !self.stopped() {
-            // Whatever fails here fails because the process is down, or the job is decided or claimed: the next round
-            // sees. What must be known is whether a decision may have been taken.
+            // An error means that the process is down, or that the job is decided or claimed: the next round tries
+            // again. The functions note each decision before they send it.
             for _ in 0..AT_ONCE {
                 let _seen_next_round = self.decide_appeal().await;
             }
@@ -415,9 +417,11 @@ impl Load {
                 }
             };
             note_removal(Reply::Missing);
-            let said = json!({ "epoch": job["epoch"], "verdict": "act", "actions": [REVIEW_ACTION], "reviewer": REVIEWER });
-            let (status, _) =
-                self.installation.admin(Method::POST, &format!("/jobs/{id}/decisions"), Some(&said)).await?;
+            let decision = json!({ "epoch": job["epoch"], "verdict": "act", "actions": [REVIEW_ACTION], "reviewer": REVIEWER });
+            let (status, _) = self
+                .installation
+                .admin(Method::POST, &format!("/jobs/{id}/decisions"), Some(&decision))
+                .await?;
             if status.is_success() {
                 note_removal(Reply::Accepted);
             }
@@ -441,13 +445,13 @@ impl Load {
         let is_accepted = appeal.bytes().last().is_some_and(|last| last.is_multiple_of(2));
         let verdict = if is_accepted { "accept" } else { "reject" };
         {
-            let mut sent = self.sent.lock().unwrap();
-            let appeal = sent.appeals.get_mut(appeal).context("a job for an appeal that nobody sent")?;
+            let mut requests = self.sent.lock().unwrap();
+            let appeal = requests.appeals.get_mut(appeal).context("a job for an appeal that was not sent")?;
             appeal.decision.get_or_insert((verdict.to_uppercase(), Reply::Missing));
         }
-        let said = json!({ "epoch": job["epoch"], "verdict": verdict, "reviewer": REVIEWER });
+        let decision = json!({ "epoch": job["epoch"], "verdict": verdict, "reviewer": REVIEWER });
         let (status, _) =
-            self.installation.admin(Method::POST, &format!("/jobs/{id}/decisions"), Some(&said)).await?;
+            self.installation.admin(Method::POST, &format!("/jobs/{id}/decisions"), Some(&decision)).await?;
         if status.is_success()
             && let Some((_, answer)) =
                 self.sent.lock().unwrap().appeals.get_mut(appeal).and_then(|appeal| appeal.decision.as_mut())
@@ -462,7 +466,7 @@ pub(crate) fn text<'a>(value: &'a Value, name: &str) -> Result<&'a str> {
     value[name].as_str().with_context(|| format!("{name} is missing in {value}"))
 }
 
-/// Few enough that most cross the threshold.
+/// One of 200 users: few enough that most cross the threshold.
 pub(crate) fn user(seeded: &mut Seeded) -> String {
     format!("user-{}", seeded.below(200))
 }

@@ -30,20 +30,22 @@ impl Load {
             "sync": is_sync,
         });
         let key = (seeded.below(2) == 0).then_some(id);
-        let wanted = if is_sync { StatusCode::OK } else { StatusCode::ACCEPTED };
-        let Some(answer) = self.send("/api/v1/content", &body, key, wanted).await? else { return Ok(()) };
-        let mut sent = self.sent.lock().unwrap();
+        let success_status = if is_sync { StatusCode::OK } else { StatusCode::ACCEPTED };
+        let Some(answer) = self.send("/api/v1/content", &body, key, success_status).await? else {
+            return Ok(());
+        };
+        let mut requests = self.sent.lock().unwrap();
         let submission = answer["submissionId"].as_str().map(str::to_owned);
         if let Some(submission) = &submission {
-            sent.outcomes.insert(submission.clone(), Outcome::answered(&answer));
+            requests.outcomes.insert(submission.clone(), Outcome::answered(&answer));
         }
-        let item = sent.items.get_mut(&item).context("a content that was sent")?;
+        let item = requests.items.get_mut(&item).context("a content that was sent")?;
         (item.reply, item.submission) = (Reply::Accepted, submission);
         Ok(())
     }
 
-    /// Sends one action by itself, or several; some on users that others act on, too. Half of the keyed requests are sent again
-    /// once they are taken: the answer is the same.
+    /// Sends one action or several, some on users that other requests act on. Half of the keyed requests are repeated
+    /// after their acceptance and must have the same answer.
     pub(crate) async fn own_actions(&self, id: &str, seeded: &mut Seeded) -> Result<()> {
         let count = 1 + seeded.below(BATCH);
         let is_single = count == 1 && seeded.below(2) == 0;
@@ -65,22 +67,23 @@ impl Load {
         let key = (seeded.below(2) == 0).then_some(id);
         let path = "/api/v1/actions";
         let Some(answer) = self.send(path, &body, key, StatusCode::ACCEPTED).await? else { return Ok(()) };
-        self.taken_actions(&notes, &answer)?;
+        self.record_accepted_actions(&notes, &answer)?;
         if key.is_some() && seeded.below(2) == 0 {
-            let again = self.send(path, &body, key, StatusCode::ACCEPTED).await?;
-            if again.as_ref() != Some(&answer) {
-                bail!("a repeated request is answered {again:?} instead of {answer}");
+            let repeated_answer = self.send(path, &body, key, StatusCode::ACCEPTED).await?;
+            if repeated_answer.as_ref() != Some(&answer) {
+                bail!("a repeated request is answered {repeated_answer:?} instead of {answer}");
             }
         }
         Ok(())
     }
 
-    fn taken_actions(&self, notes: &[String], answer: &Value) -> Result<()> {
-        let taken = answer["actions"].as_array().context("an answer names its actions")?;
-        let mut sent = self.sent.lock().unwrap();
+    fn record_accepted_actions(&self, notes: &[String], answer: &Value) -> Result<()> {
+        let answered_actions = answer["actions"].as_array().context("an answer names its actions")?;
+        let mut requests = self.sent.lock().unwrap();
         for (at, note) in notes.iter().enumerate() {
-            let action = sent.own_actions.get_mut(note).context("an action that was sent")?;
-            let answered = taken.get(at).with_context(|| format!("action {at} is missing in {answer}"))?;
+            let action = requests.own_actions.get_mut(note).context("an action that was sent")?;
+            let answered =
+                answered_actions.get(at).with_context(|| format!("action {at} is missing in {answer}"))?;
             if text(answered, "itemId")? != action.user {
                 bail!("the answer does not stand for the actions: {answer}");
             }

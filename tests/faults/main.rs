@@ -1,4 +1,4 @@
-//! Fault tests: what is acknowledged has its effects exactly once, whatever is killed meanwhile.
+//! Fault tests: acknowledged requests have their effects exactly once although processes are killed.
 //!
 //! The tests of the oracle and of the schedule of kills run with all others; the long ones are ignored by name and
 //! run by `tests/faults/run`. See `README.md` beside this file.

@@ -1,6 +1,6 @@
-//! What is there after the kills: by the platform's API, the admin API, the receiver, and the rows of the store.
+//! Observations after the kills: through the platform's API, the admin API, the receiver, and the rows of the store.
 //!
-//! It judges nothing; the oracle does.
+//! The oracle judges them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,7 +27,7 @@ use tidegate_test_support::{PATIENCE, Process, eventually_ok};
 use crate::{
     fetched::{Key, SeenRequest},
     installation::{Installation, LONG},
-    oracle::{Seen, SeenItem, SeenJob, SeenStrike, Sent},
+    oracle::{Observations, SeenItem, SeenJob, SeenStrike, SentRequests},
     outcomes::Outcome,
     platform::Platform,
     receiver::Receiver,
@@ -35,33 +35,33 @@ use crate::{
 
 pub(crate) const ORG: &str = "default";
 
-/// How many requests ask at once.
+/// Concurrent look-ups.
 const ASKED_AT_ONCE: usize = 16;
 
-/// Waits until every consumer has passed everything, and no callback or decision is due.
-pub(crate) async fn drained(installation: &Installation, process: &mut Process) -> Result<()> {
-    quiet(installation).await.with_context(|| crate::killer::tail(process))
+/// Waits until every record is consumed, and no callback or decision is due.
+pub(crate) async fn wait_until_drained(installation: &Installation, process: &mut Process) -> Result<()> {
+    wait_until_quiet(installation).await.with_context(|| crate::killer::tail(process))
 }
 
-/// The same, whatever processes there are.
-pub(crate) async fn quiet(installation: &Installation) -> Result<()> {
-    let mut quiet = 0;
-    eventually_ok("everything to be consumed and delivered", LONG, async || {
-        let state = left(installation).await;
-        quiet = if matches!(state, Ok(None)) { quiet + 1 } else { 0 };
+/// The same, without the output of a process in the error.
+pub(crate) async fn wait_until_quiet(installation: &Installation) -> Result<()> {
+    let mut quiet_polls = 0;
+    eventually_ok("all records to be consumed and delivered", LONG, async || {
+        let state = describe_pending_work(installation).await;
+        quiet_polls = if matches!(state, Ok(None)) { quiet_polls + 1 } else { 0 };
         match state? {
-            None if quiet >= 3 => Ok(()),
-            None => bail!("quiet, for the {quiet}. time"),
-            Some(left) => bail!("{left}"),
+            None if quiet_polls >= 3 => Ok(()),
+            None => bail!("quiet, for the {quiet_polls}. time"),
+            Some(work) => bail!("{work}"),
         }
     })
     .await
 }
 
-/// What is still under way, if anything is.
-async fn left(installation: &Installation) -> Result<Option<String>> {
+/// Describes work that is not finished; `None` if all work is.
+async fn describe_pending_work(installation: &Installation) -> Result<Option<String>> {
     let lag =
-        installation.metric("tidegate_consumer_lag_records").await?.context("no consumer tells its lag")?;
+        installation.metric("tidegate_consumer_lag_records").await?.context("no consumer reports its lag")?;
     if lag > 0.0 {
         return Ok(Some(format!("{lag} records are not consumed")));
     }
@@ -79,30 +79,30 @@ async fn left(installation: &Installation) -> Result<Option<String>> {
 }
 
 async fn unsettled(installation: &Installation) -> Result<Vec<String>> {
-    let mut found = Vec::new();
+    let mut deliveries = Vec::new();
     for state in ["pending", "retry_wait", "held", "exhausted", "canceled"] {
         for delivery in installation.list(&format!("/deliveries?state={state}")).await? {
-            found.push(format!("{} is {state}: {}", delivery["eventId"], delivery["lastError"]));
+            deliveries.push(format!("{} is {state}: {}", delivery["eventId"], delivery["lastError"]));
         }
     }
-    Ok(found)
+    Ok(deliveries)
 }
 
-/// Everything but what only the rows tell.
-pub(crate) async fn by_api(
+/// Collects all observations except those that only the rows of the store contain.
+pub(crate) async fn observe_api(
     installation: &Arc<Installation>,
     receiver: &Receiver,
     platform: &Platform,
-    sent: &Sent,
-) -> Result<Seen> {
+    sent: &SentRequests,
+) -> Result<Observations> {
     let secret = installation.admin(Method::POST, "/partial-items/secret/reveal", None).await?.1;
     let secret = secret["secret"].as_str().context("a secret to ask the platform with")?;
     let (items, outcomes) = items(installation, sent).await?;
-    Ok(Seen {
+    Ok(Observations {
         items,
         outcomes,
         requests: requests(installation).await?,
-        asked: platform.asked(),
+        asked: platform.request_ids(),
         fetched: None,
         callbacks: receiver.callbacks(),
         jobs: jobs(installation).await?,
@@ -119,31 +119,33 @@ async fn requests(installation: &Installation) -> Result<Vec<SeenRequest>> {
         Some((item["typeId"].as_str()?.to_owned(), item["id"].as_str()?.to_owned()))
     };
     let keys = |list: &Value| list.as_array().into_iter().flatten().filter_map(key).collect();
-    let listed = installation.list("/partial-requests").await?;
+    let rows = installation.list("/partial-requests").await?;
     let request = |request: &Value| -> Option<SeenRequest> {
-        let found = request["found"].as_array().into_iter().flatten();
+        let found_items = request["found"].as_array().into_iter().flatten();
         Some(SeenRequest {
-            // The time comes before it.
+            // The id follows the time.
             id: request["id"].as_str()?.split_once('-')?.1.to_owned(),
             state: request["state"].as_str()?.to_owned(),
             of_claim: request["trigger"] == "claim",
             asked: keys(&request["asked"]),
-            found: found.filter_map(|it| Some((key(it)?, it["submissionId"].as_str()?.to_owned()))).collect(),
+            found: found_items
+                .filter_map(|it| Some((key(it)?, it["submissionId"].as_str()?.to_owned())))
+                .collect(),
             missing: keys(&request["missing"]),
         })
     };
     let read = |value: &Value| request(value).with_context(|| format!("a request of another form: {value}"));
-    listed.iter().map(read).collect()
+    rows.iter().map(read).collect()
 }
 
 type SeenItems = (BTreeMap<String, SeenItem>, BTreeMap<String, Outcome>);
 
-/// Each acknowledged submission is asked for by its id; of the others, the newest that is there.
-async fn items(installation: &Arc<Installation>, sent: &Sent) -> Result<SeenItems> {
-    let named = sent.items.iter().map(|(id, item)| (id.clone(), item.submission.clone()));
+/// Looks up each acknowledged submission by its id, and the newest submission of the other items.
+async fn items(installation: &Arc<Installation>, sent: &SentRequests) -> Result<SeenItems> {
+    let sent_ids = sent.items.iter().map(|(id, item)| (id.clone(), item.submission.clone()));
     let reported: BTreeSet<_> = sent.reports.iter().map(|report| report.item.clone()).collect();
-    let wanted: Vec<_> = named.chain(reported.into_iter().map(|id| (id, None))).collect();
-    let asked = stream::iter(wanted).map(|(id, submission)| {
+    let lookups: Vec<_> = sent_ids.chain(reported.into_iter().map(|id| (id, None))).collect();
+    let answers = stream::iter(lookups).map(|(id, submission)| {
         let installation = Arc::clone(installation);
         async move {
             let query = submission.map_or_else(String::new, |id| format!("?submission={id}"));
@@ -163,13 +165,13 @@ async fn items(installation: &Arc<Installation>, sent: &Sent) -> Result<SeenItem
             }
         }
     });
-    let found: Vec<_> = asked.buffer_unordered(ASKED_AT_ONCE).try_collect().await?;
-    Ok(found.into_iter().flatten().unzip())
+    let stored_items: Vec<_> = answers.buffer_unordered(ASKED_AT_ONCE).try_collect().await?;
+    Ok(stored_items.into_iter().flatten().unzip())
 }
 
 async fn jobs(installation: &Arc<Installation>) -> Result<Vec<SeenJob>> {
-    let listed = installation.list("/jobs?state=all").await?;
-    let asked = stream::iter(listed).map(|job| {
+    let rows = installation.list("/jobs?state=all").await?;
+    let jobs = stream::iter(rows).map(|job| {
         let installation = Arc::clone(installation);
         async move {
             let id = job["id"].as_str().context("a job has an id")?;
@@ -184,7 +186,7 @@ async fn jobs(installation: &Arc<Installation>) -> Result<Vec<SeenJob>> {
             })
         }
     });
-    asked.buffer_unordered(ASKED_AT_ONCE).try_collect().await
+    jobs.buffer_unordered(ASKED_AT_ONCE).try_collect().await
 }
 
 fn cause(cause: &Value) -> (String, String) {
@@ -197,8 +199,8 @@ fn cause(cause: &Value) -> (String, String) {
     (kind.to_owned(), id.as_str().unwrap_or_default().to_owned())
 }
 
-/// Adds what the rows say: every submission of every item, and every strike.
-pub(crate) async fn by_rows(store: &Store, sent: &Sent, seen: &mut Seen) -> Result<()> {
+/// Adds every submission of every item and every strike from the rows.
+pub(crate) async fn observe_rows(store: &Store, sent: &SentRequests, seen: &mut Observations) -> Result<()> {
     let org = OrgId::new(ORG);
     let reported = sent.reports.iter().map(|report| &report.item);
     for id in sent.items.keys().chain(reported) {
@@ -206,10 +208,10 @@ pub(crate) async fn by_rows(store: &Store, sent: &Sent, seen: &mut Seen) -> Resu
             .scan::<Item>(&(org.clone(), "post".into(), id.as_str().into()), RowRange::all())
             .all()
             .await?;
-        let found = seen.items.entry(id.clone()).or_default();
+        let item = seen.items.entry(id.clone()).or_default();
         for row in rows {
-            // A repeated request may leave a row more of its submission; the first one is the one that counts.
-            let is_evaluated = found.submissions.entry(row.submission_id.to_string()).or_default();
+            // A repeated request may leave a second row of its submission; the first row is the valid one.
+            let is_evaluated = item.submissions.entry(row.submission_id.to_string()).or_default();
             *is_evaluated |= row.state == SubmissionState::Evaluated;
         }
     }
@@ -235,41 +237,42 @@ pub(crate) async fn by_rows(store: &Store, sent: &Sent, seen: &mut Seen) -> Resu
         }
     }
     seen.strikes = Some(strikes);
-    seen.fetched = Some(fetched(store, seen).await?);
+    seen.fetched = Some(load_fetched_rows(store, seen).await?);
     Ok(())
 }
 
 /// Rows that are stored as fetched, of every item that the platform was asked for.
-async fn fetched(store: &Store, seen: &Seen) -> Result<BTreeMap<Key, Vec<String>>> {
-    let asked: BTreeSet<_> = seen.requests.iter().flat_map(|request| &request.asked).collect();
-    let mut fetched: BTreeMap<Key, Vec<String>> = BTreeMap::new();
-    for key in asked {
+async fn load_fetched_rows(store: &Store, seen: &Observations) -> Result<BTreeMap<Key, Vec<String>>> {
+    let requested_keys: BTreeSet<_> = seen.requests.iter().flat_map(|request| &request.asked).collect();
+    let mut submissions: BTreeMap<Key, Vec<String>> = BTreeMap::new();
+    for key in requested_keys {
         let partition = (OrgId::new(ORG), key.0.as_str().into(), key.1.as_str().into());
         let rows = store.scan::<Item>(&partition, RowRange::all()).all().await?;
         let of_platform = rows.into_iter().filter(|row| row.source == Source::PartialItems);
         for row in of_platform.filter(|row| row.state == SubmissionState::Evaluated) {
-            fetched.entry(key.clone()).or_default().push(row.submission_id.to_string());
+            submissions.entry(key.clone()).or_default().push(row.submission_id.to_string());
         }
     }
-    Ok(fetched)
+    Ok(submissions)
 }
 
 /// The rows of embedded data, which only one process can open: nothing may run on it.
 pub(crate) async fn embedded_store(installation: &Installation) -> Result<Store> {
     let path = installation.data().join("db");
-    let database =
-        eventually_ok(
-            "the data to be let go",
-            PATIENCE,
-            async || Ok(fjall::Database::builder(&path).open()?),
-        )
-        .await?;
+    let database = eventually_ok("the data to be released", PATIENCE, async || {
+        Ok(fjall::Database::builder(&path).open()?)
+    })
+    .await?;
     Ok(Store::open_embedded(&database, tidegate_store::embedded::Settings::default())?)
 }
 
-pub(crate) async fn embedded_rows(installation: &Installation, sent: &Sent, seen: &mut Seen) -> Result<()> {
+pub(crate) async fn embedded_rows(
+    installation: &Installation,
+    sent: &SentRequests,
+    seen: &mut Observations,
+) -> Result<()> {
     let store = embedded_store(installation).await?;
-    let read = by_rows(&store, sent, seen).await;
+    let read = observe_rows(&store, sent, seen).await;
     store.close().await?;
     read
 }

@@ -1,8 +1,8 @@
-//! The acknowledged-id oracle: what clients sent against what is seen at the end, and what of it is lost, doubled or
-//! invented.
+//! The acknowledged-id oracle: compares the requests of clients with the observations at the end, and lists lost, doubled
+//! and invented effects.
 //!
-//! Pure: it sends and reads nothing. What was acknowledged must have its effects exactly once; what was sent without
-//! an answer may have them at most once; nothing else may be there.
+//! Pure: without I/O. An acknowledged request must have its effects exactly once, a request without an answer at most
+//! once, and no other effects may exist.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,13 +18,13 @@ use crate::{
     own_actions::{self, OWN_ACTION, SentAction},
 };
 
-/// What an item leads to.
+/// Kind of an item, by its effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Plain,
     /// One action with a callback, and one strike of the author.
     Scam,
-    /// The same, once its picture was looked at.
+    /// The same effects, after its picture is hashed.
     Picture,
     /// A review job.
     Threat,
@@ -40,7 +40,7 @@ impl Content {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Accepted,
-    /// The request was sent, perhaps, and no answer arrived.
+    /// No answer arrived; the request may have been sent.
     Missing,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct SentItem {
     pub(crate) reply: Reply,
     /// As the acknowledgement named it.
     pub(crate) submission: Option<String>,
-    /// Whether a moderator's decision on its review job, which is to remove it, was taken by the console.
+    /// Reply of the console to a moderator's decision that removes the item.
     pub(crate) removal: Option<Reply>,
 }
 
@@ -70,22 +70,22 @@ pub(crate) struct SentReport {
     pub(crate) reply: Reply,
     /// As the acknowledgement named it.
     pub(crate) report: Option<String>,
-    /// An item that it names and that nobody ever submits.
+    /// An item that the report names and that no client submits.
     pub(crate) named: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct SentAppeal {
     pub(crate) reply: Reply,
-    /// Whether it is against the strike of a scam that was acted on before.
+    /// True if the appeal is against the strike of a scam.
     pub(crate) of_scam: bool,
-    /// What a moderator said, and whether the console took it.
+    /// A moderator's verdict, and the reply of the console.
     pub(crate) decision: Option<(String, Reply)>,
 }
 
-/// Everything that clients sent, by the ids that they chose.
+/// Requests of all clients, by the ids that the clients chose.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sent {
+pub(crate) struct SentRequests {
     pub(crate) items: BTreeMap<String, SentItem>,
     pub(crate) reports: Vec<SentReport>,
     pub(crate) appeals: BTreeMap<String, SentAppeal>,
@@ -111,12 +111,12 @@ pub(crate) struct SeenCallback {
     pub(crate) user: String,
     pub(crate) appeal: String,
     pub(crate) decision: String,
-    /// Id and reason of the decision that it tells of.
+    /// Id and reason of the decision behind the event.
     pub(crate) decided: String,
     pub(crate) reason: String,
-    /// When it happened, as the body says.
+    /// Time of the event in the body.
     pub(crate) at: String,
-    /// Whole, to compare deliveries of one event.
+    /// The full text, to compare deliveries of one event.
     pub(crate) body: String,
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct SeenJob {
     pub(crate) class: String,
     pub(crate) item: String,
     pub(crate) appeal: Option<String>,
-    /// The report, the appeal or the rule's submission that opened or joined it.
+    /// Kind and id of each report, appeal or rule's submission that opened or joined the job.
     pub(crate) causes: Vec<(String, String)>,
 }
 
@@ -141,13 +141,13 @@ pub(crate) struct SeenStrike {
     pub(crate) user: String,
     pub(crate) item: String,
     pub(crate) points: i64,
-    /// The points that were taken back, once for each time.
+    /// Points of each reversal of the strike.
     pub(crate) reversed: Vec<i64>,
 }
 
-/// Everything that is there once all is drained.
+/// State of the installation after it is drained.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Observations {
     pub(crate) items: BTreeMap<String, SeenItem>,
     /// Stored outcomes of the submissions that `/content` answered.
     pub(crate) outcomes: BTreeMap<String, Outcome>,
@@ -155,12 +155,12 @@ pub(crate) struct Seen {
     pub(crate) requests: Vec<SeenRequest>,
     /// Ids of the requests that reached the platform.
     pub(crate) asked: BTreeSet<String>,
-    /// Submissions that are stored as fetched; `None`: not looked at yet.
+    /// Submissions that are stored as fetched; `None` before the rows are read.
     pub(crate) fetched: Option<BTreeMap<Key, Vec<String>>>,
     /// Every delivery that the receiver could verify, repeated ones too.
     pub(crate) callbacks: Vec<SeenCallback>,
     pub(crate) jobs: Vec<SeenJob>,
-    /// `None`: not looked at yet, so nothing is said of strikes and thresholds.
+    /// `None` before the rows are read: strikes and thresholds are not judged then.
     pub(crate) strikes: Option<Vec<SeenStrike>>,
     /// Deliveries that are not delivered, with their state.
     pub(crate) unsettled: Vec<String>,
@@ -218,24 +218,24 @@ impl fmt::Display for Verdict {
 }
 
 impl Verdict {
-    /// `least..=most` of something must be there.
-    pub(crate) fn count(&mut self, what: impl fmt::Display, found: usize, least: usize, most: usize) {
-        if found < least {
-            self.lost.push(format!("{what}: {found} instead of {least}"));
-        } else if found > most && most == 0 {
-            self.invented.push(format!("{what}: {found} where none belongs"));
-        } else if found > most {
-            self.doubled.push(format!("{what}: {found} instead of {most}"));
+    /// Adds a fault if `count` is outside of `least..=most`.
+    pub(crate) fn count(&mut self, label: impl fmt::Display, count: usize, least: usize, most: usize) {
+        if count < least {
+            self.lost.push(format!("{label}: {count} instead of {least}"));
+        } else if count > most && most == 0 {
+            self.invented.push(format!("{label}: {count} where none belongs"));
+        } else if count > most {
+            self.doubled.push(format!("{label}: {count} instead of {most}"));
         }
     }
 }
 
-/// How often something that follows from the requests may be there.
+/// Minimum and maximum of an effect that follows once from each request.
 pub(crate) fn bounds(answers: impl Iterator<Item = Reply>) -> (usize, usize) {
     answers.fold((0, 0), |(least, most), answer| (least + usize::from(answer == Reply::Accepted), most + 1))
 }
 
-pub(crate) fn judge(sent: &Sent, seen: &Seen) -> Verdict {
+pub(crate) fn judge(sent: &SentRequests, seen: &Observations) -> Verdict {
     let mut verdict = Verdict::default();
     items(sent, seen, &mut verdict);
     jobs(sent, seen, &mut verdict);
@@ -258,14 +258,14 @@ pub(crate) fn judge(sent: &Sent, seen: &Seen) -> Verdict {
 }
 
 /// Each submission is stored and evaluated, under the id that was acknowledged, and no item has more of them.
-fn items(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
-    let nothing = SeenItem::default();
+fn items(sent: &SentRequests, seen: &Observations, verdict: &mut Verdict) {
+    let missing_item = SeenItem::default();
     for (id, item) in &sent.items {
-        let found = seen.items.get(id).unwrap_or(&nothing);
+        let stored_item = seen.items.get(id).unwrap_or(&missing_item);
         let (least, most) = bounds([item.reply].into_iter());
-        verdict.count(format_args!("submissions of item {id}"), found.submissions.len(), least, most);
+        verdict.count(format_args!("submissions of item {id}"), stored_item.submissions.len(), least, most);
         if let Some(submission) = &item.submission {
-            match found.submissions.get(submission) {
+            match stored_item.submissions.get(submission) {
                 Some(true) => {}
                 Some(false) => verdict.lost.push(format!("item {id} is not evaluated")),
                 None => verdict.lost.push(format!("item {id}: submission {submission} is not stored")),
@@ -273,15 +273,15 @@ fn items(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
         }
     }
     for (id, reports) in by_item(sent) {
-        let found = seen.items.get(id).unwrap_or(&nothing);
+        let stored_item = seen.items.get(id).unwrap_or(&missing_item);
         let (least, most) = bounds(reports.iter().map(|report| report.reply));
         verdict.count(
             format_args!("submissions of reported item {id}"),
-            found.submissions.len(),
+            stored_item.submissions.len(),
             least,
             most,
         );
-        if found.submissions.values().any(|evaluated| !evaluated) {
+        if stored_item.submissions.values().any(|evaluated| !evaluated) {
             verdict.lost.push(format!("reported item {id} is not evaluated"));
         }
     }
@@ -289,11 +289,11 @@ fn items(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     for id in
         seen.items.keys().filter(|id| !sent.items.contains_key(*id) && !reported.contains_key(id.as_str()))
     {
-        verdict.invented.push(format!("item {id}, which nobody sent"));
+        verdict.invented.push(format!("item {id}, which no client sent"));
     }
 }
 
-fn by_item(sent: &Sent) -> BTreeMap<&str, Vec<&SentReport>> {
+fn by_item(sent: &SentRequests) -> BTreeMap<&str, Vec<&SentReport>> {
     let mut by_item: BTreeMap<&str, Vec<&SentReport>> = BTreeMap::new();
     for report in &sent.reports {
         by_item.entry(&report.item).or_default().push(report);
@@ -304,16 +304,16 @@ fn by_item(sent: &Sent) -> BTreeMap<&str, Vec<&SentReport>> {
 const REVIEW: &str = "review";
 const CHILD_SAFETY: &str = "child_safety";
 
-/// One job for a threat, for a reported item and for an appeal; each cause in it once.
-fn jobs(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
-    let mut found: BTreeMap<(String, String), Vec<&SeenJob>> = BTreeMap::new();
+/// A threat, a reported item and an appeal have one job each, and a job has each cause once.
+fn jobs(sent: &SentRequests, seen: &Observations, verdict: &mut Verdict) {
+    let mut seen_jobs: BTreeMap<(String, String), Vec<&SeenJob>> = BTreeMap::new();
     for job in &seen.jobs {
         let subject = job.appeal.as_ref().unwrap_or(&job.item);
-        found.entry((job.class.clone(), subject.clone())).or_default().push(job);
+        seen_jobs.entry((job.class.clone(), subject.clone())).or_default().push(job);
     }
     let mut take =
         |verdict: &mut Verdict, class: &'static str, subject: &str, (least, most): (usize, usize)| {
-            let jobs = found.remove(&(class.to_owned(), subject.to_owned())).unwrap_or_default();
+            let jobs = seen_jobs.remove(&(class.to_owned(), subject.to_owned())).unwrap_or_default();
             verdict.count(
                 format_args!("jobs of class {class} about {subject}"),
                 jobs.len(),
@@ -348,13 +348,13 @@ fn jobs(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     for (id, appeal) in &sent.appeals {
         take(verdict, "appeal", id, bounds([appeal.reply].into_iter()));
     }
-    for ((class, subject), _) in found {
+    for ((class, subject), _) in seen_jobs {
         verdict.invented.push(format!("a job of class {class} about {subject}"));
     }
 }
 
-/// One event and one strike for each scam, and none for anything else.
-fn actions(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
+/// Each scam has one event and one strike; other items have none.
+fn actions(sent: &SentRequests, seen: &Observations, verdict: &mut Verdict) {
     let mut events: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     let elsewhere = |callback: &&SeenCallback| limits::ACTIONS.contains(&callback.action.as_str());
     let automatic = seen.callbacks.iter().filter(|callback| callback.kind == AUTOMATIC);
@@ -378,14 +378,14 @@ fn actions(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
         Some((*id, user, bounds(scams.iter().map(|report| report.reply))))
     });
     for (id, user, (least, most)) in scams.chain(reported_scams) {
-        let found = events.remove(&(id, SCAM_ACTION)).unwrap_or_default();
-        verdict.count(format_args!("events of {SCAM_ACTION} for item {id}"), found.len(), least, most);
+        let item_events = events.remove(&(id, SCAM_ACTION)).unwrap_or_default();
+        verdict.count(format_args!("events of {SCAM_ACTION} for item {id}"), item_events.len(), least, most);
         if seen.strikes.is_none() {
             continue;
         }
-        let found = strikes.remove(&(id, user)).unwrap_or_default();
-        verdict.count(format_args!("strikes of {user} for item {id}"), found.len(), least, most);
-        if found.iter().any(|points| *points != 1) {
+        let item_strikes = strikes.remove(&(id, user)).unwrap_or_default();
+        verdict.count(format_args!("strikes of {user} for item {id}"), item_strikes.len(), least, most);
+        if item_strikes.iter().any(|points| *points != 1) {
             verdict.invented.push(format!("a strike of {user} for item {id} has not one point"));
         }
     }
@@ -397,8 +397,8 @@ fn actions(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     }
 }
 
-/// One event for each user whose strikes reach the threshold, whichever strike it was.
-fn thresholds(seen: &Seen, verdict: &mut Verdict) {
+/// Each user with strikes at or above the threshold has one event.
+fn thresholds(seen: &Observations, verdict: &mut Verdict) {
     let Some(strikes) = &seen.strikes else { return };
     let mut events: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for callback in seen.callbacks.iter().filter(|callback| callback.kind == CROSSED) {
@@ -409,29 +409,34 @@ fn thresholds(seen: &Seen, verdict: &mut Verdict) {
         *points.entry(&strike.user).or_default() += strike.points;
     }
     for (user, points) in points {
-        let wanted = usize::from(points >= THRESHOLD);
-        let found = events.remove(user).unwrap_or_default().len();
-        verdict.count(format_args!("threshold events of {user} with {points} points"), found, wanted, wanted);
+        let expected_count = usize::from(points >= THRESHOLD);
+        let event_count = events.remove(user).unwrap_or_default().len();
+        verdict.count(
+            format_args!("threshold events of {user} with {points} points"),
+            event_count,
+            expected_count,
+            expected_count,
+        );
     }
     for user in events.into_keys() {
-        verdict.invented.push(format!("a threshold event of {user}, who has no strikes"));
+        verdict.invented.push(format!("a threshold event of {user} without strikes"));
     }
 }
 
-/// One event for each decision on an appeal, with what was decided.
-fn appeals(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
+/// Each decision on an appeal has one event with its verdict.
+fn appeals(sent: &SentRequests, seen: &Observations, verdict: &mut Verdict) {
     let mut events: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
     for callback in seen.callbacks.iter().filter(|callback| callback.kind == APPEAL) {
         events.entry(&callback.appeal).or_default().insert((&callback.event, &callback.decision));
     }
     for (id, appeal) in &sent.appeals {
-        let found = events.remove(id.as_str()).unwrap_or_default();
+        let decisions = events.remove(id.as_str()).unwrap_or_default();
         let (least, most) = bounds(appeal.decision.iter().map(|(_, answer)| *answer));
-        verdict.count(format_args!("decision events of appeal {id}"), found.len(), least, most);
-        if let Some((wanted, _)) = &appeal.decision
-            && found.iter().any(|(_, decision)| decision != wanted)
+        verdict.count(format_args!("decision events of appeal {id}"), decisions.len(), least, most);
+        if let Some((expected_decision, _)) = &appeal.decision
+            && decisions.iter().any(|(_, decision)| decision != expected_decision)
         {
-            verdict.invented.push(format!("appeal {id} was decided otherwise than {wanted}"));
+            verdict.invented.push(format!("appeal {id} was decided otherwise than {expected_decision}"));
         }
     }
     for id in events.into_keys() {
@@ -444,8 +449,8 @@ pub(crate) fn appealed(appeal: &str) -> String {
     format!("appealed-{appeal}")
 }
 
-/// A strike is taken back once for an appeal that was accepted, whole, and never else.
-fn reversals(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
+/// An accepted appeal reverses all points of its strike once. Other strikes are not reversed.
+fn reversals(sent: &SentRequests, seen: &Observations, verdict: &mut Verdict) {
     let accepted: BTreeMap<String, Reply> = sent
         .appeals
         .iter()
@@ -457,16 +462,16 @@ fn reversals(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
         .collect();
     for strike in seen.strikes.iter().flatten() {
         let (least, most) = bounds(accepted.get(&strike.item).copied().into_iter());
-        let what = format_args!("reversals of the strike for item {}", strike.item);
-        verdict.count(what, strike.reversed.len(), least, most);
+        let label = format_args!("reversals of the strike for item {}", strike.item);
+        verdict.count(label, strike.reversed.len(), least, most);
         if strike.reversed.iter().any(|points| *points != strike.points) {
             verdict.invented.push(format!("a reversal for item {} has other points", strike.item));
         }
     }
 }
 
-/// One event for each decision on a review job, with its action.
-fn removals(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
+/// Each decision on a review job has one event with its action.
+fn removals(sent: &SentRequests, seen: &Observations, verdict: &mut Verdict) {
     let mut events: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let of_moderator = |callback: &&SeenCallback| callback.kind == DECISION && callback.action != OWN_ACTION;
     for callback in seen.callbacks.iter().filter(of_moderator) {
@@ -476,17 +481,17 @@ fn removals(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
         events.entry(&callback.item).or_default().insert(&callback.event);
     }
     for (id, item) in &sent.items {
-        let found = events.remove(id.as_str()).unwrap_or_default().len();
+        let event_count = events.remove(id.as_str()).unwrap_or_default().len();
         let (least, most) = bounds(item.removal.into_iter());
-        verdict.count(format_args!("decision events of item {id}"), found, least, most);
+        verdict.count(format_args!("decision events of item {id}"), event_count, least, most);
     }
     for id in events.into_keys() {
         verdict.invented.push(format!("a decision on item {id}"));
     }
 }
 
-/// Deliveries may repeat; what one event says may not change.
-fn bodies(seen: &Seen, verdict: &mut Verdict) {
+/// Deliveries may repeat, with the same body for one event.
+fn bodies(seen: &Observations, verdict: &mut Verdict) {
     let mut bodies: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for callback in &seen.callbacks {
         bodies.entry(&callback.event).or_default().insert(&callback.body);
@@ -509,7 +514,7 @@ pub(crate) struct Counts {
     pub(crate) jobs: usize,
     pub(crate) strikes: usize,
     pub(crate) reversals: usize,
-    /// Answers of `/content` that were compared with what is stored.
+    /// Answers of `/content` that were compared with the stored outcome.
     pub(crate) outcomes: usize,
     /// Actions of the platform that were taken.
     pub(crate) own_actions: usize,
@@ -517,7 +522,7 @@ pub(crate) struct Counts {
     pub(crate) fetched: usize,
 }
 
-/// True if as much was acknowledged as the oracle needs to say something about so many kills.
+/// True if the acknowledged requests are enough for a verdict about `kills` kills.
 pub(crate) fn suffices(acknowledged: usize, kills: usize) -> bool {
     const ACKNOWLEDGED_A_KILL: usize = 5;
     acknowledged >= ACKNOWLEDGED_A_KILL * kills
@@ -525,16 +530,16 @@ pub(crate) fn suffices(acknowledged: usize, kills: usize) -> bool {
 
 impl Counts {
     /// # Errors
-    /// So few effects that their being right says little of so many kills.
+    /// Too few effects for a verdict about `kills` kills.
     pub(crate) fn suffice(&self, kills: usize) -> Result<()> {
         const KILLS_AN_EFFECT: usize = 3;
-        // Clients that wait for outcomes send nothing meanwhile, and few reports name items.
+        // Clients that wait for outcomes send no other requests, and few reports name items.
         const KILLS_A_WAIT: usize = 6;
         let effects = [self.events, self.jobs, self.strikes, self.own_actions];
-        let waits = [self.outcomes, self.fetched];
+        let awaited_effects = [self.outcomes, self.fetched];
         if !suffices(self.acknowledged, kills)
             || effects.iter().any(|count| count * KILLS_AN_EFFECT < kills)
-            || waits.iter().any(|count| count * KILLS_A_WAIT < kills)
+            || awaited_effects.iter().any(|count| count * KILLS_A_WAIT < kills)
         {
             bail!("too little happened for {kills} kills: {self}");
         }
@@ -542,25 +547,25 @@ impl Counts {
     }
 }
 
-fn answers(sent: &Sent) -> impl Iterator<Item = Reply> {
+fn answers(sent: &SentRequests) -> impl Iterator<Item = Reply> {
     let items = sent.items.values().map(|item| item.reply);
     let reports = sent.reports.iter().map(|report| report.reply);
     let appeals = sent.appeals.values().map(|appeal| appeal.reply);
     let decisions =
         sent.appeals.values().filter_map(|appeal| appeal.decision.as_ref()).map(|(_, answer)| *answer);
     let removals = sent.items.values().filter_map(|item| item.removal);
-    let own = sent.own_actions.values().map(|action| action.reply);
-    items.chain(reports).chain(appeals).chain(decisions).chain(removals).chain(own)
+    let own_actions = sent.own_actions.values().map(|action| action.reply);
+    items.chain(reports).chain(appeals).chain(decisions).chain(removals).chain(own_actions)
 }
 
-pub(crate) fn taken(sent: &Sent) -> usize {
+pub(crate) fn count_accepted(sent: &SentRequests) -> usize {
     answers(sent).filter(|answer| *answer == Reply::Accepted).count()
 }
 
-pub(crate) fn counts(sent: &Sent, seen: &Seen) -> Counts {
+pub(crate) fn counts(sent: &SentRequests, seen: &Observations) -> Counts {
     let events: BTreeSet<_> = seen.callbacks.iter().map(|callback| &callback.event).collect();
     Counts {
-        acknowledged: taken(sent),
+        acknowledged: count_accepted(sent),
         unanswered: answers(sent).filter(|answer| *answer == Reply::Missing).count(),
         deliveries: seen.callbacks.len(),
         events: events.len(),

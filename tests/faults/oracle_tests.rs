@@ -1,4 +1,4 @@
-//! Feeds the oracle wrong observations: each fault must be found, and named as what it is.
+//! Gives the oracle wrong observations: it must find each fault and classify it.
 
 use super::*;
 
@@ -25,11 +25,11 @@ fn report(item: &str, report: &str, csam: bool) -> SentReport {
     }
 }
 
-fn sent() -> Sent {
+fn sent() -> SentRequests {
     let threats = [("threat", Content::Threat), ("plain", Content::Plain)];
     let scams = ["scam1", "scam2", "scam3"].map(|id| (id, Content::Scam));
     let decision = Some(("ACCEPT".to_owned(), Reply::Accepted));
-    Sent {
+    SentRequests {
         items: scams.into_iter().chain(threats).map(|(id, content)| (id.to_owned(), item(content))).collect(),
         reports: vec![
             report("reported", "r1", false),
@@ -40,7 +40,7 @@ fn sent() -> Sent {
             "a1".to_owned(),
             SentAppeal { reply: Reply::Accepted, of_scam: false, decision },
         )]),
-        ..Sent::default()
+        ..SentRequests::default()
     }
 }
 
@@ -84,7 +84,7 @@ fn strike(item: &str) -> SeenStrike {
     SeenStrike { user: "u1".to_owned(), item: item.to_owned(), points: 1, reversed: Vec::new() }
 }
 
-fn strikes(seen: &mut Seen) -> &mut Vec<SeenStrike> {
+fn strikes(seen: &mut Observations) -> &mut Vec<SeenStrike> {
     seen.strikes.as_mut().unwrap()
 }
 
@@ -97,14 +97,14 @@ fn job(class: &str, item: &str, appeal: Option<&str>, causes: &[(&str, &str)]) -
     }
 }
 
-fn seen() -> Seen {
+fn seen() -> Observations {
     let submitted = |submissions: &[&str]| SeenItem {
         submissions: submissions.iter().map(|id| ((*id).to_owned(), true)).collect(),
     };
     let mut items: BTreeMap<_, _> = sent().items.into_keys().map(|id| (id, submitted(&["s"]))).collect();
     items.insert("reported".to_owned(), submitted(&["r1", "r2"]));
     items.insert("worse".to_owned(), submitted(&["r3"]));
-    Seen {
+    Observations {
         items,
         callbacks: vec![
             scam("e1", "scam1"),
@@ -122,12 +122,12 @@ fn seen() -> Seen {
             job("appeal", "appealed", Some("a1"), &[("appeal", "a1")]),
         ],
         strikes: Some(vec![strike("scam1"), strike("scam2"), strike("scam3")]),
-        ..Seen::default()
+        ..Observations::default()
     }
 }
 
-/// What is found once `wrong` is done to a run without a fault: (lost, doubled, invented).
-fn found(wrong: impl FnOnce(&mut Sent, &mut Seen)) -> (usize, usize, usize) {
+/// Counts the faults after `wrong` changed a correct run: (lost, doubled, invented).
+fn count_faults(wrong: impl FnOnce(&mut SentRequests, &mut Observations)) -> (usize, usize, usize) {
     let (mut sent, mut seen) = (sent(), seen());
     wrong(&mut sent, &mut seen);
     let verdict = judge(&sent, &seen);
@@ -137,7 +137,7 @@ fn found(wrong: impl FnOnce(&mut Sent, &mut Seen)) -> (usize, usize, usize) {
 #[test]
 fn a_run_without_a_fault_is_clean_and_counted() {
     assert_eq!(judge(&sent(), &seen()), Verdict::default());
-    let wanted = Counts {
+    let expected_counts = Counts {
         acknowledged: 11,
         unanswered: 0,
         deliveries: 7,
@@ -149,11 +149,11 @@ fn a_run_without_a_fault_is_clean_and_counted() {
         own_actions: 0,
         fetched: 0,
     };
-    assert_eq!(counts(&sent(), &seen()), wanted);
+    assert_eq!(counts(&sent(), &seen()), expected_counts);
 }
 
 #[test]
-fn a_run_in_which_little_happened_does_not_suffice() {
+fn run_with_few_effects_does_not_suffice() {
     let enough = Counts {
         acknowledged: 50,
         unanswered: 9,
@@ -181,13 +181,21 @@ fn a_run_in_which_little_happened_does_not_suffice() {
 }
 
 #[test]
-fn a_strike_is_taken_back_once_for_an_accepted_appeal_and_never_else() {
-    fn against_scam(sent: &mut Sent, seen: &mut Seen, decision: &str, reply: Reply, reversed: &[i64]) {
+fn strike_is_reversed_once_for_an_accepted_appeal() {
+    fn against_scam(
+        sent: &mut SentRequests,
+        seen: &mut Observations,
+        decision: &str,
+        reply: Reply,
+        reversed: &[i64],
+    ) {
         let scams = item(Content::Scam);
         sent.items.insert(appealed("a2"), SentItem { user: "u9".to_owned(), ..scams });
-        let said = Some((decision.to_owned(), reply));
-        sent.appeals
-            .insert("a2".to_owned(), SentAppeal { reply: Reply::Accepted, of_scam: true, decision: said });
+        let appeal_decision = Some((decision.to_owned(), reply));
+        sent.appeals.insert(
+            "a2".to_owned(),
+            SentAppeal { reply: Reply::Accepted, of_scam: true, decision: appeal_decision },
+        );
         seen.items.insert(appealed("a2"), SeenItem { submissions: BTreeMap::from([("s".to_owned(), true)]) });
         seen.callbacks.push(scam("e20", &appealed("a2")));
         seen.callbacks
@@ -198,7 +206,7 @@ fn a_strike_is_taken_back_once_for_an_accepted_appeal_and_never_else() {
         strikes(seen).push(SeenStrike { reversed: reversed.to_vec(), ..struck });
     }
     let of = |decision, answer, reversed: &[i64]| {
-        found(|sent, seen| against_scam(sent, seen, decision, answer, reversed))
+        count_faults(|sent, seen| against_scam(sent, seen, decision, answer, reversed))
     };
     assert_eq!(of("ACCEPT", Reply::Accepted, &[1]), (0, 0, 0));
     assert_eq!(of("ACCEPT", Reply::Accepted, &[]), (1, 0, 0));
@@ -208,167 +216,171 @@ fn a_strike_is_taken_back_once_for_an_accepted_appeal_and_never_else() {
     assert_eq!(of("ACCEPT", Reply::Missing, &[1]), (0, 0, 0));
     assert_eq!(of("REJECT", Reply::Accepted, &[]), (0, 0, 0));
     assert_eq!(of("REJECT", Reply::Accepted, &[1]), (0, 0, 1));
-    assert_eq!(found(|_, seen| strikes(seen)[0].reversed.push(1)), (0, 0, 1));
+    assert_eq!(count_faults(|_, seen| strikes(seen)[0].reversed.push(1)), (0, 0, 1));
 }
 
 #[test]
 fn a_decision_on_a_review_job_has_one_event_with_its_action() {
-    assert_eq!(found(|_, seen| seen.callbacks.retain(|callback| callback.event != "e7")), (1, 0, 0));
-    assert_eq!(found(|_, seen| seen.callbacks.push(removed("e8", "threat"))), (0, 1, 0));
-    assert_eq!(found(|_, seen| seen.callbacks.push(removed("e8", "plain"))), (0, 0, 1));
-    assert_eq!(found(|_, seen| seen.callbacks.push(removed("e8", "nobody's"))), (0, 0, 1));
+    assert_eq!(count_faults(|_, seen| seen.callbacks.retain(|callback| callback.event != "e7")), (1, 0, 0));
+    assert_eq!(count_faults(|_, seen| seen.callbacks.push(removed("e8", "threat"))), (0, 1, 0));
+    assert_eq!(count_faults(|_, seen| seen.callbacks.push(removed("e8", "plain"))), (0, 0, 1));
+    assert_eq!(count_faults(|_, seen| seen.callbacks.push(removed("e8", "nobody's"))), (0, 0, 1));
     let suspended = SeenCallback { action: THRESHOLD_ACTION.to_owned(), ..removed("e7", "threat") };
-    assert_eq!(found(|_, seen| seen.callbacks.push(suspended)), (0, 0, 1));
-    // Without an answer it may be there, once.
-    let unanswered = |sent: &mut Sent| {
+    assert_eq!(count_faults(|_, seen| seen.callbacks.push(suspended)), (0, 0, 1));
+    // Without an answer it may exist once.
+    let unanswered = |sent: &mut SentRequests| {
         sent.items.get_mut("threat").unwrap().removal = Some(Reply::Missing);
     };
-    assert_eq!(found(|sent, _| unanswered(sent)), (0, 0, 0));
+    assert_eq!(count_faults(|sent, _| unanswered(sent)), (0, 0, 0));
 }
 
 #[test]
 fn a_delivery_of_the_same_event_may_repeat() {
-    assert_eq!(found(|_, seen| seen.callbacks.push(scam("e1", "scam1"))), (0, 0, 0));
+    assert_eq!(count_faults(|_, seen| seen.callbacks.push(scam("e1", "scam1"))), (0, 0, 0));
 }
 
 #[test]
-fn an_item_that_is_not_there_or_not_evaluated_is_lost() {
-    let gone = |_: &mut Sent, seen: &mut Seen| drop(seen.items.remove("plain"));
-    assert_eq!(found(gone), (2, 0, 0));
-    let waiting = |_: &mut Sent, seen: &mut Seen| {
+fn missing_or_unevaluated_item_is_lost() {
+    let missing = |_: &mut SentRequests, seen: &mut Observations| drop(seen.items.remove("plain"));
+    assert_eq!(count_faults(missing), (2, 0, 0));
+    let unevaluated = |_: &mut SentRequests, seen: &mut Observations| {
         seen.items.get_mut("plain").unwrap().submissions.insert("s".to_owned(), false);
     };
-    assert_eq!(found(waiting), (1, 0, 0));
-    let other = |_: &mut Sent, seen: &mut Seen| {
+    assert_eq!(count_faults(unevaluated), (1, 0, 0));
+    let replaced = |_: &mut SentRequests, seen: &mut Observations| {
         seen.items.get_mut("plain").unwrap().submissions = BTreeMap::from([("other".to_owned(), true)]);
     };
-    assert_eq!(found(other), (1, 0, 0));
+    assert_eq!(count_faults(replaced), (1, 0, 0));
 }
 
 #[test]
 fn a_second_submission_of_one_request_is_doubled() {
-    let twice = |_: &mut Sent, seen: &mut Seen| {
+    let twice = |_: &mut SentRequests, seen: &mut Observations| {
         seen.items.get_mut("plain").unwrap().submissions.insert("other".to_owned(), true);
     };
-    assert_eq!(found(twice), (0, 1, 0));
-    let reported = |_: &mut Sent, seen: &mut Seen| {
+    assert_eq!(count_faults(twice), (0, 1, 0));
+    let reported = |_: &mut SentRequests, seen: &mut Observations| {
         seen.items.get_mut("worse").unwrap().submissions.insert("other".to_owned(), true);
     };
-    assert_eq!(found(reported), (0, 1, 0));
+    assert_eq!(count_faults(reported), (0, 1, 0));
 }
 
 #[test]
-fn a_callback_that_never_came_is_lost() {
-    assert_eq!(found(|_, seen| drop(seen.callbacks.remove(0))), (1, 0, 0));
+fn missing_callback_is_lost() {
+    assert_eq!(count_faults(|_, seen| drop(seen.callbacks.remove(0))), (1, 0, 0));
 }
 
 #[test]
 fn two_event_ids_of_one_action_are_doubled() {
-    assert_eq!(found(|_, seen| seen.callbacks.push(scam("e9", "scam1"))), (0, 1, 0));
+    assert_eq!(count_faults(|_, seen| seen.callbacks.push(scam("e9", "scam1"))), (0, 1, 0));
 }
 
 #[test]
 fn two_bodies_under_one_event_id_are_doubled() {
     let other = SeenCallback { body: "another".to_owned(), ..scam("e1", "scam1") };
-    assert_eq!(found(|_, seen| seen.callbacks.push(other)), (0, 1, 0));
+    assert_eq!(count_faults(|_, seen| seen.callbacks.push(other)), (0, 1, 0));
 }
 
 #[test]
-fn an_event_that_follows_from_nothing_is_invented() {
-    assert_eq!(found(|_, seen| seen.callbacks.push(scam("e9", "plain"))), (0, 0, 1));
-    assert_eq!(found(|_, seen| seen.callbacks.push(scam("e9", "nobody"))), (0, 0, 1));
+fn event_without_a_cause_is_invented() {
+    assert_eq!(count_faults(|_, seen| seen.callbacks.push(scam("e9", "plain"))), (0, 0, 1));
+    assert_eq!(count_faults(|_, seen| seen.callbacks.push(scam("e9", "nobody"))), (0, 0, 1));
     let removed = SeenCallback { action: "remove".to_owned(), ..scam("e9", "scam1") };
-    assert_eq!(found(|_, seen| seen.callbacks.push(removed)), (0, 0, 1));
-    assert_eq!(found(|_, seen| seen.callbacks.push(callback("e9", "news", "plain"))), (0, 0, 1));
+    assert_eq!(count_faults(|_, seen| seen.callbacks.push(removed)), (0, 0, 1));
+    assert_eq!(count_faults(|_, seen| seen.callbacks.push(callback("e9", "news", "plain"))), (0, 0, 1));
 }
 
 #[test]
-fn a_strike_too_few_is_lost_and_its_threshold_event_has_no_ground() {
-    assert_eq!(found(|_, seen| drop(strikes(seen).pop())), (1, 0, 1));
+fn missing_strike_is_lost_and_its_threshold_event_invented() {
+    assert_eq!(count_faults(|_, seen| drop(strikes(seen).pop())), (1, 0, 1));
 }
 
 #[test]
-fn a_strike_too_many_is_doubled_or_invented() {
-    assert_eq!(found(|_, seen| strikes(seen).push(strike("scam1"))), (0, 1, 0));
-    assert_eq!(found(|_, seen| strikes(seen).push(strike("plain"))), (0, 0, 1));
-    assert_eq!(found(|_, seen| strikes(seen)[0].points = 2), (0, 0, 1));
+fn extra_strike_is_doubled_or_invented() {
+    assert_eq!(count_faults(|_, seen| strikes(seen).push(strike("scam1"))), (0, 1, 0));
+    assert_eq!(count_faults(|_, seen| strikes(seen).push(strike("plain"))), (0, 0, 1));
+    assert_eq!(count_faults(|_, seen| strikes(seen)[0].points = 2), (0, 0, 1));
 }
 
 #[test]
-fn strikes_that_nobody_looked_at_are_not_judged() {
-    assert_eq!(found(|_, seen| seen.strikes = None), (0, 0, 0));
+fn unread_strikes_are_not_judged() {
+    assert_eq!(count_faults(|_, seen| seen.strikes = None), (0, 0, 0));
 }
 
 #[test]
 fn a_threshold_is_crossed_once() {
-    assert_eq!(found(|_, seen| drop(seen.callbacks.remove(3))), (1, 0, 0));
-    assert_eq!(found(|_, seen| seen.callbacks.push(crossed("e9"))), (0, 1, 0));
+    assert_eq!(count_faults(|_, seen| drop(seen.callbacks.remove(3))), (1, 0, 0));
+    assert_eq!(count_faults(|_, seen| seen.callbacks.push(crossed("e9"))), (0, 1, 0));
 }
 
 #[test]
-fn a_job_is_there_once_with_each_cause_once() {
-    // Of the report's job, its causes are missing too.
-    assert_eq!(found(|_, seen| drop(seen.jobs.remove(1))), (4, 0, 0));
-    assert_eq!(found(|_, seen| seen.jobs.push(seen.jobs[3].clone())).1, 3);
-    let again = |_: &mut Sent, seen: &mut Seen| seen.jobs[1].causes[1] = seen.jobs[1].causes[0].clone();
-    assert_eq!(found(again), (1, 1, 0));
-    let joined =
-        |_: &mut Sent, seen: &mut Seen| seen.jobs[0].causes.push(("rule".to_owned(), "t".to_owned()));
-    assert_eq!(found(joined), (0, 1, 0));
-    assert_eq!(found(|_, seen| seen.jobs.push(job("review", "plain", None, &[]))), (0, 0, 1));
+fn job_exists_once_with_each_cause_once() {
+    // The causes of the report's job are missing, too.
+    assert_eq!(count_faults(|_, seen| drop(seen.jobs.remove(1))), (4, 0, 0));
+    assert_eq!(count_faults(|_, seen| seen.jobs.push(seen.jobs[3].clone())).1, 3);
+    let again = |_: &mut SentRequests, seen: &mut Observations| {
+        seen.jobs[1].causes[1] = seen.jobs[1].causes[0].clone()
+    };
+    assert_eq!(count_faults(again), (1, 1, 0));
+    let joined = |_: &mut SentRequests, seen: &mut Observations| {
+        seen.jobs[0].causes.push(("rule".to_owned(), "t".to_owned()))
+    };
+    assert_eq!(count_faults(joined), (0, 1, 0));
+    assert_eq!(count_faults(|_, seen| seen.jobs.push(job("review", "plain", None, &[]))), (0, 0, 1));
 }
 
 #[test]
-fn a_child_safety_report_belongs_in_no_review_job() {
-    let moved = |_: &mut Sent, seen: &mut Seen| seen.jobs[2].class = "review".to_owned();
-    let (lost, _, invented) = found(moved);
+fn child_safety_report_opens_no_review_job() {
+    let moved = |_: &mut SentRequests, seen: &mut Observations| seen.jobs[2].class = "review".to_owned();
+    let (lost, _, invented) = count_faults(moved);
     assert!(lost > 0 && invented > 0);
 }
 
 #[test]
-fn a_decision_on_an_appeal_is_told_once_and_as_it_was_made() {
-    assert_eq!(found(|_, seen| drop(seen.callbacks.remove(4))), (1, 0, 0));
-    assert_eq!(found(|_, seen| seen.callbacks.push(decided("e9", "ACCEPT"))), (0, 1, 0));
-    assert_eq!(found(|_, seen| seen.callbacks[4].decision = "REJECT".to_owned()), (0, 0, 1));
-    let undecided = |sent: &mut Sent, _: &mut Seen| sent.appeals.get_mut("a1").unwrap().decision = None;
-    assert_eq!(found(undecided), (0, 0, 1));
+fn appeal_decision_has_one_event_with_its_verdict() {
+    assert_eq!(count_faults(|_, seen| drop(seen.callbacks.remove(4))), (1, 0, 0));
+    assert_eq!(count_faults(|_, seen| seen.callbacks.push(decided("e9", "ACCEPT"))), (0, 1, 0));
+    assert_eq!(count_faults(|_, seen| seen.callbacks[4].decision = "REJECT".to_owned()), (0, 0, 1));
+    let undecided =
+        |sent: &mut SentRequests, _: &mut Observations| sent.appeals.get_mut("a1").unwrap().decision = None;
+    assert_eq!(count_faults(undecided), (0, 0, 1));
 }
 
 #[test]
-fn what_was_never_acknowledged_may_be_there_once_or_not_at_all() {
-    fn unanswered(sent: &mut Sent, _: &mut Seen) {
+fn unacknowledged_item_exists_at_most_once() {
+    fn unanswered(sent: &mut SentRequests, _: &mut Observations) {
         let scam = sent.items.get_mut("scam1").unwrap();
         (scam.reply, scam.submission) = (Reply::Missing, None);
     }
-    assert_eq!(found(unanswered), (0, 0, 0));
-    let none = |sent: &mut Sent, seen: &mut Seen| {
+    assert_eq!(count_faults(unanswered), (0, 0, 0));
+    let none = |sent: &mut SentRequests, seen: &mut Observations| {
         unanswered(sent, seen);
         seen.items.remove("scam1");
         seen.callbacks.retain(|callback| callback.item != "scam1" && callback.kind != CROSSED);
         seen.callbacks.push(limited("e6", limits::ONCE, "scam2"));
         strikes(seen).retain(|strike| strike.item != "scam1");
     };
-    assert_eq!(found(none), (0, 0, 0));
-    let twice = |sent: &mut Sent, seen: &mut Seen| {
+    assert_eq!(count_faults(none), (0, 0, 0));
+    let twice = |sent: &mut SentRequests, seen: &mut Observations| {
         unanswered(sent, seen);
         seen.callbacks.push(scam("e9", "scam1"));
     };
-    assert_eq!(found(twice), (0, 1, 0));
+    assert_eq!(count_faults(twice), (0, 1, 0));
 }
 
 #[test]
-fn what_nobody_sent_is_invented() {
-    let stranger = |_: &mut Sent, seen: &mut Seen| {
+fn unsent_item_is_invented() {
+    let stranger = |_: &mut SentRequests, seen: &mut Observations| {
         seen.items.insert("stranger".to_owned(), SeenItem::default());
     };
-    assert_eq!(found(stranger), (0, 0, 1));
+    assert_eq!(count_faults(stranger), (0, 0, 1));
 }
 
 #[test]
-fn unsettled_deliveries_dead_letters_and_missing_signatures_are_told() {
-    assert_eq!(found(|_, seen| seen.unsettled.push("held".to_owned())), (1, 0, 0));
-    assert_eq!(found(|_, seen| seen.dead_letters.push("items".to_owned())), (1, 0, 0));
-    assert_eq!(found(|_, seen| seen.unsigned = 1), (0, 0, 1));
+fn delivery_faults_are_reported() {
+    assert_eq!(count_faults(|_, seen| seen.unsettled.push("held".to_owned())), (1, 0, 0));
+    assert_eq!(count_faults(|_, seen| seen.dead_letters.push("items".to_owned())), (1, 0, 0));
+    assert_eq!(count_faults(|_, seen| seen.unsigned = 1), (0, 0, 1));
 }
 
 #[test]
@@ -379,8 +391,14 @@ fn a_verdict_shows_its_numbers_first() {
     assert!(text.starts_with("the oracle found 1 lost, 0 doubled, 0 invented\n  lost: events of"), "{text}");
 }
 
-/// Many users with a scam each, all acted on.
-fn flood_of(sent: &mut Sent, seen: &mut Seen, scams: usize, action: &str, user: impl Fn(usize) -> String) {
+/// Adds `scams` scams, each with an event of `action`.
+fn flood_of(
+    sent: &mut SentRequests,
+    seen: &mut Observations,
+    scams: usize,
+    action: &str,
+    user: impl Fn(usize) -> String,
+) {
     for nth in 0..scams {
         let (id, user) = (format!("extra{nth}"), user(nth));
         let extra =
@@ -392,34 +410,38 @@ fn flood_of(sent: &mut Sent, seen: &mut Seen, scams: usize, action: &str, user: 
 }
 
 #[test]
-fn a_day_may_have_all_its_places_taken_and_none_beyond_them() {
+fn daily_limit_is_never_exceeded() {
     let of = |scams| {
-        move |sent: &mut Sent, seen: &mut Seen| {
+        move |sent: &mut SentRequests, seen: &mut Observations| {
             flood_of(sent, seen, scams, limits::DAILY, |nth| format!("v{nth}"));
         }
     };
-    assert_eq!(found(of(limits::PER_DAY)), (0, 0, 0));
-    assert_eq!(found(of(limits::PER_DAY + 1)), (0, 1, 0));
-    let next_day = |sent: &mut Sent, seen: &mut Seen| {
+    assert_eq!(count_faults(of(limits::PER_DAY)), (0, 0, 0));
+    assert_eq!(count_faults(of(limits::PER_DAY + 1)), (0, 1, 0));
+    let next_day = |sent: &mut SentRequests, seen: &mut Observations| {
         of(limits::PER_DAY + 1)(sent, seen);
         seen.callbacks.last_mut().unwrap().at = "2026-01-03T00:00:00.000Z".to_owned();
     };
-    assert_eq!(found(next_day), (0, 0, 0));
+    assert_eq!(count_faults(next_day), (0, 0, 0));
 }
 
 #[test]
-fn a_user_is_acted_on_once_and_not_forgotten() {
-    let twice = |_: &mut Sent, seen: &mut Seen| seen.callbacks.push(limited("e9", limits::ONCE, "scam2"));
-    assert_eq!(found(twice), (0, 1, 0));
-    assert_eq!(found(|_, seen| drop(seen.callbacks.pop())), (1, 0, 0));
-    let plain = |_: &mut Sent, seen: &mut Seen| seen.callbacks.push(limited("e9", limits::DAILY, "plain"));
-    assert_eq!(found(plain), (0, 0, 1));
+fn cooldown_action_is_taken_once_for_a_user() {
+    let twice = |_: &mut SentRequests, seen: &mut Observations| {
+        seen.callbacks.push(limited("e9", limits::ONCE, "scam2"))
+    };
+    assert_eq!(count_faults(twice), (0, 1, 0));
+    assert_eq!(count_faults(|_, seen| drop(seen.callbacks.pop())), (1, 0, 0));
+    let plain = |_: &mut SentRequests, seen: &mut Observations| {
+        seen.callbacks.push(limited("e9", limits::DAILY, "plain"))
+    };
+    assert_eq!(count_faults(plain), (0, 0, 1));
 }
 
 #[test]
-fn a_window_is_not_full_before_its_items_are_there_and_misses_none() {
-    // Of the extra scams only what is about the window is there.
-    let found = |wrong: &dyn Fn(&mut Sent, &mut Seen)| {
+fn window_matches_only_when_full_and_misses_no_item() {
+    // The extra scams have only events of the window, so other faults are ignored.
+    let count_window_faults = |wrong: &dyn Fn(&mut SentRequests, &mut Observations)| {
         let (mut sent, mut seen) = (sent(), seen());
         wrong(&mut sent, &mut seen);
         let verdict = judge(&sent, &seen);
@@ -427,7 +449,7 @@ fn a_window_is_not_full_before_its_items_are_there_and_misses_none() {
         (of(&verdict.lost), of(&verdict.doubled), of(&verdict.invented))
     };
     let of = |scams: usize, acted: usize| {
-        move |sent: &mut Sent, seen: &mut Seen| {
+        move |sent: &mut SentRequests, seen: &mut Observations| {
             flood_of(sent, seen, scams, limits::FLOOD, |_| "v".to_owned());
             for nth in 0..scams {
                 sent.items.get_mut(&format!("extra{nth}")).unwrap().reply = Reply::Accepted;
@@ -435,15 +457,23 @@ fn a_window_is_not_full_before_its_items_are_there_and_misses_none() {
             seen.callbacks.truncate(7 + acted);
         }
     };
-    assert_eq!(found(&of(limits::FULL - 1, 0)), (0, 0, 0));
-    assert_eq!(found(&of(limits::FULL - 1, 1)), (0, 0, 1), "it was not full");
-    assert_eq!(found(&of(limits::FULL, 1)), (0, 0, 0));
-    assert_eq!(found(&of(limits::FULL, 0)), (1, 0, 0), "the one that fills it is missed");
-    assert_eq!(found(&of(limits::FULL + 2, 2)), (1, 0, 0), "one of three is missed");
-    assert_eq!(found(&of(limits::FULL, limits::FULL)), (0, 0, 0), "a replay may count all");
-    let again = |sent: &mut Sent, seen: &mut Seen| {
+    assert_eq!(count_window_faults(&of(limits::FULL - 1, 0)), (0, 0, 0));
+    assert_eq!(count_window_faults(&of(limits::FULL - 1, 1)), (0, 0, 1), "the window was not full");
+    assert_eq!(count_window_faults(&of(limits::FULL, 1)), (0, 0, 0));
+    assert_eq!(
+        count_window_faults(&of(limits::FULL, 0)),
+        (1, 0, 0),
+        "the item that fills the window is missed"
+    );
+    assert_eq!(count_window_faults(&of(limits::FULL + 2, 2)), (1, 0, 0), "one of three events is missing");
+    assert_eq!(
+        count_window_faults(&of(limits::FULL, limits::FULL)),
+        (0, 0, 0),
+        "a replay may count all items"
+    );
+    let again = |sent: &mut SentRequests, seen: &mut Observations| {
         of(limits::FULL, 1)(sent, seen);
         seen.callbacks.push(SeenCallback { user: "v".to_owned(), ..limited("x9", limits::FLOOD, "extra0") });
     };
-    assert_eq!(found(&again), (0, 1, 0));
+    assert_eq!(count_window_faults(&again), (0, 1, 0));
 }

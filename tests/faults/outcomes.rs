@@ -1,12 +1,12 @@
-//! The part of the oracle that is about `/content`: what an answer said is what is stored.
+//! The part of the oracle that is about `/content`: the stored outcome equals the answered one.
 //!
-//! Pure. That its item is there once and acted on once is judged with all other items.
+//! Pure. The item itself and its effects are judged with all other items.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::oracle::{Reply, Seen, Sent, Verdict};
+use crate::oracle::{Observations, Reply, SentRequests, Verdict};
 
 /// Result of an evaluation, by the ids of its rules and of the actions that were taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ impl Outcome {
         Self { rules: ids(&answer["matchedRules"]), actions: ids(&answer["actionsTriggered"]) }
     }
 
-    /// Reads an item as it is stored: an action that was held back counts as none.
+    /// Reads a stored item, without its suppressed actions.
     pub(crate) fn stored(item: &Value) -> Self {
         let mut actions = item["actions"].clone();
         if let Some(all) = actions.as_array_mut() {
@@ -35,7 +35,7 @@ fn ids(list: &Value) -> BTreeSet<String> {
     list.as_array().into_iter().flatten().filter_map(|it| it["id"].as_str().map(str::to_owned)).collect()
 }
 
-pub(crate) fn judge(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
+pub(crate) fn judge(sent: &SentRequests, seen: &Observations, verdict: &mut Verdict) {
     for (submission, answered) in &sent.outcomes {
         match seen.outcomes.get(submission) {
             None => verdict.lost.push(format!("the outcome of submission {submission}, which was answered")),
@@ -47,7 +47,7 @@ pub(crate) fn judge(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
             Some(_) => {}
         }
     }
-    // Those that were not waited for have no submission in their answer.
+    // Items sent without waiting for the outcome have no submission in their answer.
     for (id, _) in sent.items.iter().filter(|(_, it)| it.reply == Reply::Accepted && it.submission.is_none())
     {
         let submissions = seen.items.get(id).map(|item| &item.submissions);
@@ -66,14 +66,14 @@ mod tests {
     use super::*;
     use crate::oracle::{Content, SeenItem, SentItem};
 
-    fn found(wrong: impl FnOnce(&mut Sent, &mut Seen)) -> (usize, usize) {
+    fn count_faults(wrong: impl FnOnce(&mut SentRequests, &mut Observations)) -> (usize, usize) {
         let answer =
             json!({ "matchedRules": [{ "id": "scams" }], "actionsTriggered": [{ "id": "limit_reach" }] });
         let item = json!({
             "matchedRules": [{ "id": "scams" }],
             "actions": [{ "id": "limit_reach" }, { "id": "slow_down", "suppressed": "limit" }],
         });
-        let (mut sent, mut seen) = (Sent::default(), Seen::default());
+        let (mut sent, mut seen) = (SentRequests::default(), Observations::default());
         sent.outcomes.insert("s".to_owned(), Outcome::answered(&answer));
         sent.items.insert(
             "late".to_owned(),
@@ -90,17 +90,17 @@ mod tests {
 
     #[test]
     fn answered_outcome_is_the_stored_one() {
-        assert_eq!(found(|_, _| {}), (0, 0));
-        assert_eq!(found(|_, seen| seen.outcomes.clear()), (1, 0));
-        assert_eq!(found(|_, seen| seen.outcomes.get_mut("s").unwrap().actions.clear()), (0, 1));
-        assert_eq!(found(|sent, _| sent.outcomes.get_mut("s").unwrap().rules.clear()), (0, 1));
+        assert_eq!(count_faults(|_, _| {}), (0, 0));
+        assert_eq!(count_faults(|_, seen| seen.outcomes.clear()), (1, 0));
+        assert_eq!(count_faults(|_, seen| seen.outcomes.get_mut("s").unwrap().actions.clear()), (0, 1));
+        assert_eq!(count_faults(|sent, _| sent.outcomes.get_mut("s").unwrap().rules.clear()), (0, 1));
     }
 
     #[test]
-    fn content_that_nobody_waited_for_is_evaluated() {
-        let waiting = |_: &mut Sent, seen: &mut Seen| {
+    fn unawaited_content_is_evaluated() {
+        let waiting = |_: &mut SentRequests, seen: &mut Observations| {
             seen.items.get_mut("late").unwrap().submissions.insert("l".to_owned(), false);
         };
-        assert_eq!(found(waiting), (1, 0));
+        assert_eq!(count_faults(waiting), (1, 0));
     }
 }

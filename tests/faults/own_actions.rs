@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::oracle::{DECISION, Reply, Seen, Sent, Verdict, bounds};
+use crate::oracle::{DECISION, Observations, Reply, SentRequests, Verdict, bounds};
 
 /// Action that the platform alone takes, on users.
 pub(crate) const OWN_ACTION: &str = "ban";
@@ -18,7 +18,7 @@ pub(crate) struct SentAction {
     pub(crate) decision: Option<String>,
 }
 
-pub(crate) fn judge(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
+pub(crate) fn judge(sent: &SentRequests, seen: &Observations, verdict: &mut Verdict) {
     let mut events: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
     for callback in seen.callbacks.iter().filter(|it| it.kind == DECISION && it.action == OWN_ACTION) {
         let event = (callback.event.as_str(), callback.decided.as_str());
@@ -27,11 +27,11 @@ pub(crate) fn judge(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     let mut by_user: BTreeMap<&str, Vec<Reply>> = BTreeMap::new();
     for (note, action) in &sent.own_actions {
         by_user.entry(&action.user).or_default().push(action.reply);
-        let found = events.remove(note.as_str()).unwrap_or_default();
+        let own_events = events.remove(note.as_str()).unwrap_or_default();
         let (least, most) = bounds([action.reply].into_iter());
-        verdict.count(format_args!("events of the platform's action {note}"), found.len(), least, most);
+        verdict.count(format_args!("events of the platform's action {note}"), own_events.len(), least, most);
         if let Some(decision) = &action.decision
-            && found.iter().any(|(_, decided)| decided != decision)
+            && own_events.iter().any(|(_, decided)| decided != decision)
         {
             verdict.invented.push(format!("the platform's action {note} was taken under another id"));
         }
@@ -42,13 +42,13 @@ pub(crate) fn judge(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     let Some(strikes) = &seen.strikes else { return };
     for (user, answers) in by_user {
         let (least, most) = bounds(answers.into_iter());
-        let found = strikes.iter().filter(|strike| strike.user == user && strike.item == user);
-        verdict.count(format_args!("strikes of {user} by the platform"), found.count(), least, most);
+        let user_strikes = strikes.iter().filter(|strike| strike.user == user && strike.item == user);
+        verdict.count(format_args!("strikes of {user} by the platform"), user_strikes.count(), least, most);
     }
 }
 
-/// True if the strike is one of the platform's actions, which are judged here.
-pub(crate) fn is_own(sent: &Sent, item: &str) -> bool {
+/// True if the strike belongs to an action of the platform, which this module judges.
+pub(crate) fn is_own(sent: &SentRequests, item: &str) -> bool {
     sent.own_actions.values().any(|action| action.user == item)
 }
 
@@ -57,9 +57,10 @@ mod tests {
     use super::*;
     use crate::oracle::{SeenCallback, SeenStrike};
 
-    /// Two actions on one user, both taken. Counts what is lost, doubled and invented.
-    fn found(wrong: impl FnOnce(&mut Sent, &mut Seen)) -> (usize, usize, usize) {
-        let (mut sent, mut seen) = (Sent::default(), Seen { strikes: Some(Vec::new()), ..Seen::default() });
+    /// Judges two accepted actions on one user. Counts lost, doubled and invented effects.
+    fn count_faults(wrong: impl FnOnce(&mut SentRequests, &mut Observations)) -> (usize, usize, usize) {
+        let (mut sent, mut seen) =
+            (SentRequests::default(), Observations { strikes: Some(Vec::new()), ..Observations::default() });
         for note in ["n1", "n2"] {
             let action = SentAction {
                 user: "u".to_owned(),
@@ -94,25 +95,25 @@ mod tests {
 
     #[test]
     fn own_action_has_one_callback_under_its_id() {
-        assert_eq!(found(|_, _| {}), (0, 0, 0));
-        assert_eq!(found(|_, seen| drop(seen.callbacks.pop())), (1, 0, 0));
-        let again = |_: &mut Sent, seen: &mut Seen| {
+        assert_eq!(count_faults(|_, _| {}), (0, 0, 0));
+        assert_eq!(count_faults(|_, seen| drop(seen.callbacks.pop())), (1, 0, 0));
+        let again = |_: &mut SentRequests, seen: &mut Observations| {
             seen.callbacks.push(SeenCallback { event: "e".to_owned(), ..callback("n1") });
         };
-        assert_eq!(found(again), (0, 1, 0));
-        assert_eq!(found(|_, seen| seen.callbacks[0].decided.clear()), (0, 0, 1));
-        assert_eq!(found(|_, seen| seen.callbacks.push(callback("n3"))), (0, 0, 1));
+        assert_eq!(count_faults(again), (0, 1, 0));
+        assert_eq!(count_faults(|_, seen| seen.callbacks[0].decided.clear()), (0, 0, 1));
+        assert_eq!(count_faults(|_, seen| seen.callbacks.push(callback("n3"))), (0, 0, 1));
     }
 
     #[test]
     fn own_action_has_one_strike() {
-        assert_eq!(found(|_, seen| drop(seen.strikes.as_mut().unwrap().pop())), (1, 0, 0));
-        assert_eq!(found(|_, seen| seen.strikes.as_mut().unwrap().push(strike())), (0, 1, 0));
-        let unanswered = |sent: &mut Sent, seen: &mut Seen| {
+        assert_eq!(count_faults(|_, seen| drop(seen.strikes.as_mut().unwrap().pop())), (1, 0, 0));
+        assert_eq!(count_faults(|_, seen| seen.strikes.as_mut().unwrap().push(strike())), (0, 1, 0));
+        let unanswered = |sent: &mut SentRequests, seen: &mut Observations| {
             sent.own_actions.get_mut("n2").unwrap().reply = Reply::Missing;
             seen.callbacks.pop();
             seen.strikes.as_mut().unwrap().pop();
         };
-        assert_eq!(found(unanswered), (0, 0, 0));
+        assert_eq!(count_faults(unanswered), (0, 0, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! The host of the pictures that items name: some are there at once, others only when nobody waits in passing any more.
+//! The host of the pictures that items name: it serves some at once, and others after the time that an item waits for media.
 //!
 //! It outlives the processes that ask.
 
@@ -6,7 +6,7 @@ use std::{io, time::Duration};
 
 use tidegate_test_support::pictures::{Answer, Host, picture};
 
-/// Longer than items wait in passing, by the settings below.
+/// Longer than an item waits for its media, by the settings below.
 const LATE: Duration = Duration::from_millis(400);
 
 pub(crate) struct Pictures(Host);
@@ -28,13 +28,13 @@ impl Pictures {
         format!("[egress.media]\nports = [{port}]\n[processors.media]\nwait_ms = 100\n")
     }
 
-    /// Where items find theirs.
+    /// Base URL of the pictures.
     pub(crate) fn base(&self) -> String {
         self.0.url("")
     }
 
-    /// How many times somebody asked.
-    pub(crate) fn asked(&self) -> usize {
+    /// Number of requests for pictures.
+    pub(crate) fn count_requests(&self) -> usize {
         self.0.asked("").len()
     }
 }

@@ -30,7 +30,7 @@ const HANG: Duration = Duration::from_secs(30);
 struct Shared {
     /// Attempts by the id of their request.
     attempts: Mutex<BTreeMap<String, usize>>,
-    /// Everything that was asked, with the time of its arrival.
+    /// Headers, body and time of arrival of each request.
     requests: Mutex<Vec<(HeaderMap, Bytes, u64)>>,
 }
 
@@ -60,7 +60,7 @@ impl Platform {
         Ok(Self { address, shared, server })
     }
 
-    /// Settings of an installation whose platform this is. It rests shortly, so that all requests are settled soon after the load.
+    /// Settings of an installation with this platform. Rests are short, so all requests are settled soon after the load.
     pub(crate) fn settings(&self) -> String {
         let Self { address, .. } = self;
         format!(
@@ -70,7 +70,7 @@ impl Platform {
     }
 
     /// Ids of the requests that were made.
-    pub(crate) fn asked(&self) -> BTreeSet<String> {
+    pub(crate) fn request_ids(&self) -> BTreeSet<String> {
         self.shared.attempts.lock().unwrap().keys().cloned().collect()
     }
 
@@ -94,7 +94,7 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
         *count += 1;
         *count
     };
-    // By the id, so that a request has its fate whichever process makes it.
+    // By the id, so the attempts of a request fail in the same way from every process.
     match (attempt, id.bytes().last().unwrap_or_default() % 8) {
         (1, 0) => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         (1, 1) => tokio::time::sleep(HANG).await,

@@ -1,4 +1,4 @@
-//! The platform's callback endpoint: verifies signatures, keeps what it was answer, and misbehaves when asked to.
+//! The platform's callback endpoint: verifies signatures, keeps callbacks, and fails on request.
 //!
 //! It lives in the test's own process, so no kill reaches it.
 
@@ -25,11 +25,11 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::oracle::SeenCallback;
 
-/// How an endpoint answers the first attempts of each event; later ones get 200.
+/// Answer of an endpoint to the first attempts of each event; later attempts get 200.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Manner {
     Well,
-    /// No answer at all, for the first so many.
+    /// No answer.
     Hang(usize),
     /// Status 500.
     Fail(usize),
@@ -111,7 +111,7 @@ async fn receive(
     }
     let Some(callback) = read(&body) else { return StatusCode::BAD_REQUEST };
     let event = callback.event.clone();
-    // Kept before it is answered: an answer that is lost on its way makes a repeated delivery, never a lost one.
+    // Kept before the answer: if the answer is lost, the delivery repeats.
     shared.callbacks.lock().unwrap().push(callback);
     let manner = shared.manners.lock().unwrap().get(&endpoint).copied().unwrap_or(Manner::Well);
     let attempt = {

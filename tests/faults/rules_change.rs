@@ -24,10 +24,10 @@ use crate::{
     receiver::Receiver,
 };
 
-/// Once a plan is stored, whatever else is done or not.
+/// Places after the plan is stored.
 const PLACES: [&str; 4] = ["after_plan", "after_apply_rows", "after_callback_append", "before_complete"];
 
-/// What the rules of one version lead to.
+/// Effects of the rules of one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Effects {
     /// As the documents list them.
@@ -56,37 +56,40 @@ async fn a_replay_under_other_rules_carries_the_first_plan_out() -> Result<()> {
         if status.code().is_some() {
             bail!("{place} was not reached: {status}");
         }
-        // While nothing runs, so that no replay comes before the change.
+        // No process runs meanwhile, so the change precedes the replay.
         change_rules(&installation, effects[1].actions).await?;
         expected.push((item, effects[0]));
         effects.reverse();
 
         let mut process = installation.up(None)?;
         installation.ready(&mut process).await?;
-        // The other rules are in force: what is new meets them.
-        let new = format!("new-{place}");
-        submit(&installation, &new).await?;
-        expected.push((new, effects[0]));
-        observe::drained(&installation, &mut process).await?;
+        // The other rules are in force and apply to new items.
+        let new_item = format!("new-{place}");
+        submit(&installation, &new_item).await?;
+        expected.push((new_item, effects[0]));
+        observe::wait_until_drained(&installation, &mut process).await?;
         jobs = installation.list("/jobs?state=all").await?;
         installation.stop(&mut process).await?;
     }
     let store = observe::embedded_store(&installation).await?;
     let mut wrong = Vec::new();
-    for (item, wanted) in &expected {
-        let found: BTreeSet<_> = receiver
+    for (item, expected_effects) in &expected {
+        let item_callbacks: BTreeSet<_> = receiver
             .callbacks()
             .into_iter()
             .filter(|callback| callback.item == *item && callback.kind == AUTOMATIC)
             .map(|callback| (callback.event, callback.action))
             .collect();
-        let events: Vec<_> = found.iter().map(|(_, action)| action.as_str()).collect();
+        let events: Vec<_> = item_callbacks.iter().map(|(_, action)| action.as_str()).collect();
         let author = (OrgId::new("default"), ItemKey::new("user", item.as_str()));
         let strikes = store.scan::<Strike>(&author, RowRange::all()).all().await?.len();
         let jobs = jobs.iter().filter(|job| job["item"]["id"] == json!(item)).count();
-        if (events.as_slice(), strikes, jobs) != (&[wanted.event][..], wanted.strikes, wanted.jobs) {
-            wrong
-                .push(format!("{item}: {events:?}, {strikes} strikes and {jobs} jobs instead of {wanted:?}"));
+        if (events.as_slice(), strikes, jobs)
+            != (&[expected_effects.event][..], expected_effects.strikes, expected_effects.jobs)
+        {
+            wrong.push(format!(
+                "{item}: {events:?}, {strikes} strikes and {jobs} jobs instead of {expected_effects:?}"
+            ));
         }
     }
     store.close().await?;
@@ -104,8 +107,8 @@ async fn submit(installation: &Installation, id: &str) -> Result<()> {
     let data = json!({ "text": "buy scamcoin", "author": { "typeId": "user", "id": id } });
     let body = json!({ "items": [{ "id": id, "typeId": "post", "data": data }] });
     // The kill may be faster than the answer.
-    let sent = installation.platform(Method::POST, "/api/v1/items/async/").json(&body).send().await;
-    match sent.map(|answer| answer.status()) {
+    let response = installation.platform(Method::POST, "/api/v1/items/async/").json(&body).send().await;
+    match response.map(|answer| answer.status()) {
         Ok(StatusCode::ACCEPTED) | Err(_) => Ok(()),
         Ok(status) => bail!("item {id}: {status}"),
     }
@@ -129,9 +132,9 @@ async fn change_rules(installation: &Installation, scam_action: &str) -> Result<
     if applied.differences.is_empty() {
         bail!("the other rules are the same");
     }
-    // The database is let go by whoever held it last; the next start waits for nobody.
+    // The last holder of the database closes it. The next start does not wait, so this must.
     let path = installation.data().join("db");
-    eventually("the data to be let go", PATIENCE, async || {
+    eventually("the data to be released", PATIENCE, async || {
         fjall::Database::builder(&path).open().ok().map(drop)
     })
     .await

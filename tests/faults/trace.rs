@@ -17,26 +17,26 @@ use crate::{
 
 const REQUESTS: usize = 20;
 
-/// What matters of a trace, in its order.
+/// Relevant system calls of a trace, in order.
 #[derive(Debug, PartialEq, Eq)]
 enum Call {
-    /// Some bytes went to a file.
+    /// Bytes were written to a file.
     Write { file: String, text: String },
     /// A sync of a file has returned.
     Synced { file: String },
-    /// Some bytes are about to go to a socket.
+    /// Bytes are about to be written to a socket.
     Answer { text: String },
 }
 
 /// Reads the output of `strace -f -y`. A call counts when it has returned, an answer when it begins.
 fn read(trace: &str) -> Vec<Call> {
-    let mut begun: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
+    let mut unfinished_calls: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
     let mut calls = Vec::new();
     for line in trace.lines() {
         let Some((thread, rest)) = line.split_once(char::is_whitespace) else { continue };
         let rest = rest.trim_start();
         let (name, arguments, has_returned) = if let Some(resumed) = rest.strip_prefix("<... ") {
-            let Some((name, arguments)) = begun.remove(thread) else { continue };
+            let Some((name, arguments)) = unfinished_calls.remove(thread) else { continue };
             if !resumed.starts_with(name) {
                 continue;
             }
@@ -45,7 +45,7 @@ fn read(trace: &str) -> Vec<Call> {
             let Some((name, arguments)) = rest.split_once('(') else { continue };
             let is_begun = arguments.ends_with("<unfinished ...>");
             if is_begun {
-                begun.insert(thread, (name, arguments));
+                unfinished_calls.insert(thread, (name, arguments));
             }
             (name, arguments, !is_begun)
         };
@@ -75,14 +75,14 @@ fn read(trace: &str) -> Vec<Call> {
     calls
 }
 
-/// Whether the record with this mark was written and synced before the next acknowledgement.
+/// Checks that the record with this mark is written and synced before the next acknowledgement.
 fn is_synced_first(calls: &[Call], mark: &str) -> Result<()> {
-    let written = calls
+    let write_index = calls
         .iter()
         .position(|call| matches!(call, Call::Write { text, .. } if text.contains(mark)))
         .with_context(|| format!("{mark} is written to no file"))?;
-    let Call::Write { file, .. } = &calls[written] else { bail!("a write") };
-    for call in &calls[written..] {
+    let Call::Write { file, .. } = &calls[write_index] else { bail!("a write") };
+    for call in &calls[write_index..] {
         match call {
             Call::Synced { file: synced } if synced == file => return Ok(()),
             Call::Answer { text } if text.contains("HTTP/1.1 202") => {
@@ -96,7 +96,7 @@ fn is_synced_first(calls: &[Call], mark: &str) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs strace: tests/faults/trace-fsync"]
-async fn a_record_is_synced_between_its_write_and_its_acknowledgement() -> Result<()> {
+async fn record_is_synced_before_its_acknowledgement() -> Result<()> {
     let receiver = Receiver::start().await?;
     let installation = first_life("", &receiver, "scams").await?;
     let trace = installation.dir.path().join("trace");
@@ -147,12 +147,12 @@ mod tests {
 ";
 
     #[test]
-    fn a_sync_before_the_acknowledgement_is_seen() {
+    fn sync_before_the_acknowledgement_is_accepted() {
         is_synced_first(&read(GOOD), "mark1").unwrap();
     }
 
     #[test]
-    fn an_acknowledgement_before_the_sync_has_returned_is_a_fault() {
+    fn acknowledgement_before_the_sync_is_a_fault() {
         let lines: Vec<_> = GOOD.lines().collect();
         let early = [lines[0], lines[2], lines[5], lines[4]].join("\n");
         let fault = is_synced_first(&read(&early), "mark1").unwrap_err().to_string();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_of_another_file_or_one_that_failed_does_not_count() {
+    fn failed_or_unrelated_sync_does_not_count() {
         for other in [
             GOOD.replace("fdatasync(9</d/journal/0>", "fdatasync(7</d/log>"),
             GOOD.replace("= 0", "= -1 EIO"),

@@ -10,8 +10,8 @@ fn steps(text: &str) -> BTreeSet<(String, String)> {
         .collect()
 }
 
-/// Returns what is wrong with each step.
-fn missing(root: &Path, steps: &BTreeSet<(String, String)>) -> Vec<String> {
+/// Returns a message for each step without a file or function.
+fn find_missing_steps(root: &Path, steps: &BTreeSet<(String, String)>) -> Vec<String> {
     let is_declared = |source: &str, function: &str| {
         [format!("fn {function}("), format!("fn {function}<")].iter().any(|start| source.contains(start))
     };
@@ -31,7 +31,7 @@ fn every_function_of_the_walk_exists() {
     let text = fs::read_to_string(root.join("docs/architecture.md")).unwrap();
     let steps = steps(&text);
     assert!(steps.len() > 30, "{} steps were read", steps.len());
-    assert_eq!(missing(root, &steps), Vec::<String>::new());
+    assert_eq!(find_missing_steps(root, &steps), Vec::<String>::new());
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn every_test_that_shows_the_specification_exists() {
     let text = fs::read_to_string(root.join("docs/spec-coverage.md")).unwrap();
     let steps = steps(&text);
     assert!(steps.len() > 30, "{} tests were read", steps.len());
-    assert_eq!(missing(root, &steps), Vec::<String>::new());
+    assert_eq!(find_missing_steps(root, &steps), Vec::<String>::new());
     for section in ["2.1", "2.9", "3", "4.1", "4.2", "4.3", "4.4", "4.5", "4.6", "5.1", "6", "7", "8", "9.1"]
     {
         assert!(
@@ -54,6 +54,9 @@ fn every_test_that_shows_the_specification_exists() {
 fn a_missing_file_and_a_missing_function_are_found() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a.rs"), "pub(crate) async fn there<T>() {}\nfn also() {}").unwrap();
-    let named = steps("`a.rs:there`, `a.rs:also`, `a.rs:gone` and `b.rs:there`");
-    assert_eq!(missing(folder.path(), &named), ["a.rs has no function gone", "b.rs does not exist"]);
+    let listed_steps = steps("`a.rs:there`, `a.rs:also`, `a.rs:gone` and `b.rs:there`");
+    assert_eq!(
+        find_missing_steps(folder.path(), &listed_steps),
+        ["a.rs has no function gone", "b.rs does not exist"]
+    );
 }

@@ -73,6 +73,6 @@ fn bodies_are_read_from_signatures() {
         #[cfg(test)]
         mod tests { fn make() -> Json<Test>; }
     ";
-    let expected = [("ListRequest", "Request"), ("ItemView", "Response"), ("Value", "Response")];
-    assert_eq!(list_bodies(code), expected.map(|(name, ending)| (name.to_owned(), ending)));
+    let expected_bodies = [("ListRequest", "Request"), ("ItemView", "Response"), ("Value", "Response")];
+    assert_eq!(list_bodies(code), expected_bodies.map(|(name, ending)| (name.to_owned(), ending)));
 }

@@ -1,6 +1,6 @@
 //! Import cycles between modules of one crate, read from the sources.
 //!
-//! A module is a file or folder directly under `src`, and inside a folder each of its direct children. An arrow goes from the
+//! A module is a file or folder directly under `src`, and inside a folder each of its direct children. An arrow points from the
 //! module that names another one (`crate::b::...`, `super::b::...`) to the named one. Parents and their children are not held
 //! apart, and tests may name anything.
 
@@ -14,7 +14,7 @@ use crate::imports::{ModulePath, read_sources};
 /// Arrows between the children of one parent module.
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns the cycles of the crate whose sources lie in `src`, each as `parent: a -> b -> a`, sorted.
+/// Returns the cycles of the crate with its sources in `src`, each as `parent: a -> b -> a`, sorted.
 pub(crate) fn cycles(src: &Path) -> Vec<String> {
     let sources = read_sources(src);
     let mut levels: BTreeMap<ModulePath, Arrows> = BTreeMap::new();
@@ -40,36 +40,36 @@ pub(crate) fn cycles(src: &Path) -> Vec<String> {
 /// Strongly connected components of more than one module, each sorted.
 fn components(arrows: &Arrows) -> Vec<Vec<String>> {
     let reached = |from: &String| {
-        let mut seen = BTreeSet::new();
+        let mut visited = BTreeSet::new();
         let mut open = vec![from];
         while let Some(at) = open.pop() {
             for to in arrows.get(at).into_iter().flatten() {
-                if seen.insert(to.clone()) {
+                if visited.insert(to.clone()) {
                     open.push(to);
                 }
             }
         }
-        seen
+        visited
     };
     let reach: BTreeMap<&String, BTreeSet<String>> =
         arrows.keys().map(|from| (from, reached(from))).collect();
-    let mut placed = BTreeSet::new();
-    let mut found = Vec::new();
-    for (name, own) in &reach {
-        if placed.contains(*name) {
+    let mut assigned = BTreeSet::new();
+    let mut groups = Vec::new();
+    for (name, reachable) in &reach {
+        if assigned.contains(*name) {
             continue;
         }
-        let mates: Vec<String> = own
+        let mates: Vec<String> = reachable
             .iter()
             .filter(|mate| reach.get(mate).is_some_and(|back| back.contains(*name)))
             .cloned()
             .collect();
-        placed.extend(mates.iter().cloned());
+        assigned.extend(mates.iter().cloned());
         if mates.len() > 1 {
-            found.push(mates);
+            groups.push(mates);
         }
     }
-    found
+    groups
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ fn collect_files(src: &Path, folder: &Path, at: &mut ModulePath, files: &mut Vec
     }
 }
 
-/// The code of a file: without comments and without what follows its unit tests.
+/// The code of a file up to its unit tests, without comments.
 fn code(text: &str) -> String {
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
     text.lines()
@@ -88,7 +88,7 @@ fn code(text: &str) -> String {
         .join("\n")
 }
 
-/// Names that `lib.rs` re-exports, with the modules that they come from.
+/// Names that `lib.rs` re-exports, with their modules.
 fn re_exports(lib: &str) -> BTreeMap<String, ModulePath> {
     let mut names = BTreeMap::new();
     for (at, word) in lib.match_indices("self::") {
@@ -105,7 +105,7 @@ fn re_exports(lib: &str) -> BTreeMap<String, ModulePath> {
 
 /// Paths from the crate's root that the code of module `from` names.
 fn references(from: &ModulePath, text: &str, root: &BTreeMap<String, ModulePath>) -> BTreeSet<ModulePath> {
-    let mut found = BTreeSet::new();
+    let mut paths = BTreeSet::new();
     let starts = text.match_indices("crate::").map(|(at, word)| (at, at + word.len(), Vec::new()));
     let supers = text.match_indices("super::").filter_map(|(at, word)| {
         // `super::super::` is counted once, at its first word.
@@ -127,14 +127,14 @@ fn references(from: &ModulePath, text: &str, root: &BTreeMap<String, ModulePath>
             continue;
         }
         for path in use_tree(&text[end..]) {
-            let whole: ModulePath = parent.iter().cloned().chain(path).collect();
-            match whole.first().and_then(|name| root.get(name)) {
-                Some(module) if parent.is_empty() => found.insert(module.clone()),
-                _ => found.insert(whole),
+            let full_path: ModulePath = parent.iter().cloned().chain(path).collect();
+            match full_path.first().and_then(|name| root.get(name)) {
+                Some(module) if parent.is_empty() => paths.insert(module.clone()),
+                _ => paths.insert(full_path),
             };
         }
     }
-    found
+    paths
 }
 
 /// Paths of a use tree: `a::{b, c::d}` gives `a::b` and `a::c::d`.

@@ -7,7 +7,7 @@ use std::{
 
 /// Returns the Rust files with a folder of the same name beside them, sorted, by their path from `root`.
 fn files_beside_their_folder(root: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
@@ -19,12 +19,12 @@ fn files_beside_their_folder(root: &Path) -> Vec<PathBuf> {
             } else if path.extension().is_some_and(|ending| ending == "rs")
                 && path.with_extension("").is_dir()
             {
-                found.push(path.strip_prefix(root).unwrap().to_owned());
+                files.push(path.strip_prefix(root).unwrap().to_owned());
             }
         }
     }
-    found.sort();
-    found
+    files.sort();
+    files
 }
 
 /// True if the manifest declares the test binary, with a comment inside the declaration.
@@ -41,8 +41,8 @@ fn gives_a_reason(manifest: &str, test: &str) -> bool {
 #[test]
 fn a_module_with_children_is_a_folder_with_mod_rs() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found = files_beside_their_folder(root);
-    assert!(found.is_empty(), "move each to `mod.rs` of its folder: {found:?}");
+    let misplaced_files = files_beside_their_folder(root);
+    assert!(misplaced_files.is_empty(), "move each to `mod.rs` of its folder: {misplaced_files:?}");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_second_test_binary_has_a_reason_in_its_manifest() {
 }
 
 #[test]
-fn a_reason_belongs_to_the_test_that_it_stands_beside() {
+fn reason_belongs_to_one_declaration() {
     let manifest = "[package]\nname = \"memory\"\n\n[[test]]\n# It counts.\nname = \"memory\"\n\n[[test]]\nname = \"b\"\n";
     assert!(gives_a_reason(manifest, "memory"));
     assert!(!gives_a_reason(manifest, "b") && !gives_a_reason(manifest, "c"));

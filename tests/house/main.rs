@@ -156,7 +156,7 @@ fn siblings_upward_arrows_strangers_and_test_support_are_found() {
     );
 }
 
-/// A feature brings OpenSSL, for who has what its build needs. Without a feature nobody does.
+/// Only a feature adds OpenSSL, for machines with the tools that its build needs.
 #[test]
 fn the_default_build_needs_rust_c_and_cpp_compilers_and_make() {
     let resolved = MetadataCommand::new()
@@ -165,32 +165,32 @@ fn the_default_build_needs_rust_c_and_cpp_compilers_and_make() {
         .exec()
         .expect("cargo describes its own workspace")
         .resolve
-        .expect("what the packages resolve to");
-    assert!(resolved.nodes.len() > 200, "the whole graph");
-    let named = |node: &cargo_metadata::Node, name: &str| node.id.repr.contains(&format!("#{name}@"));
+        .expect("the resolved packages");
+    assert!(resolved.nodes.len() > 200, "the graph has all packages");
+    let is_package = |node: &cargo_metadata::Node, name: &str| node.id.repr.contains(&format!("#{name}@"));
     for foreign in ["openssl-sys", "openssl-src", "cmake", "aws-lc-sys"] {
-        assert!(!resolved.nodes.iter().any(|node| named(node, foreign)), "{foreign}");
+        assert!(!resolved.nodes.iter().any(|node| is_package(node, foreign)), "{foreign}");
     }
-    assert!(resolved.nodes.iter().any(|node| named(node, "rdkafka-sys")), "names are found");
+    assert!(resolved.nodes.iter().any(|node| is_package(node, "rdkafka-sys")), "names are found");
 }
 
 #[test]
 fn the_table_itself_has_no_cycle() {
-    let mut placed = BTreeSet::new();
+    let mut lower_packages = BTreeSet::new();
     for (name, uses) in MAY_USE {
-        assert!(uses.iter().all(|used| placed.contains(used)), "{name} uses what stands above it");
-        placed.insert(name);
+        assert!(uses.iter().all(|used| lower_packages.contains(used)), "{name} uses a package above it");
+        lower_packages.insert(name);
     }
 }
 
-/// What the harness captures nobody sees, and `.ci/run` looks for skips in a list.
+/// The harness hides captured output, and `.ci/run` reads skips from a list.
 #[test]
 #[allow(clippy::unwrap_used)]
-fn a_test_that_does_not_run_reports_it_where_it_is_seen() {
+fn skipped_test_is_reported_outside_captured_output() {
     const CAPTURED: &str = concat!("println!(\"", "skipped");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut seen = 0;
-    let mut hidden = Vec::new();
+    let mut file_count = 0;
+    let mut captured_files = Vec::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).unwrap().map(Result::unwrap) {
@@ -200,15 +200,15 @@ fn a_test_that_does_not_run_reports_it_where_it_is_seen() {
                     folders.push(path);
                 }
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                seen += 1;
+                file_count += 1;
                 if std::fs::read_to_string(&path).unwrap().contains(CAPTURED) {
-                    hidden.push(path.strip_prefix(root).unwrap().to_owned());
+                    captured_files.push(path.strip_prefix(root).unwrap().to_owned());
                 }
             }
         }
     }
-    assert!(seen > 100, "{seen} files in {root:?}");
-    assert!(hidden.is_empty(), "call tidegate_test_support::servers::skipped: {hidden:?}");
+    assert!(file_count > 100, "{file_count} files in {root:?}");
+    assert!(captured_files.is_empty(), "call tidegate_test_support::servers::skipped: {captured_files:?}");
 }
 
 /// Import cycles that stay, each with its reason.
@@ -220,13 +220,16 @@ const ALLOWED_CYCLES: &[(&str, &str)] = &[(
 #[test]
 fn modules_of_one_crate_have_no_import_cycle() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut found = BTreeSet::new();
+    let mut import_cycles = BTreeSet::new();
     for package in packages() {
         let manifest = package.manifest_path.as_std_path();
         let src = manifest.parent().unwrap_or(root).join("src");
         let short = package.name.as_str().trim_start_matches(PREFIX).to_owned();
-        found.extend(cycles::cycles(&src).into_iter().map(|cycle| format!("{short}, {cycle}")));
+        import_cycles.extend(cycles::cycles(&src).into_iter().map(|cycle| format!("{short}, {cycle}")));
     }
     let allowed: BTreeSet<String> = ALLOWED_CYCLES.iter().map(|(cycle, _)| (*cycle).to_owned()).collect();
-    assert_eq!(found, allowed, "move what both need to the lower module, or allow the cycle with a reason");
+    assert_eq!(
+        import_cycles, allowed,
+        "move the shared code to the lower module, or allow the cycle with a reason"
+    );
 }

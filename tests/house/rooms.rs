@@ -18,7 +18,7 @@ struct CrateFloors<'a> {
     split_folders: &'a [&'a str],
     /// Rooms of each floor, the lowest floor first. Rooms of one floor do not import each other.
     floors: &'a [&'a [&'a str]],
-    /// Imports that may go up: importing room, imported room, and the reason.
+    /// Imports that may point up: importing room, imported room, and the reason.
     exceptions: &'a [(&'a str, &'a str, &'a str)],
     max_rooms: usize,
     max_floors: usize,
@@ -114,9 +114,9 @@ impl CrateFloors<'_> {
         let mut violations = Vec::new();
         let unlisted = rooms.iter().filter(|room| self.floor_of(room).is_none());
         violations.extend(unlisted.map(|room| format!("the room {room} has no floor in the table")));
-        let listed = self.floors.iter().flat_map(|rooms| *rooms);
-        let missing = listed.filter(|room| !rooms.contains(**room) && **room != "lib");
-        violations.extend(missing.map(|room| format!("the room {room} of the table does not exist")));
+        let table_rooms = self.floors.iter().flat_map(|rooms| *rooms);
+        let absent_rooms = table_rooms.filter(|room| !rooms.contains(**room) && **room != "lib");
+        violations.extend(absent_rooms.map(|room| format!("the room {room} of the table does not exist")));
         let mut needed_exceptions = BTreeSet::new();
         for ((from, to), places) in &arrows {
             let (Some(importing_floor), Some(imported_floor)) = (self.floor_of(from), self.floor_of(to))
@@ -136,8 +136,9 @@ impl CrateFloors<'_> {
                 continue;
             }
             let direction = if imported_floor == importing_floor { "to its own floor" } else { "up" };
-            violations
-                .extend(places.iter().map(|place| format!("{place} goes {direction}, from {from} to {to}")));
+            violations.extend(
+                places.iter().map(|place| format!("{place} points {direction}, from {from} to {to}")),
+            );
         }
         let unneeded =
             self.exceptions.iter().filter(|(from, to, _)| !needed_exceptions.contains(&(*from, *to)));
@@ -207,9 +208,9 @@ mod tests {
         assert_eq!(
             find_violations(&CrateFloors { max_arrows: 9, ..FLOORS }, &changed),
             [
-                "low.rs: crate::top::Top goes up, from low to top",
-                "low.rs: crate::top::b::X goes up, from low to top/b",
-                "side.rs: crate::top::a::T goes to its own floor, from side to top/a",
+                "low.rs: crate::top::Top points up, from low to top",
+                "low.rs: crate::top::b::X points up, from low to top/b",
+                "side.rs: crate::top::a::T points to its own floor, from side to top/a",
             ]
         );
     }

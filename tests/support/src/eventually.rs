@@ -1,5 +1,5 @@
-//! Waiting for a condition with a bound, with an error that names what was waited for.
-//! Not for measuring time: bounds are generous, so that a busy machine fails no test.
+//! Waiting for a condition with a bound, with an error that names the condition.
+//! Unfit for measuring time: bounds are generous, so that a busy machine fails no test.
 
 use std::time::Duration;
 
@@ -15,29 +15,29 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// Asks `probe` until it answers `Some`. Await it in the test itself: its future is not `Send`.
 ///
 /// # Errors
-/// The condition did not hold within the bound; the error names `what`.
+/// The condition did not hold within the bound; the error names `condition`.
 pub async fn eventually<T>(
-    what: &str,
+    condition: &str,
     within: Duration,
     mut probe: impl AsyncFnMut() -> Option<T>,
 ) -> Result<T> {
-    retry(what, within, async || probe().await.ok_or(None)).await
+    retry(condition, within, async || probe().await.ok_or(None)).await
 }
 
 /// Asks `probe` until it answers `Ok`.
 ///
 /// # Errors
-/// No `Ok` within the bound; the error names `what` and carries the last answer.
+/// No `Ok` within the bound; the error names `condition` and carries the last answer.
 pub async fn eventually_ok<T>(
-    what: &str,
+    condition: &str,
     within: Duration,
     mut probe: impl AsyncFnMut() -> Result<T>,
 ) -> Result<T> {
-    retry(what, within, async || probe().await.map_err(Some)).await
+    retry(condition, within, async || probe().await.map_err(Some)).await
 }
 
 async fn retry<T>(
-    what: &str,
+    condition: &str,
     within: Duration,
     mut probe: impl AsyncFnMut() -> Result<T, Option<anyhow::Error>>,
 ) -> Result<T> {
@@ -52,8 +52,8 @@ async fn retry<T>(
         }
         if Instant::now() + pause >= deadline {
             return Err(match last {
-                Some(fault) => fault.context(format!("waited {within:?} for {what}")),
-                None => anyhow!("waited {within:?} for {what}"),
+                Some(fault) => fault.context(format!("waited {within:?} for {condition}")),
+                None => anyhow!("waited {within:?} for {condition}"),
             });
         }
         sleep(pause).await;
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_error_names_what_was_waited_for_and_the_last_fault() {
+    async fn error_names_the_condition_and_the_last_fault() {
         let fault =
             eventually_ok::<()>("the sea to part", Duration::from_millis(20), async || bail!("still wet"))
                 .await

@@ -1,30 +1,30 @@
-//! Bytes that were right once, cut, joined and garbled: the same for the same number.
-//! Knows no format.
+//! Valid bytes, cut, joined and garbled. A number always gives the same bytes.
+//! Independent of any format.
 
-/// One of the seeds with a few parts taken out, put in, turned over, or replaced by parts of another.
+/// Returns one of the seeds with a few parts removed, inserted, flipped, or replaced by parts of another seed.
 pub fn garbled(number: u64, seeds: &[&[u8]], pieces: &[&[u8]]) -> Vec<u8> {
     let mut dice = Dice(number);
     let mut bytes = dice.one(seeds).to_vec();
     for _ in 0..dice.roll(6) {
         let from = dice.roll(bytes.len() + 1);
         let to = (from + dice.one(&[0, 0, 1, 4, 20, 300])).min(bytes.len());
-        let other = match dice.roll(4) {
+        let replacement = match dice.roll(4) {
             0 => Vec::new(),
             1 => dice.one(pieces).to_vec(),
             2 => {
-                let other = dice.one(seeds);
-                let from = dice.roll(other.len() + 1);
-                other[from..(from + 1 + dice.roll(64)).min(other.len())].to_vec()
+                let other_seed = dice.one(seeds);
+                let from = dice.roll(other_seed.len() + 1);
+                other_seed[from..(from + 1 + dice.roll(64)).min(other_seed.len())].to_vec()
             }
             _ => bytes[from..to].iter().map(|byte| byte ^ (1 << dice.roll(8))).collect(),
         };
-        bytes.splice(from..to, other);
+        bytes.splice(from..to, replacement);
     }
     bytes
 }
 
-/// Runs a fuzz target on the seeds, and on so many garbled forms of them; a panic names the number to repeat it.
-/// `TIDEGATE_FUZZ_CASES` is another count, `TIDEGATE_FUZZ_SEED` where to begin.
+/// Runs a fuzz target on the seeds and on `usual` garbled forms of them. A panic names the number that repeats it.
+/// `TIDEGATE_FUZZ_CASES` changes the count, `TIDEGATE_FUZZ_SEED` the first number.
 pub fn run(usual: u64, seeds: &[&[u8]], pieces: &[&[u8]], target: fn(&[u8])) {
     let setting =
         |name: &str, usual| std::env::var(name).map_or(usual, |value| value.parse().unwrap_or(usual));
@@ -37,7 +37,7 @@ pub fn run(usual: u64, seeds: &[&[u8]], pieces: &[&[u8]], target: fn(&[u8])) {
     }
 }
 
-/// A mebibyte that no compression makes small.
+/// A mebibyte of incompressible bytes.
 pub fn incompressible_mebibyte() -> Vec<u8> {
     let mut state = 1_u64;
     let mut next = || {

@@ -1,6 +1,6 @@
-//! What tests of several crates share: real servers by name, a faulty link, child processes, what was
-//! written, the published description of the API, waiting with a bound.
-//! Knows nothing of Tidegate's own types, so that any crate may use it in its tests.
+//! Shared code of the tests of several crates: real servers by name, a faulty link, child processes, captured
+//! output, the published description of the API, waiting with a bound.
+//! Independent of Tidegate's own types, so that any crate may use it in its tests.
 
 pub mod eventually;
 pub mod garbled;

@@ -1,6 +1,6 @@
 //! The published OpenAPI document as a judge: requests, answers and webhooks against its schemas.
 //!
-//! Answers and callbacks of the service are held to closed schemas, so that a member that they do not name is an error.
+//! Answers and callbacks of the service are checked against closed schemas: an undescribed member is an error.
 
 use std::{
     collections::HashMap,
@@ -42,7 +42,7 @@ impl Contract {
         self.open.check(&json!({ "$ref": format!("#/components/schemas/{schema}") }), instance)
     }
 
-    /// Checks the body of a request that the service takes. A route without a described body has nothing to check.
+    /// Checks the body of a request that the service takes. A route without a described body is an error.
     pub fn check_request(&self, method: &str, path: &str, body: &Value) -> Result<(), String> {
         let operation =
             self.operation(method, path).ok_or_else(|| format!("{method} {path} is not described"))?;
@@ -52,7 +52,7 @@ impl Contract {
         }
     }
 
-    /// Checks the answer of a route. Routes and methods that the document does not have are not looked at.
+    /// Checks the answer of a route. Routes and methods outside of the document are not checked.
     pub fn check_answer(&self, method: &str, path: &str, status: u16, body: &Value) -> Result<(), String> {
         let Some(operation) = self.operation(method, path) else { return Ok(()) };
         let answer = operation["responses"]
@@ -84,23 +84,23 @@ impl Contract {
     fn operation(&self, method: &str, path: &str) -> Option<&Value> {
         let path = path.split('?').next().unwrap_or_default().trim_end_matches('/');
         let paths = self.document["paths"].as_object()?;
-        let found = paths.iter().find(|(template, _)| is_at(template.trim_end_matches('/'), path));
-        found.and_then(|(_, operations)| operations.get(method.to_ascii_lowercase()))
+        let entry = paths.iter().find(|(template, _)| is_at(template.trim_end_matches('/'), path));
+        entry.and_then(|(_, operations)| operations.get(method.to_ascii_lowercase()))
     }
 
     fn resolved(&self, reference: &str) -> Result<&Value, String> {
-        let found = reference.strip_prefix('#').and_then(|pointer| self.document.pointer(pointer));
-        found.ok_or_else(|| format!("{reference} leads nowhere"))
+        let target = reference.strip_prefix('#').and_then(|pointer| self.document.pointer(pointer));
+        target.ok_or_else(|| format!("{reference} leads nowhere"))
     }
 }
 
 /// True if the path is one of the template.
 fn is_at(template: &str, path: &str) -> bool {
-    let (mut wanted, mut found) = (template.split('/'), path.split('/'));
+    let (mut template_parts, mut path_parts) = (template.split('/'), path.split('/'));
     loop {
-        match (wanted.next(), found.next()) {
+        match (template_parts.next(), path_parts.next()) {
             (None, None) => return true,
-            (Some(wanted), Some(found)) if wanted == found || wanted.starts_with('{') => {}
+            (Some(template), Some(part)) if template == part || template.starts_with('{') => {}
             _ => return false,
         }
     }
@@ -132,15 +132,15 @@ impl Validators {
         if let Some(validator) = compiled.get(&name) {
             return Ok(Arc::clone(validator));
         }
-        let whole = json!({ "allOf": [schema], "components": self.components });
+        let full_schema = json!({ "allOf": [schema], "components": self.components });
         let options = jsonschema::options().with_draft(Draft::Draft202012).should_validate_formats(true);
-        let validator = Arc::new(options.build(&whole).map_err(|error| format!("{name}: {error}"))?);
+        let validator = Arc::new(options.build(&full_schema).map_err(|error| format!("{name}: {error}"))?);
         compiled.insert(name, Arc::clone(&validator));
         Ok(validator)
     }
 }
 
-/// The same schemas, each object without members beyond those that it names.
+/// Returns the schemas with objects closed to undescribed members.
 fn closed(value: &Value) -> Value {
     match value {
         Value::Array(list) => list.iter().map(closed).collect(),
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_and_webhooks_have_no_member_that_is_not_described() {
+    fn undescribed_member_of_an_answer_is_rejected() {
         let created = json!({"reportId": "00000000-0000-0000-0000-000000000001"});
         contract().check_answer("POST", "/api/v1/report/", 201, &created).unwrap();
         let more = json!({"reportId": "00000000-0000-0000-0000-000000000001", "more": 1});

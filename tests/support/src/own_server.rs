@@ -1,5 +1,5 @@
-//! A real server that a test may kill, started by `deploy/servers/servers` in a folder of its own and gone with it.
-//! Knows nothing of what it serves.
+//! A real server that a test may kill, started by `deploy/servers/servers` in a folder of its own and removed with it.
+//! Works for any kind of server.
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
@@ -17,7 +17,7 @@ pub struct OwnServer {
 }
 
 impl OwnServer {
-    /// `server` is one that `servers start` knows; `variables` are those that its settings take.
+    /// `server` is a name for `servers start`; `variables` are environment variables of its settings.
     ///
     /// # Errors
     /// It does not start.
@@ -25,12 +25,12 @@ impl OwnServer {
         server: &'static str,
         variables: &'static [(&'static str, &'static str)],
     ) -> Result<Self> {
-        let own = Self { folder: tempfile::tempdir()?, server, variables };
-        own.start_again().await?;
-        Ok(own)
+        let own_server = Self { folder: tempfile::tempdir()?, server, variables };
+        own_server.start_again().await?;
+        Ok(own_server)
     }
 
-    /// Returns once it answers, at its old address, with its data.
+    /// Starts the server again at its old address, with its data. Returns when it answers.
     ///
     /// # Errors
     /// It does not start.
@@ -44,10 +44,10 @@ impl OwnServer {
         self.run(&["kill", self.server]).await.map(drop)
     }
 
-    /// What `servers env` tells, such as an address.
+    /// Value of a variable that `servers env` prints, such as an address.
     ///
     /// # Errors
-    /// It does not tell that.
+    /// The variable is missing.
     pub async fn told(&self, variable: &str) -> Result<String> {
         let lines = String::from_utf8(self.run(&["env"]).await?.stdout)?;
         let value = lines.lines().find_map(|line| line.strip_prefix(&format!("export {variable}=")));
@@ -55,10 +55,10 @@ impl OwnServer {
     }
 
     async fn run(&self, words: &[&str]) -> Result<Output> {
-        let done = timeout(3 * PATIENCE, self.command(words).output()).await;
-        let done = done.with_context(|| format!("{words:?} does not end"))??;
-        ensure!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
-        Ok(done)
+        let output = timeout(3 * PATIENCE, self.command(words).output()).await;
+        let output = output.with_context(|| format!("{words:?} does not end"))??;
+        ensure!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(output)
     }
 
     fn command(&self, words: &[&str]) -> Command {

@@ -1,4 +1,4 @@
-//! A host of pictures that answers as a test wants, and remembers what it was asked.
+//! A host of pictures with answers chosen by the test. It keeps the heads of its requests.
 //! Serves one request a connection.
 
 use std::{
@@ -15,21 +15,21 @@ use tokio::{
     time::sleep,
 };
 
-/// How a request is answered.
+/// Answer to a request.
 #[derive(Clone)]
 pub enum Answer {
     Picture(Vec<u8>),
     /// A status line's rest and further header lines, such as `404 Not Found` or `304 Not Modified\r\netag: "1"`.
     Head(String, Vec<u8>),
-    /// Once the test lets it go on.
+    /// An answer that waits for the test.
     After(Arc<Semaphore>, Box<Answer>),
-    /// When so much time has passed, as slow hosts do.
+    /// An answer after some time, as from a slow host.
     Later(Duration, Box<Answer>),
-    /// A byte of the body every ten milliseconds, and the rest of it once the test lets it go on.
+    /// A byte of the body every ten milliseconds, and the rest of it when the test allows it.
     Drip(Arc<Semaphore>, Vec<u8>),
-    /// A body under a length that is not its own.
+    /// A body with a wrong `content-length`.
     Claim(usize, Vec<u8>),
-    /// The same, and nothing more until the test lets it end.
+    /// The same, with a connection that stays open until the test allows its end.
     Stall(Arc<Semaphore>, usize, Vec<u8>),
     Never,
 }
@@ -48,42 +48,42 @@ impl Drop for Host {
 }
 
 impl Host {
-    /// `answer` is given the request's head, which begins with `GET /path`.
+    /// `answer` receives the request's head, which begins with `GET /path`.
     pub async fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> std::io::Result<Self> {
         Self::start_at(Ipv4Addr::LOCALHOST, answer).await
     }
 
-    /// One under an address of its own: hosts are told apart by name.
+    /// Starts a host at an address of its own, because hosts differ by name.
     pub async fn start_at(
         address: Ipv4Addr,
         answer: impl Fn(&str) -> Answer + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
         let listener = TcpListener::bind((address, 0)).await?;
         let address = listener.local_addr()?;
-        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-        let (answer, remembered) = (Arc::new(answer), Arc::clone(&asked));
+        let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (answer, remembered) = (Arc::new(answer), Arc::clone(&requests));
         let accepting = tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                let (answer, asked) = (Arc::clone(&answer), Arc::clone(&remembered));
+                let (answer, requests) = (Arc::clone(&answer), Arc::clone(&remembered));
                 tokio::spawn(async move {
                     let head = head_of(&mut stream).await?;
-                    asked.lock().unwrap_or_else(PoisonError::into_inner).push(head.clone());
+                    requests.lock().unwrap_or_else(PoisonError::into_inner).push(head.clone());
                     give(&mut stream, answer(&head)).await
                 });
             }
         });
-        Ok(Self { address, asked, accepting })
+        Ok(Self { address, asked: requests, accepting })
     }
 
     pub fn url(&self, path: &str) -> String {
         format!("http://{}/{path}", self.address)
     }
 
-    /// The heads of the requests whose path begins with this.
+    /// Heads of the requests with a path that begins with `path`.
     pub fn asked(&self, path: &str) -> Vec<String> {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let requests = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let begins = format!("GET /{path}");
-        asked.iter().filter(|head| head.starts_with(&begins)).cloned().collect()
+        requests.iter().filter(|head| head.starts_with(&begins)).cloned().collect()
     }
 }
 
@@ -114,13 +114,13 @@ async fn give(stream: &mut TcpStream, mut answer: Answer) -> std::io::Result<()>
             }
             Answer::Drip(go, body) => {
                 stream.write_all(begin(OK, body.len()).as_bytes()).await?;
-                let mut given = 0;
-                while given < body.len() && go.try_acquire().map(SemaphorePermit::forget).is_err() {
-                    stream.write_all(&body[given..=given]).await?;
-                    given += 1;
+                let mut sent_bytes = 0;
+                while sent_bytes < body.len() && go.try_acquire().map(SemaphorePermit::forget).is_err() {
+                    stream.write_all(&body[sent_bytes..=sent_bytes]).await?;
+                    sent_bytes += 1;
                     sleep(Duration::from_millis(10)).await;
                 }
-                stream.write_all(&body[given..]).await?;
+                stream.write_all(&body[sent_bytes..]).await?;
                 return stream.shutdown().await;
             }
             Answer::Stall(go, length, body) => {
@@ -147,7 +147,7 @@ async fn wait_for(go: &Semaphore) {
     }
 }
 
-/// A picture with enough to see for a hash, another one for each seed: blocks of gray in a BMP file.
+/// A BMP file with blocks of gray, detailed enough for a hash. Seeds give different pictures.
 pub fn picture(seed: u32) -> Vec<u8> {
     const SIDE: u32 = 128;
     let pixels = SIDE * SIDE * 3;

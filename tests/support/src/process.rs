@@ -1,5 +1,5 @@
 //! Child processes of a test: started, waited for, killed, and their output kept in a file.
-//! Knows no particular program.
+//! Works for any program.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use crate::eventually::eventually_ok;
 
-/// How a child is started; `start` may be called again for the next life of the same program.
+/// Command line of a child. `start` may be called again for the next life of the same program.
 #[derive(Clone, Debug)]
 pub struct Program {
     binary: PathBuf,
@@ -95,19 +95,19 @@ pub struct Process {
 }
 
 impl Process {
-    /// The process id, unless it has ended.
+    /// The process id; `None` if the process has ended.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// Whether it has not ended yet.
+    /// True if the process has not ended yet.
     #[must_use]
     pub fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// What this life wrote so far.
+    /// Output of this life so far.
     ///
     /// # Errors
     /// The output file cannot be read.
@@ -120,8 +120,8 @@ impl Process {
     /// # Errors
     /// The process ended without it, or the bound passed.
     pub async fn line(&mut self, text: &str, within: Duration) -> Result<String> {
-        let what = format!("{} to write {text:?}", self.name);
-        self.until(&what, within, async |output| {
+        let condition = format!("{} to write {text:?}", self.name);
+        self.wait_until(&condition, within, async |output| {
             let complete = output.rfind('\n').map_or("", |end| &output[..end]);
             complete
                 .lines()
@@ -137,15 +137,15 @@ impl Process {
     /// # Errors
     /// The process ended, or the bound passed.
     pub async fn http_ok(&mut self, address: &str, path: &str, within: Duration) -> Result<()> {
-        let what = format!("{} to answer 200 at {path}", self.name);
-        self.until(&what, within, async |_| match status(address, path).await? {
+        let condition = format!("{} to answer 200 at {path}", self.name);
+        self.wait_until(&condition, within, async |_| match status(address, path).await? {
             200 => Ok(()),
             other => bail!("answered {other}"),
         })
         .await
     }
 
-    /// SIGKILL, and waits until the process is gone.
+    /// Sends SIGKILL and waits for the end of the process.
     ///
     /// # Errors
     /// The process cannot be signalled or waited for.
@@ -153,20 +153,20 @@ impl Process {
         self.child.kill().await.with_context(|| format!("cannot kill {}", self.name))
     }
 
-    /// SIGTERM, without waiting.
+    /// Sends SIGTERM without waiting.
     ///
     /// # Errors
     /// It has ended already, or cannot be signalled.
     pub async fn terminate(&self) -> Result<()> {
         let id = self.id().with_context(|| format!("{} has ended already", self.name))?;
-        let sent = Command::new("/bin/sh").arg("-c").arg(format!("kill -TERM {id}")).status().await?;
-        if sent.success() { Ok(()) } else { bail!("cannot signal {}", self.name) }
+        let kill_status = Command::new("/bin/sh").arg("-c").arg(format!("kill -TERM {id}")).status().await?;
+        if kill_status.success() { Ok(()) } else { bail!("cannot signal {}", self.name) }
     }
 
-    /// How the process ended.
+    /// Waits for the end of the process.
     ///
     /// # Errors
-    /// It has not ended within the bound.
+    /// The process has not ended within the bound.
     pub async fn exit(&mut self, within: Duration) -> Result<ExitStatus> {
         match timeout(within, self.child.wait()).await {
             Ok(status) => Ok(status?),
@@ -174,19 +174,19 @@ impl Process {
         }
     }
 
-    async fn until<T>(
+    async fn wait_until<T>(
         &mut self,
-        what: &str,
+        condition: &str,
         within: Duration,
         probe: impl AsyncFn(&str) -> Result<T>,
     ) -> Result<T> {
         let mut ended = None;
-        let answer = eventually_ok(what, within, async || {
-            // Asked before the output is read: what was written before the end must count.
+        let answer = eventually_ok(condition, within, async || {
+            // Read the status before the output, so that the output contains all lines written before the end.
             let status = self.child.try_wait()?;
-            let found = probe(&read_from(&self.output, self.begins_at)?).await;
-            match (found, status) {
-                (Ok(found), _) => Ok(Some(found)),
+            let result = probe(&read_from(&self.output, self.begins_at)?).await;
+            match (result, status) {
+                (Ok(value), _) => Ok(Some(value)),
                 (Err(_), Some(status)) => {
                     ended = Some(status);
                     Ok(None)
@@ -196,10 +196,10 @@ impl Process {
         })
         .await;
         match answer {
-            Ok(Some(found)) => Ok(found),
+            Ok(Some(value)) => Ok(value),
             Ok(None) => {
-                let how = ended.map_or_else(String::new, |status| status.to_string());
-                bail!("waited for {what}, but it ended: {how}; {}", self.last_lines())
+                let exit_status = ended.map_or_else(String::new, |status| status.to_string());
+                bail!("waited for {condition}, but it ended: {exit_status}; {}", self.last_lines())
             }
             Err(fault) => Err(fault.context(self.last_lines())),
         }
@@ -220,7 +220,7 @@ fn read_from(path: &Path, start: u64) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The status that a plain `GET` of `path` at `address` answers with.
+/// Status of the answer to a plain `GET` of `path` at `address`.
 ///
 /// # Errors
 /// No connection, or no HTTP answer, within ten seconds.
@@ -242,24 +242,24 @@ pub async fn status(address: &str, path: &str) -> Result<u16> {
 /// The servers of `deploy/servers` have those above.
 const GIVEN_PORTS: Range<u16> = 10_000..20_000;
 
-/// A port that nobody listens on, never the same twice in one process. Where a program accepts port 0, prefer that.
+/// A port without a listener, never the same twice in one process. If a program accepts port 0, prefer that.
 ///
 /// # Errors
 /// No port can be bound.
 pub fn free_port() -> io::Result<u16> {
     static GIVEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
-    // Processes beside each other begin at different ones.
+    // Concurrent processes begin at different ports.
     static BEGIN: LazyLock<u16> = LazyLock::new(|| {
         u16::try_from(RandomState::new().hash_one(std::process::id()) % GIVEN_PORTS.len() as u64).unwrap_or(0)
     });
-    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut used_ports = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     let (before, after) =
         (GIVEN_PORTS.start..GIVEN_PORTS.start + *BEGIN, GIVEN_PORTS.start + *BEGIN..GIVEN_PORTS.end);
-    let found = after
+    let candidate = after
         .chain(before)
-        .find(|port| !given.contains(port) && TcpListener::bind(("127.0.0.1", *port)).is_ok());
-    let port = found.ok_or_else(|| io::Error::new(io::ErrorKind::AddrInUse, "no port is free"))?;
-    given.insert(port);
+        .find(|port| !used_ports.contains(port) && TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    let port = candidate.ok_or_else(|| io::Error::new(io::ErrorKind::AddrInUse, "no port is free"))?;
+    used_ports.insert(port);
     Ok(port)
 }
 
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_early_end_is_told_at_once_with_its_last_output() {
+    async fn early_exit_is_reported_with_its_last_output() {
         let dir = tempfile::tempdir().unwrap();
         let mut process = shell(&dir, "echo no such disk; exit 3").start().unwrap();
         let fault = format!("{:#}", process.line("ready", PATIENCE).await.unwrap_err());
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_http_answer_other_than_200_is_waited_out() {
+    async fn http_ok_waits_for_status_200() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let serve = tokio::spawn(async move {

@@ -1,5 +1,5 @@
 //! A TCP link between a test and a server that can be made faulty while it carries traffic.
-//! Knows no protocol: faults are told in bytes, directions and connections.
+//! Independent of the protocol: faults are described in bytes, directions and connections.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ pub enum Way {
     ToClient,
 }
 
-/// What one direction suffers at present.
+/// Current fault of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fault {
     stalled: bool,
@@ -66,7 +66,7 @@ impl Shared {
     }
 }
 
-/// A listening proxy in front of one server; gone when dropped, with all its connections.
+/// A listening proxy in front of one server; dropping it closes all its connections.
 pub struct Proxy {
     address: SocketAddr,
     state: watch::Sender<State>,
@@ -99,13 +99,13 @@ impl Proxy {
         Ok(Self { address, state, listening, shared, task })
     }
 
-    /// Where clients connect to.
+    /// Address for clients.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends every fault and disarms every trigger; connections go on.
+    /// Ends every fault and disarms every trigger; connections stay open.
     ///
     /// # Errors
     /// The port, given up by `refuse`, cannot be bound again.
@@ -115,13 +115,13 @@ impl Proxy {
         self.wait_listening(true).await
     }
 
-    /// Connections are accepted and nothing moves, in both directions.
+    /// Accepts connections and carries no bytes in either direction.
     pub fn stall(&self) {
         self.stall_way(Way::ToServer);
         self.stall_way(Way::ToClient);
     }
 
-    /// Nothing moves in one direction.
+    /// Carries no bytes in one direction.
     pub fn stall_way(&self, way: Way) {
         self.change(way, |fault| fault.stalled = true);
     }
@@ -136,10 +136,10 @@ impl Proxy {
         self.change(way, |fault| fault.bytes_per_second = Some(bytes_per_second.max(1)));
     }
 
-    /// New connections are refused by the operating system until `pass`; existing ones go on.
+    /// New connections are refused by the operating system until `pass`; existing ones stay open.
     ///
     /// # Errors
-    /// The listening task is gone.
+    /// The listening task has ended.
     pub async fn refuse(&self) -> Result<()> {
         self.state.send_modify(|state| state.refusing = true);
         self.wait_listening(false).await
@@ -158,7 +158,7 @@ impl Proxy {
     }
 
     /// Once: passes on the next chunk toward the server that contains `text`, and cuts its connection when the server
-    /// sends anything after that. Other answers on the same connection may come first, so the outcome of the request
+    /// sends anything after that. Other answers on the same connection may arrive first, so the outcome of the request
     /// is unknown to the client, and may be either.
     pub fn cut_answer_to(&self, text: impl Into<Vec<u8>>) {
         self.shared.triggers().cut_answer_to = Some(text.into());
@@ -170,7 +170,7 @@ impl Proxy {
         self.shared.counters.accepted.load(Ordering::Relaxed)
     }
 
-    /// Connections cut so far, by whatever fault.
+    /// Connections cut so far by any fault.
     #[must_use]
     pub fn cuts(&self) -> u64 {
         self.shared.counters.cut.load(Ordering::Relaxed)
@@ -231,8 +231,8 @@ async fn serve(
 
 // The port was given up to refuse connections: another process may hold it for a moment.
 async fn bind_again(address: SocketAddr) -> Option<TcpListener> {
-    let until = Instant::now() + PATIENCE;
-    while Instant::now() < until {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
         if let Ok(listener) = TcpListener::bind(address).await {
             return Some(listener);
         }
@@ -248,17 +248,17 @@ async fn accept(listener: Option<&TcpListener>) -> Option<TcpStream> {
     }
 }
 
-/// Why a connection ended other than by its own parties.
-struct Cut;
+/// A fault, and not one of the two sides, ended the connection.
+struct ConnectionCut;
 
 async fn link(mut client: TcpStream, server: String, state: watch::Receiver<State>, shared: Arc<Shared>) {
     let generation = state.borrow().generation;
-    let mut newer = state.clone();
+    let mut newer_state = state.clone();
     let end = tokio::select! {
         end = carry(&mut client, &server, &state, &shared) => end,
-        () = newer_than(&mut newer, generation) => Err(Cut),
+        () = newer_than(&mut newer_state, generation) => Err(ConnectionCut),
     };
-    if let Err(Cut) = end {
+    if let Err(ConnectionCut) = end {
         shared.counters.cut.fetch_add(1, Ordering::Relaxed);
         // A reset, so that the client learns of the cut also in the middle of an answer.
         let _unsupported = client.set_zero_linger();
@@ -276,8 +276,8 @@ async fn carry(
     server: &str,
     state: &watch::Receiver<State>,
     shared: &Shared,
-) -> Result<(), Cut> {
-    let Ok(mut upstream) = TcpStream::connect(server).await else { return Err(Cut) };
+) -> Result<(), ConnectionCut> {
+    let Ok(mut upstream) = TcpStream::connect(server).await else { return Err(ConnectionCut) };
     for stream in [&*client, &upstream] {
         let _unsupported = stream.set_nodelay(true);
     }
@@ -298,26 +298,26 @@ async fn pump(
     mut state: watch::Receiver<State>,
     shared: &Shared,
     answer_owed: &watch::Sender<bool>,
-) -> Result<(), Cut> {
+) -> Result<(), ConnectionCut> {
     let mut buffer = vec![0; CHUNK];
     loop {
-        let count = from.read(&mut buffer).await.map_err(|_| Cut)?;
-        // Asked after the read: what arrives once a fault is set must not slip through.
+        let count = from.read(&mut buffer).await.map_err(|_| ConnectionCut)?;
+        // Check after the read: bytes that arrive after a fault was set must not pass.
         let fault = moving(way, &mut state).await?;
         if count == 0 {
-            return to.shutdown().await.map_err(|_| Cut);
+            return to.shutdown().await.map_err(|_| ConnectionCut);
         }
         sleep_unless_zero(fault.delay).await;
         let mut rest = &buffer[..count];
         while !rest.is_empty() {
             let rate = moving(way, &mut state).await?.bytes_per_second;
-            let most = rate.and_then(|rate| usize::try_from(rate / 20).ok()).unwrap_or(CHUNK).max(1);
-            let (piece, later) = rest.split_at(most.min(rest.len()));
+            let max_piece = rate.and_then(|rate| usize::try_from(rate / 20).ok()).unwrap_or(CHUNK).max(1);
+            let (piece, later) = rest.split_at(max_piece.min(rest.len()));
             let (allowed, cut) = allowed(way, piece, shared, answer_owed);
-            to.write_all(&piece[..allowed]).await.map_err(|_| Cut)?;
+            to.write_all(&piece[..allowed]).await.map_err(|_| ConnectionCut)?;
             shared.counters.bytes[way as usize].fetch_add(allowed as u64, Ordering::Relaxed);
             if cut {
-                return Err(Cut);
+                return Err(ConnectionCut);
             }
             if let Some(rate) = rate {
                 sleep(Duration::from_secs_f64(piece.len() as f64 / rate as f64)).await;
@@ -327,7 +327,7 @@ async fn pump(
     }
 }
 
-/// How much of a chunk may pass, and whether the connection is cut after that.
+/// Number of bytes of a chunk that may pass, and true if the connection is cut after them.
 fn allowed(way: Way, chunk: &[u8], shared: &Shared, answer_owed: &watch::Sender<bool>) -> (usize, bool) {
     if way == Way::ToClient && *answer_owed.borrow() {
         return (0, true);
@@ -355,9 +355,12 @@ fn contains(chunk: &[u8], text: &[u8]) -> bool {
     text.is_empty() || chunk.windows(text.len()).any(|window| window == text)
 }
 
-async fn moving(way: Way, state: &mut watch::Receiver<State>) -> Result<Fault, Cut> {
-    let now = state.wait_for(|now| !now.faults[way as usize].stalled).await.map_err(|_| Cut)?;
-    Ok(now.faults[way as usize])
+async fn moving(way: Way, state: &mut watch::Receiver<State>) -> Result<Fault, ConnectionCut> {
+    let current_state = state
+        .wait_for(|current_state| !current_state.faults[way as usize].stalled)
+        .await
+        .map_err(|_| ConnectionCut)?;
+    Ok(current_state.faults[way as usize])
 }
 
 async fn sleep_unless_zero(time: Duration) {

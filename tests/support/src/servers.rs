@@ -1,5 +1,5 @@
-//! The real servers that a suite runs against: named by the environment, skipped by name when not, checked to be there.
-//! Starts none: `deploy/servers/servers` does.
+//! The real servers of a suite: named by the environment, reported as a skip otherwise, and checked to be reachable.
+//! `deploy/servers/servers` starts them.
 
 use std::env;
 use std::fs::OpenOptions;
@@ -16,7 +16,7 @@ const REACHED_WITHIN: Duration = Duration::from_secs(10);
 /// None of the named brokers is reachable.
 #[must_use]
 pub fn kafka(suite: &str) -> Option<String> {
-    named("TIDEGATE_TEST_KAFKA", suite, |value| value.split(',').map(str::to_owned).collect())
+    server_from_env("TIDEGATE_TEST_KAFKA", suite, |value| value.split(',').map(str::to_owned).collect())
 }
 
 /// The contact points in `TIDEGATE_TEST_CQL`; `None`, reported as a skip, where it is not set.
@@ -25,7 +25,7 @@ pub fn kafka(suite: &str) -> Option<String> {
 /// None of the named nodes is reachable.
 #[must_use]
 pub fn cql(suite: &str) -> Option<String> {
-    named("TIDEGATE_TEST_CQL", suite, |value| value.split(',').map(str::to_owned).collect())
+    server_from_env("TIDEGATE_TEST_CQL", suite, |value| value.split(',').map(str::to_owned).collect())
 }
 
 /// The bootstrap list of the listeners that speak TLS, in `TIDEGATE_TEST_KAFKA_TLS`; `None`, reported as a skip, where it
@@ -35,7 +35,7 @@ pub fn cql(suite: &str) -> Option<String> {
 /// None of the named brokers is reachable.
 #[must_use]
 pub fn kafka_tls(suite: &str) -> Option<String> {
-    named("TIDEGATE_TEST_KAFKA_TLS", suite, |value| value.split(',').map(str::to_owned).collect())
+    server_from_env("TIDEGATE_TEST_KAFKA_TLS", suite, |value| value.split(',').map(str::to_owned).collect())
 }
 
 /// The bootstrap list of the listeners that speak TLS and ask for the password of `tidegate`, `tidegate-test`, in
@@ -45,7 +45,7 @@ pub fn kafka_tls(suite: &str) -> Option<String> {
 /// None of the named brokers is reachable.
 #[must_use]
 pub fn kafka_sasl(suite: &str) -> Option<String> {
-    named("TIDEGATE_TEST_KAFKA_SASL", suite, |value| value.split(',').map(str::to_owned).collect())
+    server_from_env("TIDEGATE_TEST_KAFKA_SASL", suite, |value| value.split(',').map(str::to_owned).collect())
 }
 
 /// The contact points that speak TLS, in `TIDEGATE_TEST_CQL_TLS`; `None`, reported as a skip, where it is not set.
@@ -54,14 +54,14 @@ pub fn kafka_sasl(suite: &str) -> Option<String> {
 /// None of the named nodes is reachable.
 #[must_use]
 pub fn cql_tls(suite: &str) -> Option<String> {
-    named("TIDEGATE_TEST_CQL_TLS", suite, |value| value.split(',').map(str::to_owned).collect())
+    server_from_env("TIDEGATE_TEST_CQL_TLS", suite, |value| value.split(',').map(str::to_owned).collect())
 }
 
-/// The folder in `TIDEGATE_TEST_TLS`, with `ca.pem`, which the servers' certificates are from, `client.pem` and
-/// `client.key`, and `stranger.pem`, which nothing is from; `None`, reported as a skip, where it is not set.
+/// The folder in `TIDEGATE_TEST_TLS`, with `ca.pem`, the issuer of the servers' certificates, `client.pem` and
+/// `client.key`, and `stranger.pem`, which issued no certificate; `None`, reported as a skip, where it is not set.
 #[must_use]
 pub fn certificates(suite: &str) -> Option<PathBuf> {
-    named("TIDEGATE_TEST_TLS", suite, |_| Vec::new()).map(PathBuf::from)
+    server_from_env("TIDEGATE_TEST_TLS", suite, |_| Vec::new()).map(PathBuf::from)
 }
 
 /// The base URL in `TIDEGATE_TEST_REGISTRY`; `None`, reported as a skip, where it is not set.
@@ -70,7 +70,7 @@ pub fn certificates(suite: &str) -> Option<PathBuf> {
 /// The named registry is not reachable.
 #[must_use]
 pub fn registry(suite: &str) -> Option<String> {
-    named("TIDEGATE_TEST_REGISTRY", suite, |url| {
+    server_from_env("TIDEGATE_TEST_REGISTRY", suite, |url| {
         let uri: http::Uri = url.parse().unwrap_or_else(|e| panic!("TIDEGATE_TEST_REGISTRY is no URL: {e}"));
         let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
         vec![format!("{}:{port}", uri.host().unwrap_or_default())]
@@ -81,14 +81,14 @@ pub fn registry(suite: &str) -> Option<String> {
 /// it is not set.
 #[must_use]
 pub fn python(variable: &str, suite: &str) -> Option<String> {
-    let named = env::var(variable).ok().filter(|python| !python.is_empty());
-    if named.is_none() {
+    let python_path = env::var(variable).ok().filter(|python| !python.is_empty());
+    if python_path.is_none() {
         skip(variable, suite);
     }
-    named
+    python_path
 }
 
-fn named(variable: &str, suite: &str, addresses: impl Fn(&str) -> Vec<String>) -> Option<String> {
+fn server_from_env(variable: &str, suite: &str, addresses: impl Fn(&str) -> Vec<String>) -> Option<String> {
     match env::var(variable) {
         Ok(value) if !value.is_empty() => {
             let addresses = addresses(&value);
@@ -120,7 +120,7 @@ fn skip_line(suite: &str, why: &str) -> String {
     format!("skipped: {suite}: {why}\n")
 }
 
-// `eprintln` would be captured by the test harness, and a skip that nobody sees is a silent failure.
+// `eprintln` would be captured by the test harness, and a hidden skip is a silent failure.
 fn report(line: &str, list: Option<&std::path::Path>) {
     io::stderr().write_all(line.as_bytes()).expect("standard error is open");
     if let Some(list) = list {
@@ -133,9 +133,9 @@ fn report(line: &str, list: Option<&std::path::Path>) {
     }
 }
 
-// One of several is enough: a suite may have stopped another.
+// One reachable address is enough: a suite may have stopped another server.
 fn reach(addresses: &[String], within: Duration) -> io::Result<()> {
-    let until = Instant::now() + within;
+    let deadline = Instant::now() + within;
     loop {
         let mut last = io::Error::other("no address given");
         for address in addresses {
@@ -144,7 +144,7 @@ fn reach(addresses: &[String], within: Duration) -> io::Result<()> {
                 Err(fault) => last = fault,
             }
         }
-        if Instant::now() >= until {
+        if Instant::now() >= deadline {
             return Err(last);
         }
         #[expect(clippy::disallowed_methods, reason = "a blocking check before the test begins")]
@@ -153,7 +153,7 @@ fn reach(addresses: &[String], within: Duration) -> io::Result<()> {
 }
 
 fn connect(address: &str) -> io::Result<()> {
-    let mut last = io::Error::other(format!("{address} resolves to nothing"));
+    let mut last = io::Error::other(format!("{address} resolves to no address"));
     for resolved in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&resolved, Duration::from_secs(2)) {
             Ok(_) => return Ok(()),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_not_there_is_a_fault() {
+    fn unreachable_server_is_an_error() {
         reach(&[unused()], Duration::ZERO).unwrap_err();
     }
 

@@ -1,16 +1,16 @@
-//! A writer whose bytes a test reads afterwards.
+//! A writer that keeps its bytes for the test.
 
 use std::{
     io,
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Bytes written so far. A clone is the same.
+/// Bytes written so far. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Written(Arc<Mutex<Vec<u8>>>);
 
 impl Written {
-    /// Returns what was written, with replacements for what is not UTF-8.
+    /// Returns the written text, with replacements for invalid UTF-8.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }

@@ -1,4 +1,4 @@
-//! The faulty link, shown in front of a server that echoes and remembers what it received.
+//! The faulty link in front of a server that echoes and keeps the received bytes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -43,7 +43,7 @@ impl Echo {
     }
 
     async fn received(&self, wanted: &[u8]) {
-        eventually("the server to receive it", PATIENCE, async || {
+        eventually("the server to receive the bytes", PATIENCE, async || {
             (*self.received.lock().unwrap() == wanted).then_some(())
         })
         .await
@@ -57,7 +57,7 @@ async fn answer(stream: &mut TcpStream, count: usize) -> std::io::Result<Vec<u8>
     Ok(bytes)
 }
 
-/// Nothing came while an open link carried some bytes to and fro.
+/// True if no byte arrives while another link carries bytes in both directions.
 async fn is_silent(stream: &TcpStream) -> bool {
     let beside = echo().await;
     let mut open = beside.connect().await;
@@ -79,7 +79,7 @@ async fn a_healthy_link_carries_both_ways_and_counts() {
 }
 
 #[tokio::test]
-async fn an_end_of_writing_is_passed_on_and_the_answer_still_comes() {
+async fn end_of_writing_is_forwarded_and_the_answer_arrives() {
     let echo = echo().await;
     let mut client = echo.connect().await;
     client.write_all(b"last").await.unwrap();
@@ -91,7 +91,7 @@ async fn an_end_of_writing_is_passed_on_and_the_answer_still_comes() {
 }
 
 #[tokio::test]
-async fn a_stalled_link_accepts_and_carries_nothing_until_it_passes_again() {
+async fn stalled_link_accepts_connections_but_carries_no_bytes() {
     let echo = echo().await;
     let mut before = echo.connect().await;
     before.write_all(b"a").await.unwrap();
@@ -132,7 +132,7 @@ async fn a_cut_ends_existing_connections_and_not_new_ones() {
 }
 
 #[tokio::test]
-async fn refused_connections_are_refused_and_existing_ones_go_on() {
+async fn refusal_rejects_new_connections_only() {
     let echo = echo().await;
     let mut old = echo.connect().await;
     old.write_all(b"a").await.unwrap();
@@ -199,7 +199,7 @@ async fn a_delay_and_a_throttle_take_their_time() {
     let start = Instant::now();
     client.write_all(&[7; 3_000]).await.unwrap();
     assert_eq!(answer(&mut client, 3_000).await.unwrap(), [7; 3_000]);
-    // All but the last chunk, of at most a twentieth of a second, have been paid for.
+    // The throttle delays all chunks except the last one, which takes at most a twentieth of a second.
     assert!(start.elapsed() >= Duration::from_millis(240));
 }
 
