@@ -1,9 +1,6 @@
 //! Hostile bytes against the readers of all records: a bounded, seeded stand-in for a fuzz target.
 #![allow(clippy::unwrap_used)]
-#![allow(
-    unsafe_code,
-    reason = "an allocator that counts is the only honest witness of what a reader allocates"
-)]
+#![allow(unsafe_code, reason = "a counting allocator measures the allocations of a reader")]
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -23,16 +20,16 @@ thread_local! {
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Counts what its thread holds.
+/// Counts the bytes in use by each thread.
 struct Counting;
 
 fn count(bytes: isize) {
-    let held = HELD.get() + bytes;
-    HELD.set(held);
-    PEAK.set(PEAK.get().max(held));
+    let in_use = HELD.get() + bytes;
+    HELD.set(in_use);
+    PEAK.set(PEAK.get().max(in_use));
 }
 
-// SAFETY: every call goes to `System` unchanged.
+// SAFETY: every call is forwarded to `System` unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size().cast_signed());
@@ -55,7 +52,7 @@ fn peak_of(work: impl FnOnce()) -> usize {
     (PEAK.get() - before).cast_unsigned()
 }
 
-/// SplitMix64: small, seeded, the same everywhere.
+/// SplitMix64: small, seeded, the same on every platform.
 struct Random(u64);
 
 impl Random {
@@ -91,9 +88,9 @@ fn target<R: Record>() -> Target {
         schema: Schema::parse_str(R::SCHEMA).unwrap(),
         decode: |datum| {
             let record = R::decode(datum)?;
-            let mut again = Vec::new();
-            record.encode(&mut again);
-            Ok(again)
+            let mut encoded = Vec::new();
+            record.encode(&mut encoded);
+            Ok(encoded)
         },
     }
 }
@@ -111,7 +108,7 @@ fn targets() -> Vec<Target> {
     ]
 }
 
-/// Varints that promise much.
+/// Varints of excessive or invalid counts.
 const PROMISES: &[&[u8]] = &[
     &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
     &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
@@ -144,17 +141,21 @@ fn mutate(random: &mut Random, datum: &mut Vec<u8>) {
     }
 }
 
-/// Decodes, and holds the reader to its promises: what it accepts it can say again, what it allocates is bounded.
+/// Decodes a datum. An accepted record is encoded and decoded again unchanged; the allocated memory is bounded.
 fn try_on(target: &Target, datum: Vec<u8>) -> bool {
     let length = datum.len();
     let datum = Bytes::from(datum);
     let mut accepted = None;
     let peak = peak_of(|| accepted = (target.decode)(&datum).ok());
-    // The least entry is one byte on the wire, and an `Arc` with its place in a growing list in memory.
+    // The smallest entry is one byte on the wire. In memory it is an `Arc` and a place in a growing list.
     let allowed = 64 * length + 4_096;
     assert!(peak <= allowed, "{}: {peak} bytes for a datum of {length}", target.name);
-    let Some(again) = accepted else { return false };
-    assert!((target.decode)(&Bytes::from(again.clone())) == Ok(again), "{}: is read back", target.name);
+    let Some(encoded) = accepted else { return false };
+    assert!(
+        (target.decode)(&Bytes::from(encoded.clone())) == Ok(encoded),
+        "{}: the encoded record is read back",
+        target.name
+    );
     true
 }
 
@@ -172,7 +173,7 @@ fn changed_bytes_never_cost_more_than_their_length() {
     }
     assert!(
         accepted > 100 && refused > 100,
-        "both ends were reached: {accepted} accepted, {refused} refused"
+        "both outcomes must occur: {accepted} accepted, {refused} refused"
     );
 }
 

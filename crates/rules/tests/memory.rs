@@ -1,4 +1,4 @@
-//! Memory of banks of texts. In a process of its own, because its global allocator counts.
+//! Memory of banks of texts. Runs in a separate process, because its global allocator counts.
 
 #![allow(unsafe_code, clippy::unwrap_used)]
 
@@ -21,8 +21,8 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 // SAFETY: the system's allocator does all the work.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(layout.size(), SeqCst) + layout.size();
-        PEAK.fetch_max(held, SeqCst);
+        let in_use = HELD.fetch_add(layout.size(), SeqCst) + layout.size();
+        PEAK.fetch_max(in_use, SeqCst);
         unsafe { System.alloc(layout) }
     }
 
@@ -45,7 +45,7 @@ fn text(nth: usize) -> String {
     (0..5).map(|_| (0..7).map(|_| letters()).collect::<String>()).collect::<Vec<_>>().join(" ")
 }
 
-/// Bytes that a bank of so many texts and the plan of two rules about it keep, and the most while they are made.
+/// Compiles two rules about a bank of so many texts. Returns the bytes in use and their peak for each text.
 fn measured(texts: usize) -> (usize, usize) {
     let post = TypeId::new("post");
     let documents = ["one", "two"].map(|rule| {
@@ -64,10 +64,10 @@ fn measured(texts: usize) -> (usize, usize) {
     let entries = (0..texts).map(entry).collect();
     vocabulary.add_bank(Bank { key: "words".into(), kind: BankKind::Text, entries });
     let plan = Plan::compile(&sources, &vocabulary, &Limits::default()).unwrap();
-    let kept = HELD.load(SeqCst) - before;
+    let kept_bytes = HELD.load(SeqCst) - before;
     let peak = PEAK.load(SeqCst) - before;
     drop(plan);
-    (kept / texts, peak / texts)
+    (kept_bytes / texts, peak / texts)
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Holds the readers of requests and the published schemas to one verdict.
+//! Checks that the readers of requests and the published schemas accept the same bodies.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -59,37 +59,41 @@ pub(crate) fn is_refused(kind: Body, body: &Value) -> bool {
     kind.read(&Bytes::from(body.to_string())).is_some()
 }
 
-/// Panics unless the schema takes what the reader takes, and refuses what it refuses.
+/// Panics unless the reader and the schema both accept the body or both refuse it.
 pub(crate) fn check(kind: Body, body: &Value) {
-    let refused = kind.read(&Bytes::from(body.to_string()));
-    hold(kind, body, refused);
+    let rejection = kind.read(&Bytes::from(body.to_string()));
+    compare_with_schema(kind, body, rejection);
 }
 
-/// The same of a request that was read already. What is above a limit, and what is no JSON, no schema can say.
-pub(crate) fn hold_parsed<T>(
+/// Does the same for a request that was read already. Schemas cannot express limits or malformed JSON.
+pub(crate) fn check_parsed<T>(
     kind: Body,
     body: &Bytes,
     read: Result<Request<T>, RequestRejection>,
 ) -> Result<Request<T>, RequestRejection> {
     if let Ok(value) = serde_json::from_slice::<Value>(body) {
-        hold(kind, &value, read.as_ref().err().and_then(|_| kind.read(body)));
+        compare_with_schema(kind, &value, read.as_ref().err().and_then(|_| kind.read(body)));
     }
     read
 }
 
-fn hold(kind: Body, body: &Value, refused: Option<RequestRejection>) {
-    let judged = contract().check(kind.schema(), body);
-    match refused {
+fn compare_with_schema(kind: Body, body: &Value, rejection: Option<RequestRejection>) {
+    let schema_result = contract().check(kind.schema(), body);
+    match rejection {
         None => {
-            judged
-                .unwrap_or_else(|error| panic!("{kind:?} is taken, but not by its schema: {error}\n{body}"));
+            schema_result.unwrap_or_else(|error| {
+                panic!("the reader accepts {kind:?}, but its schema does not: {error}\n{body}")
+            });
         }
         Some(RequestRejection::Text(_)) => {}
-        Some(refused) => {
-            let faults = refused.into_vec();
+        Some(rejection) => {
+            let faults = rejection.into_vec();
             let beyond = |detail: &str| detail.contains("at most");
             if !faults.iter().all(|fault| beyond(&fault.detail)) {
-                assert!(judged.is_err(), "{kind:?} is refused, but not by its schema: {faults:?}\n{body}");
+                assert!(
+                    schema_result.is_err(),
+                    "the reader refuses {kind:?}, but its schema does not: {faults:?}\n{body}"
+                );
             }
         }
     }

@@ -138,7 +138,7 @@ fn rule_of(name: &str, text: &str) -> Value {
 
 #[test]
 fn whole_numbers_stay_exact_in_every_notation() {
-    let whole = [
+    let numbers = [
         "9007199254740993",
         "9223372036854775808",
         "-9223372036854775809",
@@ -148,7 +148,7 @@ fn whole_numbers_stay_exact_in_every_notation() {
         "170141183460469231731687303715884105727",
         "-170141183460469231731687303715884105728",
     ];
-    for digits in whole {
+    for digits in numbers {
         let json = format!("{{\"rule\": \"r\", \"when\": {{\"n\": [{digits}]}}}}");
         for (name, text) in [
             ("r.json", json.clone()),
@@ -166,13 +166,13 @@ fn whole_numbers_stay_exact_in_every_notation() {
                 format!("rule: r\nname: ü\nwhen:\n  n:\n    - !!float &n ' {digits} ' # so\n    - *n"),
             ),
         ] {
-            let when = rule_of(name, &text);
-            assert_eq!(when["n"][0].to_string(), digits, "{text}");
+            let condition = rule_of(name, &text);
+            assert_eq!(condition["n"][0].to_string(), digits, "{text}");
             for format in [Format::Yaml, Format::Json] {
                 let (_, document) = parse(&[(name, &text)]).unwrap().remove(0);
-                let written = render(&document, format);
+                let rendered = render(&document, format);
                 let name = if format == Format::Yaml { "r.yaml" } else { "r.json" };
-                assert_eq!(parse(&[(name, &written)]).unwrap()[0].1, document, "{written}");
+                assert_eq!(parse(&[(name, &rendered)]).unwrap()[0].1, document, "{rendered}");
             }
         }
         if !digits.starts_with('-') {
@@ -195,21 +195,21 @@ fn whole_numbers_stay_exact_in_every_notation() {
 
 #[test]
 fn number_that_would_be_rounded_is_refused() {
-    let told = |written: &str| messages(&[("r.yaml", &format!("rule: r\nwhen:\n  n: {written}\n"))]);
+    let errors_of = |written: &str| messages(&[("r.yaml", &format!("rule: r\nwhen:\n  n: {written}\n"))]);
     for written in [
         r#"!!float "\x39007199254740993""#,
         r#"!!float "9007199254740993\n""#,
         r#"!!float "-1844674407370955\u0031617""#,
     ] {
-        let found = told(written);
-        assert!(found.len() == 1 && found[0].starts_with("r.yaml:"), "{written}: {found:?}");
-        assert!(found[0].contains("must be written in plain digits"), "{written}: {found:?}");
+        let errors = errors_of(written);
+        assert!(errors.len() == 1 && errors[0].starts_with("r.yaml:"), "{written}: {errors:?}");
+        assert!(errors[0].contains("must be written in plain digits"), "{written}: {errors:?}");
     }
-    let found = told("!!float \"170141183460469231731687303715884105728\"");
-    assert!(found.len() == 1 && found[0].contains("exceeds 127 bits"), "{found:?}");
+    let errors = errors_of("!!float \"170141183460469231731687303715884105728\"");
+    assert!(errors.len() == 1 && errors[0].contains("exceeds 127 bits"), "{errors:?}");
     for written in ["!!int 18446744073709551617", "!!int \"seven\"", "!!float \"seven\""] {
-        let found = told(written);
-        assert!(found.len() == 1 && found[0].contains("remove the tag"), "{written}: {found:?}");
+        let errors = errors_of(written);
+        assert!(errors.len() == 1 && errors[0].contains("remove the tag"), "{written}: {errors:?}");
     }
     for (written, read) in [("!!float \"\\x39.5\"", "9.5"), ("!!int \"7\"", "7")] {
         assert_eq!(rule_of("r.yaml", &format!("rule: r\nwhen:\n  n: {written}\n"))["n"].to_string(), read);
@@ -227,16 +227,16 @@ fn too_large_whole_number_is_refused_with_its_line() {
                 format!("[{{\"queue\": \"q\"}},\n\n\n{{\"rule\": \"r\",\n\"when\": {{\"n\": {digits}}}}}]"),
             ),
         ] {
-            let found = messages(&[(name, &text)]);
-            let told = format!("{name}:5: ");
-            assert!(found.len() == 1 && found[0].starts_with(&told), "{text}: {found:?}");
-            assert!(found[0].contains("exceeds 127 bits"), "{found:?}");
+            let errors = messages(&[(name, &text)]);
+            let place = format!("{name}:5: ");
+            assert!(errors.len() == 1 && errors[0].starts_with(&place), "{text}: {errors:?}");
+            assert!(errors[0].contains("exceeds 127 bits"), "{errors:?}");
         }
     }
     let torn = parse_all(&[("r.yaml", format!("queue: q\n---\nrule: r\nwhen: {{n: {digits}}}\n"))]);
     assert_eq!((torn.documents.len(), torn.faults.len()), (1, 1));
-    // Where fewer bits are meant, they are asked for.
-    for (text, told) in [
+    // Other fields have a message of their own.
+    for (text, detail) in [
         (
             "action: a\nkind: callback\nstrikes: 18446744073709551617",
             "strikes: expected a whole number from 0 to 4294967295, or `policies`",
@@ -245,8 +245,8 @@ fn too_large_whole_number_is_refused_with_its_line() {
         ("rule: r\nwhen: {}\nstatus: 18446744073709551617", "status: "),
         ("rule: 18446744073709551617\nwhen: {}", "rule: "),
     ] {
-        let found = messages(&[("a.yaml", text)]);
-        assert!(found.len() == 1 && found[0].contains(told), "{found:?}");
+        let errors = messages(&[("a.yaml", text)]);
+        assert!(errors.len() == 1 && errors[0].contains(detail), "{errors:?}");
     }
 }
 
@@ -295,7 +295,7 @@ when: {}
 actions: [{id: a, parms: {}}]
 expires_at: tomorrow
 ";
-    let expected = [
+    let expected_errors = [
         "c.yaml:12: document 2: nmae: unknown field. Did you mean `name`?",
         "c.yaml:8: document 2: fields[0].requird: unknown field. Did you mean `required`?",
         "c.yaml:10: document 2: fields[1].tpye: unknown field. Did you mean `type`?",
@@ -310,11 +310,11 @@ expires_at: tomorrow
         "c.yaml:40: document 10: actions[0].parms: unknown field. Did you mean `params`?",
         "c.yaml:41: document 10: expires_at: expected an ISO 8601 date with a time, such as `2026-12-31T00:00:00Z`",
     ];
-    let mut found = messages(&[("c.yaml", yaml)]);
-    found.sort();
-    let mut expected = expected.map(str::to_owned).to_vec();
-    expected.sort();
-    assert_eq!(found, expected);
+    let mut errors = messages(&[("c.yaml", yaml)]);
+    errors.sort();
+    let mut expected_errors = expected_errors.map(str::to_owned).to_vec();
+    expected_errors.sort();
+    assert_eq!(errors, expected_errors);
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn reading_continues_after_an_invalid_value() {
     let torn = "queue: a\n---\n# no end\nbank: b\nentries: [\n---\nthreshold: t\nstrikes: many\nwithin: 30x\n\
         ---\nitem_type: i\nname: I\nkind: THING\nfields: [{name: 7, type: STRNG}, {type: STRING}]\n";
     let parsed = parse_all(&[("t.yaml", torn), ("q.yaml", "queue: q\n"), ("x.json", "{")]);
-    let found: Vec<_> = parsed.faults.iter().map(ToString::to_string).collect();
+    let errors: Vec<_> = parsed.faults.iter().map(ToString::to_string).collect();
     for (begins, names) in [
         ("t.yaml:", "document 2"),
         ("t.yaml:8: document 3: strikes", "u32"),
@@ -334,9 +334,12 @@ fn reading_continues_after_an_invalid_value() {
         ("t.yaml:14: document 4: fields[1]", "`name` is missing"),
         ("x.json", ""),
     ] {
-        assert!(found.iter().any(|it| it.starts_with(begins) && it.contains(names)), "{begins}: {found:#?}");
+        assert!(
+            errors.iter().any(|it| it.starts_with(begins) && it.contains(names)),
+            "{begins}: {errors:#?}"
+        );
     }
-    assert_eq!(found.len(), 9, "{found:#?}");
+    assert_eq!(errors.len(), 9, "{errors:#?}");
     let read: Vec<_> = parsed.documents.iter().map(|(_, document)| document.key()).collect();
     assert_eq!(read, ["a", "t", "i", "q"]);
 }
@@ -345,14 +348,14 @@ fn reading_continues_after_an_invalid_value() {
 fn possibly_unreadable_names_are_not_reported_as_missing() {
     let origin = Origin { file: "t.yaml".to_owned(), line: 1, index: Some(0) };
     let fault = |path: &str, missing: Option<&str>| {
-        let missing = missing.map(|bank| MissingReference::Document(DocumentKind::Bank, bank.to_owned()));
-        DocumentFault { missing, ..DocumentFault::new(&origin, path, "It is wrong.") }
+        let reference = missing.map(|bank| MissingReference::Document(DocumentKind::Bank, bank.to_owned()));
+        DocumentFault { missing: reference, ..DocumentFault::new(&origin, path, "It is wrong.") }
     };
     let torn =
         parse_all(&[("t.yaml", "threshold: t\nstrikes: 1\nwithin: 1x\naction: a\n---\nbank: b\nkind: [\n")]);
     assert!(torn.is_in_doubt(&fault("rules", Some("b"))));
     assert!(!torn.is_in_doubt(&fault("rules", Some("c"))));
-    assert!(torn.is_in_doubt(&fault("within", None)), "that is not what was written");
+    assert!(torn.is_in_doubt(&fault("within", None)), "the value in the file was unreadable");
     assert!(!torn.is_in_doubt(&fault("withinx", None)));
     assert!(parse_all(&[("x.json", "{")]).is_in_doubt(&fault("", Some("c"))));
     assert!(!parse_all(&[("q.yaml", "queue: q\n")]).is_in_doubt(&fault("", Some("c"))));
@@ -362,22 +365,22 @@ fn possibly_unreadable_names_are_not_reported_as_missing() {
 fn invalid_yaml_has_its_line_and_alias_bombs_are_refused() {
     assert!(messages(&[("b.yaml", "queue: a\n---\nqueue: [")])[0].starts_with("b.yaml:3"));
     assert!(messages(&[("b.yaml", "queue: a\nqueue: b")])[0].contains("b.yaml:2"));
-    for (text, told) in [
+    for (text, detail) in [
         ("queue: [", "b.yaml:1: document 1: column 8: invalid YAML"),
         ("queue: a\n name: b", "invalid YAML"),
         ("queue: \"a", "invalid YAML"),
         ("queue: a\nqueue: b", "b.yaml:2: document 1: column 1: the key `queue` occurs twice"),
         ("queue: *a", "b.yaml:1: document 1: column 8: the alias has no anchor"),
     ] {
-        let found = messages(&[("b.yaml", text)]);
-        assert!(found.len() == 1 && found[0].contains(told), "{text:?}: {found:?}");
+        let errors = messages(&[("b.yaml", text)]);
+        assert!(errors.len() == 1 && errors[0].contains(detail), "{text:?}: {errors:?}");
     }
     let deep = format!("rule: r\nwhen: {}{}", "[".repeat(5000), "]".repeat(5000));
     assert_eq!(messages(&[("d.yaml", &deep)]).len(), 1);
     let laughs = "rule: r\nwhen:\n  a: &a [x,x,x,x,x,x,x,x,x]\n  b: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n  c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n  d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n  e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\n  f: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n  g: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\n  h: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n";
     assert_eq!(messages(&[("l.yaml", laughs)]).len(), 1);
-    for nothing in ["", "# only a comment\n", "---\n---\n"] {
-        assert_eq!(parse(&[("e.yaml", nothing)]).unwrap().len(), 0, "{nothing:?}");
+    for empty_text in ["", "# only a comment\n", "---\n---\n"] {
+        assert_eq!(parse(&[("e.yaml", empty_text)]).unwrap().len(), 0, "{empty_text:?}");
     }
     for odd in ["- queue: a", "just text", "{}", "5"] {
         assert_eq!(messages(&[("o.yaml", odd)]).len(), 1, "{odd:?}");
@@ -399,8 +402,8 @@ fn reader_depth_exceeds_the_depth_limit_of_rules() {
             let document =
                 parse(&[(name, &text)]).unwrap_or_else(|faults| panic!("{levels}: {faults:?}")).remove(0).1;
             for (name, format) in [("again.yaml", Format::Yaml), ("again.json", Format::Json)] {
-                let again = parse(&[(name, render(&document, format))]).unwrap().remove(0).1;
-                assert!(again == document, "{levels} {name}");
+                let reread = parse(&[(name, render(&document, format))]).unwrap().remove(0).1;
+                assert!(reread == document, "{levels} {name}");
             }
         }
     }
@@ -429,8 +432,8 @@ fields:
   - {name: m, type: STRING, role: displayName}
   - {name: images, type: STRING}
 ";
-    let found = messages(&[("u.yaml", yaml)]);
-    let expected = [
+    let errors = messages(&[("u.yaml", yaml)]);
+    let expected_errors = [
         "u.yaml:4: document 1: fields[0].role: Items of kind USER have no role `creator`.",
         "u.yaml:5: document 1: fields[1].name: There is another field `a`.",
         "u.yaml:6: document 1: fields[2].role: The role `createdAt` needs a single DATETIME.",
@@ -438,7 +441,7 @@ fields:
         "u.yaml:9: document 1: fields[5].role: Another field has the role `displayName` already.",
         "u.yaml:10: document 1: fields[6].type: `images` is an array of image URLs in every item type: IMAGE with the container ARRAY.",
     ];
-    assert_eq!(found, expected);
+    assert_eq!(errors, expected_errors);
 }
 
 #[test]
@@ -465,7 +468,7 @@ item_types: [post]
 policies: [scma]
 actions: [hid, {id: hide, params: {hours: 3}}]
 ";
-    let expected = [
+    let expected_errors = [
         "all.yaml:1: document 1: parent: There is no policy `scan`. Did you mean `scam`?",
         "all.yaml:4: document 2: endpoint: There is no endpoint `platfrom`. Did you mean `platform`?",
         "all.yaml:11: document 4: action: There is no action `ban`.",
@@ -474,7 +477,7 @@ actions: [hid, {id: hide, params: {hours: 3}}]
         "all.yaml:16: document 5: actions[0]: There is no action `hid`. Did you mean `hide`?",
         "all.yaml:16: document 5: actions[1].params: The action `hide` has no parameter `hours`.",
     ];
-    assert_eq!(validate(yaml), expected);
+    assert_eq!(validate(yaml), expected_errors);
 }
 
 #[test]
@@ -490,12 +493,12 @@ rule: r
 when: {}
 actions: [hide, {id: hide, params: {hours: many, why: ham}}, {id: hide, params: {hours: 1}}]
 ";
-    let expected = [
+    let expected_errors = [
         "all.yaml:7: document 2: actions[0].params: The action `hide` needs the parameter `hours`.",
         "all.yaml:7: document 2: actions[1].params: The parameter `hours` takes a number.",
         "all.yaml:7: document 2: actions[1].params: The parameter `why` takes one of its options.",
     ];
-    assert_eq!(validate(yaml), expected);
+    assert_eq!(validate(yaml), expected_errors);
 }
 
 #[test]
@@ -534,29 +537,29 @@ action: to-the-team
 kind: enqueue_review
 queue: minors
 ";
-    let expected = [
+    let expected_errors = [
         "all.yaml:11: document 4: queue: There is no queue `spma`. Did you mean `spam`?",
         "all.yaml:15: document 5: queue: The queue `appeals` has the class `appeal`, but the jobs have the class `review`. Name another queue.",
         "all.yaml:26: document 8: queue: The queue `spam` has the class `review`, but the jobs have the class `child_safety`. Name another queue.",
         "all.yaml:30: document 9: queue: The queue `minors` has the class `child_safety`, but the jobs have the class `review`. Name another queue.",
     ];
-    assert_eq!(validate(yaml), expected);
+    assert_eq!(validate(yaml), expected_errors);
     let callback = "action: a\nkind: callback\nqueue: q";
-    let expected = "a.yaml:3: document 1: queue: Only an action of kind `enqueue_review` or `enqueue_child_safety` has a queue.";
-    assert_eq!(messages(&[("a.yaml", callback)]), [expected]);
+    let expected_error = "a.yaml:3: document 1: queue: Only an action of kind `enqueue_review` or `enqueue_child_safety` has a queue.";
+    assert_eq!(messages(&[("a.yaml", callback)]), [expected_error]);
     let calling = "action: a\nkind: enqueue_child_safety\nendpoint: e";
-    let expected = "a.yaml:3: document 1: endpoint: Only an action of kind `callback` has an endpoint.";
-    assert_eq!(messages(&[("a.yaml", calling)]), [expected]);
+    let expected_error = "a.yaml:3: document 1: endpoint: Only an action of kind `callback` has an endpoint.";
+    assert_eq!(messages(&[("a.yaml", calling)]), [expected_error]);
 }
 
 #[test]
 fn cycles_of_policies_are_refused() {
     let yaml = "policy: a\nparent: c\n---\npolicy: b\nparent: a\n---\npolicy: c\nparent: b\n---\npolicy: d\nparent: a\n---\npolicy: e\nparent: e";
-    let expected = [
+    let expected_errors = [
         "all.yaml:1: document 1: parent: The policy is its own ancestor: a → c → b → a.",
         "all.yaml:13: document 5: parent: The policy is its own ancestor: e → e.",
     ];
-    assert_eq!(validate(yaml), expected);
+    assert_eq!(validate(yaml), expected_errors);
 }
 
 #[test]
@@ -605,11 +608,11 @@ tests:
 #[test]
 fn set_returns_all_its_documents() {
     let documents = parse(&[("all.yaml", ALL)]).unwrap();
-    let again = DocumentSet::collect(documents.clone()).unwrap().documents();
-    assert_eq!(again.len(), documents.len());
-    assert!(documents.iter().all(|document| again.contains(document)));
-    let stored = serde_json::to_string(&again.iter().map(|(_, it)| it).collect::<Vec<_>>()).unwrap();
+    let set_documents = DocumentSet::collect(documents.clone()).unwrap().documents();
+    assert_eq!(set_documents.len(), documents.len());
+    assert!(documents.iter().all(|document| set_documents.contains(document)));
+    let stored = serde_json::to_string(&set_documents.iter().map(|(_, it)| it).collect::<Vec<_>>()).unwrap();
     let read: Vec<Document> = serde_json::from_str(&stored).unwrap();
-    assert!(read.iter().zip(&again).all(|(read, (_, it))| read == it));
+    assert!(read.iter().zip(&set_documents).all(|(read, (_, it))| read == it));
     assert!(serde_json::from_str::<Document>(r#"{"queue":"q","nmae":1}"#).is_err());
 }

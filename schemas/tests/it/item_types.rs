@@ -32,19 +32,19 @@ fn one_field(scalar: Scalar, container: Option<Container>, strict: bool) -> Item
     ItemType::compile(&document, "1", &[TypeId::new("user")].into())
 }
 
-/// Whether its values are asked for or not, the same is wrong with it.
+/// Checks data in both ways: with and without its values, the errors must be the same.
 fn check(item_type: &ItemType, data: &str, mode: Mode) -> Result<Values, Vec<ValidationError>> {
     let base = Pointer::Text("/items/3/data");
-    let checked = item_type.check(data.as_bytes(), mode, &base);
+    let result = item_type.check(data.as_bytes(), mode, &base);
     if let Ok(tape) = json::scan(data.as_bytes()) {
         let mut faults = ValidationErrors::default();
         item_type.check_scanned(tape.root(data.as_bytes()), mode, &base, &mut faults);
-        assert_eq!(checked.as_ref().err(), faults.or(Some(())).err().as_ref());
+        assert_eq!(result.as_ref().err(), faults.or(Some(())).err().as_ref());
     }
-    checked
+    result
 }
 
-/// What the lenient and the strict reading of one value are; `None`: refused, `Some(None)`: absent.
+/// Scalar, value in JSON, and its lenient and strict reading. `None`: refused, `Some(None)`: absent.
 type Row = (Scalar, &'static str, Option<Option<Value>>, Option<Option<Value>>);
 
 fn text(value: &str) -> Option<Option<Value>> {
@@ -196,15 +196,15 @@ fn strict_types_accept_exact_forms_only() {
     for (scalar, json, lenient, exact) in rows {
         for (strict, expected) in [(false, lenient), (true, exact)] {
             let item_type = one_field(scalar, None, strict);
-            let found = check(&item_type, &format!(r#"{{"f":{json}}}"#), Mode::Strict);
-            let found = found.map(|values| values.field("f").cloned()).map_err(|faults| {
+            let result = check(&item_type, &format!(r#"{{"f":{json}}}"#), Mode::Strict);
+            let result = result.map(|values| values.field("f").cloned()).map_err(|faults| {
                 for fault in faults {
                     assert!(fault.pointer.as_deref().unwrap().starts_with("/items/3/data/f"), "{fault:?}");
                     assert_eq!(fault.status, 400);
                     assert_eq!(fault.tags, [tag::DATA_INVALID, tag::INVALID_INPUT]);
                 }
             });
-            assert_eq!(found.ok(), expected, "{} of {json}, strict: {strict}", scalar.name());
+            assert_eq!(result.ok(), expected, "{} of {json}, strict: {strict}", scalar.name());
         }
     }
 }
@@ -213,8 +213,8 @@ fn strict_types_accept_exact_forms_only() {
 fn arrays_drop_nulls_and_report_every_invalid_member() {
     let numbers = one_field(Scalar::Number, Some(Container::Array), false);
     let values = check(&numbers, r#"{"f":[1,null,"2",3.5]}"#, Mode::Strict).unwrap();
-    let expected = [Number::Int(1), Number::Int(2), Number::Float(3.5)].map(Value::Number);
-    assert_eq!(values.field("f"), Some(&Value::List(expected.into())));
+    let expected_numbers = [Number::Int(1), Number::Int(2), Number::Float(3.5)].map(Value::Number);
+    assert_eq!(values.field("f"), Some(&Value::List(expected_numbers.into())));
     let faults = check(&numbers, r#"{"f":[1,"x",2,true]}"#, Mode::Strict).unwrap_err();
     let pointers: Vec<_> = faults.iter().map(|fault| fault.pointer.as_deref().unwrap()).collect();
     assert_eq!(pointers, ["/items/3/data/f/1", "/items/3/data/f/3"]);
@@ -282,9 +282,9 @@ fn parent_requires_thread_and_time_thread_requires_time() {
         assert_eq!(fault.tags, [tag::ROLES_INVALID, tag::INVALID_INPUT]);
         assert_eq!(fault.title, "Invalid field roles for Item");
     }
-    let whole = r#"{"text":"a","parent":{"id":"p","typeId":"post"},"thread":{"id":"t","typeId":"thread"},
+    let complete_post = r#"{"text":"a","parent":{"id":"p","typeId":"post"},"thread":{"id":"t","typeId":"thread"},
         "createdAt":"2026-01-02T03:04:05.678Z"}"#;
-    let values = check(&post, whole, Mode::Strict).unwrap();
+    let values = check(&post, complete_post, Mode::Strict).unwrap();
     assert_eq!(values.related(Role::Parent), Some(&ItemKey::new("post", "p")));
     assert_eq!(values.role(Role::CreatedAt), Some(&Value::DateTime(Millis(1_767_323_045_678))));
 }
@@ -297,13 +297,13 @@ fn undeclared_images_are_media_other_fields_are_ignored() {
     let values = check(&post, data, Mode::Strict).unwrap();
     let media: Vec<_> =
         values.media().into_iter().map(|media| (media.path, media.url.to_owned(), media.scalar)).collect();
-    let expected = [
+    let expected_media = [
         ("cover", "https://a.example/v", Scalar::Video),
         ("sounds.en", "https://a.example/s", Scalar::Audio),
         ("images.0", "https://a.example/1", Scalar::Image),
         ("images.1", "https://a.example/2", Scalar::Image),
     ];
-    assert_eq!(media, expected.map(|(path, url, scalar)| (path.to_owned(), url.to_owned(), scalar)));
+    assert_eq!(media, expected_media.map(|(path, url, scalar)| (path.to_owned(), url.to_owned(), scalar)));
     assert_eq!(values.get("extra"), None);
     assert_eq!(values.creator(), Some(ItemKey::new("user", "u")));
     assert_eq!(values.get("author.id").as_deref(), Some(&Value::Text("u".into())));
@@ -335,8 +335,8 @@ fn all_errors_are_listed_and_contain_no_values() {
     let faults = check(&post, data, Mode::Strict).unwrap_err();
     assert_eq!(faults.len(), 5, "{faults:?}");
     assert!(!format!("{faults:?}").contains("secret"));
-    let many = format!(r#"{{"text":"a","images":[{}0]}}"#, "0,".repeat(499));
-    let faults = check(&post, &many, Mode::Strict).unwrap_err();
+    let many_images = format!(r#"{{"text":"a","images":[{}0]}}"#, "0,".repeat(499));
+    let faults = check(&post, &many_images, Mode::Strict).unwrap_err();
     assert_eq!(faults.len(), 101);
     assert!(faults[100].detail.contains("400 more"));
 }
@@ -350,13 +350,19 @@ fn data_that_is_no_json_object_is_an_error() {
 
 #[test]
 fn earlier_versions_are_accepted_later_ones_refused() {
-    let taken = |item_type: &ItemType, all: &[&'static str]| -> Vec<&'static str> {
-        all.iter().copied().filter(|named| item_type.accepts_version(named)).collect()
+    let accepted_versions = |item_type: &ItemType, all: &[&'static str]| -> Vec<&'static str> {
+        all.iter().copied().filter(|version| item_type.accepts_version(version)).collect()
     };
-    assert_eq!(taken(&compile(POST), &["0", "1", "6", "7", "8", "-1", "", "v7"]), ["1", "6", "7"]);
-    let named =
+    assert_eq!(
+        accepted_versions(&compile(POST), &["0", "1", "6", "7", "8", "-1", "", "v7"]),
+        ["1", "6", "7"]
+    );
+    let named_type =
         compile("item_type: post\nkind: CONTENT\nversion: '2026-01'\nearlier_versions: ['2025-07']\n");
-    assert_eq!(taken(&named, &["1", "2025-01", "2025-07", "2026-01"]), ["2025-07", "2026-01"]);
+    assert_eq!(
+        accepted_versions(&named_type, &["1", "2025-01", "2025-07", "2026-01"]),
+        ["2025-07", "2026-01"]
+    );
 }
 
 #[test]

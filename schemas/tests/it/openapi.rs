@@ -1,4 +1,4 @@
-//! The published description of the API against what is read and sent.
+//! Published description of the API against the readers and the rendered bodies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,21 +14,21 @@ fn document() -> Value {
     serde_json::from_str(DOCUMENT).unwrap()
 }
 
-/// All values of a member with this name, wherever it stands.
-fn all<'v>(value: &'v Value, name: &str, found: &mut Vec<&'v Value>) {
+/// Collects the values of all members with this name, at any depth.
+fn collect_members<'v>(value: &'v Value, name: &str, values: &mut Vec<&'v Value>) {
     match value {
         Value::Object(members) => {
-            found.extend(members.get(name));
-            members.values().for_each(|value| all(value, name, found));
+            values.extend(members.get(name));
+            members.values().for_each(|value| collect_members(value, name, values));
         }
-        Value::Array(list) => list.iter().for_each(|value| all(value, name, found)),
+        Value::Array(list) => list.iter().for_each(|value| collect_members(value, name, values)),
         _ => {}
     }
 }
 
-fn found<'v>(value: &'v Value, name: &str) -> Vec<&'v str> {
+fn texts_of_members<'v>(value: &'v Value, name: &str) -> Vec<&'v str> {
     let mut values = Vec::new();
-    all(value, name, &mut values);
+    collect_members(value, name, &mut values);
     values.into_iter().filter_map(Value::as_str).collect()
 }
 
@@ -43,9 +43,9 @@ fn document_is_openapi_3_1() {
 #[test]
 fn every_reference_resolves_and_every_component_is_used() {
     let document = document();
-    let references: BTreeSet<&str> = found(&document, "$ref").into_iter().collect();
+    let references: BTreeSet<&str> = texts_of_members(&document, "$ref").into_iter().collect();
     for reference in &references {
-        assert!(document.pointer(&reference[1..]).is_some(), "{reference} leads nowhere");
+        assert!(document.pointer(&reference[1..]).is_some(), "{reference} does not resolve");
     }
     for (kind, parts) in document["components"].as_object().unwrap() {
         for name in parts.as_object().unwrap().keys().filter(|_| kind != "securitySchemes") {
@@ -53,7 +53,7 @@ fn every_reference_resolves_and_every_component_is_used() {
             assert!(references.contains(reference.as_str()), "{reference} is not used");
         }
     }
-    let ids = found(&document, "operationId");
+    let ids = texts_of_members(&document, "operationId");
     assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "{ids:?}");
 }
 
@@ -95,7 +95,7 @@ fn every_kind_of_callback_is_a_webhook() {
     }
 }
 
-/// The JSON of the fences of a page, in their order.
+/// JSON blocks of a page, in order.
 fn blocks(page: &str) -> Vec<Value> {
     let blocks = page.split("```json\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     blocks
@@ -114,7 +114,7 @@ fn examples_of_the_guides_match_their_schemas() {
     ];
     for (guide, schemas) in guides {
         let blocks = blocks(guide);
-        assert_eq!(blocks.len(), schemas.len(), "name the schema of each example");
+        assert_eq!(blocks.len(), schemas.len(), "each example needs the name of its schema");
         for (block, schema) in blocks.iter().zip(schemas) {
             contract().check(schema, block).unwrap_or_else(|error| panic!("{schema}, {block}: {error}"));
         }
@@ -127,8 +127,8 @@ fn request_for_partial_items_matches_its_schema() {
     contract().check("PartialItemsRequest", &serde_json::from_slice(&body).unwrap()).unwrap();
 }
 
-/// Bodies that are refused with 400, by the kind of body.
-fn refused() -> BTreeMap<&'static str, Vec<Value>> {
+/// Bodies that are refused with status 400, by path.
+fn invalid_bodies() -> BTreeMap<&'static str, Vec<Value>> {
     let item = json!({"id": "i", "typeId": "t", "data": {}});
     let content = |name: &str, value: Value| {
         let mut body = json!({"contentType": "post", "contentId": "p", "content": {}});
@@ -192,10 +192,10 @@ fn refused() -> BTreeMap<&'static str, Vec<Value>> {
 
 #[test]
 fn refused_bodies_are_refused_by_the_schemas() {
-    for (path, bodies) in refused() {
+    for (path, bodies) in invalid_bodies() {
         let kind = Body::of(path).unwrap();
         for body in bodies {
-            assert!(agreement::is_refused(kind, &body), "{path}: {body} is taken");
+            assert!(agreement::is_refused(kind, &body), "{path}: the reader accepts {body}");
             agreement::check(kind, &body);
         }
     }
@@ -214,7 +214,7 @@ fn bodies_with_unknown_members_and_nulls_are_accepted() {
         ("partial items", json!({"items": [item], "more": []})),
     ] {
         let kind = Body::of(path).unwrap();
-        assert!(!agreement::is_refused(kind, &body), "{path}: {body} is refused");
+        assert!(!agreement::is_refused(kind, &body), "{path}: the reader refuses {body}");
         agreement::check(kind, &body);
     }
 }

@@ -1,4 +1,4 @@
-//! The published schemas of documents, and what is rendered, against the structs that read them.
+//! Published schemas of documents, and rendered documents, against the structs that read them.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use tidegate_schemas::{
     item_types::{Container, Kind, Role, Scalar},
 };
 
-/// Documents that are right, and ones that are wrong, by schema and by struct alike.
+/// Valid (`true`) and invalid documents. Schema and struct must agree on each.
 const TABLE: &[(bool, &str)] = &[
     (true, r#"{"item_type":"t","kind":"USER"}"#),
     (
@@ -94,7 +94,7 @@ const TABLE: &[(bool, &str)] = &[
         true,
         r#"{"rule":"r","when":{},"rollout":{"percent":0.5,"salt":"v7","by":"user"},"limits":{"actions_per_day":500,"per_user_cooldown":"24h","alarm_per_hour":9},"review_sample":2,"on_error":"review"}"#,
     ),
-    // What holds nothing is as if it were absent, but for what must be there or is unknown.
+    // Null equals an absent field, except for required and unknown fields.
     (
         true,
         r#"{"rule":"r","when":{},"name":null,"status":null,"on":null,"item_types":null,"policies":null,"actions":null,"expires_at":null,"rollout":null,"limits":null,"review_sample":null,"on_error":null,"tests":null}"#,
@@ -182,17 +182,17 @@ const TABLE: &[(bool, &str)] = &[
     (false, r#"{"signal":"s","url":"https://m.example","input":"text","output":{"number":"/s"}}"#),
 ];
 
-/// As much of JSON Schema as the published schemas use.
-fn fits(schema: &Value, root: &Value, value: &Value) -> bool {
+/// Validates a value by the part of JSON Schema that the published schemas use.
+fn matches_schema(schema: &Value, root: &Value, value: &Value) -> bool {
     if let Some(path) = schema["$ref"].as_str() {
-        // Conditions are none of the structs' business.
+        // The structs accept any condition.
         if path == "condition.schema.json" {
             return !value.is_null();
         }
-        return fits(root.pointer(&path[1..]).unwrap(), root, value);
+        return matches_schema(root.pointer(&path[1..]).unwrap(), root, value);
     }
     if let Some(choices) = schema["oneOf"].as_array() {
-        return choices.iter().filter(|choice| fits(choice, root, value)).count() == 1;
+        return choices.iter().filter(|choice| matches_schema(choice, root, value)).count() == 1;
     }
     if let Some(choices) = schema["enum"].as_array() {
         return choices.contains(value);
@@ -223,32 +223,33 @@ fn fits(schema: &Value, root: &Value, value: &Value) -> bool {
         (None, _) | (_, None) => true,
         (Some(other), _) => panic!("the schema uses the pattern {other}"),
     };
-    let (least, most) = (schema["minimum"].as_f64(), schema["maximum"].as_f64());
+    let (minimum, maximum) = (schema["minimum"].as_f64(), schema["maximum"].as_f64());
     let bounded = value.as_f64().is_none_or(|number| {
-        least.is_none_or(|least| number >= least) && most.is_none_or(|most| number <= most)
+        minimum.is_none_or(|minimum| number >= minimum) && maximum.is_none_or(|maximum| number <= maximum)
     });
     let members = value.as_object().is_none_or(|object| {
         let properties = schema["properties"].as_object();
         let required = schema["required"].as_array();
         required.is_none_or(|names| names.iter().all(|name| object.contains_key(name.as_str().unwrap())))
             && object.iter().all(|(key, member)| match properties.and_then(|all| all.get(key)) {
-                Some(property) => fits(property, root, member),
+                Some(property) => matches_schema(property, root, member),
                 None => match &schema["additionalProperties"] {
                     Value::Bool(allowed) => *allowed,
                     Value::Null => true,
-                    schema => fits(schema, root, member),
+                    schema => matches_schema(schema, root, member),
                 },
             })
     });
     let elements = value.as_array().is_none_or(|list| {
-        schema["items"].is_null() || list.iter().all(|element| fits(&schema["items"], root, element))
+        schema["items"].is_null()
+            || list.iter().all(|element| matches_schema(&schema["items"], root, element))
     });
     right_type && patterned && bounded && members && elements
 }
 
 #[test]
 fn published_schemas_and_structs_accept_the_same_documents() {
-    let mut seen = BTreeMap::new();
+    let mut row_counts = BTreeMap::new();
     for (good, text) in TABLE {
         let value: Value = serde_json::from_str(text).unwrap();
         let kind = DocumentKind::ALL.into_iter().find(|kind| value.get(kind.name()).is_some()).unwrap();
@@ -258,12 +259,12 @@ fn published_schemas_and_structs_accept_the_same_documents() {
             .find(|kind| text.starts_with(&format!("{{\"{}\"", kind.name())))
             .unwrap_or(kind);
         let schema: Value = serde_json::from_str(kind.schema()).unwrap();
-        assert_eq!(fits(&schema, &schema, &value), *good, "schema of {text}");
+        assert_eq!(matches_schema(&schema, &schema, &value), *good, "schema of {text}");
         let parsed = parse(&[("t.json", text)]);
         assert_eq!(parsed.is_ok(), *good, "struct of {text}: {parsed:?}");
-        seen.entry((kind, *good)).and_modify(|count| *count += 1).or_insert(1);
+        row_counts.entry((kind, *good)).and_modify(|count| *count += 1).or_insert(1);
     }
-    assert_eq!(seen.len(), 2 * DocumentKind::ALL.len(), "every kind has good and bad rows");
+    assert_eq!(row_counts.len(), 2 * DocumentKind::ALL.len(), "every kind has good and bad rows");
 }
 
 #[test]
@@ -271,24 +272,24 @@ fn published_schemas_have_exactly_the_fields_of_the_structs() {
     for (kind, full) in full_documents() {
         let schema: Value = serde_json::from_str(kind.schema()).unwrap();
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-        let written: Value = serde_json::to_value(&full).unwrap();
-        assert_eq!(names(&schema["properties"]), names(&written), "{}", kind.name());
+        let full_json: Value = serde_json::to_value(&full).unwrap();
+        assert_eq!(names(&schema["properties"]), names(&full_json), "{}", kind.name());
         for (list, definition) in
             [("fields", "field"), ("parameters", "parameter"), ("actions", "action"), ("tests", "test")]
         {
-            if let Some(first) = written[list].get(0).filter(|first| first.is_object()) {
+            if let Some(first) = full_json[list].get(0).filter(|first| first.is_object()) {
                 assert_eq!(names(&schema["$defs"][definition]["properties"]), names(first), "{definition}");
             }
         }
         for definition in ["rollout", "limits"] {
-            if let Some(part) = written.get(definition) {
+            if let Some(part) = full_json.get(definition) {
                 assert_eq!(names(&schema["$defs"][definition]["properties"]), names(part), "{definition}");
             }
         }
     }
 }
 
-/// One document a kind with every field set to something that is not its default.
+/// One document of each kind, in which every field differs from its default.
 fn full_documents() -> Vec<(DocumentKind, Document)> {
     let documents = vec![
         Document::ItemType(ItemType {
@@ -469,8 +470,8 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What must be there.
-fn something() -> impl Strategy<Value = Value> {
+/// Value of a required field, never null.
+fn required_value() -> impl Strategy<Value = Value> {
     any_value().prop_map(|value| if value.is_null() { json!({}) } else { value })
 }
 
@@ -492,9 +493,9 @@ fn any_text() -> impl Strategy<Value = String> {
 
 prop_compose! {
     fn any_rule()(
-        key in "[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", name in prop::option::of(any_text()), when in something(),
+        key in "[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", name in prop::option::of(any_text()), when in required_value(),
         report: bool, policies in prop::collection::vec(any_text(), 0..3), params in prop::collection::btree_map(any_text(), any_value(), 0..3),
-        at in prop::option::of(0_i64..4_000_000_000_000), tests in prop::collection::vec(something(), 0..2),
+        at in prop::option::of(0_i64..4_000_000_000_000), tests in prop::collection::vec(required_value(), 0..2),
         share in 0_u16..=10_000,
     ) -> Document {
         Document::Rule(Rule {
@@ -534,7 +535,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn what_is_rendered_is_read_back_as_it_was(document in prop_oneof![any_rule(), any_endpoint(), any_item_type()]) {
+    fn rendered_document_is_read_back_unchanged(document in prop_oneof![any_rule(), any_endpoint(), any_item_type()]) {
         for (format, name) in [(Format::Json, "d.json"), (Format::Yaml, "d.yaml")] {
             let text = render(&document, format);
             let parsed = parse(&[(name, &text)]).map_err(|faults| TestCaseError::fail(format!("{faults:?}\n{text}")))?;
@@ -548,7 +549,7 @@ proptest! {
 #[test]
 fn every_kind_survives_rendering_in_both_formats() {
     for (_, document) in full_documents() {
-        // They combine what real ones may not, so that every key is written.
+        // The full documents also combine fields that exclude each other.
         let document = match document {
             Document::ItemType(_) => continue,
             Document::Action(action) => Document::Action(Action { queue: None, ..action }),

@@ -13,15 +13,15 @@ fn faults(text: &[u8]) -> Vec<ValidationError> {
     json::scan(text).map(|_| Vec::new()).unwrap_or_else(|faults| faults)
 }
 
-fn only(text: &str) -> (String, String) {
-    let mut found = faults(text.as_bytes());
-    assert_eq!(found.len(), 1, "{text}: {found:?}");
-    let fault = found.remove(0);
+fn single_error(text: &str) -> (String, String) {
+    let mut errors = faults(text.as_bytes());
+    assert_eq!(errors.len(), 1, "{text}: {errors:?}");
+    let fault = errors.remove(0);
     assert_eq!(fault.status, 400);
     (fault.pointer.unwrap_or_default(), fault.detail)
 }
 
-/// What the tape says, as a tree; only where keys are distinct.
+/// The scanned text as a tree. Its keys must be distinct.
 fn tree(node: Node<'_>) -> Value {
     match node.kind() {
         Kind::Null => Value::Null,
@@ -64,7 +64,7 @@ fn syntax_errors_have_line_column_and_pointer() {
         ("[\"a", "/0", "inside a string"),
     ];
     for (text, pointer, detail) in cases {
-        let (at, why) = only(text);
+        let (at, why) = single_error(text);
         assert_eq!(at, pointer, "{text}");
         assert!(why.contains(detail), "{text}: {why}");
     }
@@ -77,21 +77,21 @@ fn invalid_utf8_is_reported_with_its_position() {
         (b"\xc3(", "column 1"),
         (b"[\n\"\xed\xa0\x80\"]", "Line 2, column 2"),
     ] {
-        let found = faults(text);
-        assert_eq!(found.len(), 1);
-        assert!(found[0].detail.contains(place) && found[0].detail.contains("UTF-8"), "{found:?}");
+        let errors = faults(text);
+        assert_eq!(errors.len(), 1);
+        assert!(errors[0].detail.contains(place) && errors[0].detail.contains("UTF-8"), "{errors:?}");
     }
 }
 
 #[test]
 fn duplicate_keys_are_found_at_any_depth_and_notation() {
     let text = r#"{"a":1,"data":{"x":{"k":1,"\u006b":2,"k":3},"list":[{},{"k":1,"k":1}]},"a":2}"#;
-    let found: Vec<_> = faults(text.as_bytes()).into_iter().map(|fault| fault.pointer.unwrap()).collect();
-    assert_eq!(found, ["/data/x/k", "/data/x/k", "/data/list/1/k", "/a"]);
-    let mut many: Vec<String> = (0..5000).map(|n| format!("\"k{n}\":{n}")).collect();
-    assert!(json::scan(format!("{{{}}}", many.join(",")).as_bytes()).is_ok());
-    many.push("\"k\\u0037\":0".into());
-    assert_eq!(only(&format!("{{{}}}", many.join(","))).0, "/k7");
+    let pointers: Vec<_> = faults(text.as_bytes()).into_iter().map(|fault| fault.pointer.unwrap()).collect();
+    assert_eq!(pointers, ["/data/x/k", "/data/x/k", "/data/list/1/k", "/a"]);
+    let mut members: Vec<String> = (0..5000).map(|n| format!("\"k{n}\":{n}")).collect();
+    assert!(json::scan(format!("{{{}}}", members.join(",")).as_bytes()).is_ok());
+    members.push("\"k\\u0037\":0".into());
+    assert_eq!(single_error(&format!("{{{}}}", members.join(","))).0, "/k7");
     assert!(json::scan(br#"[{"a":1},{"a":1},{"b":{"a":1},"a":1}]"#).is_ok());
 }
 
@@ -104,7 +104,7 @@ fn lone_surrogates_are_found_in_values_and_keys() {
         (r#"["\ud83dx"]"#, "/0"),
         (r#"{"a":{"\ud800":1}}"#, "/a/\u{fffd}"),
     ] {
-        let (at, why) = only(text);
+        let (at, why) = single_error(text);
         assert_eq!(at, pointer, "{text}");
         assert!(why.contains("surrogate"));
     }
@@ -115,33 +115,33 @@ fn lone_surrogates_are_found_in_values_and_keys() {
 fn sixty_four_levels_are_accepted_sixty_five_refused() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     assert!(json::scan(nested(64).as_bytes()).is_ok());
-    let found = faults(nested(65).as_bytes());
-    assert_eq!(found[0].title, "JSON nested too deeply");
+    let errors = faults(nested(65).as_bytes());
+    assert_eq!(errors[0].title, "JSON nested too deeply");
     let objects = |depth: usize| format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
     assert!(json::scan(objects(64).as_bytes()).is_ok());
-    assert_eq!(only(&objects(65)).0, "/a".repeat(64));
+    assert_eq!(single_error(&objects(65)).0, "/a".repeat(64));
 }
 
 #[test]
 fn hundred_errors_are_listed_and_others_counted() {
     let text = format!("[{}0]", "\"\\ud800\",".repeat(150));
-    let found = faults(text.as_bytes());
-    assert_eq!(found.len(), 101);
-    assert!(found[100].detail.contains("50 more"));
+    let errors = faults(text.as_bytes());
+    assert_eq!(errors.len(), 101);
+    assert!(errors[100].detail.contains("50 more"));
 }
 
 #[test]
 fn pointer_of_an_error_in_data_starts_with_its_base() {
-    let found = json::scan_at(br#"{"a":{"b":1,"b":2}}"#, &Pointer::Root.key("items").index(3).key("data"))
+    let errors = json::scan_at(br#"{"a":{"b":1,"b":2}}"#, &Pointer::Root.key("items").index(3).key("data"))
         .unwrap_err();
-    assert_eq!(found[0].pointer.as_deref(), Some("/items/3/data/a/b"));
+    assert_eq!(errors[0].pointer.as_deref(), Some("/items/3/data/a/b"));
 }
 
 #[test]
 fn digest_ignores_only_key_order_space_and_escapes() {
     let digest = |text: &str| json::scan(text.as_bytes()).unwrap().root(text.as_bytes()).digest();
-    let same = digest(r#"{"a":[1,"é"],"b":{"x":null,"y":true}}"#);
-    assert_eq!(same, digest("{ \"b\" : {\"y\":true,\n\"\\u0078\":null}, \"a\":[1,\"\\u00e9\"] }"));
+    let original_digest = digest(r#"{"a":[1,"é"],"b":{"x":null,"y":true}}"#);
+    assert_eq!(original_digest, digest("{ \"b\" : {\"y\":true,\n\"\\u0078\":null}, \"a\":[1,\"\\u00e9\"] }"));
     for other in [
         r#"{"a":["é",1],"b":{"x":null,"y":true}}"#,
         r#"{"a":[1.0,"é"],"b":{"x":null,"y":true}}"#,
@@ -149,23 +149,23 @@ fn digest_ignores_only_key_order_space_and_escapes() {
         r#"{"a":[1,"é"],"b":{"x":null,"y":false}}"#,
         r#"{"a":[1],"b":{"x":null,"y":true}}"#,
     ] {
-        assert_ne!(same, digest(other), "{other}");
+        assert_ne!(original_digest, digest(other), "{other}");
     }
     assert_ne!(digest("[[],[]]"), digest("[[[]]]"));
 }
 
-/// The scan and `serde_json` agree, up to what only the scan refuses; and then they hold the same values.
+/// Checks that the scan and `serde_json` read the same values. Only stricter rules of the scan may refuse a text.
 fn agree(text: &[u8]) -> Result<(), TestCaseError> {
     let ours = json::scan(text);
     let theirs = serde_json::from_slice::<Value>(text);
     match (ours, theirs) {
         (Ok(tape), Ok(value)) => prop_assert_eq!(tree(tape.root(text)), value),
         (Err(_), Err(_)) => {}
-        (Err(found), Ok(_)) => {
+        (Err(errors), Ok(_)) => {
             let stricter = |fault: &ValidationError| {
                 matches!(fault.title, "Duplicate key" | "JSON nested too deeply" | "More problems")
             };
-            prop_assert!(found.iter().all(stricter), "{:?}: {:?}", String::from_utf8_lossy(text), found);
+            prop_assert!(errors.iter().all(stricter), "{:?}: {:?}", String::from_utf8_lossy(text), errors);
         }
         (Ok(_), Err(error)) => {
             prop_assert!(false, "{:?}: {}", String::from_utf8_lossy(text), error);
@@ -196,7 +196,7 @@ proptest! {
     #![proptest_config(Config { cases: 600, ..Config::default() })]
 
     #[test]
-    fn valid_json_is_taken_with_its_values(value in any_json(), pretty: bool) {
+    fn valid_json_is_accepted_with_its_values(value in any_json(), pretty: bool) {
         let text = if pretty { serde_json::to_vec_pretty(&value) } else { serde_json::to_vec(&value) }.unwrap();
         prop_assert!(json::scan(&text).is_ok());
         agree(&text)?;
@@ -270,9 +270,9 @@ fn scan_memory_is_bounded_by_text_length() {
     ];
     let began = Instant::now();
     for (name, text) in &texts {
-        let found = faults(text.as_bytes());
-        assert!(found.len() <= 101, "{name}");
-        let answer: usize = found
+        let errors = faults(text.as_bytes());
+        assert!(errors.len() <= 101, "{name}");
+        let answer: usize = errors
             .iter()
             .map(|fault| fault.detail.len() + fault.pointer.as_ref().map_or(0, String::len))
             .sum();

@@ -1,4 +1,4 @@
-//! The requests of a platform: every field is read, every problem is placed.
+//! Requests of a platform: every field is read, and every error has a pointer.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -11,17 +11,17 @@ use tidegate_schemas::{
     wire::{Limits, answers, policies},
 };
 
-/// Each request of these tests is also held to the published schemas.
+/// Defines readers that also check each request of these tests against the published schemas.
 macro_rules! held_to_its_schema {
     ($($module:ident: $content:ty = $kind:ident),+) => {$(
         mod $module {
             pub(super) use tidegate_schemas::wire::$module::*;
             use tidegate_schemas::wire::{Limits, RequestRejection, Request};
 
-            use crate::agreement::{Body, hold_parsed};
+            use crate::agreement::{Body, check_parsed};
 
             pub(super) fn parse(body: &bytes::Bytes, limits: &Limits) -> Result<Request<$content>, RequestRejection> {
-                hold_parsed(Body::$kind, body, tidegate_schemas::wire::$module::parse(body, limits))
+                check_parsed(Body::$kind, body, tidegate_schemas::wire::$module::parse(body, limits))
             }
         }
     )+};
@@ -41,8 +41,8 @@ fn limits() -> Limits {
     Limits::default()
 }
 
-fn places(found: &[ValidationError]) -> Vec<&str> {
-    found.iter().map(|fault| fault.pointer.as_deref().unwrap_or_default()).collect()
+fn places(errors: &[ValidationError]) -> Vec<&str> {
+    errors.iter().map(|fault| fault.pointer.as_deref().unwrap_or_default()).collect()
 }
 
 fn item(n: u32) -> Value {
@@ -52,20 +52,20 @@ fn item(n: u32) -> Value {
     })
 }
 
-fn assert_item(found: &items::SubmittedItem, n: u32) {
-    assert_eq!(found.key(), ItemKey::new(format!("type-{n}"), format!("id-{n}")));
-    assert_eq!(found.type_version, Some(format!("version-{n}")));
-    assert_eq!(found.variant, if n.is_multiple_of(2) { Variant::Original } else { Variant::Partial });
-    assert_eq!(found.mode(), if n.is_multiple_of(2) { Mode::Strict } else { Mode::Partial });
-    assert_eq!(found.data, format!("{{\"images\":[\"https://a.example/{n}\"]}}"));
+fn assert_item(item: &items::SubmittedItem, n: u32) {
+    assert_eq!(item.key(), ItemKey::new(format!("type-{n}"), format!("id-{n}")));
+    assert_eq!(item.type_version, Some(format!("version-{n}")));
+    assert_eq!(item.variant, if n.is_multiple_of(2) { Variant::Original } else { Variant::Partial });
+    assert_eq!(item.mode(), if n.is_multiple_of(2) { Mode::Strict } else { Mode::Partial });
+    assert_eq!(item.data, format!("{{\"images\":[\"https://a.example/{n}\"]}}"));
 }
 
-fn assert_context(found: &items::ContextItem, n: u32) {
-    assert_eq!((found.id.as_str(), found.type_id.as_str()), (&*format!("id-{n}"), &*format!("type-{n}")));
-    assert_eq!(found.type_version, Some(format!("version-{n}")));
-    assert_eq!(found.variant, if n.is_multiple_of(2) { Variant::Original } else { Variant::Partial });
-    assert_eq!(found.data, format!("{{\"images\":[\"https://a.example/{n}\"]}}"));
-    assert_eq!(found.fault, None);
+fn assert_context(entry: &items::ContextItem, n: u32) {
+    assert_eq!((entry.id.as_str(), entry.type_id.as_str()), (&*format!("id-{n}"), &*format!("type-{n}")));
+    assert_eq!(entry.type_version, Some(format!("version-{n}")));
+    assert_eq!(entry.variant, if n.is_multiple_of(2) { Variant::Original } else { Variant::Partial });
+    assert_eq!(entry.data, format!("{{\"images\":[\"https://a.example/{n}\"]}}"));
+    assert_eq!(entry.fault, None);
 }
 
 fn report() -> Value {
@@ -95,42 +95,42 @@ fn appeal() -> Value {
 
 #[test]
 fn every_field_of_a_request_is_read() {
-    let sent = body(&json!({"items": [item(0), item(1)], "more": {"is": "ignored"}}));
-    let request = items::parse(&sent, &limits()).unwrap();
+    let request_body = body(&json!({"items": [item(0), item(1)], "more": {"is": "ignored"}}));
+    let request = items::parse(&request_body, &limits()).unwrap();
     assert_eq!(request.content.len(), 2);
-    for (n, found) in (0..).zip(&request.content) {
-        assert_item(found, n);
-        assert_eq!(found.data_in(request.root()).raw(), &found.data[..]);
+    for (n, item) in (0..).zip(&request.content) {
+        assert_item(item, n);
+        assert_eq!(item.data_in(request.root()).raw(), &item.data[..]);
         // A slice, not a copy.
-        assert!(sent.as_ptr_range().contains(&found.data.as_ptr()));
+        assert!(request_body.as_ptr_range().contains(&item.data.as_ptr()));
     }
 
     let request = reports::parse(&body(&report()), &limits()).unwrap();
-    let found = &request.content;
-    assert_eq!(found.reporter, ItemKey::new("reporter-type", "reporter-id"));
-    assert_eq!(found.reported_at, Millis(1_767_323_045_006));
-    assert_item(&found.item, 2);
-    assert_eq!(found.policy_id.as_deref(), Some("policy-1"));
-    assert_eq!(found.reason.as_deref(), Some("the reason"));
-    assert!(found.csam);
-    assert_eq!((found.thread.len(), found.additional.len()), (2, 1));
-    assert_context(&found.thread[0], 3);
-    assert_context(&found.thread[1], 4);
-    assert_context(&found.additional[0], 5);
-    assert_eq!(found.additional[0].data_in(request.root()).unwrap().raw(), &found.additional[0].data[..]);
-    assert_eq!(found.reported_in_thread, [ItemKey::new("marked-type", "marked-id")]);
+    let report = &request.content;
+    assert_eq!(report.reporter, ItemKey::new("reporter-type", "reporter-id"));
+    assert_eq!(report.reported_at, Millis(1_767_323_045_006));
+    assert_item(&report.item, 2);
+    assert_eq!(report.policy_id.as_deref(), Some("policy-1"));
+    assert_eq!(report.reason.as_deref(), Some("the reason"));
+    assert!(report.csam);
+    assert_eq!((report.thread.len(), report.additional.len()), (2, 1));
+    assert_context(&report.thread[0], 3);
+    assert_context(&report.thread[1], 4);
+    assert_context(&report.additional[0], 5);
+    assert_eq!(report.additional[0].data_in(request.root()).unwrap().raw(), &report.additional[0].data[..]);
+    assert_eq!(report.reported_in_thread, [ItemKey::new("marked-type", "marked-id")]);
 
     let request = appeals::parse(&body(&appeal()), &limits()).unwrap();
-    let found = &request.content;
-    assert_eq!(found.appeal_id.as_str(), "appeal-1");
-    assert_eq!(found.appealed_by, ItemKey::new("appealer-type", "appealer-id"));
-    assert_eq!(found.appealed_at, Millis(1_770_091_506_007));
-    assert_item(&found.item, 6);
-    assert_eq!(found.actions_taken, ["action-1", "action-2"]);
-    assert_eq!(found.reason.as_deref(), Some("the appeal's reason"));
-    assert_eq!(found.violating_policies, ["policy-2", "policy-3"]);
-    assert_context(&found.additional[0], 7);
-    assert_context(&found.additional[1], 8);
+    let appeal = &request.content;
+    assert_eq!(appeal.appeal_id.as_str(), "appeal-1");
+    assert_eq!(appeal.appealed_by, ItemKey::new("appealer-type", "appealer-id"));
+    assert_eq!(appeal.appealed_at, Millis(1_770_091_506_007));
+    assert_item(&appeal.item, 6);
+    assert_eq!(appeal.actions_taken, ["action-1", "action-2"]);
+    assert_eq!(appeal.reason.as_deref(), Some("the appeal's reason"));
+    assert_eq!(appeal.violating_policies, ["policy-2", "policy-3"]);
+    assert_context(&appeal.additional[0], 7);
+    assert_context(&appeal.additional[1], 8);
 }
 
 #[test]
@@ -141,10 +141,11 @@ fn optional_members_may_be_absent_or_null() {
     assert_eq!(request.content[0].type_version, None);
     assert!(items::parse(&body(&json!({"items": []})), &limits()).unwrap().content.is_empty());
 
-    let who = json!({"kind": "user", "id": "u", "typeId": "t"});
-    let least = json!({"reporter": who, "reportedAt": "2026-01-02T03:04:05Z", "reportedItem": bare});
-    assert!(reports::parse(&body(&least), &limits()).is_ok());
-    let mut nulls = least;
+    let reporter = json!({"kind": "user", "id": "u", "typeId": "t"});
+    let minimal_report =
+        json!({"reporter": reporter, "reportedAt": "2026-01-02T03:04:05Z", "reportedItem": bare});
+    assert!(reports::parse(&body(&minimal_report), &limits()).is_ok());
+    let mut nulls = minimal_report;
     for key in ["reportedForReason", "reportedItemThread", "reportedItemsInThread", "additionalItems"] {
         nulls[key] = Value::Null;
     }
@@ -152,9 +153,9 @@ fn optional_members_may_be_absent_or_null() {
     nulls["reportedForReason"] = json!({"policyId": null, "reason": null, "csam": null});
     assert!(!reports::parse(&body(&nulls), &limits()).unwrap().content.csam);
 
-    let least = json!({"appealId": "a", "appealedBy": {"id": "u", "typeId": "t"}, "appealedAt": "2026-01-02T03:04Z",
+    let minimal_appeal = json!({"appealId": "a", "appealedBy": {"id": "u", "typeId": "t"}, "appealedAt": "2026-01-02T03:04Z",
         "actionedItem": bare, "actionsTaken": []});
-    assert!(appeals::parse(&body(&least), &limits()).is_ok());
+    assert!(appeals::parse(&body(&minimal_appeal), &limits()).is_ok());
 }
 
 #[test]
@@ -162,34 +163,34 @@ fn nested_type_equals_flat_type_and_yields_to_type_id() {
     let nested =
         json!({"id": "i", "type": {"id": "t", "version": "v", "schemaVariant": "partial"}, "data": {"a": 1}});
     let request = items::parse(&body(&json!({"items": [nested]})), &limits()).unwrap();
-    let found = &request.content[0];
-    assert_eq!(found.key(), ItemKey::new("t", "i"));
-    assert_eq!((found.type_version.as_deref(), found.variant), (Some("v"), Variant::Partial));
+    let item = &request.content[0];
+    assert_eq!(item.key(), ItemKey::new("t", "i"));
+    assert_eq!((item.type_version.as_deref(), item.variant), (Some("v"), Variant::Partial));
 
     for beside in [json!({"id": "other", "version": 5}), json!("t"), json!(null)] {
         let flat = json!({"type": beside, "id": "i", "typeVersion": "v", "typeId": "t", "data": {}});
         let request = items::parse(&body(&json!({"items": [flat]})), &limits()).unwrap();
-        let found = &request.content[0];
-        assert_eq!((found.type_id.as_str(), found.type_version.as_deref()), ("t", Some("v")));
-        assert_eq!(found.variant, Variant::Original);
+        let item = &request.content[0];
+        assert_eq!((item.type_id.as_str(), item.type_version.as_deref()), ("t", Some("v")));
+        assert_eq!(item.variant, Variant::Original);
     }
     for (flat, value) in [("typeVersion", "v"), ("typeSchemaVariant", "partial")] {
         let mut both = json!({"id": "i", "type": {"id": "t"}, "data": {}});
         both[flat] = value.into();
-        let found = items::parse(&body(&json!({"items": [both]})), &limits()).unwrap_err().into_vec();
-        assert_eq!(places(&found), ["/items/0"]);
-        assert!(found[0].detail.contains("Send `typeId` instead"));
+        let errors = items::parse(&body(&json!({"items": [both]})), &limits()).unwrap_err().into_vec();
+        assert_eq!(places(&errors), ["/items/0"]);
+        assert!(errors[0].detail.contains("Send `typeId` instead"));
     }
     let wrong = json!({"items": [
         {"id": "i", "type": "t", "data": {}},
         {"id": "i", "type": {"version": 5, "schemaVariant": "origninal"}, "data": {}},
     ]});
-    let found = items::parse(&body(&wrong), &limits()).unwrap_err().into_vec();
+    let errors = items::parse(&body(&wrong), &limits()).unwrap_err().into_vec();
     assert_eq!(
-        places(&found),
+        places(&errors),
         ["/items/0/type", "/items/1/type/schemaVariant", "/items/1/type/version", "/items/1/type/id"]
     );
-    assert!(found[1].detail.ends_with("Did you mean `original`?"));
+    assert!(errors[1].detail.ends_with("Did you mean `original`?"));
 }
 
 #[test]
@@ -203,8 +204,8 @@ fn every_error_of_a_batch_has_a_pointer() {
         {"id": long, "typeId": "t", "data": {}, "typeVersion": 3, "typeSchemaVariant": "whole"},
         {"id": "i", "typeId": "t", "data": null},
     ]});
-    let found = items::parse(&body(&wrong), &limits()).unwrap_err().into_vec();
-    let mut at = places(&found);
+    let errors = items::parse(&body(&wrong), &limits()).unwrap_err().into_vec();
+    let mut at = places(&errors);
     at.sort_unstable();
     assert_eq!(
         at,
@@ -222,20 +223,20 @@ fn every_error_of_a_batch_has_a_pointer() {
             "/items/5/data",
         ]
     );
-    assert!(found.iter().all(|fault| fault.status == 400));
+    assert!(errors.iter().all(|fault| fault.status == 400));
     for (wrong, at) in [
         (json!({}), "/items"),
         (json!({"items": {}}), "/items"),
         (json!({"items": null}), "/items"),
         (json!([]), ""),
     ] {
-        let found = items::parse(&body(&wrong), &limits()).unwrap_err().into_vec();
-        assert_eq!(places(&found), [at], "{wrong}");
+        let errors = items::parse(&body(&wrong), &limits()).unwrap_err().into_vec();
+        assert_eq!(places(&errors), [at], "{wrong}");
     }
-    let many: Vec<Value> = (0..60).map(|_| json!({})).collect();
-    let found = items::parse(&body(&json!({"items": many})), &limits()).unwrap_err().into_vec();
-    assert_eq!(found.len(), 101);
-    assert!(found[100].detail.contains("80 more"));
+    let empty_items: Vec<Value> = (0..60).map(|_| json!({})).collect();
+    let errors = items::parse(&body(&json!({"items": empty_items})), &limits()).unwrap_err().into_vec();
+    assert_eq!(errors.len(), 101);
+    assert!(errors[100].detail.contains("80 more"));
 }
 
 #[test]
@@ -243,15 +244,15 @@ fn limits_apply_to_items_data_and_ids() {
     let one = json!({"id": "i", "typeId": "t", "data": {"a": "xxxxxxxx"}});
     let batch = |count: usize| body(&json!({"items": vec![one.clone(); count]}));
     assert!(items::parse(&batch(1000), &limits()).is_ok());
-    let found = items::parse(&batch(1001), &limits()).unwrap_err().into_vec();
-    assert_eq!((places(&found), found[0].status), (vec!["/items"], 400));
+    let errors = items::parse(&batch(1001), &limits()).unwrap_err().into_vec();
+    assert_eq!((places(&errors), errors[0].status), (vec!["/items"], 400));
     let small = Limits { data_bytes: 15, id_bytes: 1, ..limits() };
-    let found = items::parse(&batch(1), &small).unwrap_err().into_vec();
-    assert_eq!((places(&found), found[0].status), (vec!["/items/0/data"], 413));
+    let errors = items::parse(&batch(1), &small).unwrap_err().into_vec();
+    assert_eq!((places(&errors), errors[0].status), (vec!["/items/0/data"], 413));
     assert!(items::parse(&batch(1), &Limits { data_bytes: 16, ..small.clone() }).is_ok());
     let both = body(&json!({"items": [{"id": 1, "typeId": "t", "data": {"a": "xxxxxxxx"}}]}));
-    let found = items::parse(&both, &small).unwrap_err().into_vec();
-    assert_eq!(places(&found), ["/items/0/data", "/items/0/id"]);
+    let errors = items::parse(&both, &small).unwrap_err().into_vec();
+    assert_eq!(places(&errors), ["/items/0/data", "/items/0/id"]);
     let mut wide = report();
     wide["reportedItemThread"] = vec![item(1); 1_001].into();
     assert_eq!(
@@ -265,12 +266,12 @@ fn limits_apply_to_items_data_and_ids() {
     assert_eq!(serde_json::from_str::<Limits>(r#"{"items": 5}"#).unwrap(), Limits { items: 5, ..limits() });
 }
 
-/// A field of the body, another value for it, and where the fault must point.
-type Spoiled = (&'static str, Value, &'static [&'static str]);
+/// Field of the body, an invalid value for it, and the pointers of the errors.
+type InvalidField = (&'static str, Value, &'static [&'static str]);
 
 #[test]
 fn each_wrong_field_of_a_report_has_a_pointer() {
-    let cases: Vec<Spoiled> = vec![
+    let cases: Vec<InvalidField> = vec![
         ("/reporter", json!("u"), &["/reporter"]),
         ("/reporter/kind", json!("rule"), &["/reporter/kind"]),
         ("/reporter/kind", json!(1), &["/reporter/kind"]),
@@ -298,16 +299,16 @@ fn each_wrong_field_of_a_report_has_a_pointer() {
     for (place, value, expected) in cases {
         let mut spoiled = report();
         *spoiled.pointer_mut(place).unwrap() = value;
-        let found = reports::parse(&body(&spoiled), &limits()).unwrap_err().into_vec();
-        assert_eq!(places(&found), expected, "{place}");
+        let errors = reports::parse(&body(&spoiled), &limits()).unwrap_err().into_vec();
+        assert_eq!(places(&errors), expected, "{place}");
     }
-    let found = reports::parse(&body(&json!({})), &limits()).unwrap_err().into_vec();
-    assert_eq!(places(&found), ["/reporter", "/reportedAt", "/reportedItem"]);
+    let errors = reports::parse(&body(&json!({})), &limits()).unwrap_err().into_vec();
+    assert_eq!(places(&errors), ["/reporter", "/reportedAt", "/reportedItem"]);
 }
 
 #[test]
 fn each_wrong_field_of_an_appeal_has_a_pointer() {
-    let cases: Vec<Spoiled> = vec![
+    let cases: Vec<InvalidField> = vec![
         ("/appealId", json!(""), &["/appealId"]),
         ("/appealId", json!(5), &["/appealId"]),
         ("/appealedBy", json!("u"), &["/appealedBy"]),
@@ -325,11 +326,14 @@ fn each_wrong_field_of_an_appeal_has_a_pointer() {
     for (place, value, expected) in cases {
         let mut spoiled = appeal();
         *spoiled.pointer_mut(place).unwrap() = value;
-        let found = appeals::parse(&body(&spoiled), &limits()).unwrap_err().into_vec();
-        assert_eq!(places(&found), expected, "{place}");
+        let errors = appeals::parse(&body(&spoiled), &limits()).unwrap_err().into_vec();
+        assert_eq!(places(&errors), expected, "{place}");
     }
-    let found = appeals::parse(&body(&json!({})), &limits()).unwrap_err().into_vec();
-    assert_eq!(places(&found), ["/appealId", "/appealedBy", "/appealedAt", "/actionedItem", "/actionsTaken"]);
+    let errors = appeals::parse(&body(&json!({})), &limits()).unwrap_err().into_vec();
+    assert_eq!(
+        places(&errors),
+        ["/appealId", "/appealedBy", "/appealedAt", "/actionedItem", "/actionsTaken"]
+    );
 }
 
 #[test]
@@ -351,37 +355,37 @@ fn incomplete_thread_entry_is_kept_and_marked() {
 
     lax["reportedItemThread"] = json!([{"id": "x".repeat(600), "data": {}}]);
     let small = Limits { data_bytes: 605, ..limits() };
-    let found = reports::parse(&body(&lax), &small).unwrap_err().into_vec();
-    assert_eq!((places(&found), found[0].status), (vec!["/reportedItemThread/0"], 413));
+    let errors = reports::parse(&body(&lax), &small).unwrap_err().into_vec();
+    assert_eq!((places(&errors), errors[0].status), (vec!["/reportedItemThread/0"], 413));
 
     lax["reportedItemThread"] = json!([{"data": {"a": "x".repeat(100)}}]);
     let small = Limits { data_bytes: 60, ..limits() };
-    let found = reports::parse(&body(&lax), &small).unwrap_err().into_vec();
-    assert_eq!((places(&found), found[0].status), (vec!["/reportedItemThread/0/data"], 413));
+    let errors = reports::parse(&body(&lax), &small).unwrap_err().into_vec();
+    assert_eq!((places(&errors), errors[0].status), (vec!["/reportedItemThread/0/data"], 413));
 }
 
 #[test]
 fn syntax_errors_precede_schema_errors() {
-    let found = items::parse(&Bytes::from_static(b"{\"items\":[{\"id\":1,\"id\":2}"), &limits())
+    let errors = items::parse(&Bytes::from_static(b"{\"items\":[{\"id\":1,\"id\":2}"), &limits())
         .unwrap_err()
         .into_vec();
-    assert_eq!(found.len(), 2);
-    assert_eq!((found[0].title, found[1].title), ("Duplicate key", "Malformed JSON"));
+    assert_eq!(errors.len(), 2);
+    assert_eq!((errors[0].title, errors[1].title), ("Duplicate key", "Malformed JSON"));
     assert!(items::parse(&Bytes::new(), &limits()).is_err());
 }
 
 #[test]
 fn errors_contain_no_values_of_data() {
     let wrong = r#"{"items":[{"id":"i","typeId":"t","data":"secret"},{"id":"i","typeId":"t","data":{"a":"secret","a":"secret","b":"\ud800secret"}}]}"#;
-    let found = items::parse(&Bytes::from_static(wrong.as_bytes()), &limits()).unwrap_err().into_vec();
-    assert!(!format!("{found:?}").contains("secret"), "{found:?}");
+    let errors = items::parse(&Bytes::from_static(wrong.as_bytes()), &limits()).unwrap_err().into_vec();
+    assert!(!format!("{errors:?}").contains("secret"), "{errors:?}");
 }
 
 #[test]
 fn every_prefix_of_a_request_is_refused_without_a_panic() {
-    for whole in [body(&json!({"items": [item(0)]})), body(&report()), body(&appeal())] {
-        for end in 0..whole.len() {
-            let part = whole.slice(..end);
+    for request in [body(&json!({"items": [item(0)]})), body(&report()), body(&appeal())] {
+        for end in 0..request.len() {
+            let part = request.slice(..end);
             assert!(items::parse(&part, &limits()).is_err());
             assert!(reports::parse(&part, &limits()).is_err());
             assert!(appeals::parse(&part, &limits()).is_err());
@@ -394,9 +398,9 @@ fn appeal_digest_is_independent_of_notation() {
     let first = appeals::parse(&body(&appeal()), &limits()).unwrap().root().digest();
     let pretty = Bytes::from(serde_json::to_vec_pretty(&appeal()).unwrap());
     assert_eq!(appeals::parse(&pretty, &limits()).unwrap().root().digest(), first);
-    let mut other = appeal();
-    other["appealReason"] = json!("another");
-    assert_ne!(appeals::parse(&body(&other), &limits()).unwrap().root().digest(), first);
+    let mut changed_appeal = appeal();
+    changed_appeal["appealReason"] = json!("another");
+    assert_ne!(appeals::parse(&body(&changed_appeal), &limits()).unwrap().root().digest(), first);
 }
 
 #[test]
@@ -417,8 +421,9 @@ fn responses_have_the_member_names_of_the_api() {
             submission_id: id.into(),
         }],
     };
-    let expected = json!({"submissions": [{"id": "i", "typeId": "t", "submissionId": id.to_string()}]});
-    assert_eq!(serde_json::to_value(&accepted).unwrap(), expected);
+    let expected_submissions =
+        json!({"submissions": [{"id": "i", "typeId": "t", "submissionId": id.to_string()}]});
+    assert_eq!(serde_json::to_value(&accepted).unwrap(), expected_submissions);
     let created = serde_json::to_value(answers::ReportCreated { report_id: id.into() }).unwrap();
     assert_eq!(created, json!({"reportId": id.to_string()}));
 
@@ -436,15 +441,15 @@ fn responses_have_the_member_names_of_the_api() {
         deliveries: vec![answers::Delivery { event_id: uuid(2).into(), state: "delivered".into() }],
     };
     let text = serde_json::to_string(&item).unwrap();
-    assert!(text.contains(r#""data":{ "a" : 1.50 }"#), "the client's bytes: {text}");
-    let expected = json!({
+    assert!(text.contains(r#""data":{ "a" : 1.50 }"#), "data keeps the client's bytes: {text}");
+    let expected_item = json!({
         "id": "i", "typeId": "t", "submissionId": id.to_string(), "state": "evaluated", "typeVersion": "v",
         "typeSchemaVariant": "partial", "data": {"a": 1}, "matchedRules": [{"id": "r", "name": "R"}], "actions": [{"id": "a"}],
         "media": [], "deliveries": [{"eventId": uuid(2).to_string(), "state": "delivered"}],
     });
-    let mut found: Value = serde_json::from_str(&text).unwrap();
-    found["data"] = json!({"a": 1});
-    assert_eq!(found, expected);
+    let mut item_json: Value = serde_json::from_str(&text).unwrap();
+    item_json["data"] = json!({"a": 1});
+    assert_eq!(item_json, expected_item);
 }
 
 fn uuid(n: u128) -> uuid::Uuid {
@@ -454,7 +459,7 @@ fn uuid(n: u128) -> uuid::Uuid {
 #[test]
 fn scan_of_data_alone_agrees_with_scan_of_request() {
     let request = items::parse(&body(&json!({"items": [item(0)]})), &limits()).unwrap();
-    let found = &request.content[0];
-    let alone = scanned::scan(&found.data).unwrap();
-    assert_eq!(alone.root(&found.data).digest(), found.data_in(request.root()).digest());
+    let item = &request.content[0];
+    let data_tape = scanned::scan(&item.data).unwrap();
+    assert_eq!(data_tape.root(&item.data).digest(), item.data_in(request.root()).digest());
 }

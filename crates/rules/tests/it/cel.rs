@@ -12,7 +12,7 @@ use tidegate_rules::{
 };
 use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
 
-use crate::oracle::{expressions::Named, generator::Dice};
+use crate::oracle::{expressions::ExpressionFields, generator::Dice};
 
 const FIELDS: [(&str, Shape); 9] = [
     ("text", Shape::one(Kind::Text)),
@@ -87,7 +87,7 @@ fn item(dice: &mut Dice) -> Json {
     Json::Object(data)
 }
 
-/// Whether each of these expressions passes and whether it fails, by rules of it and of its negation.
+/// Evaluates each expression by a rule of it and a rule of its negation. Returns the rules that match.
 fn ours(expressions: &[String], data: &Json) -> Vec<(bool, bool)> {
     let type_id = TypeId::new("post");
     let mut vocabulary = Vocabulary::new();
@@ -116,14 +116,14 @@ fn ours(expressions: &[String], data: &Json) -> Vec<(bool, bool)> {
         submission: SubmissionId::random(),
     };
     let outcome = plan.finish(plan.scan(&item), &Facts::new());
-    let matched = |key: String| outcome.matched.iter().any(|it| it.rule.as_str() == key);
-    (0..expressions.len()).map(|nth| (matched(format!("p{nth}")), matched(format!("f{nth}")))).collect()
+    let has_match = |key: String| outcome.matched.iter().any(|it| it.rule.as_str() == key);
+    (0..expressions.len()).map(|nth| (has_match(format!("p{nth}")), has_match(format!("f{nth}")))).collect()
 }
 
 #[test]
 fn expressions_agree_with_cel() {
     let cases = std::env::var("TIDEGATE_CEL_CASES").map_or(400, |cases| cases.parse().unwrap());
-    let named = Named {
+    let fields = ExpressionFields {
         texts: vec!["text", "title", "labels.lang"],
         numbers: vec!["likes", "shares"],
         booleans: vec!["verified", "flagged"],
@@ -132,10 +132,10 @@ fn expressions_agree_with_cel() {
         sized: vec!["tags", "scores", "labels"],
         words: TEXTS.map(str::to_owned).to_vec(),
     };
-    let mut came_to: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut outcome_counts: BTreeMap<&str, u32> = BTreeMap::new();
     for seed in 0..cases {
         let mut dice = Dice(seed * 7_919 + 1);
-        let expressions: Vec<_> = (0..10).map(|_| named.truth(&mut dice, 3)).collect();
+        let expressions: Vec<_> = (0..10).map(|_| fields.truth(&mut dice, 3)).collect();
         let data = item(&mut dice);
         let mut context = Context::default();
         context.add_variable_from_value(
@@ -144,23 +144,26 @@ fn expressions_agree_with_cel() {
         );
         for (expression, (passed, failed)) in expressions.iter().zip(ours(&expressions, &data)) {
             let theirs = Program::compile(expression).unwrap().execute(&context);
-            let expected = match &theirs {
+            let their_outcome = match &theirs {
                 Ok(Cel::Bool(true)) => "passed",
                 Ok(Cel::Bool(false)) => "failed",
                 Ok(other) => panic!("{other:?}"),
                 Err(_) => "inapplicable",
             };
-            let found = match (passed, failed) {
+            let our_outcome = match (passed, failed) {
                 (true, false) => "passed",
                 (false, true) => "failed",
                 (false, false) => "inapplicable",
                 (true, true) => panic!("{expression} passes and fails"),
             };
-            assert_eq!(found, expected, "seed {seed}: {expression} on {data}, cel {theirs:?}");
-            *came_to.entry(found).or_default() += 1;
+            assert_eq!(our_outcome, their_outcome, "seed {seed}: {expression} on {data}, cel {theirs:?}");
+            *outcome_counts.entry(our_outcome).or_default() += 1;
         }
     }
-    println!("{came_to:?}");
-    let all: u32 = came_to.values().sum();
-    assert!(came_to.len() == 3 && came_to.values().all(|count| count * 20 > all), "{came_to:?}");
+    println!("{outcome_counts:?}");
+    let all: u32 = outcome_counts.values().sum();
+    assert!(
+        outcome_counts.len() == 3 && outcome_counts.values().all(|count| count * 20 > all),
+        "{outcome_counts:?}"
+    );
 }

@@ -86,7 +86,7 @@ fn outcome_of(plan: &Plan, data: Json) -> Outcome {
     with_item(data, |item| plan.finish(plan.scan(item), &Facts::new()))
 }
 
-/// Outcome of `when`: a rule with it passes, or one with its negation, or neither.
+/// Outcome of `when`, derived from a rule with it and a rule with its negation.
 fn verdict(when: &Json, data: &Json) -> ConditionResult {
     let passes = |when: Json| {
         !outcome_of(&compile(&[rule(&when)], &Limits::default()), data.clone()).matched.is_empty()
@@ -126,7 +126,7 @@ fn the_demo_rule_matches_with_its_word_and_place() {
 }
 
 #[test]
-fn an_absent_field_fails_text_and_is_inapplicable_to_comparisons() {
+fn absent_field_fails_text_and_is_inapplicable_to_comparisons() {
     let text = json!({"text": {"in": ["title"], "any_of": ["x"]}});
     assert_eq!(verdict(&text, &json!({})), ConditionResult::Failed);
     assert_eq!(
@@ -220,13 +220,13 @@ fn places_are_whole_characters_of_the_original() {
 
 #[test]
 fn whole_word_has_no_word_character_next_to_it() {
-    let found = |word: &str, text: &str| first_hit(&json!({"words": [word]}), text).is_some();
-    assert!(found("scam", "SCAM!") && found("scam", "a-scam-b") && found("scam", "scams scam"));
-    assert!(!found("scam", "scams") && !found("scam", "_scam") && !found("scam", "éscam"));
+    let has_hit = |word: &str, text: &str| first_hit(&json!({"words": [word]}), text).is_some();
+    assert!(has_hit("scam", "SCAM!") && has_hit("scam", "a-scam-b") && has_hit("scam", "scams scam"));
+    assert!(!has_hit("scam", "scams") && !has_hit("scam", "_scam") && !has_hit("scam", "éscam"));
     // A combining mark and a joiner belong to the word; a zero-width space ends it.
-    assert!(!found("cafe", "cafe\u{301}") && !found("scam", "scam\u{200d}x"));
-    assert!(found("scam", "scam\u{200b}x"));
-    assert!(found("c++", "c++ is") && !found("c++", "c++11"));
+    assert!(!has_hit("cafe", "cafe\u{301}") && !has_hit("scam", "scam\u{200d}x"));
+    assert!(has_hit("scam", "scam\u{200b}x"));
+    assert!(has_hit("c++", "c++ is") && !has_hit("c++", "c++11"));
     assert!(first_hit(&json!({"any_of": ["aa"], "word": true}), "aaa aa").is_some_and(|hit| hit.start == 4));
 }
 
@@ -291,7 +291,7 @@ fn long_text_is_truncated_and_listed_in_the_outcome() {
 
 #[test]
 fn texts_are_cut_at_word_and_host_boundaries() {
-    let found = |leaf: Json, text: &str, text_bytes: usize| {
+    let matches = |leaf: Json, text: &str, text_bytes: usize| {
         let limits = Limits { text_bytes, ..Limits::default() };
         let plan = compile(&[rule(&leaf)], &limits);
         let outcome = outcome_of(&plan, json!({ "text": text, "tags": [text] }));
@@ -302,20 +302,20 @@ fn texts_are_cut_at_word_and_host_boundaries() {
     let pattern = json!({"text": {"in": ["text"], "regex": r"\bhit\b"}});
     let host = json!({"domain": {"in": ["text"], "any_of": ["bad.example"]}});
     for view in ["raw", "lower", "folded", "collapsed"] {
-        assert!(!found(words(view), "a hitcoin", 5) && found(words(view), "a hit coin", 5), "{view}");
-        assert!(found(words(view), "a hit", 5) && found(words(view), "a hit, hitcoin", 11), "{view}");
+        assert!(!matches(words(view), "a hitcoin", 5) && matches(words(view), "a hit coin", 5), "{view}");
+        assert!(matches(words(view), "a hit", 5) && matches(words(view), "a hit, hitcoin", 11), "{view}");
     }
-    assert!(!found(pattern.clone(), "a hitcoin", 5) && found(pattern, "a hit (", 5));
-    assert!(!found(words("folded"), "a hit\u{200b}coin", 8) && !found(words("folded"), "hitcoin", 3));
+    assert!(!matches(pattern.clone(), "a hitcoin", 5) && matches(pattern, "a hit (", 5));
+    assert!(!matches(words("folded"), "a hit\u{200b}coin", 8) && !matches(words("folded"), "hitcoin", 3));
     for (behind, is_found) in [(".org", false), ("-x.org", false), ("/org", true), (" org", true)] {
-        assert_eq!(found(host.clone(), &format!("at bad.example{behind}"), 14), is_found, "{behind}");
+        assert_eq!(matches(host.clone(), &format!("at bad.example{behind}"), 14), is_found, "{behind}");
     }
     // A word longer than a kilobyte is split, so that it cannot hide the text inside of it.
     let any = |word: &str| json!({"text": {"in": ["text"], "any_of": [word]}});
-    assert!(found(any("hit"), &format!("{}hit{}", "x".repeat(1_990), "x".repeat(2_000)), 2_000));
-    assert!(!found(any("hit"), &format!("{} hit{}", "x".repeat(1_990), "x".repeat(2_000)), 2_000));
+    assert!(matches(any("hit"), &format!("{}hit{}", "x".repeat(1_990), "x".repeat(2_000)), 2_000));
+    assert!(!matches(any("hit"), &format!("{} hit{}", "x".repeat(1_990), "x".repeat(2_000)), 2_000));
     for half in [1_023, 1_024] {
-        assert_eq!(found(any("xx"), &format!(" {}", "x".repeat(3_000)), 1 + half), half > 1_023, "{half}");
+        assert_eq!(matches(any("xx"), &format!(" {}", "x".repeat(3_000)), 1 + half), half > 1_023, "{half}");
     }
 }
 
@@ -332,11 +332,11 @@ fn whole_numbers_beyond_63_bits_are_exact() {
     for (nth, number) in numbers.iter().enumerate() {
         let operand = likes(number)["likes"].clone();
         let equal = json!({"field": {"path": "likes", "eq": operand}});
-        let among = json!({"field": {"path": "likes", "in": [operand]}});
+        let in_list = json!({"field": {"path": "likes", "in": [operand]}});
         for (other, data) in numbers.iter().enumerate() {
             let expected = if other == nth { ConditionResult::Passed } else { ConditionResult::Failed };
             assert_eq!(verdict(&equal, &likes(data)), expected, "{number} {data}");
-            assert_eq!(verdict(&among, &likes(data)), expected, "{number} {data}");
+            assert_eq!(verdict(&in_list, &likes(data)), expected, "{number} {data}");
         }
     }
 }
@@ -375,13 +375,13 @@ fn tests_of_a_rule_report_their_results() {
 
 #[test]
 fn explanation_shows_conditions_without_influence_too() {
-    let when = json!({"any": [
+    let condition = json!({"any": [
         {"text": {"in": ["text"], "any_of": ["absent", "one", "two"]}},
         {"not": {"field": {"path": "likes", "gt": 5}}},
         {"field": {"path": "scores", "lt": 2}},
         {"strikes": {"gte": 3}},
     ]});
-    let plan = compile(&[rule(&when)], &Limits::default());
+    let plan = compile(&[rule(&condition)], &Limits::default());
     let outcome = outcome_of(&plan, json!({"text": "one two", "likes": 9}));
     assert_eq!(
         serde_json::to_value(&outcome.matched[0].tree).unwrap(),
@@ -456,7 +456,7 @@ fn questionable_rules_are_warned_about() {
         rule("silent", json!({"not": word.clone()})),
         rule("either", json!({"any": [word, likes(json!({"path": "likes", "ne": 3}))]})),
     ];
-    let expected = [
+    let expected_warnings = [
         ("same", "same_condition"),
         ("never", "unsatisfiable"),
         ("apart", "unsatisfiable"),
@@ -464,7 +464,7 @@ fn questionable_rules_are_warned_about() {
         ("silent", "unannounced"),
         ("either", "unannounced"),
     ];
-    assert_eq!(warnings(&rules), expected.map(|(rule, tag)| (rule.to_owned(), tag)));
+    assert_eq!(warnings(&rules), expected_warnings.map(|(rule, tag)| (rule.to_owned(), tag)));
     let live =
         json!({"rule": "live", "status": "live", "when": {"text": {"in": ["title"], "words": ["scam"]}}});
     assert_eq!(warnings(&[live]), [("live".to_owned(), "no_action"), ("live".to_owned(), "no_policy")]);
@@ -489,18 +489,18 @@ fn disguised_words_are_found_at_their_place() {
         let hit = first_hit(&json!({"any_of": [sought], "view": view}), text);
         assert_eq!(hit.map(|hit| hit.found).as_deref(), expected, "{sought} in {text}");
     }
-    let whole =
+    let word_hit =
         |text: &str| first_hit(&json!({"words": ["scam"], "view": "collapsed"}), text).map(|hit| hit.found);
     // A sign that ends a sentence is no letter, even if it looks like one inside of a word.
-    assert_eq!(whole("a $caaam!").as_deref(), Some("$caaam"));
-    assert_eq!(whole("scamm\u{200b}ers sc4m").as_deref(), Some("sc4m"));
+    assert_eq!(word_hit("a $caaam!").as_deref(), Some("$caaam"));
+    assert_eq!(word_hit("scamm\u{200b}ers sc4m").as_deref(), Some("sc4m"));
 }
 
 #[test]
 fn several_distinct_words_can_be_required() {
     let leaf = |text: &str, least: usize| {
-        let when = json!({"text": {"in": ["text"], "any_of": ["buy", "sell", "now", "gold"], "min_distinct": least}});
-        verdict(&when, &json!({ "text": text }))
+        let condition = json!({"text": {"in": ["text"], "any_of": ["buy", "sell", "now", "gold"], "min_distinct": least}});
+        verdict(&condition, &json!({ "text": text }))
     };
     assert_eq!(leaf("buy buy buy", 2), ConditionResult::Failed);
     assert_eq!(leaf("now buy", 2), ConditionResult::Passed);
@@ -538,13 +538,13 @@ fn quantifier_decides_over_several_values() {
 
 #[test]
 fn unmatched_rule_can_be_explained() {
-    let when = json!({"all": [{"text": {"in": ["text"], "words": ["scam"]}}, {"strikes": {"gte": 3}}]});
-    let plan = compile(&[rule(&when)], &Limits::default());
+    let condition = json!({"all": [{"text": {"in": ["text"], "words": ["scam"]}}, {"strikes": {"gte": 3}}]});
+    let plan = compile(&[rule(&condition)], &Limits::default());
     let explained = |rule: &str| {
         with_item(json!({"text": "scams"}), |item| {
             let pending = plan.begin_explanation(item, &rule.into())?;
-            let needs: Vec<_> = pending.pending_needs().cloned().collect();
-            Some(plan.finish_explanation(pending, &Facts::offline(&needs)))
+            let pending_needs: Vec<_> = pending.pending_needs().cloned().collect();
+            Some(plan.finish_explanation(pending, &Facts::offline(&pending_needs)))
         })
     };
     assert_eq!(
@@ -588,12 +588,12 @@ fn relative_dates_reach_back_ten_years() {
 fn failures_beyond_the_limit_are_counted() {
     let limits = Limits { steps_per_rule: 50, errored: 2, ..Limits::default() };
     let slow = |nth: u32, on_error: &str| {
-        let when = json!({"text": {"in": ["text"], "regex": format!("[a-w]x+[a-w]{{{}}}", nth + 1)}});
-        json!({"rule": format!("slow-{nth}"), "when": when, "on_error": on_error})
+        let condition = json!({"text": {"in": ["text"], "regex": format!("[a-w]x+[a-w]{{{}}}", nth + 1)}});
+        json!({"rule": format!("slow-{nth}"), "when": condition, "on_error": on_error})
     };
     let rules: Vec<_> =
         (0..5).map(|nth| slow(nth, if nth == 4 { "review" } else { "not_matched" })).collect();
     let outcome = outcome_of(&compile(&rules, &limits), json!({"text": "x".repeat(1_000)}));
-    let listed: Vec<_> = outcome.errored.iter().map(|failed| failed.rule.as_str()).collect();
-    assert_eq!((listed, outcome.errored_more), (vec!["slow-0", "slow-1", "slow-4"], 2));
+    let listed_rules: Vec<_> = outcome.errored.iter().map(|failed| failed.rule.as_str()).collect();
+    assert_eq!((listed_rules, outcome.errored_more), (vec!["slow-0", "slow-1", "slow-4"], 2));
 }

@@ -104,18 +104,18 @@ impl Dice {
         ];
         let mut text: Vec<char> = seeds[self.roll(seeds.len())].chars().collect();
         for _ in 0..self.roll(6) {
-            let other: Vec<char> = match self.roll(3) {
+            let inserted: Vec<char> = match self.roll(3) {
                 0 => Vec::new(),
                 1 => PIECES[self.roll(PIECES.len())].chars().collect(),
                 _ => {
-                    let other: Vec<char> = seeds[self.roll(seeds.len())].chars().collect();
-                    let from = self.roll(other.len());
-                    other[from..(from + 1 + self.roll(24)).min(other.len())].to_vec()
+                    let source: Vec<char> = seeds[self.roll(seeds.len())].chars().collect();
+                    let from = self.roll(source.len());
+                    source[from..(from + 1 + self.roll(24)).min(source.len())].to_vec()
                 }
             };
             let from = self.roll(text.len() + 1);
             let to = (from + [0, 0, 1, 4, 20][self.roll(5)]).min(text.len());
-            text.splice(from..to, other);
+            text.splice(from..to, inserted);
         }
         text.into_iter().collect()
     }

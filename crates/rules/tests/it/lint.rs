@@ -28,17 +28,18 @@ fn warnings(conditions: &[Json]) -> Vec<(usize, &'static str)> {
 }
 
 fn warnings_of(rules: &[Json]) -> Vec<(usize, &'static str)> {
-    let named = |(nth, rule): (usize, &Json)| {
+    let with_key = |(nth, rule): (usize, &Json)| {
         let mut rule = rule.clone();
         rule["rule"] = json!(nth.to_string());
         rule["item_types"] = json!(["post"]);
         rule
     };
-    let rules: Vec<Json> = rules.iter().enumerate().map(named).collect();
+    let rules: Vec<Json> = rules.iter().enumerate().map(with_key).collect();
     let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "1" }).collect();
     let warnings = Plan::compile(&sources, &vocabulary(), &Limits::default()).unwrap().warnings();
-    let told = warnings.iter().map(|it| (it.rule.parse().unwrap(), it.tag()));
-    told.filter(|(_, tag)| !["unannounced", "pattern_everywhere", "short_word", "regex_empty"].contains(tag))
+    let rule_tags = warnings.iter().map(|it| (it.rule.parse().unwrap(), it.tag()));
+    rule_tags
+        .filter(|(_, tag)| !["unannounced", "pattern_everywhere", "short_word", "regex_empty"].contains(tag))
         .collect()
 }
 
@@ -187,19 +188,22 @@ fn costly(when: &Json, entries: &[&str]) -> Vec<String> {
 fn patterns_over_budget_are_warned_about_with_their_length() {
     let heavy: Vec<String> = (0..300).map(|n| format!("[a-z ]{{{}}}K[0-9]{{500}}", 600 + n)).collect();
     let heavy: Vec<&str> = heavy.iter().map(String::as_str).collect();
-    let own = costly(&json!({"text": {"in": ["text"], "regex": heavy}}), &[]);
-    let together = own.last().unwrap();
-    assert!(together.contains("its 300 patterns together") && together.contains("steps_per_rule"), "{own:?}");
-    assert!(together.contains("more than 80 bytes it ends as `errored: deadline`"), "{own:?}");
+    let warnings = costly(&json!({"text": {"in": ["text"], "regex": heavy}}), &[]);
+    let together = warnings.last().unwrap();
+    assert!(
+        together.contains("its 300 patterns together") && together.contains("steps_per_rule"),
+        "{warnings:?}"
+    );
+    assert!(together.contains("more than 80 bytes it ends as `errored: deadline`"), "{warnings:?}");
     let of_bank = json!({"text": {"in": ["text"], "bank": "rx"}});
     assert_eq!(costly(&of_bank, &heavy), [together.as_str()]);
     let one = costly(&of_bank, &heavy[..1]);
     assert!(one.len() == 1 && one[0].contains("one of its patterns takes"), "{one:?}");
-    // Each of those that hold a word has the steps for itself, and light ones share those of the item.
+    // Each pattern with a word has the steps for itself, and light patterns share those of the item.
     let light: Vec<String> = (0..300).map(|n| format!("pat{n}q[0-9]+z")).collect();
     let light: Vec<&str> = light.iter().map(String::as_str).collect();
     assert!(costly(&of_bank, &light).is_empty() && costly(&of_bank, &[]).is_empty());
-    // One of them is enough to have them all run one after the other.
+    // One heavy pattern is enough to make all patterns run one after the other.
     let mixed: Vec<&str> = light.iter().chain(&heavy[..1]).copied().collect();
     assert!(costly(&of_bank, &mixed)[0].contains("its 301 patterns together"), "{mixed:?}");
     assert!(

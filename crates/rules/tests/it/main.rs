@@ -1,6 +1,6 @@
 //! Tests of rules from outside.
 #![allow(clippy::unwrap_used)]
-#![allow(clippy::print_stdout, reason = "what random cases covered, and where they lie")]
+#![allow(clippy::print_stdout, reason = "tests print the coverage of random cases")]
 
 mod cel;
 mod evaluation;

@@ -51,7 +51,7 @@ fn of_model(texts: &[&str]) -> Scores {
     Scores { texts: texts.iter().map(|text| Arc::from(*text)).collect(), ..Scores::default() }
 }
 
-/// Evaluates a rule on an item without texts of its own, by the answers to its needs.
+/// Evaluates a rule on an item without texts. `answer` answers its needs.
 fn outcome(plan: &Plan, answer: impl Fn(&mut Facts, Need)) -> Outcome {
     let scanned = scan(plan, &[]);
     let mut facts = Facts::new();
@@ -59,21 +59,21 @@ fn outcome(plan: &Plan, answer: impl Fn(&mut Facts, Need)) -> Outcome {
     plan.finish(scanned, &facts)
 }
 
-fn says(texts: &[&str]) -> impl Fn(&mut Facts, Need) {
+fn answer_texts(texts: &[&str]) -> impl Fn(&mut Facts, Need) {
     let scores = of_model(texts);
     move |facts, need| facts.set_scores(need, scores.clone())
 }
 
 #[test]
 fn a_text_of_a_model_is_searched_as_one_of_the_item() {
-    let many: Vec<_> = (0..40).map(|nth| format!("word{nth}")).collect();
+    let words: Vec<_> = (0..40).map(|nth| format!("word{nth}")).collect();
     let searches = [
         json!({"words": ["scam"]}),
         json!({"any_of": ["scam", "coin"], "view": "folded", "min_distinct": 2}),
         json!({"all_of": ["buy", "now"], "view": "collapsed"}),
         json!({"regex": "c[o0]ins?"}),
         json!({"regex": ["^buy", "NOW$"], "view": "raw", "min_distinct": 2}),
-        json!({"any_of": many}),
+        json!({"any_of": words}),
     ];
     let texts: [&[&str]; 6] = [
         &["buy scam coins now"],
@@ -92,12 +92,13 @@ fn a_text_of_a_model_is_searched_as_one_of_the_item() {
         };
         for texts in texts {
             let field = if texts.len() == 1 { "text" } else { "texts" };
-            let own = compile(&[rule(&json!({"text": with("in", json!([field]))}))], &Limits::default());
-            let own = own.finish(scan(&own, texts), &Facts::new());
+            let item_plan =
+                compile(&[rule(&json!({"text": with("in", json!([field]))}))], &Limits::default());
+            let item_outcome = item_plan.finish(scan(&item_plan, texts), &Facts::new());
             let model =
                 compile(&[rule(&json!({"model_text": with("model", json!("m"))}))], &Limits::default());
-            let model = outcome(&model, says(texts));
-            assert_eq!(model.matched.len(), own.matched.len(), "{search} {texts:?}");
+            let model = outcome(&model, answer_texts(texts));
+            assert_eq!(model.matched.len(), item_outcome.matched.len(), "{search} {texts:?}");
             assert!(model.errored.is_empty());
             let hits = |outcome: &Outcome, key: &str| {
                 let tree = serde_json::to_value(&outcome.matched[0].tree).unwrap();
@@ -105,9 +106,9 @@ fn a_text_of_a_model_is_searched_as_one_of_the_item() {
                 hits.as_array_mut().unwrap().iter_mut().for_each(|hit| hit["field"] = json!("-"));
                 hits
             };
-            if !own.matched.is_empty() {
+            if !item_outcome.matched.is_empty() {
                 passed += 1;
-                assert_eq!(hits(&model, "model_text"), hits(&own, "text"), "{search} {texts:?}");
+                assert_eq!(hits(&model, "model_text"), hits(&item_outcome, "text"), "{search} {texts:?}");
             }
         }
     }
@@ -123,9 +124,9 @@ fn missing_text_never_passes_and_has_a_reason() {
         let plan = compile(&[rule(&when)], &Limits::default());
         let failed = outcome(&plan, |facts, need| facts.set_failed(need, "timeout"));
         assert_eq!((failed.matched.len(), &*failed.errored[0].reason), (0, "model_text: timeout"));
-        let nobody = outcome(&plan, Facts::set_unknown);
-        assert!(nobody.matched.is_empty() && nobody.errored.is_empty(), "{when}");
-        // Numbers only: the document that asked for them had no text.
+        let unanswered = outcome(&plan, Facts::set_unknown);
+        assert!(unanswered.matched.is_empty() && unanswered.errored.is_empty(), "{when}");
+        // The model returned numbers only.
         let number = outcome(&plan, |facts, need| {
             facts.set_scores(need, Scores { overall: Some(1.0), ..Scores::default() });
         });
@@ -133,22 +134,22 @@ fn missing_text_never_passes_and_has_a_reason() {
     }
     let plan =
         compile(&[rule(&json!({"not": {"model_text": {"model": "m", "words": ["x"]}}}))], &Limits::default());
-    assert_eq!(outcome(&plan, says(&[""])).matched.len(), 1, "nothing was said, and that is known");
+    assert_eq!(outcome(&plan, answer_texts(&[""])).matched.len(), 1, "an empty text is a known text");
 }
 
 #[test]
 fn models_are_asked_only_while_a_rule_depends_on_them() {
-    let when = json!({"all": [
+    let condition = json!({"all": [
         {"text": {"in": ["text"], "words": ["video"]}},
         {"model_text": {"model": "speech", "words": ["scam"]}},
         {"score": {"model": "speech", "gte": 0.5}},
         {"score": {"model": "dear", "gte": 0.5}},
     ]});
-    let plan = compile(&[rule(&when)], &Limits::default());
+    let plan = compile(&[rule(&condition)], &Limits::default());
     assert!(scan(&plan, &["a picture"]).pending_needs().is_empty());
     let scanned = scan(&plan, &["a video"]);
     assert_eq!(scanned.pending_needs().len(), 2, "text and number of a model are one answer");
-    let asked = |text: &str| {
+    let undecided_with = |text: &str| {
         let mut facts = Facts::new();
         let speech = scanned
             .pending_needs()
@@ -158,7 +159,7 @@ fn models_are_asked_only_while_a_rule_depends_on_them() {
         assert!(facts.has_texts());
         plan.undecided_scores(&scanned, &facts).concat().len()
     };
-    assert_eq!((asked("a scam"), asked("a song")), (1, 0));
+    assert_eq!((undecided_with("a scam"), undecided_with("a song")), (1, 0));
 }
 
 #[test]
@@ -170,23 +171,23 @@ fn long_text_is_truncated_and_named() {
         rule
     });
     let plan = compile(&rules, &limits);
-    let long = outcome(&plan, says(&["an early word and then a later one"]));
-    let matched: Vec<_> = long.matched.iter().map(|it| it.rule.as_str()).collect();
-    assert_eq!((matched, long.truncated), (vec!["early"], vec!["signal:m".to_owned()]));
-    let short = outcome(&plan, says(&["early and later"]));
+    let long = outcome(&plan, answer_texts(&["an early word and then a later one"]));
+    let matched_rules: Vec<_> = long.matched.iter().map(|it| it.rule.as_str()).collect();
+    assert_eq!((matched_rules, long.truncated), (vec!["early"], vec!["signal:m".to_owned()]));
+    let short = outcome(&plan, answer_texts(&["early and later"]));
     assert_eq!((short.matched.len(), short.truncated.len()), (2, 0));
     // A score of the same model is not searched.
     let number = compile(&[rule(&json!({"score": {"model": "m", "gte": 0.5}}))], &limits);
-    assert!(outcome(&number, says(&["an early word and then a later one"])).truncated.is_empty());
+    assert!(outcome(&number, answer_texts(&["an early word and then a later one"])).truncated.is_empty());
 }
 
 #[test]
 fn searches_of_model_texts_are_charged() {
     let limits = Limits { steps_per_rule: 100, ..Limits::default() };
     let plan = compile(&[rule(&json!({"model_text": {"model": "m", "regex": "(a|b)+c"}}))], &limits);
-    assert_eq!(outcome(&plan, says(&["abc"])).matched.len(), 1);
+    assert_eq!(outcome(&plan, answer_texts(&["abc"])).matched.len(), 1);
     let long = "ab".repeat(10_000);
-    assert_eq!(outcome(&plan, says(&[&long])).errored[0].reason, "model_text: deadline");
+    assert_eq!(outcome(&plan, answer_texts(&[&long])).errored[0].reason, "model_text: deadline");
 }
 
 #[test]

@@ -8,9 +8,9 @@ use tidegate_schemas::documents::{Document, DocumentKind, parse};
 const GUIDE: &str = include_str!("../../../../docs/guides/rules.md");
 const CONDITION: &str = include_str!("../../../../schemas/documents/condition.schema.json");
 
-struct Beside;
+struct LocalSchemas;
 
-impl Retrieve for Beside {
+impl Retrieve for LocalSchemas {
     fn retrieve(&self, uri: &Uri<String>) -> Result<Json, Box<dyn std::error::Error + Send + Sync>> {
         assert!(uri.as_str().ends_with("/condition.schema.json"), "{uri}");
         Ok(serde_json::from_str(CONDITION)?)
@@ -19,18 +19,22 @@ impl Retrieve for Beside {
 
 fn validator(kind: DocumentKind) -> Validator {
     let schema: Json = serde_json::from_str(kind.schema()).unwrap();
-    jsonschema::options().with_base_uri("file:///documents/").with_retriever(Beside).build(&schema).unwrap()
+    jsonschema::options()
+        .with_base_uri("file:///documents/")
+        .with_retriever(LocalSchemas)
+        .build(&schema)
+        .unwrap()
 }
 
 #[test]
 fn the_documents_of_the_guide_fit_the_published_schemas() {
     let (rules, windows) = (validator(DocumentKind::Rule), validator(DocumentKind::Window));
-    let mut seen = (0, 0);
+    let mut counts = (0, 0);
     for block in GUIDE.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
         for (_, document) in parse(&[("block.yaml", block)]).unwrap() {
             let (schema, count) = match document {
-                Document::Rule(_) => (&rules, &mut seen.0),
-                Document::Window(_) => (&windows, &mut seen.1),
+                Document::Rule(_) => (&rules, &mut counts.0),
+                Document::Window(_) => (&windows, &mut counts.1),
                 _ => continue,
             };
             *count += 1;
@@ -38,7 +42,7 @@ fn the_documents_of_the_guide_fit_the_published_schemas() {
             assert!(errors.is_empty(), "{block}: {errors:?}");
         }
     }
-    assert!(seen.0 > 8 && seen.1 > 0, "{seen:?}");
+    assert!(counts.0 > 8 && counts.1 > 0, "{counts:?}");
 }
 
 #[test]

@@ -51,8 +51,8 @@ fn bare(explained: &Explained) -> Json {
         Explained::Not(node) => json!({"not": bare(&node.of), "outcome": outcome}),
         Explained::Rule(node) => json!({"rule": node.key, "of": bare(&node.of), "outcome": outcome}),
         leaf => {
-            let written = serde_json::to_value(leaf).unwrap();
-            json!(format!("{} {outcome}", written.as_object().unwrap().keys().next().unwrap()))
+            let leaf_json = serde_json::to_value(leaf).unwrap();
+            json!(format!("{} {outcome}", leaf_json.as_object().unwrap().keys().next().unwrap()))
         }
     }
 }
@@ -86,20 +86,20 @@ fn reference_equals_the_condition_in_any_place_and_order() {
     let middle = |base: Json| json!({"not": base});
     let outer =
         |middle: Json, base: Json| json!({"all": [{"any": [middle, word("always")]}, base, likes("lt", 99)]});
-    let used = [
+    let with_uses = [
         ("outer", outer(json!({"rule": "middle"}), json!({"rule": "base"}))),
         ("middle", middle(json!({"rule": "base"}))),
         ("base", base.clone()),
     ];
-    let written = [
+    let expanded = [
         ("outer", outer(middle(base.clone()), base.clone())),
         ("middle", middle(base.clone())),
         ("base", base),
     ];
-    let (used, written) = (compile(&used).unwrap(), compile(&written).unwrap());
+    let (with_uses, expanded) = (compile(&with_uses).unwrap(), compile(&expanded).unwrap());
     // Equal conditions are one predicate and are evaluated once.
-    assert_eq!(used.size(), written.size());
-    assert_eq!(used.size().predicates, 4);
+    assert_eq!(with_uses.size(), expanded.size());
+    assert_eq!(with_uses.size().predicates, 4);
 }
 
 #[test]
@@ -112,8 +112,8 @@ fn cycles_and_unknown_rules_are_named_at_their_place() {
         ("lost", json!({"any": [{"rule": "ghost"}]})),
         ("both", json!({"rule": "b", "all": [word("x")]})),
     ];
-    let told = errors(&rules);
-    let at = |rule: &str| told.iter().find(|it| it.0 == rule).map(|it| (it.1.as_str(), it.2)).unwrap();
+    let rule_errors = errors(&rules);
+    let at = |rule: &str| rule_errors.iter().find(|it| it.0 == rule).map(|it| (it.1.as_str(), it.2)).unwrap();
     assert_eq!(
         (at("a"), at("b"), at("c")),
         (("/when/all/1/rule", "cycle"), ("/when/not/rule", "cycle"), ("/when/rule", "cycle"))
@@ -137,9 +137,9 @@ fn every_wrong_use_of_a_rule_is_named() {
         ("third", json!({"rule": "lost"})),
         ("fourth", json!({"rule": "third"})),
     ];
-    let told = errors(&rules);
+    let rule_errors = errors(&rules);
     let of = |rule: &str| -> Vec<_> {
-        told.iter().filter(|it| it.0 == rule).map(|it| (it.1.as_str(), it.2)).collect()
+        rule_errors.iter().filter(|it| it.0 == rule).map(|it| (it.1.as_str(), it.2)).collect()
     };
     assert_eq!(
         of("user"),
@@ -186,13 +186,13 @@ fn explanation_names_the_used_rules() {
 
     // The tree that is stored with a match, written and read back.
     let outcome = with_item(&post, |item| plan.finish(plan.scan(item), &Facts::new()));
-    let matched = outcome.matched.iter().find(|it| it.rule.as_str() == "outer").unwrap();
-    assert_eq!(bare(&matched.tree), outer);
-    let written = serde_json::to_value(&matched.tree).unwrap();
-    let used = &written["all"]["of"][1]["rule"];
-    assert_eq!((&used["key"], &used["outcome"]), (&json!("leaf"), &json!("passed")), "{written}");
-    assert_eq!(used["of"]["text"]["hits"][0]["found"], "scam");
-    assert_eq!(serde_json::from_value::<Explained>(written).unwrap(), matched.tree);
+    let rule_match = outcome.matched.iter().find(|it| it.rule.as_str() == "outer").unwrap();
+    assert_eq!(bare(&rule_match.tree), outer);
+    let tree_json = serde_json::to_value(&rule_match.tree).unwrap();
+    let leaf_use = &tree_json["all"]["of"][1]["rule"];
+    assert_eq!((&leaf_use["key"], &leaf_use["outcome"]), (&json!("leaf"), &json!("passed")), "{tree_json}");
+    assert_eq!(leaf_use["of"]["text"]["hits"][0]["found"], "scam");
+    assert_eq!(serde_json::from_value::<Explained>(tree_json).unwrap(), rule_match.tree);
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn faults_of_the_other_condition_name_the_use() {
     let window = json!({"window": "w", "over": "1d", "where": {"rule": "popular"}});
     let documents = [note, chain, popular];
     let sources: Vec<_> = documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
-    let told = |vocabulary: &Vocabulary| -> Vec<_> {
+    let errors_of = |vocabulary: &Vocabulary| -> Vec<_> {
         let errors = Plan::compile(&sources, vocabulary, &Limits::default()).unwrap_err();
         errors.iter().map(|it| (it.rule.clone(), it.pointer.clone(), it.tag(), it.detail.clone())).collect()
     };
@@ -221,9 +221,9 @@ fn faults_of_the_other_condition_name_the_use() {
          type \"note\""
             .to_owned(),
     );
-    assert_eq!(told(&vocabulary), [of_note]);
+    assert_eq!(errors_of(&vocabulary), [of_note]);
     vocabulary.add_window(window);
-    let of_window = told(&vocabulary).into_iter().find(|it| it.0 == "w").unwrap();
+    let of_window = errors_of(&vocabulary).into_iter().find(|it| it.0 == "w").unwrap();
     assert_eq!((&*of_window.1, of_window.2), ("/where", "shape"), "{of_window:?}");
 }
 
@@ -232,12 +232,12 @@ fn warnings_stay_with_the_used_rule() {
     let costly = json!({"text": {"in": ["text"], "regex": "(?i)[a-z]{2,40}[0-9]{2,40}"}});
     let short = json!({"all": [likes("gt", 1), {"text": {"in": ["text"], "any_of": ["x"]}}, costly]});
     let rules = [("user", json!({"all": [likes("gt", 3), {"rule": "short"}]})), ("short", short)];
-    let alone = compile(&rules[1..]).unwrap().warnings();
+    let own_warnings = compile(&rules[1..]).unwrap().warnings();
     let both = compile(&rules).unwrap().warnings();
     let at_their_place = |it: &&tidegate_rules::Warning| it.pointer.starts_with("/when/");
-    let alone: Vec<_> = alone.iter().filter(at_their_place).collect();
-    assert!(!alone.is_empty());
-    assert_eq!(both.iter().filter(at_their_place).collect::<Vec<_>>(), alone);
+    let expected_warnings: Vec<_> = own_warnings.iter().filter(at_their_place).collect();
+    assert!(!expected_warnings.is_empty());
+    assert_eq!(both.iter().filter(at_their_place).collect::<Vec<_>>(), expected_warnings);
 }
 
 #[test]
@@ -248,11 +248,11 @@ fn rules_that_double_each_other_are_refused_early() {
         rules.push((format!("r{nth}"), json!({"all": [{"rule": below}, {"rule": below}]})));
     }
     let rules: Vec<(&str, Json)> = rules.iter().map(|(key, when)| (key.as_str(), when.clone())).collect();
-    let told = errors(&rules);
-    assert!(!told.is_empty() && told.iter().all(|it| it.2 == "limit"), "{told:?}");
+    let rule_errors = errors(&rules);
+    assert!(!rule_errors.is_empty() && rule_errors.iter().all(|it| it.2 == "limit"), "{rule_errors:?}");
     let chain: Vec<String> = (0..5_000).map(|nth| format!("c{nth}")).collect();
     let mut rules: Vec<(&str, Json)> = vec![("c0", word("x"))];
     rules.extend(chain.windows(2).map(|it| (it[1].as_str(), json!({"rule": it[0]}))));
-    let told = compile(&rules).map(drop).unwrap_err();
-    assert!(told.iter().all(|it| it.tag() == "limit"));
+    let rule_errors = compile(&rules).map(drop).unwrap_err();
+    assert!(rule_errors.iter().all(|it| it.tag() == "limit"));
 }

@@ -91,8 +91,8 @@ fn word_hits_map_to_whole_characters_of_the_original() {
     let mut wrong = Vec::new();
     for (text, word, views, expected) in cases {
         for view in ["raw", "lower", "folded", "collapsed"] {
-            let found = hit(text, "any_of", word, view);
-            if let Some(hit) = &found {
+            let first_hit = hit(text, "any_of", word, view);
+            if let Some(hit) = &first_hit {
                 assert_eq!(
                     text.get(hit.start..hit.end),
                     Some(&*hit.found),
@@ -100,10 +100,12 @@ fn word_hits_map_to_whole_characters_of_the_original() {
                 );
             }
             if view != "raw" {
-                let wanted = Some(expected).filter(|_| views.contains(&view));
-                let found = found.as_ref().map(|hit| &*hit.found);
-                if found != wanted {
-                    wrong.push(format!("{word:?} in {text:?}, {view}: {found:?} instead of {wanted:?}"));
+                let expected_text = Some(expected).filter(|_| views.contains(&view));
+                let found_text = first_hit.as_ref().map(|hit| &*hit.found);
+                if found_text != expected_text {
+                    wrong.push(format!(
+                        "{word:?} in {text:?}, {view}: {found_text:?} instead of {expected_text:?}"
+                    ));
                 }
             }
         }

@@ -47,7 +47,7 @@ fn outcome(conditions: &[Json], data: Json, limits: &Limits) -> Outcome {
     plan.finish(plan.scan(&item), &Facts::new())
 }
 
-fn matched(outcome: &Outcome) -> Vec<&str> {
+fn matched_rules(outcome: &Outcome) -> Vec<&str> {
     outcome.matched.iter().map(|matched| matched.rule.as_str()).collect()
 }
 
@@ -82,7 +82,7 @@ fn ends_of_denied_ranges_are_exact() {
         let outcome = outcome(&conditions, data.clone(), &Limits::default());
         let expected: Vec<String> =
             (0..30).filter(|nth| expected.contains(&(nth % 5))).map(|nth| format!("r{nth}")).collect();
-        assert_eq!(matched(&outcome), expected, "{data}");
+        assert_eq!(matched_rules(&outcome), expected, "{data}");
     }
 }
 
@@ -96,6 +96,6 @@ fn rules_refuted_by_a_shared_guard_take_no_steps() {
         .collect();
     let refuted = outcome(&conditions, json!({"age": 9}), &limits);
     assert_eq!((refuted.matched.len(), refuted.errored.len()), (0, 0));
-    let judged = outcome(&conditions, json!({"age": 1}), &limits);
-    assert!(!judged.errored.is_empty());
+    let evaluated = outcome(&conditions, json!({"age": 1}), &limits);
+    assert!(!evaluated.errored.is_empty());
 }

@@ -36,7 +36,7 @@ fn outcomes(conditions: &[Json], texts: &[String]) -> (Vec<Outcome>, Vec<&'stati
     (texts.iter().map(outcome).collect(), warnings.iter().map(Warning::tag).collect())
 }
 
-fn matched(outcome: &Outcome) -> usize {
+fn count_matches(outcome: &Outcome) -> usize {
     outcome.matched.len() + outcome.matched_more
 }
 
@@ -55,9 +55,9 @@ fn overlapping_short_words_stay_within_the_steps() {
         let parts: HashSet<&str> = (2..=17)
             .flat_map(|length| (length..=text.len()).map(move |end| &text[end - length..end]))
             .collect();
-        let expected =
+        let expected_rules =
             words.chunks(10_000).filter(|words| words.iter().any(|it| parts.contains(it.as_str())));
-        assert_eq!((matched(outcome), outcome.errored.len()), (expected.count(), 0));
+        assert_eq!((count_matches(outcome), outcome.errored.len()), (expected_rules.count(), 0));
     }
 }
 
@@ -80,16 +80,16 @@ fn patterns_without_literals_run_in_sets_and_are_reported() {
     let texts = ["call 555-1234 AB12 now ".repeat(13), "a1".repeat(2 << 10), "größer 日本 99-1 ".repeat(20)];
     let (outcomes, warnings) = outcomes(&rules, &texts);
     for (text, outcome) in texts.iter().zip(&outcomes) {
-        let alone =
+        let regexes =
             rules.iter().map(|rule| regex::Regex::new(rule["text"]["regex"].as_str().unwrap()).unwrap());
         assert_eq!(
-            (matched(outcome), outcome.errored.len()),
-            (alone.filter(|it| it.is_match(text)).count(), 0)
+            (count_matches(outcome), outcome.errored.len()),
+            (regexes.filter(|it| it.is_match(text)).count(), 0)
         );
     }
     // Some of the shapes are as good as a few literals, and the largest are too heavy to run with others.
-    let named = |tag: &&&str| matches!(**tag, "pattern_everywhere" | "unannounced");
-    assert!(warnings.iter().filter(named).count() > 50, "{warnings:?}");
+    let is_reported = |tag: &&&str| matches!(**tag, "pattern_everywhere" | "unannounced");
+    assert!(warnings.iter().filter(is_reported).count() > 50, "{warnings:?}");
 }
 
 #[test]
@@ -108,20 +108,23 @@ fn catastrophic_patterns_are_linear_or_run_out_of_steps() {
     let rules = patterns.map(|pattern| json!({"text": {"in": ["text"], "regex": pattern}}));
     let texts = ["a".repeat(64 << 10), "x".repeat(64 << 10), "ab ".repeat(20 << 10), "aaaa bbb".to_owned()];
     let (outcomes, warnings) = outcomes(&rules, &texts);
-    let named = |tags: &[&str]| warnings.iter().filter(|tag| tags.contains(*tag)).count();
-    assert_eq!((named(&["pattern_everywhere", "unannounced"]), named(&["regex_costly"])), (9, 1));
+    let count_warnings = |tags: &[&str]| warnings.iter().filter(|tag| tags.contains(*tag)).count();
+    assert_eq!(
+        (count_warnings(&["pattern_everywhere", "unannounced"]), count_warnings(&["regex_costly"])),
+        (9, 1)
+    );
     for (text, outcome) in texts.iter().zip(&outcomes) {
-        // The costly one.
+        // Only the costly pattern may run out of steps.
         let out_of_steps =
             |nth: usize| outcome.errored.iter().any(|it| it.rule.as_str() == format!("r{nth}"));
         assert!(
             (0..8).all(|nth| !out_of_steps(nth)) && outcome.errored.iter().all(|it| it.reason == "deadline")
         );
         let matches = |nth: usize| regex::Regex::new(patterns[nth]).unwrap().is_match(text);
-        let expected = (0..patterns.len()).filter(|nth| !out_of_steps(*nth) && matches(*nth)).count();
-        assert_eq!(matched(outcome), expected);
+        let expected_matches = (0..patterns.len()).filter(|nth| !out_of_steps(*nth) && matches(*nth)).count();
+        assert_eq!(count_matches(outcome), expected_matches);
     }
-    assert!(outcomes[3].errored.is_empty(), "on a short text it runs as ever");
+    assert!(outcomes[3].errored.is_empty(), "the costly pattern runs on a short text");
 }
 
 #[test]
@@ -147,10 +150,10 @@ fn wide_pattern_is_charged_before_it_runs() {
     assert_eq!((&there[0], &there[1]), (&back[1], &back[0]));
     let errored: Vec<_> =
         there[0].errored.iter().map(|it| (it.rule.to_string(), it.reason.as_str())).collect();
-    let expected: Vec<_> = (0..40).map(|nth| (format!("r{nth}"), "deadline")).collect();
-    assert_eq!(errored, expected);
-    // On a text of the usual length it runs as ever.
-    assert_eq!((matched(&there[1]), there[1].errored.len()), (50, 0));
+    let expected_failures: Vec<_> = (0..40).map(|nth| (format!("r{nth}"), "deadline")).collect();
+    assert_eq!(errored, expected_failures);
+    // On a text of the usual length the heavy patterns run too.
+    assert_eq!((count_matches(&there[1]), there[1].errored.len()), (50, 0));
     assert_eq!(warnings.iter().filter(|tag| **tag == "regex_costly").count(), 40);
 }
 
@@ -160,7 +163,7 @@ fn heavy_patterns_run_out_of_steps_at_the_length_in_lint() {
     let rules = [json!({"text": {"in": ["text"], "regex": heavy}})];
     let (outcomes, warnings) = outcomes(&rules, &["a".repeat(80), "a".repeat(84)]);
     assert_eq!(outcomes.iter().map(|outcome| outcome.errored.len()).collect::<Vec<_>>(), [0, 1]);
-    // Each alone, and all of them together.
+    // One warning for each pattern, and one for all of them together.
     assert_eq!(warnings.iter().filter(|tag| **tag == "regex_costly").count(), 301);
 }
 
@@ -179,8 +182,8 @@ fn errors_and_warning_kinds_do_not_crowd_each_other_out() {
     let unknown: Vec<Json> =
         (0..250).map(|nth| rule(nth, json!({"text": {"in": ["txet"], "any_of": ["x"]}}))).collect();
     assert_eq!(plan(&unknown).unwrap_err().len(), 250);
-    let many: Vec<Json> = (0..10_100).map(|nth| rule(nth, json!({"nothing": nth}))).collect();
-    let errors = plan(&many).unwrap_err();
+    let unknown_kinds: Vec<Json> = (0..10_100).map(|nth| rule(nth, json!({"nothing": nth}))).collect();
+    let errors = plan(&unknown_kinds).unwrap_err();
     assert!(errors.len() == 10_001 && errors[10_000].detail.contains("may be more"), "{}", errors.len());
 
     let mut documents: Vec<Json> = (0..110)
@@ -203,13 +206,13 @@ fn explanation_states_that_hits_are_omitted() {
     let rules: Vec<Json> =
         [16, 17].map(|count| json!({"text": {"in": ["text"], "any_of": words[..count]}})).to_vec();
     let (outcomes, _) = outcomes(&rules, &[words.join(" ")]);
-    let shown: Vec<_> = outcomes[0].matched.iter().map(|it| json!(it.tree)).collect();
+    let trees: Vec<_> = outcomes[0].matched.iter().map(|it| json!(it.tree)).collect();
     assert_eq!(
-        shown.iter().map(|tree| tree["text"]["hits"].as_array().unwrap().len()).collect::<Vec<_>>(),
+        trees.iter().map(|tree| tree["text"]["hits"].as_array().unwrap().len()).collect::<Vec<_>>(),
         [16, 16]
     );
     assert_eq!(
-        shown.iter().map(|tree| tree["text"]["more"].as_bool()).collect::<Vec<_>>(),
+        trees.iter().map(|tree| tree["text"]["more"].as_bool()).collect::<Vec<_>>(),
         [None, Some(true)]
     );
 }
@@ -280,13 +283,13 @@ fn matches_beyond_the_limit_are_counted_and_live_ones_listed() {
 
 /// CPU time of this thread, in milliseconds, that a piece of work takes.
 fn cpu_millis<T>(work: impl FnOnce() -> T) -> (T, u128) {
-    let now = || {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        std::time::Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap())
+    let cpu_time = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        std::time::Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
     };
-    let before = now();
-    let done = work();
-    (done, (now() - before).as_millis())
+    let before = cpu_time();
+    let result = work();
+    (result, (cpu_time() - before).as_millis())
 }
 
 #[test]
@@ -306,9 +309,9 @@ fn exploding_patterns_cost_no_more_than_their_steps_say() {
     let (outcome, dear) =
         cpu_millis(|| outcomes(&rules("a.{0,200}b"), std::slice::from_ref(&hostile)).0.remove(0));
     let (none, cheap) = cpu_millis(|| outcomes(&rules("[x-z]"), &[hostile]).0.remove(0));
-    assert_eq!((matched(&outcome), matched(&none), none.errored.len()), (0, 0, 0));
-    // The engine without states would take 100 ms of a release build for each pattern: the steps of that are more than
-    // a rule has.
+    assert_eq!((count_matches(&outcome), count_matches(&none), none.errored.len()), (0, 0, 0));
+    // The engine without states would take 100 ms of a release build for each pattern. The steps of a rule do not
+    // suffice for that.
     assert_eq!(outcome.errored.len(), 16);
     assert!(outcome.errored.iter().all(|it| it.reason == "deadline"));
     assert!(dear < 500 + 40 * cheap, "{dear} ms against {cheap} ms");
@@ -334,9 +337,9 @@ fn patterns_of_one_condition_share_the_steps_of_a_rule() {
     let (outcomes, warnings) =
         outcomes(&rules, &[random_letters(64 << 10), format!("abba{}c", "a".repeat(40))]);
     let errored: Vec<_> = outcomes[0].errored.iter().map(|it| it.rule.as_str()).collect();
-    // The steps of an item are left for the others, also for a rule with one of the patterns.
-    assert_eq!((errored, matched(&outcomes[0])), (vec!["r0"], 1));
-    assert_eq!((outcomes[1].errored.len(), matched(&outcomes[1])), (0, 3));
+    // The other rules still have the steps of the item, even a rule with one of the patterns.
+    assert_eq!((errored, count_matches(&outcomes[0])), (vec!["r0"], 1));
+    assert_eq!((outcomes[1].errored.len(), count_matches(&outcomes[1])), (0, 3));
     assert_eq!(warnings.iter().filter(|tag| **tag == "regex_costly").count(), 1, "{warnings:?}");
 }
 
@@ -375,7 +378,10 @@ fn interrupted_evaluation_has_no_outcome() {
     assert!(scan(random_letters(64 << 10), &interrupt).is_some());
     interrupt.request();
     assert!(scan(random_letters(64 << 10), &interrupt).is_none());
-    assert!(scan("a text of usual length".to_owned(), &interrupt).is_some(), "it ends before it looks");
+    assert!(
+        scan("a text of usual length".to_owned(), &interrupt).is_some(),
+        "a short evaluation ends before it checks the interrupt"
+    );
     let due = Interrupt::default().with_deadline(std::time::Instant::now());
     assert!(scan(random_letters(64 << 10), &due).is_none());
 }

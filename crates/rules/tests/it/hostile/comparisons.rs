@@ -31,7 +31,7 @@ fn outcome(comparisons: &[Json], text: &str, limits: &Limits) -> Outcome {
     plan.finish(plan.scan(&item), &Facts::new())
 }
 
-fn matched(outcome: &Outcome) -> Vec<&str> {
+fn matched_rules(outcome: &Outcome) -> Vec<&str> {
     outcome.matched.iter().map(|it| it.rule.as_str()).collect()
 }
 
@@ -52,7 +52,7 @@ fn comparison_is_charged_for_the_text_it_reads() {
         json!({"contains": words(17)}),
         json!({"contains": words(17), "of": "none"}),
         json!({"contains": words(16)}),
-        // These end at the first letters, or at the length.
+        // These comparisons stop at the first letters, or at the length.
         json!({"starts_with": words(500)}),
         json!({"ends_with": "nowhere"}),
         json!({"eq": "nowhere"}),
@@ -60,9 +60,9 @@ fn comparison_is_charged_for_the_text_it_reads() {
     ];
     let text = "аБ ".repeat(200_000);
     let all = outcome(&comparisons, &text, &Limits { steps_per_rule: 10_000, ..Limits::default() });
-    assert_eq!((matched(&all), errored(&all)), (vec!["r8"], vec!["r0", "r1", "r2", "r3", "r4"]));
+    assert_eq!((matched_rules(&all), errored(&all)), (vec!["r8"], vec!["r0", "r1", "r2", "r3", "r4"]));
     let all = outcome(&comparisons, &text, &Limits::default());
-    assert_eq!((matched(&all), errored(&all)), (vec!["r3", "r8"], vec![]));
+    assert_eq!((matched_rules(&all), errored(&all)), (vec!["r3", "r8"], vec![]));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn ten_thousand_texts_are_searched_in_one_pass() {
     let limits = Limits { steps_per_rule: 70_000, words: 10_000, ..Limits::default() };
     let text = format!("{}Word3,", "wor ".repeat(262_000));
     let all = outcome(&comparisons, &text, &limits);
-    assert_eq!((matched(&all), errored(&all)), (vec!["r1", "r3"], vec![]));
+    assert_eq!((matched_rules(&all), errored(&all)), (vec!["r1", "r3"], vec![]));
 }
 
 #[test]
@@ -81,10 +81,10 @@ fn text_is_lowered_once_for_all_conditions() {
     let comparisons: Vec<Json> =
         words(300).into_iter().map(|word| json!({"contains": word, "ignore_case": true})).collect();
     let text = "Слово ".repeat(25_000);
-    // Once a step for 16 bytes, and for each rule one for 64.
+    // One step for 16 bytes in all, and one for 64 bytes for each rule.
     let limits = Limits { steps_per_item: 1_500_000, steps_per_rule: 100_000, ..Limits::default() };
     let all = outcome(&comparisons, &text, &limits);
-    assert_eq!((matched(&all), errored(&all)), (vec![], vec![]));
+    assert_eq!((matched_rules(&all), errored(&all)), (vec![], vec![]));
     let short = Limits { steps_per_item: 17_000, steps_per_rule: 17_000, ..Limits::default() };
     assert_eq!(errored(&outcome(&comparisons, &text, &short)).len(), 300);
 }

@@ -32,11 +32,11 @@ fn texts(texts: &[String]) -> Value<'_> {
 }
 
 fn outcome(conditions: &[Json], post: &Post, limits: &Limits) -> Outcome {
-    judged(conditions, post, limits).0
+    evaluate(conditions, post, limits).0
 }
 
-/// The outcome, and how many rules were judged for it.
-fn judged(conditions: &[Json], post: &Post, limits: &Limits) -> (Outcome, usize) {
+/// Evaluates rules on a post. Returns the outcome and the number of evaluated rules.
+fn evaluate(conditions: &[Json], post: &Post, limits: &Limits) -> (Outcome, usize) {
     let mut vocabulary = Vocabulary::new();
     let fields = [
         ("text", Shape::one(Kind::Text)),
@@ -53,8 +53,8 @@ fn judged(conditions: &[Json], post: &Post, limits: &Limits) -> (Outcome, usize)
     let item =
         Item { type_id: &type_id, values: post, user: None, on: Trigger::Item, now: Millis(0), submission };
     let scan = plan.scan(&item);
-    let judged = scan.evaluated_rules();
-    (plan.finish(scan, &Facts::new()), judged)
+    let evaluated = scan.evaluated_rules();
+    (plan.finish(scan, &Facts::new()), evaluated)
 }
 
 /// Numbers of the rules that matched, and of those that ran out of steps.
@@ -90,7 +90,7 @@ fn field_compared_with_others_is_charged_per_read() {
     let all =
         outcome(&conditions, &Post { text: text.clone(), tags: alike, ..Post::default() }, &few(10_000));
     assert_eq!(numbers(&all), (vec![], vec![0, 1, 2, 3]));
-    // A word longer than the text is not in it, and neither is read.
+    // A word longer than the text cannot occur in it, so neither is read.
     let short = vec!["ab".to_owned(); 500];
     let all = outcome(&conditions, &Post { text: text.clone(), tags: short, ..Post::default() }, &few(3_500));
     assert_eq!(numbers(&all), (vec![], vec![]));
@@ -136,17 +136,17 @@ fn each_text_is_charged_and_one_empty_text_searched() {
 
 #[test]
 fn a_repeated_list_value_nominates_its_rules_once() {
-    let when = |likes: usize| {
+    let condition = |likes: usize| {
         json!({"all": [
             {"field": {"path": "tags", "eq": "a"}},
             {"field": {"path": "likes", "gt": likes}},
         ]})
     };
-    let conditions: Vec<Json> = (0..500).map(when).collect();
+    let conditions: Vec<Json> = (0..500).map(condition).collect();
     for (likes, matched) in [(-1, 0), (250, 250)] {
         let post = Post { text: String::new(), tags: vec!["a".to_owned(); 5_000], likes, ..Post::default() };
-        let (outcome, judged) = judged(&conditions, &post, &Limits::default());
-        assert_eq!((outcome.matched.len(), judged), (matched, 500));
+        let (outcome, evaluated) = evaluate(&conditions, &post, &Limits::default());
+        assert_eq!((outcome.matched.len(), evaluated), (matched, 500));
     }
 }
 
@@ -154,8 +154,8 @@ fn a_repeated_list_value_nominates_its_rules_once() {
 fn each_area_that_a_place_may_lie_in_is_charged() {
     // The place lies in the corner of a box around each circle.
     let circle = |nth: usize| json!({"lat": 0, "lng": 0, "m": 100_000 + nth});
-    let near = json!({"geo": {"in": ["route"], "within": (0..2_000).map(circle).collect::<Vec<_>>()}});
-    let conditions = [near.clone(), json!({ "not": near })];
+    let in_circles = json!({"geo": {"in": ["route"], "within": (0..2_000).map(circle).collect::<Vec<_>>()}});
+    let conditions = [in_circles.clone(), json!({ "not": in_circles })];
     let post = |place: &str, count| Post { route: vec![place.to_owned(); count], ..Post::default() };
     let (corner, inside) = ("s00th00y3", "s00001z63");
     for (place, count, expected) in [
@@ -187,11 +187,11 @@ fn reading_hosts_beyond_ascii_is_charged_even_if_none_is_found() {
     let conditions = [bad.clone(), json!({"not": bad})];
     for (piece, steps) in [("xn--ü.a ", 72), ("%C3%BC.%C3%BC ", 78), ("。", 67), ("a☃.", 69)] {
         let post = Post { text: piece.repeat(200), ..Post::default() };
-        let told = |steps: u64| {
+        let numbers_with = |steps: u64| {
             let limits = Limits { steps_per_item: steps, steps_per_rule: steps, ..Limits::default() };
             numbers(&outcome(&conditions, &post, &limits))
         };
-        assert_eq!(told(200 * steps - 1), (vec![], vec![0, 1]), "{piece}");
-        assert_eq!(told(400 * steps + 40_000), (vec![1], vec![]), "{piece}");
+        assert_eq!(numbers_with(200 * steps - 1), (vec![], vec![0, 1]), "{piece}");
+        assert_eq!(numbers_with(400 * steps + 40_000), (vec![1], vec![]), "{piece}");
     }
 }

@@ -74,13 +74,13 @@ fn errors_name_rule_path_and_nearest_name() {
     ];
     for (when, pointer, tag, detail) in cases {
         let errors = errors(&when);
-        let named = |error: &RuleError| {
+        let is_expected = |error: &RuleError| {
             error.rule == "r"
                 && error.pointer == pointer
                 && error.tag() == tag
                 && error.detail.contains(detail)
         };
-        assert!(errors.iter().any(named), "{when}: {errors:?}");
+        assert!(errors.iter().any(is_expected), "{when}: {errors:?}");
     }
     let document = json!({"rule": "r", "item_types": ["pots"], "when": text("text")});
     assert!(compile(&document).unwrap_err()[0].to_string().contains("rule \"r\", /item_types/0"));
@@ -125,22 +125,22 @@ fn schema_has_exactly_the_keys_of_the_reader() {
     let schema = include_str!("../../../../../schemas/documents/condition.schema.json");
     let schema: Json = serde_json::from_str(schema).unwrap();
     let keys = |of: &Json| of.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    // An unknown key is refused with all that are known.
-    let known = |leaf: &str| {
+    // The reader refuses an unknown key, and the error of a wrong shape lists all known keys.
+    let reader_keys = |leaf: &str| {
         let errors = errors(&json!({leaf: {"?": 1}}));
         let pointer = format!("/when/{leaf}/?");
         assert!(
             errors.iter().any(|error| error.pointer == pointer && error.tag() == "unknown_key"),
             "{errors:?}"
         );
-        let none = compile(&json!({"rule": "r", "when": {leaf: 7}})).unwrap_err();
-        let mut known: Vec<_> =
-            none[0].detail.split(" with ").nth(1).unwrap().split(", ").map(str::to_owned).collect();
-        known.sort();
-        known
+        let shape_errors = compile(&json!({"rule": "r", "when": {leaf: 7}})).unwrap_err();
+        let mut key_names: Vec<_> =
+            shape_errors[0].detail.split(" with ").nth(1).unwrap().split(", ").map(str::to_owned).collect();
+        key_names.sort();
+        key_names
     };
     for leaf in ["text", "field", "strikes", "count", "media", "score", "model_text", "geo", "domain"] {
-        assert_eq!(keys(&schema["$defs"][leaf]["properties"]), known(leaf), "{leaf}");
+        assert_eq!(keys(&schema["$defs"][leaf]["properties"]), reader_keys(leaf), "{leaf}");
     }
     for view in schema["$defs"]["text"]["properties"]["view"]["enum"].as_array().unwrap() {
         let leaf = json!({"text": {"in": ["text"], "any_of": ["x"], "view": view}});

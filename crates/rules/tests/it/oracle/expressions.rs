@@ -3,7 +3,7 @@
 use super::Dice;
 
 /// Existing fields by the kind of their values.
-pub(crate) struct Named<'n> {
+pub(crate) struct ExpressionFields<'n> {
     pub(crate) texts: Vec<&'n str>,
     pub(crate) numbers: Vec<&'n str>,
     pub(crate) booleans: Vec<&'n str>,
@@ -19,7 +19,7 @@ pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\\', "\\\\").replace('\'', "\\'").replace(['\n', '\r'], " "))
 }
 
-impl Named<'_> {
+impl ExpressionFields<'_> {
     fn one(dice: &mut Dice, of: &[&str]) -> Option<String> {
         (!of.is_empty()).then(|| format!("item.data.{}", dice.one(of)))
     }
@@ -93,8 +93,8 @@ impl Named<'_> {
                 1 => format!("{} == {}", self.text(dice), self.text(dice)),
                 _ => {
                     // A key of an absent map is an error in CEL, and absent here.
-                    let whole = self.texts.iter().copied().filter(|text| !text.contains('.')).collect();
-                    match Self::one(dice, &[whole, self.numbers.clone(), self.sized.clone()].concat()) {
+                    let plain_texts = self.texts.iter().copied().filter(|text| !text.contains('.')).collect();
+                    match Self::one(dice, &[plain_texts, self.numbers.clone(), self.sized.clone()].concat()) {
                         Some(field) => format!("has({field})"),
                         None => "false".to_owned(),
                     }

@@ -35,7 +35,7 @@ fn setting(name: &str, usual: u64) -> u64 {
 }
 
 #[derive(Default)]
-struct Seen {
+struct Coverage {
     cases: u64,
     matched: u64,
     errored: u64,
@@ -59,8 +59,8 @@ fn check_hits(explained: &Explained, data: &Json, edges: &mut u64) {
         Explained::Geo(geo) => {
             for hit in &geo.hits {
                 let circle = hit.area.rsplit_once(',').and_then(|(_, metres)| metres.parse::<f64>().ok());
-                let near = |(most, far): (f64, f64)| far >= most * 0.999_99 - 1.0;
-                *edges += u64::from(circle.zip(hit.metres).is_some_and(near));
+                let is_near_edge = |(most, far): (f64, f64)| far >= most * 0.999_99 - 1.0;
+                *edges += u64::from(circle.zip(hit.metres).is_some_and(is_near_edge));
             }
             return;
         }
@@ -75,8 +75,8 @@ fn check_hits(explained: &Explained, data: &Json, edges: &mut u64) {
             None => value,
             Some(element) => element.parse::<usize>().map_or(&value[element], |nth| &value[nth]),
         };
-        let found = value.as_str().and_then(|text| text.get(hit.start..hit.end));
-        assert!(found.is_some_and(|found| found.starts_with(&hit.found)), "{hit:?} of {value}");
+        let hit_text = value.as_str().and_then(|text| text.get(hit.start..hit.end));
+        assert!(hit_text.is_some_and(|hit_text| hit_text.starts_with(&hit.found)), "{hit:?} of {value}");
     }
 }
 
@@ -84,27 +84,27 @@ fn check_hits(explained: &Explained, data: &Json, edges: &mut u64) {
 fn facts(around: &Around, needs: &[Need]) -> Facts {
     let mut facts = Facts::new();
     for need in needs {
-        let asked = need.clone();
+        let owned_need = need.clone();
         match need {
             Need::Strikes { within, .. } => {
                 match around.standings[&within.map(|within| within.to_string())] {
-                    Some(points) => facts.set_strikes(asked, points),
-                    None => facts.set_failed(asked, "down"),
+                    Some(points) => facts.set_strikes(owned_need, points),
+                    None => facts.set_failed(owned_need, "down"),
                 }
             }
-            Need::Count { window, key, .. } => match around.counted(window, key) {
-                Some(counted) => facts.set_count(asked, counted),
-                None => facts.set_failed(asked, "down"),
+            Need::Count { window, key, .. } => match around.draw_count(window, key) {
+                Some(counted) => facts.set_count(owned_need, counted),
+                None => facts.set_failed(owned_need, "down"),
             },
             Need::Media { url } => match around.media(url) {
-                Lookup::Found(media) => facts.set_media(asked, media),
-                Lookup::Unknown => facts.set_unknown(asked),
-                Lookup::Unavailable => facts.set_failed(asked, "down"),
+                Lookup::Found(media) => facts.set_media(owned_need, media),
+                Lookup::Unknown => facts.set_unknown(owned_need),
+                Lookup::Unavailable => facts.set_failed(owned_need, "down"),
             },
             Need::Score { model, .. } => match around.scores(model) {
-                Lookup::Found(scores) => facts.set_scores(asked, scores),
-                Lookup::Unknown => facts.set_unknown(asked),
-                Lookup::Unavailable => facts.set_failed(asked, "down"),
+                Lookup::Found(scores) => facts.set_scores(owned_need, scores),
+                Lookup::Unknown => facts.set_unknown(owned_need),
+                Lookup::Unavailable => facts.set_failed(owned_need, "down"),
             },
         }
     }
@@ -112,7 +112,7 @@ fn facts(around: &Around, needs: &[Need]) -> Facts {
 }
 
 /// Compares one random plan on some random items.
-fn compare(seed: u64, seen: &mut Seen) {
+fn compare(seed: u64, coverage: &mut Coverage) {
     let mut dice = Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
     let mut world = World::new(&mut dice);
     let limits = Limits {
@@ -139,11 +139,11 @@ fn compare(seed: u64, seen: &mut Seen) {
                     tag => matches!(tag, "empty" | "limit"),
                 };
                 assert!(errors.iter().all(by_chance), "seed {seed}: {errors:?}");
-                let well = |kind: &str, document: &Json| {
+                let is_valid = |kind: &str, document: &Json| {
                     !errors.iter().any(|error| error.kind == kind && document[kind] == error.rule.as_str())
                 };
-                documents.retain(|document| well("rule", document));
-                for window in world.windows.iter_mut().filter(|window| !well("window", window)) {
+                documents.retain(|document| is_valid("rule", document));
+                for window in world.windows.iter_mut().filter(|window| !is_valid("window", window)) {
                     window.as_object_mut().unwrap().remove("where");
                 }
             }
@@ -181,12 +181,18 @@ fn compare(seed: u64, seen: &mut Seen) {
             windows: &windows,
             banks: &world.banks,
         };
-        let (expected, expected_needs) = oracle.run(&mut seen.tally);
+        let (expected, expected_needs) = oracle.run(&mut coverage.tally);
         let scan = plan.scan(&item);
         let (needs, entries) = (scan.pending_needs().to_vec(), scan.entries().to_vec());
         let outcome = plan.finish(scan, &facts(&around, &needs));
         let case = || format!("seed {seed}, item {}, rules {}", data.data, Json::from(documents.clone()));
-        assert!(outcome == expected, "{}\nplan {}\noracle {}", case(), shown(&outcome), shown(&expected));
+        assert!(
+            outcome == expected,
+            "{}\nplan {}\noracle {}",
+            case(),
+            outcome_json(&outcome),
+            outcome_json(&expected)
+        );
         assert_eq!(needs, expected_needs, "{}", case());
         assert_eq!(entries, oracle.entries().0, "{}", case());
         for rule in rules.iter().filter(|rule| oracle.speaks_of(rule)) {
@@ -194,45 +200,45 @@ fn compare(seed: u64, seen: &mut Seen) {
                 assert_eq!(rule.status, Status::Archived, "{}", case());
                 continue;
             };
-            let needs: Vec<_> = pending.pending_needs().cloned().collect();
-            let tree = plan.finish_explanation(pending, &facts(&around, &needs));
-            let expected = oracle.begin_explanation(rule);
-            let shown = |tree: &Explained| serde_json::to_string(tree).unwrap();
+            let pending_needs: Vec<_> = pending.pending_needs().cloned().collect();
+            let tree = plan.finish_explanation(pending, &facts(&around, &pending_needs));
+            let expected_tree = oracle.begin_explanation(rule);
+            let tree_json = |tree: &Explained| serde_json::to_string(tree).unwrap();
             assert!(
-                tree == expected,
+                tree == expected_tree,
                 "{} {}\nplan {}\noracle {}",
                 case(),
                 rule.key,
-                shown(&tree),
-                shown(&expected)
+                tree_json(&tree),
+                tree_json(&expected_tree)
             );
-            seen.explained += 1;
+            coverage.explained += 1;
         }
-        outcome.matched.iter().for_each(|matched| check_hits(&matched.tree, &data.data, &mut seen.edges));
-        seen.entries += entries.len() as u64;
-        seen.cases += 1;
-        seen.matched += outcome.matched.len() as u64;
-        seen.errored += outcome.errored.len() as u64;
-        seen.asked += needs.len() as u64;
-        seen.truncated += u64::from(!outcome.truncated.is_empty());
+        outcome.matched.iter().for_each(|matched| check_hits(&matched.tree, &data.data, &mut coverage.edges));
+        coverage.entries += entries.len() as u64;
+        coverage.cases += 1;
+        coverage.matched += outcome.matched.len() as u64;
+        coverage.errored += outcome.errored.len() as u64;
+        coverage.asked += needs.len() as u64;
+        coverage.truncated += u64::from(!outcome.truncated.is_empty());
     }
 }
 
-fn shown(outcome: &Outcome) -> String {
+fn outcome_json(outcome: &Outcome) -> String {
     serde_json::to_string(outcome).unwrap()
 }
 
 #[test]
 fn plan_agrees_with_the_interpreter() {
     let (cases, first) = (setting("TIDEGATE_RULES_CASES", 4_000), setting("TIDEGATE_RULES_SEED", 0));
-    let mut seen = Seen::default();
+    let mut coverage = Coverage::default();
     for seed in first.. {
-        if seen.cases >= cases {
+        if coverage.cases >= cases {
             break;
         }
-        compare(seed, &mut seen);
+        compare(seed, &mut coverage);
     }
-    let Seen {
+    let Coverage {
         cases,
         matched,
         errored,
@@ -242,7 +248,7 @@ fn plan_agrees_with_the_interpreter() {
         entries,
         edges,
         tally: Tally { leaves, raised },
-    } = seen;
+    } = coverage;
     let covered = format!(
         "{cases} cases, {matched} matches, {errored} errors, {explained} explained, {asked} needs, {raised} raised, {truncated} truncated, {entries} entries, {edges} on edges"
     );

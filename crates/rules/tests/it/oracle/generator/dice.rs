@@ -20,7 +20,7 @@ impl Dice {
         of[usize::try_from(self.roll(of.len() as u64)).unwrap()].clone()
     }
 
-    pub(crate) fn some<T>(&mut self, most: u64, mut make: impl FnMut(&mut Self) -> T) -> Vec<T> {
-        (0..=self.roll(most.max(1))).map(|_| make(self)).collect()
+    pub(crate) fn list<T>(&mut self, max: u64, mut make: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        (0..=self.roll(max.max(1))).map(|_| make(self)).collect()
     }
 }

@@ -50,14 +50,15 @@ impl World {
     }
 
     /// A condition on facts beyond the item.
-    pub(super) fn asking(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
+    pub(super) fn fact_condition(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
         let kind = if self.lean == Lean::Asking && dice.chance(50) { 2 } else { dice.roll(8) };
         match kind {
             0 => json!({"strikes": {"gte": 1 + dice.roll(4)}}),
             1 => json!({"strikes": {"gt": dice.roll(4), "within": dice.one(&["1d", "7d"])}}),
             2 | 3 => {
-                let fits = |window: &&Json| window["by"].as_str().is_none_or(|by| fields.contains_key(by));
-                let fitting: Vec<_> = self.windows.iter().filter(fits).collect();
+                let has_key_field =
+                    |window: &&Json| window["by"].as_str().is_none_or(|by| fields.contains_key(by));
+                let fitting: Vec<_> = self.windows.iter().filter(has_key_field).collect();
                 if fitting.is_empty() {
                     return json!({"strikes": {"gte": 1}});
                 }

@@ -29,14 +29,14 @@ impl World {
                     1 => json!(dice.one(&SYLLABLES)),
                     _ => self.operand(dice, kind),
                 };
-                leaf[op] = if dice.chance(50) { part(dice) } else { json!(dice.some(6, part)) };
+                leaf[op] = if dice.chance(50) { part(dice) } else { json!(dice.list(6, part)) };
             }
             6 if kind == Kind::Datetime => {
                 let span = json!({dice.one(&["ago", "ahead"]): dice.one(&["1d", "30d", "400d"])});
                 leaf[dice.one(&["gt", "lte", "eq"])] = span;
             }
             0 => leaf["exists"] = json!(dice.chance(50)),
-            1 => leaf[dice.one(&["in", "not_in"])] = json!(dice.some(4, |dice| self.operand(dice, kind))),
+            1 => leaf[dice.one(&["in", "not_in"])] = json!(dice.list(4, |dice| self.operand(dice, kind))),
             2 => leaf["ne"] = self.operand(dice, kind),
             3 => leaf["eq"] = self.operand(dice, kind),
             _ => {

@@ -22,7 +22,7 @@ use self::{
 };
 use crate::oracle::{
     edges::{self, Circle},
-    expressions::Named,
+    expressions::ExpressionFields,
 };
 
 const FIELDS: [(&str, Shape); 16] = [
@@ -78,17 +78,17 @@ impl World {
     pub(crate) fn new(dice: &mut Dice) -> Self {
         let lean = [Lean::Nothing, Lean::Nothing, Lean::Places, Lean::Asking, Lean::Numbers, Lean::Types];
         let lean = dice.one(&lean);
-        let kept = |dice: &mut Dice| -> BTreeMap<String, Shape> {
-            let kept = FIELDS.iter().filter(|(name, _)| *name == "text" || dice.chance(80));
-            kept.map(|(name, shape)| ((*name).to_owned(), *shape)).collect()
+        let random_fields = |dice: &mut Dice| -> BTreeMap<String, Shape> {
+            let selected = FIELDS.iter().filter(|(name, _)| *name == "text" || dice.chance(80));
+            selected.map(|(name, shape)| ((*name).to_owned(), *shape)).collect()
         };
         let types = if lean == Lean::Types {
-            let fields = kept(dice);
+            let fields = random_fields(dice);
             (0..TYPES).map(|nth| (TypeId::new(format!("type-{nth}")), fields.clone())).collect()
         } else {
-            let some = 1 + usize::try_from(dice.roll(3)).unwrap();
-            let types = ["post", "page", "user"].iter().enumerate().take(some).map(|(nth, name)| {
-                let mut fields = kept(dice);
+            let type_count = 1 + usize::try_from(dice.roll(3)).unwrap();
+            let types = ["post", "page", "user"].iter().enumerate().take(type_count).map(|(nth, name)| {
+                let mut fields = random_fields(dice);
                 let mixed = Shape::one(if nth == 0 { Kind::Text } else { Kind::Number });
                 fields.insert(MIXED.to_owned(), mixed);
                 (TypeId::new(name), fields)
@@ -130,8 +130,8 @@ impl World {
         let kinds =
             [("words", Text), ("more", Text), ("patterns", Regex), ("places", Geo), ("hosts", Domain)];
         let bank = |(key, kind): (&str, BankKind)| {
-            let most = dice.one(&[0, 2, 2, 30]);
-            let mut values = dice.some(most, |dice| match kind {
+            let max_values = dice.one(&[0, 2, 2, 30]);
+            let mut values = dice.list(max_values, |dice| match kind {
                 Text => self.word(dice),
                 // Sometimes an invalid one.
                 Regex if dice.chance(5) => "(".to_owned(),
@@ -162,7 +162,7 @@ impl World {
             let fitting = fields.iter().filter(|(name, it)| *name != MIXED && **it == shape);
             fitting.map(|(name, _)| name.as_str()).collect()
         };
-        let named = Named {
+        let expression_fields = ExpressionFields {
             texts: of(Shape::one(Kind::Text)),
             numbers: of(Shape::one(Kind::Number)),
             booleans: of(Shape::one(Kind::Boolean)),
@@ -177,14 +177,14 @@ impl World {
         if fields.contains_key("createdAt") && dice.chance(10) {
             return "item.data.createdAt >= timestamp('2025-06-01T00:00:00.000Z')".to_owned();
         }
-        named.truth(dice, 2)
+        expression_fields.truth(dice, 2)
     }
 
     fn rule(&self, dice: &mut Dice, nth: usize) -> Json {
-        let only = dice.one(&self.types);
-        let named = dice.chance(70);
-        let fields: BTreeMap<String, Shape> = if named {
-            only.1.clone()
+        let sample_type = dice.one(&self.types);
+        let is_typed = dice.chance(70);
+        let fields: BTreeMap<String, Shape> = if is_typed {
+            sample_type.1.clone()
         } else {
             // A rule for all item types can only compare fields that are equal in all of them.
             let all = self.types.iter().flat_map(|(_, fields)| fields.clone());
@@ -197,11 +197,12 @@ impl World {
             "policies": ["p"],
             "actions": [{"id": "a", "params": {"n": nth}}],
         });
-        if named && self.lean == Lean::Types {
-            let some = self.types.iter().filter(|(type_id, _)| *type_id == only.0 || dice.chance(80));
-            rule["item_types"] = some.map(|(type_id, _)| type_id.as_str()).collect();
-        } else if named {
-            rule["item_types"] = json!([only.0.as_str()]);
+        if is_typed && self.lean == Lean::Types {
+            let item_types =
+                self.types.iter().filter(|(type_id, _)| *type_id == sample_type.0 || dice.chance(80));
+            rule["item_types"] = item_types.map(|(type_id, _)| type_id.as_str()).collect();
+        } else if is_typed {
+            rule["item_types"] = json!([sample_type.0.as_str()]);
         }
         if dice.chance(10) {
             rule["on"] = dice.one(&[json!(["report"]), json!(["item", "report"])]);
@@ -232,9 +233,9 @@ impl World {
             }
             2..=6 => self.text(dice, fields),
             7..=10 => json!({"field": self.field(dice, fields)}),
-            11 => self.asking(dice, fields),
-            12..=14 => json!({"all": dice.some(3, |dice| self.condition(dice, fields, depth - 1))}),
-            15 | 16 => json!({"any": dice.some(3, |dice| self.condition(dice, fields, depth - 1))}),
+            11 => self.fact_condition(dice, fields),
+            12..=14 => json!({"all": dice.list(3, |dice| self.condition(dice, fields, depth - 1))}),
+            15 | 16 => json!({"any": dice.list(3, |dice| self.condition(dice, fields, depth - 1))}),
             _ => json!({"not": self.condition(dice, fields, depth - 1)}),
         }
     }
@@ -291,9 +292,9 @@ impl World {
         if names.is_empty() {
             return json!({"not": self.text(dice, fields)});
         }
-        let parts = dice.some(4, |dice| {
-            let named = dice.one(&names);
-            denied(dice, named)
+        let parts = dice.list(4, |dice| {
+            let choice = dice.one(&names);
+            denied(dice, choice)
         });
         match dice.roll(3) {
             0 => json!({"not": {"any": parts}}),

@@ -68,10 +68,10 @@ impl World {
             }
         };
         if dice.chance(50) {
-            leaf["within"] = if dice.chance(50) { circle(dice) } else { json!(dice.some(20, circle)) };
+            leaf["within"] = if dice.chance(50) { circle(dice) } else { json!(dice.list(20, circle)) };
         }
         if dice.chance(30) {
-            let mut cells = dice.some(2, |dice| dice.one(&CELLS));
+            let mut cells = dice.list(2, |dice| dice.one(&CELLS));
             cells.sort_unstable();
             cells.dedup();
             leaf["cells"] = json!(cells);
@@ -93,7 +93,7 @@ impl World {
         paths.truncate(1 + usize::from(dice.chance(40)));
         let mut leaf = json!({"in": paths});
         if dice.chance(50) {
-            leaf["any_of"] = json!(dice.some(2, |dice| dice.one(&DOMAINS)));
+            leaf["any_of"] = json!(dice.list(2, |dice| dice.one(&DOMAINS)));
         }
         if dice.chance(50) || leaf.get("any_of").is_none() {
             leaf["bank"] = json!("hosts");
@@ -138,9 +138,10 @@ fn plain_link(dice: &mut Dice) -> String {
         12 | 13 => {
             let touching =
                 |dice: &mut Dice| dice.one(&["👍🏽", "🇩🇪", "❤\u{fe0f}", "☃", "%E2%98%83", "é", "/", "@", "."]);
-            let some = |dice: &mut Dice| dice.some(2, touching).repeat(dice.one(&[1, 1, 1, 6])).concat();
+            let touching_text =
+                |dice: &mut Dice| dice.list(2, touching).repeat(dice.one(&[1, 1, 1, 6])).concat();
             let host = dice.one(&["i❤.example", "👍bad.example", "☃.👍bad.example", "i%E2%9D%A4.example."]);
-            format!("{}{host}{}", some(dice), some(dice))
+            format!("{}{host}{}", touching_text(dice), touching_text(dice))
         }
         _ => format!("https://{a}"),
     }

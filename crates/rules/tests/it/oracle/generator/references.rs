@@ -11,10 +11,12 @@ impl World {
         for nth in 0..count {
             let mut rule = self.rule(dice, nth);
             // The fields of the used rule must exist in all item types of the rule that uses it.
-            let fits = |other: &&Json| self.lean == Lean::Types || other["item_types"] == rule["item_types"];
-            let others: Vec<Json> = rules.iter().filter(fits).map(|other| other["rule"].clone()).collect();
-            if !others.is_empty() && dice.chance(60) {
-                plant(dice, &mut rule["when"], &others);
+            let is_usable =
+                |other: &&Json| self.lean == Lean::Types || other["item_types"] == rule["item_types"];
+            let usable_keys: Vec<Json> =
+                rules.iter().filter(is_usable).map(|other| other["rule"].clone()).collect();
+            if !usable_keys.is_empty() && dice.chance(60) {
+                plant(dice, &mut rule["when"], &usable_keys);
             }
             rules.push(rule);
         }
@@ -26,12 +28,12 @@ impl World {
 
 /// Puts uses of other rules into a condition.
 fn plant(dice: &mut Dice, when: &mut Json, others: &[Json]) {
-    let other = |dice: &mut Dice| json!({"rule": dice.one(others)});
+    let use_of_rule = |dice: &mut Dice| json!({"rule": dice.one(others)});
     *when = match dice.roll(8) {
-        0 => other(dice),
-        1 => json!({"not": other(dice)}),
-        2 => json!({"all": [other(dice), when, other(dice)]}),
-        3 => json!({"any": [when, {"not": other(dice)}]}),
+        0 => use_of_rule(dice),
+        1 => json!({"not": use_of_rule(dice)}),
+        2 => json!({"all": [use_of_rule(dice), when, use_of_rule(dice)]}),
+        3 => json!({"any": [when, {"not": use_of_rule(dice)}]}),
         _ => return plant_inside(dice, when, others),
     };
 }

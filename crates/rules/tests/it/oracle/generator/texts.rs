@@ -74,10 +74,10 @@ impl World {
         if fields.contains_key("author") {
             paths.push("author.id".to_owned());
         }
-        let mut chosen = dice.some(2, |dice| dice.one(&paths));
-        chosen.sort();
-        chosen.dedup();
-        let mut leaf = json!({"in": chosen});
+        let mut selected_paths = dice.list(2, |dice| dice.one(&paths));
+        selected_paths.sort();
+        selected_paths.dedup();
+        let mut leaf = json!({"in": selected_paths});
         let kind = dice.one(&["any_of", "any_of", "words", "all_of", "regex", "bank"]);
         if kind == "bank" {
             let bank = dice.one(&["words", "more", "patterns"]);
@@ -94,10 +94,10 @@ impl World {
             return json!({"text": leaf});
         }
         leaf[kind] = if kind == "regex" {
-            json!(dice.some(2, |dice| self.pattern(dice)))
+            json!(dice.list(2, |dice| self.pattern(dice)))
         } else {
-            let most = if kind == "all_of" { 1 } else { dice.one(&[0, 1, 3, 3, 60]) };
-            json!(dice.some(most, |dice| self.word(dice)))
+            let max_words = if kind == "all_of" { 1 } else { dice.one(&[0, 1, 3, 3, 60]) };
+            json!(dice.list(max_words, |dice| self.word(dice)))
         };
         if dice.chance(40) {
             leaf["view"] = json!(dice.one(&["raw", "lower"]));
@@ -145,8 +145,8 @@ impl World {
     }
 
     pub(super) fn prose(&self, dice: &mut Dice) -> String {
-        let most = dice.one(&[1, 4, 20, 60]);
-        let parts = dice.some(most, |dice| match dice.roll(8) {
+        let max_parts = dice.one(&[1, 4, 20, 60]);
+        let parts = dice.list(max_parts, |dice| match dice.roll(8) {
             0 => self.word(dice),
             1 => self.word(dice).to_uppercase(),
             3 => {
@@ -165,7 +165,7 @@ impl World {
 fn disguised(dice: &mut Dice, word: &str) -> String {
     let mut disguised = String::new();
     for character in word.chars() {
-        let other = match character {
+        let substitute = match character {
             'o' => '0',
             'e' => '3',
             'a' => '@',
@@ -173,8 +173,8 @@ fn disguised(dice: &mut Dice, word: &str) -> String {
             's' => '$',
             other => other,
         };
-        let shown = if dice.chance(50) { other } else { character };
-        (0..dice.one(&[1, 1, 1, 2, 4])).for_each(|_| disguised.push(shown));
+        let letter = if dice.chance(50) { substitute } else { character };
+        (0..dice.one(&[1, 1, 1, 2, 4])).for_each(|_| disguised.push(letter));
         if dice.chance(10) {
             disguised.push('\u{200b}');
         }
@@ -183,6 +183,6 @@ fn disguised(dice: &mut Dice, word: &str) -> String {
 }
 
 pub(super) fn word(dice: &mut Dice) -> String {
-    let most = dice.one(&[0, 1, 1, 3, 5]);
-    dice.some(most, |dice| dice.one(&SYLLABLES)).concat()
+    let max_syllables = dice.one(&[0, 1, 1, 3, 5]);
+    dice.list(max_syllables, |dice| dice.one(&SYLLABLES)).concat()
 }

@@ -50,10 +50,10 @@ impl Around {
         hasher.finish() % sides
     }
 
-    pub(crate) fn counted(&self, window: &WindowId, key: &WindowKey) -> Option<Amount> {
+    pub(crate) fn draw_count(&self, window: &WindowId, key: &WindowKey) -> Option<Amount> {
         let amounts = [None, Some(0), Some(0), Some(1), Some(2), Some(3), Some(5), Some(8)];
-        let drawn = self.draw(&(window, key), 8);
-        amounts[usize::try_from(drawn).unwrap()].map(Amount::from_whole)
+        let index = self.draw(&(window, key), 8);
+        amounts[usize::try_from(index).unwrap()].map(Amount::from_whole)
     }
 
     pub(crate) fn media(&self, url: &str) -> Lookup<Media> {
@@ -68,7 +68,7 @@ impl Around {
             6 => MediaState::FetchFailed,
             _ => MediaState::Ok,
         };
-        let found = |nth: u64| BankMatch {
+        let bank_match = |nth: u64| BankMatch {
             bank: ["faces", "flags"][usize::try_from(draw(&format!("bank {nth}"), 2)).unwrap()].into(),
             entry: format!("e{nth}"),
             kind: ["pdq", "md5"][usize::try_from(draw(&format!("kind {nth}"), 2)).unwrap()].to_owned(),
@@ -79,11 +79,11 @@ impl Around {
                 .map(|l| (*l).to_owned())
                 .collect(),
         };
-        Lookup::Found(Media { state, matches: (0..draw("matches", 4)).map(found).collect() })
+        Lookup::Found(Media { state, matches: (0..draw("matches", 4)).map(bank_match).collect() })
     }
 
     pub(crate) fn scores(&self, model: &str) -> Lookup<Scores> {
-        let drawn = |what: &str| match self.draw(&(model, what), 12) {
+        let draw_score = |what: &str| match self.draw(&(model, what), 12) {
             0 => None,
             1 => Some(f64::NAN),
             n => f64::from(u32::try_from(n).unwrap()).mul_add(0.1, -0.2).into(),
@@ -92,8 +92,8 @@ impl Around {
             0 => Lookup::Unavailable,
             1 => Lookup::Unknown,
             _ => Lookup::Found(Scores {
-                overall: drawn("whole"),
-                labels: drawn("rude").map(|score| ("rude".to_owned(), score)).into_iter().collect(),
+                overall: draw_score("whole"),
+                labels: draw_score("rude").map(|score| ("rude".to_owned(), score)).into_iter().collect(),
                 texts: self.texts.get(model).cloned().unwrap_or_default(),
             }),
         }
@@ -101,17 +101,17 @@ impl Around {
 }
 
 /// Condition on facts: its needs, its possible outcomes, its outcome, and its explanation.
-pub(crate) struct Asking {
+pub(crate) struct FactCondition {
     pub(crate) needs: Vec<Need>,
     pub(crate) possible: Vec<ConditionResult>,
-    pub(crate) told: ConditionResult,
-    pub(crate) shown: Explained,
+    pub(crate) verdict: ConditionResult,
+    pub(crate) explained: Explained,
     pub(crate) reason: Option<String>,
 }
 
 impl Interpreter<'_> {
     /// `None` if the item alone decides the condition.
-    pub(super) fn ask(&self, condition: &Condition) -> Option<Result<Asking, ConditionResult>> {
+    pub(super) fn ask(&self, condition: &Condition) -> Option<Result<FactCondition, ConditionResult>> {
         match condition {
             Condition::Leaf(LeafSpec::Strikes(strikes)) => Some(self.strikes(strikes)),
             Condition::Leaf(LeafSpec::Count(count)) => Some(self.count(count)),
@@ -135,7 +135,7 @@ impl Interpreter<'_> {
             Condition::Leaf(LeafSpec::Count(count)) => Explained::Count(CountExplained {
                 outcome,
                 window: count.window.clone(),
-                at_least: self.enough(count).1,
+                at_least: self.sufficient_amount(count).1,
                 key: None,
                 counted: None,
                 reason: None,
@@ -175,43 +175,44 @@ impl Interpreter<'_> {
                 more: false,
                 reason: None,
             }),
-            _ => unreachable!("only conditions that ask are left blank"),
+            _ => unreachable!("only conditions on facts are blank"),
         }
     }
 
-    fn strikes(&self, strikes: &Strikes) -> Result<Asking, ConditionResult> {
+    fn strikes(&self, strikes: &Strikes) -> Result<FactCondition, ConditionResult> {
         let user = self.item.user.ok_or(Inapplicable)?;
         let points = self.around.standings[&strikes.within.map(|within| within.to_string())];
-        let told = points.map_or(Failing, |points| if points >= strikes.at_least { Passed } else { Failed });
-        let mut shown = self.blank(&Condition::Leaf(LeafSpec::Strikes(*strikes)), told);
-        if let Explained::Strikes(shown) = &mut shown {
-            shown.points = points;
-            shown.reason = points.is_none().then(|| "down".to_owned());
+        let verdict =
+            points.map_or(Failing, |points| if points >= strikes.at_least { Passed } else { Failed });
+        let mut explained = self.blank(&Condition::Leaf(LeafSpec::Strikes(*strikes)), verdict);
+        if let Explained::Strikes(explained) = &mut explained {
+            explained.points = points;
+            explained.reason = points.is_none().then(|| "down".to_owned());
         }
-        Ok(Asking {
+        Ok(FactCondition {
             needs: vec![Need::Strikes { user: user.clone(), within: strikes.within }],
             possible: vec![Failed, Failing, Passed],
-            told,
-            shown,
+            verdict,
+            explained,
             reason: points.is_none().then(|| "strikes: down".to_owned()),
         })
     }
 
     /// Sufficient amount, and its form in JSON.
-    fn enough(&self, count: &Count) -> (Amount, Json) {
+    fn sufficient_amount(&self, count: &Count) -> (Amount, Json) {
         let window = self.windows.iter().find(|window| window.key == count.window).unwrap();
         let millionths = count.at_least.0;
-        let enough = if window.measure == Measure::Sum {
+        let amount = if window.measure == Measure::Sum {
             millionths
         } else {
             (millionths + 999_999) / 1_000_000 * 1_000_000
         };
-        let written = if enough % 1_000_000 == 0 {
-            Json::from(enough / 1_000_000)
+        let amount_json = if amount % 1_000_000 == 0 {
+            Json::from(amount / 1_000_000)
         } else {
-            Json::from(format!("{}.{:06}", enough / 1_000_000, enough % 1_000_000).parse::<f64>().unwrap())
+            Json::from(format!("{}.{:06}", amount / 1_000_000, amount % 1_000_000).parse::<f64>().unwrap())
         };
-        (Amount(enough), written)
+        (Amount(amount), amount_json)
     }
 
     /// Keys under which a window counts the item, up to the limit.
@@ -225,46 +226,47 @@ impl Interpreter<'_> {
                 keys.push(key);
             }
         }
-        let more = keys.len() > self.limits.window_values;
+        let is_cut = keys.len() > self.limits.window_values;
         keys.truncate(self.limits.window_values);
-        (keys, more)
+        (keys, is_cut)
     }
 
-    fn count(&self, count: &Count) -> Result<Asking, ConditionResult> {
+    fn count(&self, count: &Count) -> Result<FactCondition, ConditionResult> {
         let window = self.windows.iter().find(|window| window.key == count.window).unwrap();
         let (keys, _) = self.keys(window.by.as_ref());
         if keys.is_empty() {
             return Err(Inapplicable);
         }
-        let (enough, _) = self.enough(count);
+        let (bound, _) = self.sufficient_amount(count);
         let keys: Vec<WindowKey> =
             keys.iter().map(|key| serde_json::from_value(Json::from(key.clone())).unwrap()).collect();
-        let counts: Vec<_> = keys.iter().map(|key| (key, self.around.counted(&count.window, key))).collect();
-        let first = counts.iter().find(|(_, counted)| counted.is_some_and(|counted| counted >= enough));
+        let counts: Vec<_> =
+            keys.iter().map(|key| (key, self.around.draw_count(&count.window, key))).collect();
+        let first = counts.iter().find(|(_, counted)| counted.is_some_and(|counted| counted >= bound));
         let down = counts.iter().find(|(_, counted)| counted.is_none());
-        let most = counts.iter().rev().max_by_key(|(_, counted)| *counted);
-        let (told, (key, counted)) = match (first, down, most) {
+        let largest = counts.iter().rev().max_by_key(|(_, counted)| *counted);
+        let (verdict, (key, counted)) = match (first, down, largest) {
             (Some(first), ..) => (Passed, *first),
             (_, Some(down), _) => (Failing, *down),
-            (.., most) => (Failed, *most.unwrap()),
+            (.., largest) => (Failed, *largest.unwrap()),
         };
-        let mut shown = self.blank(&Condition::Leaf(LeafSpec::Count(count.clone())), told);
-        if let Explained::Count(shown) = &mut shown {
-            shown.key = Some(short(key.as_str(), self.limits));
-            shown.counted = counted.map(|counted| Json::from(counted.0 / 1_000_000));
-            shown.reason = (told == Failing).then(|| "down".to_owned());
+        let mut explained = self.blank(&Condition::Leaf(LeafSpec::Count(count.clone())), verdict);
+        if let Explained::Count(explained) = &mut explained {
+            explained.key = Some(short(key.as_str(), self.limits));
+            explained.counted = counted.map(|counted| Json::from(counted.0 / 1_000_000));
+            explained.reason = (verdict == Failing).then(|| "down".to_owned());
         }
-        let need = |key| Need::Count { window: count.window.clone(), key, at_least: enough };
-        Ok(Asking {
+        let need = |key| Need::Count { window: count.window.clone(), key, at_least: bound };
+        Ok(FactCondition {
             needs: keys.iter().cloned().map(need).collect(),
             possible: vec![Failed, Failing, Passed],
-            told,
-            shown,
-            reason: (told == Failing).then(|| "count: down".to_owned()),
+            verdict,
+            explained,
+            reason: (verdict == Failing).then(|| "count: down".to_owned()),
         })
     }
 
-    fn media(&self, test: &MediaTest) -> Result<Asking, ConditionResult> {
+    fn media(&self, test: &MediaTest) -> Result<FactCondition, ConditionResult> {
         let mut urls = Vec::new();
         for field in &test.fields {
             for (_, value) in self.values(field).unwrap_or_default() {
@@ -276,7 +278,7 @@ impl Interpreter<'_> {
         if urls.is_empty() {
             return Err(Failed);
         }
-        let (mut hits, mut reasons, mut failed, mut nobody) = (Vec::new(), Vec::new(), false, false);
+        let (mut hits, mut reasons, mut failed, mut unknown) = (Vec::new(), Vec::new(), false, false);
         for url in &urls {
             let media = match self.around.media(url) {
                 Lookup::Unavailable => {
@@ -284,7 +286,7 @@ impl Interpreter<'_> {
                     continue;
                 }
                 Lookup::Unknown => {
-                    nobody = true;
+                    unknown = true;
                     continue;
                 }
                 Lookup::Found(media) => media,
@@ -316,30 +318,30 @@ impl Interpreter<'_> {
             }
             hits.extend(like.into_iter().map(|found| hit(Some(found.clone()))));
         }
-        let told = match (hits.is_empty(), reasons.first()) {
+        let verdict = match (hits.is_empty(), reasons.first()) {
             (false, _) => Passed,
             (true, Some(_)) => Failing,
-            (true, None) if nobody && !failed => Inapplicable,
+            (true, None) if unknown && !failed => Inapplicable,
             (true, None) => Failed,
         };
-        let reason = (told == Failing).then(|| reasons[0].to_owned());
+        let reason = (verdict == Failing).then(|| reasons[0].to_owned());
         hits.truncate(self.limits.hits);
-        let mut shown = self.blank(&Condition::Leaf(LeafSpec::Media(test.clone())), told);
-        if let Explained::Media(shown) = &mut shown {
-            shown.hits = hits;
-            shown.reason.clone_from(&reason);
+        let mut explained = self.blank(&Condition::Leaf(LeafSpec::Media(test.clone())), verdict);
+        if let Explained::Media(explained) = &mut explained {
+            explained.hits = hits;
+            explained.reason.clone_from(&reason);
         }
-        Ok(Asking {
+        Ok(FactCondition {
             needs: urls.into_iter().map(|url| Need::Media { url }).collect(),
             possible: vec![Failed, Failing, Inapplicable, Passed],
-            told,
-            shown,
+            verdict,
+            explained,
             reason: reason.map(|reason| format!("media: {reason}")),
         })
     }
 
-    fn score(&self, score: &Score) -> Result<Asking, ConditionResult> {
-        let told = match self.around.scores(&score.model) {
+    fn score(&self, score: &Score) -> Result<FactCondition, ConditionResult> {
+        let answer = match self.around.scores(&score.model) {
             Lookup::Unavailable => Err("down"),
             Lookup::Unknown => Ok(None),
             Lookup::Found(scores) => match &score.label {
@@ -347,7 +349,7 @@ impl Interpreter<'_> {
                 Some(label) => Ok(scores.labels.get(label).copied()),
             },
         };
-        let told = match told {
+        let answer = match answer {
             Ok(Some(number)) if number.is_nan() => Err("not_a_number"),
             other => other,
         };
@@ -365,7 +367,7 @@ impl Interpreter<'_> {
                 }
             })
         };
-        let verdict = match told {
+        let verdict = match answer {
             Err(_) => Failing,
             Ok(None) => Inapplicable,
             Ok(Some(number)) => {
@@ -376,40 +378,40 @@ impl Interpreter<'_> {
                 }
             }
         };
-        let mut shown = self.blank(&Condition::Leaf(LeafSpec::Score(score.clone())), verdict);
-        if let Explained::Score(shown) = &mut shown {
-            shown.score = told.ok().flatten();
-            shown.reason = told.err().map(str::to_owned);
+        let mut explained = self.blank(&Condition::Leaf(LeafSpec::Score(score.clone())), verdict);
+        if let Explained::Score(explained) = &mut explained {
+            explained.score = answer.ok().flatten();
+            explained.reason = answer.err().map(str::to_owned);
         }
-        Ok(Asking {
+        Ok(FactCondition {
             needs: vec![Need::Score { model: score.model.clone(), submission: self.item.submission }],
             possible: vec![Failed, Failing, Inapplicable, Passed],
-            told: verdict,
-            shown,
-            reason: told.err().map(|reason| format!("score: {reason}")),
+            verdict,
+            explained,
+            reason: answer.err().map(|reason| format!("score: {reason}")),
         })
     }
 
-    fn model_text(&self, asked: &ModelText) -> Result<Asking, ConditionResult> {
-        let (told, reason) = match self.around.scores(&asked.model) {
+    fn model_text(&self, asked: &ModelText) -> Result<FactCondition, ConditionResult> {
+        let (verdict, reason) = match self.around.scores(&asked.model) {
             Lookup::Unavailable => (Failing, Some("down")),
             Lookup::Found(scores) if !scores.texts.is_empty() => (self.text(&asked.text), None),
             Lookup::Found(_) | Lookup::Unknown => (Inapplicable, None),
         };
-        let mut shown = self.blank(&Condition::Leaf(LeafSpec::ModelText(asked.clone())), told);
-        if let Explained::ModelText(shown) = &mut shown {
-            if matches!(told, Passed | Failed)
-                && let Explained::Text(searched) = self.text_explained(&asked.text, told)
+        let mut explained = self.blank(&Condition::Leaf(LeafSpec::ModelText(asked.clone())), verdict);
+        if let Explained::ModelText(explained) = &mut explained {
+            if matches!(verdict, Passed | Failed)
+                && let Explained::Text(searched) = self.text_explained(&asked.text, verdict)
             {
-                (shown.hits, shown.more) = (searched.hits, searched.more);
+                (explained.hits, explained.more) = (searched.hits, searched.more);
             }
-            shown.reason = reason.map(str::to_owned);
+            explained.reason = reason.map(str::to_owned);
         }
-        Ok(Asking {
+        Ok(FactCondition {
             needs: vec![Need::Score { model: asked.model.clone(), submission: self.item.submission }],
             possible: vec![Failed, Failing, Inapplicable, Passed],
-            told,
-            shown,
+            verdict,
+            explained,
             reason: reason.map(|reason| format!("model_text: {reason}")),
         })
     }
@@ -427,7 +429,7 @@ impl Interpreter<'_> {
         let (mut entries, mut cut) = (Vec::new(), Vec::new());
         for window in self.windows {
             let concerns = window.item_types.is_empty() || window.item_types.contains(self.item.type_id);
-            let (keys, more) = self.keys(window.by.as_ref());
+            let (keys, keys_cut) = self.keys(window.by.as_ref());
             if !concerns || self.item.on != Trigger::Item || keys.is_empty() || !self.counts(window) {
                 continue;
             }
@@ -461,7 +463,7 @@ impl Interpreter<'_> {
                     };
                 }
             }
-            let many = members.len() > self.limits.window_values;
+            let members_cut = members.len() > self.limits.window_values;
             members.truncate(self.limits.window_values);
             if window.measure == Measure::Distinct && members.is_empty()
                 || window.measure == Measure::Sum && amount == 0
@@ -479,7 +481,7 @@ impl Interpreter<'_> {
                     retention_millis: window.length_millis + window.bucket,
                 });
             }
-            if more || many {
+            if keys_cut || members_cut {
                 cut.push(window.key.clone());
             }
         }
@@ -488,9 +490,9 @@ impl Interpreter<'_> {
 
     fn counts(&self, window: &Window) -> bool {
         window.condition.as_ref().is_none_or(|condition| {
-            let mut leaves = Vec::new();
-            self.leaves(condition, None, &mut leaves, &mut Tally::default());
-            walk(self.rules, condition, &mut 0, &mut |nth| vec![leaves[nth].alone]) == [Passed]
+            let mut leaf_list = Vec::new();
+            self.collect_leaves(condition, None, &mut leaf_list, &mut Tally::default());
+            walk(self.rules, condition, &mut 0, &mut |nth| vec![leaf_list[nth].alone]) == [Passed]
         })
     }
 }

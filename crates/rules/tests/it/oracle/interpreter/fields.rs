@@ -13,7 +13,7 @@ use tidegate_rules::{
 };
 use tidegate_schemas::item_types::datetime;
 
-use super::{Interpreter, numbers::Exact, short, shown, viewed::lower};
+use super::{Interpreter, numbers::Exact, short, value_json, viewed::lower};
 
 impl Interpreter<'_> {
     fn kind(&self, path: &str) -> Option<Kind> {
@@ -41,24 +41,30 @@ impl Interpreter<'_> {
         if exists == Some(false) {
             return Failed;
         }
-        let judged: Vec<_> = values.iter().map(|(_, value)| self.holds(field, value)).collect();
-        let known: Vec<_> = judged.iter().flatten().collect();
-        if !judged.is_empty() && known.is_empty() && !compared.is_empty() {
+        let results: Vec<_> = values.iter().map(|(_, value)| self.compare_value(field, value)).collect();
+        let comparable: Vec<_> = results.iter().flatten().collect();
+        if !results.is_empty() && comparable.is_empty() && !compared.is_empty() {
             return Inapplicable;
         }
         match field.of {
-            Some(Quantifier::Any) => return if known.iter().copied().any(meets) { Passed } else { Failed },
-            Some(Quantifier::All) => return if known.iter().copied().all(meets) { Passed } else { Failed },
-            Some(Quantifier::None) => return if known.iter().copied().any(meets) { Failed } else { Passed },
+            Some(Quantifier::Any) => {
+                return if comparable.iter().copied().any(meets) { Passed } else { Failed };
+            }
+            Some(Quantifier::All) => {
+                return if comparable.iter().copied().all(meets) { Passed } else { Failed };
+            }
+            Some(Quantifier::None) => {
+                return if comparable.iter().copied().any(meets) { Failed } else { Passed };
+            }
             None => {}
         }
         let asks = compared.iter().any(|(op, _)| !negative(*op));
-        let some = known.iter().any(|(asked, _)| *asked) || !asks;
-        if some && known.iter().all(|(_, denied)| *denied) { Passed } else { Failed }
+        let has_match = comparable.iter().any(|(asked, _)| *asked) || !asks;
+        if has_match && comparable.iter().all(|(_, denied)| *denied) { Passed } else { Failed }
     }
 
     /// Returns whether a value meets the positive comparisons and the negated ones.
-    fn holds(&self, field: &Comparison, value: &Value<'_>) -> Option<(bool, bool)> {
+    fn compare_value(&self, field: &Comparison, value: &Value<'_>) -> Option<(bool, bool)> {
         let (mut asked, mut denied) = (true, true);
         for (op, operand) in field.tests.iter().filter(|(op, _)| *op != Op::Exists) {
             let kind = self.kind(&field.path)?;
@@ -72,13 +78,13 @@ impl Interpreter<'_> {
                 _ => None,
             };
             let order = one(operand).and_then(|(order, _)| order);
-            let holds = match op {
+            let is_met = match op {
                 Op::Eq => one(operand)?.1,
                 Op::Ne => !one(operand)?.1,
                 Op::In | Op::NotIn => {
-                    let among = operand.as_array().unwrap();
+                    let operands = operand.as_array().unwrap();
                     let equal: Vec<_> =
-                        among.iter().map(|operand| one(operand).map(|(_, equal)| equal)).collect();
+                        operands.iter().map(|operand| one(operand).map(|(_, equal)| equal)).collect();
                     (*equal.first()?)?;
                     equal.contains(&Some(true)) == (*op == Op::In)
                 }
@@ -92,15 +98,15 @@ impl Interpreter<'_> {
                 Op::Exists => true,
             };
             if negative(*op) {
-                denied &= holds;
+                denied &= is_met;
             } else {
-                asked &= holds;
+                asked &= is_met;
             }
         }
         Some((asked, denied))
     }
 
-    /// How a value lies to an operand, and whether they are equal; `None` if they cannot be compared.
+    /// Order of a value and an operand, and whether they are equal. `None` if they cannot be compared.
     fn compare(
         &self,
         value: &Value<'_>,
@@ -118,7 +124,7 @@ impl Interpreter<'_> {
             }
             (Kind::Boolean, Value::Boolean(boolean)) => Some((None, operand.as_bool()? == *boolean)),
             (Kind::Number, Value::Number(number)) if operand.is_number() => {
-                Some(ordered(Some(Exact::of(*number).cmp(&Exact::written(&operand.to_string())))))
+                Some(ordered(Some(Exact::of(*number).cmp(&Exact::parse(&operand.to_string())))))
             }
             (Kind::Datetime, Value::Datetime(at)) => {
                 let span = |key: &str| Lookback::parse(operand[key].as_str()?).map(Lookback::millis);
@@ -138,29 +144,29 @@ impl Interpreter<'_> {
 
     pub(super) fn field_explained(&self, field: &Comparison, alone: ConditionResult) -> Explained {
         let value = self.values(&field.path).map(|values| match values.as_slice() {
-            [(_, one)] => shown(one, self.limits),
+            [(_, one)] => value_json(one, self.limits),
             many => {
-                let decided = |value: &&Value<'_>| {
-                    self.holds(field, value).is_some_and(|(asked, denied)| asked && denied)
+                let is_decisive = |value: &&Value<'_>| {
+                    self.compare_value(field, value).is_some_and(|(asked, denied)| asked && denied)
                         == ((alone == Passed) != (field.of == Some(Quantifier::None)))
                 };
-                let decided = many.iter().map(|(_, value)| value).filter(decided).take(8);
-                Json::Array(decided.map(|value| shown(value, self.limits)).collect())
+                let decisive = many.iter().map(|(_, value)| value).filter(is_decisive).take(8);
+                Json::Array(decisive.map(|value| value_json(value, self.limits)).collect())
             }
         });
         let compared: Map<String, Json> = field
             .tests
             .iter()
             .map(|(op, operand)| {
-                let alone = operand.as_array().filter(|list| list.len() == 1).map(|list| &list[0]);
+                let single_operand = operand.as_array().filter(|list| list.len() == 1).map(|list| &list[0]);
                 let is_there = |op: Op| field.tests.iter().any(|(other, _)| *other == op);
-                let (name, operand) = match (op, alone) {
+                let (name, operand) = match (op, single_operand) {
                     (Op::In, Some(one)) if !is_there(Op::Eq) => ("eq".to_owned(), one),
                     (Op::NotIn, Some(one)) if !is_there(Op::Ne) => ("ne".to_owned(), one),
                     (Op::StartsWith | Op::EndsWith | Op::Contains, Some(one)) => (name(*op), one),
                     _ => (name(*op), operand),
                 };
-                (name, written(operand, self.limits))
+                (name, operand_json(operand, self.limits))
             })
             .collect();
         let of = field.of.map(|of| ("of".to_owned(), serde_json::to_value(of).unwrap()));
@@ -181,10 +187,10 @@ fn negative(op: Op) -> bool {
     matches!(op, Op::Ne | Op::NotIn)
 }
 
-fn written(operand: &Json, limits: &Limits) -> Json {
+fn operand_json(operand: &Json, limits: &Limits) -> Json {
     match operand {
         Json::String(text) => Json::from(short(text, limits)),
-        Json::Array(list) => list.iter().take(8).map(|operand| written(operand, limits)).collect(),
+        Json::Array(list) => list.iter().take(8).map(|operand| operand_json(operand, limits)).collect(),
         other => other.clone(),
     }
 }

@@ -15,27 +15,27 @@ use tidegate_rules::{
 };
 use tidegate_schemas::{ids::Millis, item_types::datetime};
 
-use super::{Interpreter, numbers::Exact, short, shown};
+use super::{Interpreter, numbers::Exact, short, value_json};
 
 #[derive(Clone, Debug)]
-enum Worth {
+enum FormulaValue {
     Number(Number),
     Text(String),
     Boolean(bool),
     Instant(Millis),
 }
 
-fn worth(value: &Value<'_>) -> Option<Worth> {
+fn value_of(value: &Value<'_>) -> Option<FormulaValue> {
     Some(match value {
-        Value::Text(text) => Worth::Text((*text).to_owned()),
-        Value::Number(number) => Worth::Number(*number),
-        Value::Boolean(boolean) => Worth::Boolean(*boolean),
-        Value::Datetime(at) => Worth::Instant(*at),
+        Value::Text(text) => FormulaValue::Text((*text).to_owned()),
+        Value::Number(number) => FormulaValue::Number(*number),
+        Value::Boolean(boolean) => FormulaValue::Boolean(*boolean),
+        Value::Datetime(at) => FormulaValue::Instant(*at),
         _ => return None,
     })
 }
 
-impl PartialEq for Worth {
+impl PartialEq for FormulaValue {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Number(a), Self::Number(b)) => Exact::of(*a) == Exact::of(*b),
@@ -49,9 +49,9 @@ impl PartialEq for Worth {
 
 impl Interpreter<'_> {
     pub(super) fn formula(&self, formula: &Formula) -> Explained {
-        let outcome = match self.worth(&formula.body, None) {
-            Some(Worth::Boolean(true)) => ConditionResult::Passed,
-            Some(Worth::Boolean(false)) => ConditionResult::Failed,
+        let outcome = match self.evaluate(&formula.body, None) {
+            Some(FormulaValue::Boolean(true)) => ConditionResult::Passed,
+            Some(FormulaValue::Boolean(false)) => ConditionResult::Failed,
             Some(other) => unreachable!("{other:?} is no condition"),
             None => ConditionResult::Inapplicable,
         };
@@ -59,8 +59,10 @@ impl Interpreter<'_> {
         for path in formula.body.paths() {
             if let Some(found) = self.values(path) {
                 let value = match found.as_slice() {
-                    [(None, one)] => shown(one, self.limits),
-                    many => many.iter().take(8).map(|(_, value)| shown(value, self.limits)).collect::<Json>(),
+                    [(None, one)] => value_json(one, self.limits),
+                    many => {
+                        many.iter().take(8).map(|(_, value)| value_json(value, self.limits)).collect::<Json>()
+                    }
                 };
                 values.insert(path.to_owned(), value);
             }
@@ -69,22 +71,22 @@ impl Interpreter<'_> {
         Explained::Formula(FormulaExplained { outcome, formula, values })
     }
 
-    fn truth(&self, part: &Ast, each: Option<&Worth>) -> Option<bool> {
-        if let Worth::Boolean(boolean) = self.worth(part, each)? { Some(boolean) } else { None }
+    fn truth(&self, part: &Ast, each: Option<&FormulaValue>) -> Option<bool> {
+        if let FormulaValue::Boolean(boolean) = self.evaluate(part, each)? { Some(boolean) } else { None }
     }
 
-    fn words(&self, part: &Ast, each: Option<&Worth>) -> Option<String> {
-        if let Worth::Text(text) = self.worth(part, each)? { Some(text) } else { None }
+    fn words(&self, part: &Ast, each: Option<&FormulaValue>) -> Option<String> {
+        if let FormulaValue::Text(text) = self.evaluate(part, each)? { Some(text) } else { None }
     }
 
-    fn worth(&self, part: &Ast, each: Option<&Worth>) -> Option<Worth> {
-        let is = |boolean: bool| Some(Worth::Boolean(boolean));
+    fn evaluate(&self, part: &Ast, each: Option<&FormulaValue>) -> Option<FormulaValue> {
+        let is = |boolean: bool| Some(FormulaValue::Boolean(boolean));
         match part {
-            Ast::Number(number) => Some(Worth::Number(*number)),
-            Ast::Text(text) => Some(Worth::Text(text.clone())),
+            Ast::Number(number) => Some(FormulaValue::Number(*number)),
+            Ast::Text(text) => Some(FormulaValue::Text(text.clone())),
             Ast::Boolean(boolean) => is(*boolean),
-            Ast::Instant(text) => datetime::parse(text).map(Worth::Instant),
-            Ast::Path(path) => worth(&self.values(path)?.first()?.1),
+            Ast::Instant(text) => datetime::parse(text).map(FormulaValue::Instant),
+            Ast::Path(path) => value_of(&self.values(path)?.first()?.1),
             Ast::Each => each.cloned(),
             Ast::Has(path) => is(self.values(path).is_some()),
             Ast::Size(of) => {
@@ -94,15 +96,15 @@ impl Interpreter<'_> {
                     }
                     of => self.words(of, each)?.chars().count(),
                 };
-                Some(Worth::Number(Number::from(i64::try_from(size).unwrap())))
+                Some(FormulaValue::Number(Number::from(i64::try_from(size).unwrap())))
             }
             Ast::Negative(of) => {
                 let zero = Ast::Number(Number::from(0));
-                match self.worth(of, each)? {
-                    Worth::Number(Number::Fraction(fraction)) => {
-                        Some(Worth::Number(Number::Fraction(-fraction)))
+                match self.evaluate(of, each)? {
+                    FormulaValue::Number(Number::Fraction(fraction)) => {
+                        Some(FormulaValue::Number(Number::Fraction(-fraction)))
                     }
-                    _ => self.worth(&Ast::Arithmetic(Arithmetic::Minus, Box::new(zero), of.clone()), each),
+                    _ => self.evaluate(&Ast::Arithmetic(Arithmetic::Minus, Box::new(zero), of.clone()), each),
                 }
             }
             Ast::Not(of) => is(!self.truth(of, each)?),
@@ -116,16 +118,20 @@ impl Interpreter<'_> {
                 (Some(false), Some(false)) => is(false),
                 _ => None,
             },
-            Ast::Arithmetic(sign, a, b) => match (self.worth(a, each)?, self.worth(b, each)?) {
-                (Worth::Number(a), Worth::Number(b)) => counted(*sign, a, b).map(Worth::Number),
+            Ast::Arithmetic(sign, a, b) => match (self.evaluate(a, each)?, self.evaluate(b, each)?) {
+                (FormulaValue::Number(a), FormulaValue::Number(b)) => {
+                    calculate(*sign, a, b).map(FormulaValue::Number)
+                }
                 _ => None,
             },
             Ast::Compare(op, a, b) => {
-                let order = match (self.worth(a, each)?, self.worth(b, each)?) {
-                    (Worth::Number(a), Worth::Number(b)) => Some(Exact::of(a).cmp(&Exact::of(b))),
-                    (Worth::Text(a), Worth::Text(b)) => a.partial_cmp(&b),
-                    (Worth::Boolean(a), Worth::Boolean(b)) => a.partial_cmp(&b),
-                    (Worth::Instant(a), Worth::Instant(b)) => a.partial_cmp(&b),
+                let order = match (self.evaluate(a, each)?, self.evaluate(b, each)?) {
+                    (FormulaValue::Number(a), FormulaValue::Number(b)) => {
+                        Some(Exact::of(a).cmp(&Exact::of(b)))
+                    }
+                    (FormulaValue::Text(a), FormulaValue::Text(b)) => a.partial_cmp(&b),
+                    (FormulaValue::Boolean(a), FormulaValue::Boolean(b)) => a.partial_cmp(&b),
+                    (FormulaValue::Instant(a), FormulaValue::Instant(b)) => a.partial_cmp(&b),
                     _ => unreachable!("types were checked"),
                 };
                 is(match op {
@@ -138,12 +144,12 @@ impl Interpreter<'_> {
                 })
             }
             Ast::Among(of, among) => {
-                let of = self.worth(of, each)?;
-                is(among.iter().any(|constant| self.worth(constant, None).as_ref() == Some(&of)))
+                let of = self.evaluate(of, each)?;
+                is(among.iter().any(|constant| self.evaluate(constant, None).as_ref() == Some(&of)))
             }
             Ast::In(of, path) => {
-                let (of, values) = (self.worth(of, each)?, self.values(path)?);
-                is(values.iter().any(|(_, value)| worth(value).as_ref() == Some(&of)))
+                let (of, values) = (self.evaluate(of, each)?, self.values(path)?);
+                is(values.iter().any(|(_, value)| value_of(value).as_ref() == Some(&of)))
             }
             Ast::Part(op, of, part) => {
                 let (of, part) = (self.words(of, each)?, self.words(part, each)?);
@@ -156,25 +162,25 @@ impl Interpreter<'_> {
             Ast::Matches(of, pattern) => is(Regex::new(pattern).unwrap().is_match(&self.words(of, each)?)),
             Ast::Quantified { every, path, body, .. } => {
                 let values = self.values(path)?;
-                let held: Vec<_> =
-                    values.iter().map(|(_, value)| self.truth(body, worth(value).as_ref())).collect();
-                if held.contains(&Some(!every)) {
+                let results: Vec<_> =
+                    values.iter().map(|(_, value)| self.truth(body, value_of(value).as_ref())).collect();
+                if results.contains(&Some(!every)) {
                     return is(!every);
                 }
-                if held.contains(&None) { None } else { is(*every) }
+                if results.contains(&None) { None } else { is(*every) }
             }
         }
     }
 }
 
-fn counted(sign: Arithmetic, a: Number, b: Number) -> Option<Number> {
+fn calculate(sign: Arithmetic, a: Number, b: Number) -> Option<Number> {
     let float = |number: Number| match number {
         #[allow(clippy::cast_precision_loss)]
         Number::Whole(whole) => whole as f64,
         Number::Fraction(fraction) => fraction,
     };
     if let (Number::Whole(a), Number::Whole(b)) = (a, b) {
-        let whole = match sign {
+        let integer = match sign {
             Arithmetic::Plus => a.checked_add(b)?,
             Arithmetic::Minus => a.checked_sub(b)?,
             Arithmetic::Times => a.checked_mul(b)?,
@@ -182,7 +188,7 @@ fn counted(sign: Arithmetic, a: Number, b: Number) -> Option<Number> {
             Arithmetic::Over => a / b,
             Arithmetic::Remainder => a % b,
         };
-        return i64::try_from(whole).ok().map(Number::from);
+        return i64::try_from(integer).ok().map(Number::from);
     }
     let (a, b) = (float(a), float(b));
     let fraction = match sign {

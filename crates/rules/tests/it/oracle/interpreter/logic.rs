@@ -11,7 +11,7 @@ use tidegate_schemas::ids::RuleId;
 pub(super) type Possible = Vec<ConditionResult>;
 
 /// Condition of a rule that another one uses.
-pub(super) fn used<'r>(rules: &'r [Rule], key: &RuleId) -> &'r Condition {
+pub(super) fn condition_of<'r>(rules: &'r [Rule], key: &RuleId) -> &'r Condition {
     &rules.iter().find(|rule| rule.key == *key).unwrap().when
 }
 
@@ -26,7 +26,7 @@ pub(super) fn walk(
         Condition::All(inner) => (inner, Failed),
         Condition::Any(inner) => (inner, Passed),
         Condition::Expr(inner) => return walk(rules, inner, next, leaf),
-        Condition::Rule(key) => return walk(rules, used(rules, key), next, leaf),
+        Condition::Rule(key) => return walk(rules, condition_of(rules, key), next, leaf),
         Condition::Not(inner) => {
             return walk(rules, inner, next, leaf).into_iter().map(negated).collect();
         }
@@ -60,7 +60,7 @@ fn count(rules: &[Rule], condition: &Condition) -> usize {
     match condition {
         Condition::All(inner) | Condition::Any(inner) => inner.iter().map(|inner| count(rules, inner)).sum(),
         Condition::Not(inner) | Condition::Expr(inner) => count(rules, inner),
-        Condition::Rule(key) => count(rules, used(rules, key)),
+        Condition::Rule(key) => count(rules, condition_of(rules, key)),
         _ => 1,
     }
 }
@@ -89,7 +89,7 @@ pub(super) fn tree(
         Condition::Any(inner) => (inner, Passed),
         Condition::Expr(inner) => return tree(rules, inner, leaves),
         Condition::Rule(key) => {
-            let of = Box::new(tree(rules, used(rules, key), leaves));
+            let of = Box::new(tree(rules, condition_of(rules, key), leaves));
             return Explained::Rule(RuleExplained { outcome: of.outcome(), key: key.clone(), of });
         }
         Condition::Not(inner) => {

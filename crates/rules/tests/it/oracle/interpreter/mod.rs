@@ -22,8 +22,8 @@ use tidegate_rules::{
 use tidegate_schemas::banks::BankKind;
 
 use self::{
-    around::{Around, Asking, skipped_or},
-    logic::{Possible, tree, used, walk},
+    around::{Around, FactCondition, skipped_or},
+    logic::{Possible, condition_of, tree, walk},
 };
 use ConditionResult::{Errored as Failing, Failed, Passed, Skipped};
 
@@ -61,12 +61,12 @@ struct Leaf<'r> {
     condition: &'r Condition,
     /// Outcome without a look-up.
     alone: ConditionResult,
-    asking: Option<Asking>,
+    asking: Option<FactCondition>,
 }
 
 impl Leaf<'_> {
-    fn told(&self) -> ConditionResult {
-        self.asking.as_ref().map_or(self.alone, |asking| asking.told)
+    fn verdict(&self) -> ConditionResult {
+        self.asking.as_ref().map_or(self.alone, |asking| asking.verdict)
     }
 
     fn possible(&self) -> Possible {
@@ -79,14 +79,14 @@ impl Interpreter<'_> {
     pub(crate) fn run(&self, tally: &mut Tally) -> (Outcome, Vec<Need>) {
         let uncounted = self.entries().1;
         let mut outcome = Outcome { truncated: self.truncated(), uncounted, ..Outcome::default() };
-        let mut needs: Vec<Need> = Vec::new();
+        let mut collected_needs: Vec<Need> = Vec::new();
         for rule in self.rules.iter().filter(|rule| self.concerns(rule)) {
-            let mut leaves = Vec::new();
-            self.leaves(&rule.when, None, &mut leaves, tally);
-            let mut looked = vec![false; leaves.len()];
+            let mut rule_leaves = Vec::new();
+            self.collect_leaves(&rule.when, None, &mut rule_leaves, tally);
+            let mut reached = vec![false; rule_leaves.len()];
             let possible = walk(self.rules, &rule.when, &mut 0, &mut |nth| {
-                looked[nth] = true;
-                leaves[nth].possible()
+                reached[nth] = true;
+                rule_leaves[nth].possible()
             });
             if !possible.contains(&Passed) {
                 continue;
@@ -94,32 +94,32 @@ impl Interpreter<'_> {
             // A rule that passes with any facts needs none.
             let asks = possible != [Passed];
             let mut reason = None;
-            let explained: Vec<Explained> = leaves
+            let explained: Vec<Explained> = rule_leaves
                 .iter()
-                .zip(&looked)
-                .map(|(leaf, looked)| match &leaf.asking {
-                    Some(asking) if asks && *looked => {
+                .zip(&reached)
+                .map(|(leaf, reached)| match &leaf.asking {
+                    Some(asking) if asks && *reached => {
                         asking
                             .needs
                             .iter()
-                            .for_each(|need| tally.raised += u64::from(want(&mut needs, need)));
+                            .for_each(|need| tally.raised += u64::from(want(&mut collected_needs, need)));
                         reason = reason.take().or(asking.reason.clone());
-                        let cut = self.cut_text(leaf.condition);
-                        outcome.truncated.extend(cut.filter(|name| !outcome.truncated.contains(name)));
-                        asking.shown.clone()
+                        let cut_name = self.cut_text(leaf.condition);
+                        outcome.truncated.extend(cut_name.filter(|name| !outcome.truncated.contains(name)));
+                        asking.explained.clone()
                     }
                     _ if self.ask(leaf.condition).is_some() => {
-                        let outcome = skipped_or(leaf.alone, *looked, leaf.asking.is_some());
+                        let outcome = skipped_or(leaf.alone, *reached, leaf.asking.is_some());
                         self.blank(leaf.condition, outcome)
                     }
                     _ => self.explain(leaf.condition, leaf.alone),
                 })
                 .collect();
-            let decided = walk(self.rules, &rule.when, &mut 0, &mut |nth| match explained[nth].outcome() {
-                Skipped => leaves[nth].possible(),
+            let verdicts = walk(self.rules, &rule.when, &mut 0, &mut |nth| match explained[nth].outcome() {
+                Skipped => rule_leaves[nth].possible(),
                 verdict => vec![verdict],
             });
-            match decided.as_slice() {
+            match verdicts.as_slice() {
                 [Passed] => outcome.matched.push(Match {
                     info: Arc::new(RuleInfo {
                         rule: rule.key.clone(),
@@ -140,18 +140,18 @@ impl Interpreter<'_> {
                 _ => {}
             }
         }
-        (outcome, needs)
+        (outcome, collected_needs)
     }
 
     /// Evaluates each condition of a rule, independent of the others.
     #[allow(dead_code, reason = "the bench asks for outcomes only")]
     pub(crate) fn begin_explanation(&self, rule: &Rule) -> Explained {
-        let mut leaves = Vec::new();
-        self.leaves(&rule.when, None, &mut leaves, &mut Tally::default());
-        let explained: Vec<_> = leaves
+        let mut rule_leaves = Vec::new();
+        self.collect_leaves(&rule.when, None, &mut rule_leaves, &mut Tally::default());
+        let explained: Vec<_> = rule_leaves
             .into_iter()
             .map(|leaf| match leaf.asking {
-                Some(asking) => asking.shown,
+                Some(asking) => asking.explained,
                 None if self.ask(leaf.condition).is_some() => self.blank(leaf.condition, leaf.alone),
                 None => self.explain(leaf.condition, leaf.alone),
             })
@@ -207,7 +207,7 @@ impl Interpreter<'_> {
     }
 
     /// Collects the leaves of a condition below `parent`, including those of the rules that it uses.
-    fn leaves<'r>(
+    fn collect_leaves<'r>(
         &'r self,
         condition: &'r Condition,
         parent: Option<&str>,
@@ -216,17 +216,18 @@ impl Interpreter<'_> {
     ) {
         let (kinds, alone) = match condition {
             Condition::All(inner) => {
-                return inner.iter().for_each(|inner| self.leaves(inner, Some("all"), leaves, tally));
+                return inner.iter().for_each(|inner| self.collect_leaves(inner, Some("all"), leaves, tally));
             }
             Condition::Any(inner) => {
-                return inner.iter().for_each(|inner| self.leaves(inner, Some("any"), leaves, tally));
+                return inner.iter().for_each(|inner| self.collect_leaves(inner, Some("any"), leaves, tally));
             }
-            Condition::Not(inner) => return self.leaves(inner, Some("not"), leaves, tally),
-            Condition::Expr(inner) => return self.leaves(inner, parent, leaves, tally),
+            Condition::Not(inner) => return self.collect_leaves(inner, Some("not"), leaves, tally),
+            Condition::Expr(inner) => return self.collect_leaves(inner, parent, leaves, tally),
             Condition::Rule(key) => {
-                let (used, first) = (used(self.rules, key), leaves.len());
-                self.leaves(used, None, leaves, tally);
-                let outcome = walk(self.rules, used, &mut 0, &mut |nth| vec![leaves[first + nth].told()])[0];
+                let (used, first) = (condition_of(self.rules, key), leaves.len());
+                self.collect_leaves(used, None, leaves, tally);
+                let outcome =
+                    walk(self.rules, used, &mut 0, &mut |nth| vec![leaves[first + nth].verdict()])[0];
                 let below = parent.map(|parent| format!("rule below {parent}"));
                 let chain = uses(used).then(|| "rule that uses rules".to_owned());
                 let kinds = ["rule".to_owned()].into_iter().chain(below).chain(chain);
@@ -278,7 +279,7 @@ impl Interpreter<'_> {
             Some(Ok(asking)) => (alone, Some(asking)),
         };
         let leaf = Leaf { condition, alone, asking };
-        kinds.into_iter().for_each(|kind| tally.add(kind, leaf.told()));
+        kinds.into_iter().for_each(|kind| tally.add(kind, leaf.verdict()));
         leaves.push(leaf);
     }
 
@@ -340,7 +341,7 @@ fn paths(rules: &[Rule], condition: &Condition, tell: &mut impl FnMut(String, bo
             inner.iter().for_each(|inner| paths(rules, inner, tell));
         }
         Condition::Not(inner) | Condition::Expr(inner) => paths(rules, inner, tell),
-        Condition::Rule(key) => paths(rules, used(rules, key), tell),
+        Condition::Rule(key) => paths(rules, condition_of(rules, key), tell),
         Condition::Leaf(LeafSpec::Formula(formula)) => {
             formula.body.paths().into_iter().for_each(|path| tell(path.to_owned(), false));
         }
@@ -397,7 +398,7 @@ fn short(text: &str, limits: &Limits) -> String {
     short
 }
 
-fn shown(value: &Value<'_>, limits: &Limits) -> Json {
+fn value_json(value: &Value<'_>, limits: &Limits) -> Json {
     match value {
         Value::Text(text) => Json::from(short(text, limits)),
         Value::Number(Number::Whole(whole)) => serde_json::from_str(&whole.to_string()).unwrap(),

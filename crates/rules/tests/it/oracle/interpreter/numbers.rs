@@ -21,7 +21,7 @@ impl Exact {
     }
 
     /// Parses a JSON number. One with a point or an exponent is the nearest float.
-    pub(super) fn written(text: &str) -> Self {
+    pub(super) fn parse(text: &str) -> Self {
         if text.contains(['.', 'e', 'E']) {
             Self::digits(&format!("{:.1074}", text.parse::<f64>().unwrap()))
         } else {

@@ -39,15 +39,15 @@ fn bits(hash: &str) -> Option<(Vec<u64>, Vec<u64>)> {
 }
 
 fn middle(bits: &[u64], most: f64) -> f64 {
-    let whole = bits.iter().fold(0_u64, |whole, bit| whole << 1 | bit);
+    let number = bits.iter().fold(0_u64, |number, bit| number << 1 | bit);
     let parts = (1_u64 << bits.len()) as f64;
-    (whole as f64 + 0.5) / parts * 2.0 * most - most
+    (number as f64 + 0.5) / parts * 2.0 * most - most
 }
 
 fn hash((lat, lng): Place) -> String {
-    let whole =
+    let scaled =
         |at: f64, most: f64| (((at + most) / (2.0 * most) * f64::from(1 << 30)) as u64).min((1 << 30) - 1);
-    let (lat, lng) = (whole(lat, 90.0), whole(lng, 180.0));
+    let (lat, lng) = (scaled(lat, 90.0), scaled(lng, 180.0));
     let bit =
         |nth: u64| if nth.is_multiple_of(2) { lng >> (29 - nth / 2) & 1 } else { lat >> (29 - nth / 2) & 1 };
     let five = |nth: u64| (0..5).fold(0, |five, at| five << 1 | bit(nth * 5 + at));
@@ -110,8 +110,8 @@ impl Interpreter<'_> {
     pub(super) fn geo(&self, geo: &Geo) -> Explained {
         let mut areas: Vec<(Shape, String, Option<EntryName>)> = Vec::new();
         for circle in &geo.within {
-            let written = format!("{},{},{}", circle.lat, circle.lng, circle.metres);
-            areas.push((Shape::Circle((circle.lat, circle.lng), circle.metres), written, None));
+            let name = format!("{},{},{}", circle.lat, circle.lng, circle.metres);
+            areas.push((Shape::Circle((circle.lat, circle.lng), circle.metres), name, None));
         }
         areas.extend(geo.cells.iter().map(|cell| (Shape::Cell(cell.clone()), cell.clone(), None)));
         if let Some(bank) = &geo.bank {
@@ -323,23 +323,24 @@ fn hosts_in(text: &str, with_signs: bool) -> Vec<(usize, usize, String)> {
     let (mut path, mut scheme, mut colon) = (false, false, false);
     let (mut host_before, mut port_before) = (false, false);
     for part in parts.captures_iter(&plain) {
-        let whole = part.get(0).unwrap();
-        let (sign, rest) = (whole.as_str(), &text[origins[whole.end()]..]);
+        let part_match = part.get(0).unwrap();
+        let (sign, rest) = (part_match.as_str(), &text[origins[part_match.end()]..]);
         if part.name("run").is_some() {
             let piece = rest.split(|c: char| c.is_whitespace() || "<>\"`|{}".contains(c)).next().unwrap();
             let user: String = piece.chars().take(253).collect();
             let user = user.split(['/', '\\', '?', '#']).next().unwrap().contains('@');
-            let found = host(sign).filter(|(.., name)| name.contains('.') || scheme && !user);
-            let found = found.filter(|_| !path && !piece.starts_with('@'));
-            host_before = found.is_some();
-            let as_written = &text[origins[whole.start()]..origins[whole.end()]];
+            let run_host = host(sign).filter(|(.., name)| name.contains('.') || scheme && !user);
+            let run_host = run_host.filter(|_| !path && !piece.starts_with('@'));
+            host_before = run_host.is_some();
+            let as_written = &text[origins[part_match.start()]..origins[part_match.end()]];
             port_before = colon && as_written.chars().all(|c| c.is_ascii_digit());
-            let mut found: Vec<_> = found.filter(|_| !with_signs || signed(sign)).into_iter().collect();
+            let mut run_hosts: Vec<_> =
+                run_host.filter(|_| !with_signs || signed(sign)).into_iter().collect();
             if with_signs {
-                found.extend(beside_signs(sign, !path, !piece.starts_with('@')));
+                run_hosts.extend(beside_signs(sign, !path, !piece.starts_with('@')));
             }
-            let origin = |at: usize| origins[whole.start() + at];
-            hosts.extend(found.into_iter().map(|(from, to, name)| (origin(from), origin(to), name)));
+            let origin = |at: usize| origins[part_match.start() + at];
+            hosts.extend(run_hosts.into_iter().map(|(from, to, name)| (origin(from), origin(to), name)));
             continue;
         }
         let slash = ["/", "\\", "?", "#"].contains(&sign);
@@ -387,12 +388,12 @@ fn host(run: &str) -> Option<(usize, usize, String)> {
     )
     .unwrap()
     });
-    let seen = |c: char| !UNSEEN.is_match(c.encode_utf8(&mut [0; 4]));
+    let is_visible = |c: char| !UNSEEN.is_match(c.encode_utf8(&mut [0; 4]));
     // Start, end and letter.
     let mut letters: Vec<(usize, usize, char)> = Vec::new();
-    for (at, c) in run.char_indices().filter(|(_, c)| seen(*c)) {
-        let written = stands_for(c).unwrap_or_else(|| c.to_string());
-        letters.extend(written.chars().map(|letter| (at, at + c.len_utf8(), letter)));
+    for (at, c) in run.char_indices().filter(|(_, c)| is_visible(*c)) {
+        let mapped = stands_for(c).unwrap_or_else(|| c.to_string());
+        letters.extend(mapped.chars().map(|letter| (at, at + c.len_utf8(), letter)));
     }
     while letters.last().is_some_and(|(.., c)| around(*c)) {
         letters.pop();
@@ -404,9 +405,9 @@ fn host(run: &str) -> Option<(usize, usize, String)> {
         rest = &rest[1 + rest.iter().position(|(.., c)| ".。．｡".contains(*c))?..];
     }
     let ((from, ..), (_, end, _)) = (*rest.first()?, *rest.last()?);
-    let written: String = rest.iter().map(|(.., c)| c).collect();
-    let mut name = match url::Host::parse(&written) {
-        _ if ascii => written.to_lowercase(),
+    let visible_name: String = rest.iter().map(|(.., c)| c).collect();
+    let mut name = match url::Host::parse(&visible_name) {
+        _ if ascii => visible_name.to_lowercase(),
         Ok(url::Host::Domain(name)) => name,
         _ => return None,
     };

@@ -19,14 +19,14 @@ use super::{
 /// browsers remove from an address do not count.
 fn beginning(text: &str, most: usize, address: bool) -> &str {
     let unseen = |c: char| is_unseen(c) || address && places::LEFT_OUT.contains(c);
-    let fits = |(at, c): &(usize, char)| bytes(&text[..at + c.len_utf8()], address) <= most;
-    let end = text.char_indices().take_while(fits).map(|(at, c)| at + c.len_utf8()).last();
+    let is_within = |(at, c): &(usize, char)| bytes(&text[..at + c.len_utf8()], address) <= most;
+    let end = text.char_indices().take_while(is_within).map(|(at, c)| at + c.len_utf8()).last();
     let (cut, behind) = text.split_at(end.unwrap_or(0));
-    let near = |at: usize, c: char| at + c.len_utf8() <= 1_024;
-    let behind: Vec<char> =
-        behind.char_indices().take_while(|(at, c)| near(*at, *c)).map(|(_, c)| c).collect();
+    let is_near = |at: usize, c: char| at + c.len_utf8() <= 1_024;
+    let next_chars: Vec<char> =
+        behind.char_indices().take_while(|(at, c)| is_near(*at, *c)).map(|(_, c)| c).collect();
     let parts = cut.len() < text.len()
-        && behind.iter().find(|c| !unseen(**c)).is_none_or(|c| in_word(*c) || places::is_letter(*c));
+        && next_chars.iter().find(|c| !unseen(**c)).is_none_or(|c| in_word(*c) || places::is_letter(*c));
     if !parts {
         return cut;
     }
@@ -56,10 +56,11 @@ impl Interpreter<'_> {
         let mut left = self.limits.text_bytes;
         let mut texts = Vec::new();
         for (element, text) in self.all_texts(path) {
-            let cut = beginning(&text, left, self.is_address(path));
-            left = if cut.len() < text.len() { 0 } else { left - bytes(cut, self.is_address(path)) };
-            if !cut.is_empty() || text.is_empty() {
-                texts.push((element, cut.to_owned()));
+            let searched = beginning(&text, left, self.is_address(path));
+            left =
+                if searched.len() < text.len() { 0 } else { left - bytes(searched, self.is_address(path)) };
+            if !searched.is_empty() || text.is_empty() {
+                texts.push((element, searched.to_owned()));
             }
         }
         texts
@@ -80,23 +81,24 @@ impl Interpreter<'_> {
             Lookup::Found(scores) => scores.texts,
             Lookup::Unknown | Lookup::Unavailable => Vec::new(),
         };
-        let several = texts.len() > 1;
-        let nth = |nth: usize| several.then(|| nth.to_string());
+        let is_list = texts.len() > 1;
+        let nth = |nth: usize| is_list.then(|| nth.to_string());
         texts.iter().enumerate().map(|(place, text)| (nth(place), text.to_string())).collect()
     }
 
     pub(super) fn text(&self, text: &Text) -> ConditionResult {
-        if self.found(text).iter().flatten().count() >= text.min_distinct { Passed } else { Failed }
+        if self.first_hits(text).iter().flatten().count() >= text.min_distinct { Passed } else { Failed }
     }
 
     /// First place of each needle.
-    fn found(&self, text: &Text) -> Vec<Option<Hit>> {
-        let own = |needles: &[String]| needles.iter().map(|needle| (needle.clone(), None)).collect();
+    fn first_hits(&self, text: &Text) -> Vec<Option<Hit>> {
+        let without_entry =
+            |needles: &[String]| needles.iter().map(|needle| (needle.clone(), None)).collect();
         let (needles, whole): (Vec<(String, Option<EntryName>)>, _) = match &text.search {
             Search::AnyOf { words, whole_word: whole } | Search::AllOf { words, whole_word: whole } => {
-                (own(words), Some(*whole))
+                (without_entry(words), Some(*whole))
             }
-            Search::Regex(patterns) => (own(patterns), None),
+            Search::Regex(patterns) => (without_entry(patterns), None),
             Search::Bank { bank, whole_word: whole } => {
                 let bank = self.bank(bank);
                 let words = bank.kind == BankKind::Text;
@@ -108,7 +110,7 @@ impl Interpreter<'_> {
                     }
                 };
                 let usable = bank.entries.iter().filter(|entry| usable(&entry.value));
-                let named = usable.map(|entry| {
+                let with_names = usable.map(|entry| {
                     (
                         entry.value.to_string(),
                         Some(EntryName {
@@ -118,24 +120,24 @@ impl Interpreter<'_> {
                         }),
                     )
                 });
-                (named.collect(), words.then_some(*whole))
+                (with_names.collect(), words.then_some(*whole))
             }
         };
         // Needles with the same form in the view count once where distinct ones are required.
         let counts = text.min_distinct > 1 && !matches!(text.search, Search::AllOf { .. });
-        let same = |a: &String, b: &String| match whole {
+        let is_same = |a: &String, b: &String| match whole {
             Some(_) => Viewed::new(a, text.view).letters() == Viewed::new(b, text.view).letters(),
             None => a == b,
         };
         let first =
-            |nth: usize| !counts || !needles[..nth].iter().any(|before| same(&before.0, &needles[nth].0));
+            |nth: usize| !counts || !needles[..nth].iter().any(|before| is_same(&before.0, &needles[nth].0));
         (0..needles.len())
             .filter(|nth| first(*nth))
-            .map(|nth| self.first(text, &needles[nth].0, whole, needles[nth].1.as_ref()))
+            .map(|nth| self.first_hit(text, &needles[nth].0, whole, needles[nth].1.as_ref()))
             .collect()
     }
 
-    fn first(
+    fn first_hit(
         &self,
         text: &Text,
         needle: &str,
@@ -144,15 +146,16 @@ impl Interpreter<'_> {
     ) -> Option<Hit> {
         for field in &text.fields {
             for (element, original) in self.texts(field) {
-                let seen = Viewed::new(&original, text.view);
+                let viewed = Viewed::new(&original, text.view);
                 let place = match whole {
-                    Some(whole) => seen.word(&Viewed::new(needle, text.view), whole, &original),
-                    None => {
-                        Regex::new(needle).unwrap().find(&seen.text).map(|found| (found.start(), found.end()))
-                    }
+                    Some(whole) => viewed.word(&Viewed::new(needle, text.view), whole, &original),
+                    None => Regex::new(needle)
+                        .unwrap()
+                        .find(&viewed.text)
+                        .map(|found| (found.start(), found.end())),
                 };
                 if let Some((start, end)) = place {
-                    let (start, end) = seen.original(start, end, original.len());
+                    let (start, end) = viewed.original(start, end, original.len());
                     return Some(Hit {
                         field: field.clone(),
                         element,
@@ -169,10 +172,10 @@ impl Interpreter<'_> {
     }
 
     pub(super) fn text_explained(&self, text: &Text, alone: ConditionResult) -> Explained {
-        let mut hits: Vec<_> = self.found(text).into_iter().flatten().collect();
-        let more = hits.len() > self.limits.hits;
+        let mut hits: Vec<_> = self.first_hits(text).into_iter().flatten().collect();
+        let has_more = hits.len() > self.limits.hits;
         hits.truncate(self.limits.hits);
         let (fields, view) = (text.fields.clone(), text.view);
-        Explained::Text(TextExplained { outcome: alone, fields, view, hits, more })
+        Explained::Text(TextExplained { outcome: alone, fields, view, hits, more: has_more })
     }
 }

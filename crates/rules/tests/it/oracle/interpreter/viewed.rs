@@ -19,13 +19,13 @@ impl Viewed {
     pub(super) fn new(original: &str, view: View) -> Self {
         let mut viewed = Self { view, text: String::new(), from: Vec::new(), times: Vec::new() };
         for (at, character) in original.char_indices() {
-            let seen: String = match (view, character) {
+            let view_form: String = match (view, character) {
                 (View::Raw, _) => character.to_string(),
                 (View::Lower, 'ς') => "σ".to_owned(),
                 (View::Lower, _) => character.to_lowercase().collect(),
                 (View::Folded | View::Collapsed, _) => folded(character),
             };
-            for letter in seen.chars() {
+            for letter in view_form.chars() {
                 let (last, end) = (viewed.text.chars().next_back(), at + character.len_utf8());
                 if view == View::Collapsed && last == Some(letter) {
                     for byte in viewed.text.len() - letter.len_utf8()..viewed.text.len() {
@@ -58,11 +58,12 @@ impl Viewed {
                 (text[..*start].to_owned(), text[*end..].to_owned())
             } else {
                 let (start, end) = self.original(*start, *end, original.len());
-                let seen = |part: &str| part.chars().filter(|c| !folded(*c).is_empty()).collect::<String>();
-                (seen(&original[..start]), seen(&original[end..]))
+                let visible =
+                    |part: &str| part.chars().filter(|c| !folded(*c).is_empty()).collect::<String>();
+                (visible(&original[..start]), visible(&original[end..]))
             };
-            let beside = [before.chars().next_back(), after.chars().next()];
-            often && (!whole || !beside.into_iter().flatten().any(in_word))
+            let neighbours = [before.chars().next_back(), after.chars().next()];
+            often && (!whole || !neighbours.into_iter().flatten().any(in_word))
         })
     }
 
