@@ -62,7 +62,7 @@ async fn action_is_a_decision_without_a_job() {
     let decisions = service.decisions().await;
     let other_decision =
         decisions.iter().find(|candidate| candidate.decision_id != decision.decision_id).unwrap();
-    assert_eq!(other_decision.decided_by, "api", "each request is a cause of its own");
+    assert_eq!(other_decision.decided_by, "api", "each request is a separate cause");
 }
 
 #[tokio::test]
@@ -155,6 +155,6 @@ async fn actions_of_an_organisation_stay_its_own() {
     let theirs = send(&action()).await;
     assert_eq!(theirs.status, 202);
     assert_eq!(service.decisions().await.remove(0).org.as_str(), "other");
-    let own = service.post_keyed(ACTIONS, "k", &action()).await;
-    assert_ne!(own.body["actions"][0]["decisionId"], theirs.body["actions"][0]["decisionId"]);
+    let own_answer = service.post_keyed(ACTIONS, "k", &action()).await;
+    assert_ne!(own_answer.body["actions"][0]["decisionId"], theirs.body["actions"][0]["decisionId"]);
 }

@@ -67,7 +67,7 @@ async fn appeal_of_an_unknown_action_is_accepted_with_a_warning() {
     );
     let appeals = service.appeals().await;
     let are_configured: Vec<_> = appeals[0].actions_taken.iter().map(|action| action.known).collect();
-    assert_eq!(are_configured, [true, false, false], "all are kept");
+    assert_eq!(are_configured, [true, false, false], "the record keeps all actions");
     let answer = service.post(APPEAL, &appeal("a-2")).await;
     assert!(answer.headers("warning").is_empty(), "{answer:?}");
 }

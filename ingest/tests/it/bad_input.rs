@@ -375,7 +375,7 @@ async fn new_type_is_not_listed_among_the_faults_of_a_request() {
 }
 
 #[tokio::test]
-async fn an_appeal_is_refused_for_its_faults_and_claims_nothing() {
+async fn invalid_appeal_is_refused_and_claims_no_id() {
     let service = service().await;
     for (key, value, pointer) in [
         ("appealId", json!(""), "/appealId"),

@@ -52,7 +52,7 @@ async fn missing_key_is_answered_before_the_body_is_read() {
             bodies.push(answer.body);
         }
     }
-    assert!(bodies.windows(2).all(|pair| pair[0] == pair[1]), "all are answered alike");
+    assert!(bodies.windows(2).all(|pair| pair[0] == pair[1]), "the answers are equal");
     service.assert_nothing_appended().await;
 }
 
@@ -83,11 +83,11 @@ async fn a_disabled_organisation_is_forbidden() {
 }
 
 #[tokio::test]
-async fn the_organisation_comes_from_the_key_alone() {
+async fn organisation_is_taken_from_the_key_only() {
     let service = service().await;
-    let other = OrgId::new("other");
-    orgs::create(&service.deps.store, &other, "Other", Millis(1)).await.unwrap();
-    let key = make_key(&service.deps.keys, &other, Scopes::platform()).await.token.reveal();
+    let other_org = OrgId::new("other");
+    orgs::create(&service.deps.store, &other_org, "Other", Millis(1)).await.unwrap();
+    let key = make_key(&service.deps.keys, &other_org, Scopes::platform()).await.token.reveal();
     let ask = async |path: &str, body: serde_json::Value| {
         let request = Request::builder().method("POST").uri(path).header("x-api-key", &key);
         let request = request.header("content-type", "application/json");

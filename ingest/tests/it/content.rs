@@ -127,7 +127,7 @@ async fn user_id_is_the_creator_unless_the_content_names_one() {
     let service = service().await;
     service.apply("item_type: member\nkind: USER\n---\nitem_type: bare\nkind: CONTENT\nfields: []\n").await;
     let body = json!({"contentType": "bare", "contentId": "i", "content": {}, "userId": "u", "sync": false});
-    assert_eq!(service.post(CONTENT, &body).await.status, 202, "a type without a creator takes it");
+    assert_eq!(service.post(CONTENT, &body).await.status, 202, "a type without a creator accepts `userId`");
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ fn ids(body: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn under_one_key_the_same_items_are_the_same_submissions() {
+async fn repeated_items_under_one_key_keep_their_submissions() {
     let service = service().await;
     let items = json!({"items": [post("a"), post("b"), post("a")]});
     let first = service.post_keyed(ITEMS, "key-1", &items).await;
@@ -26,7 +26,11 @@ async fn under_one_key_the_same_items_are_the_same_submissions() {
     assert_eq!(distinct.len(), 3, "a place in the request is part of the cause");
     let records = service.items().await;
     let logged: Vec<_> = records.iter().flat_map(|record| &record.items).collect();
-    assert_eq!(logged.len(), 6, "both are appended: the first answer may never have arrived");
+    assert_eq!(
+        logged.len(),
+        6,
+        "both requests are appended, because the client may have missed the first answer"
+    );
     assert!(logged.iter().all(|item| item.keyed));
 }
 

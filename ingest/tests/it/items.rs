@@ -36,7 +36,7 @@ async fn batch_is_grouped_by_partition_and_answered_in_order() {
     let submissions = answer.body["submissions"].as_array().unwrap();
     assert!(submissions.iter().map(|one| one["id"].as_str().unwrap()).eq(ids.iter()));
     let records = service.items().await;
-    assert!(records.len() <= 4, "one record a partition, not {}", records.len());
+    assert!(records.len() <= 4, "expected one record per partition, got {}", records.len());
     let mut logged: Vec<_> = records
         .iter()
         .flat_map(|record| &record.items)

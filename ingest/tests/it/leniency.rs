@@ -136,13 +136,13 @@ async fn lenient_value_forms_are_accepted_or_ignored() {
         ("address", json!("eth0"), Form::Refused),
         ("mail", json!(""), Form::Absent),
     ];
-    let whole = json!({
+    let valid_data = json!({
         "flag": true, "user": "u", "count": 1, "place": "u4pru", "address": "203.0.113.7", "mail": "a@b.example",
     });
     for (field, value, form) in rows {
         let optional = json!({"id": "i", "typeId": "loose", "data": {(field): value}});
         let required =
-            json!({"id": "i", "typeId": "needing", "data": with(whole.clone(), field, value.clone())});
+            json!({"id": "i", "typeId": "needing", "data": with(valid_data.clone(), field, value.clone())});
         let statuses = match form {
             Form::Taken => [202, 202],
             Form::Absent => [202, 400],

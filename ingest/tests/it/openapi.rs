@@ -74,11 +74,11 @@ async fn each_route_asks_for_the_described_scope() {
                 continue;
             };
             let scope: Scope = scope["apiKey"][0].as_str().unwrap().parse().unwrap();
-            let own = service.key_with(&[scope]).await.token.reveal();
+            let scoped_key = service.key_with(&[scope]).await.token.reveal();
             let other_scopes: Vec<_> =
                 Scope::ALL.into_iter().filter(|candidate| *candidate != scope).collect();
             let other_key = service.key_with(&other_scopes).await.token.reveal();
-            for (key, is_refused) in [(own, false), (other_key, true)] {
+            for (key, is_refused) in [(scoped_key, false), (other_key, true)] {
                 let status = send_raw(&service, &method, &at, &key).await.0;
                 assert_eq!(status == 403, is_refused, "{method} {at}: {status}");
                 assert_ne!(status, 401, "{method} {at}");

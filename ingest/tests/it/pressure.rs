@@ -62,7 +62,8 @@ async fn rate_limited_organisation_gets_retry_after() {
     for _ in 0..20 {
         answers.push(send_empty().await);
     }
-    let refused_answer = answers.iter().find(|answer| answer.status == 429).expect("the burst is spent");
+    let refused_answer =
+        answers.iter().find(|answer| answer.status == 429).expect("the rate limit refused no request");
     refused_answer.assert_envelope();
     assert_eq!(refused_answer.header("retry-after"), "1");
     assert_eq!(refused_answer.header("ratelimit"), r#""org";r=0;t=1"#);
@@ -79,7 +80,8 @@ async fn rate_limit_is_answered_before_the_body_is_read() {
     // The requests that are not refused wait for their body.
     let mut pending_answers: FuturesUnordered<_> =
         (0..20).map(|_| service.post_text(ITEMS, silent())).collect();
-    let first_answer = tokio::time::timeout(PATIENCE, pending_answers.next()).await.expect("one is refused");
+    let first_answer =
+        tokio::time::timeout(PATIENCE, pending_answers.next()).await.expect("the service refused no request");
     assert_eq!(first_answer.unwrap().status, 429);
 }
 
@@ -138,10 +140,10 @@ async fn unsent_bodies_take_no_budget_of_another_organisation() {
                 assert_eq!(answer.status, 202, "{answer:?}");
             }
         };
-        // In this order, so the stuck requests take their bytes first.
+        // The order matters: the stuck requests take their bytes first.
         tokio::select! {
             biased;
-            () = stuck => panic!("all of them were answered"),
+            () = stuck => panic!("the service answered all requests"),
             () = good_requests => {}
         }
     }
@@ -206,7 +208,7 @@ async fn items_are_503_above_the_lag_limit() {
         let answer = service.post(ITEMS, &items).await;
         if answer.status == 503 { Ok(answer) } else { Err(anyhow::anyhow!("{answer:?}")) }
     };
-    let answer = eventually_ok("the lag is seen", PATIENCE, wait_for_refusal).await.unwrap();
+    let answer = eventually_ok("the service detects the lag", PATIENCE, wait_for_refusal).await.unwrap();
     assert_come_again(&answer);
     assert!(answer.detail().contains("behind"), "{answer:?}");
     // Reports and look-ups are still accepted.

@@ -73,7 +73,7 @@ async fn unreadable_context_members_are_kept_as_sent() {
     assert_eq!(answer.status, 201, "{answer:?}");
     let report = service.reports().await.remove(0);
     let sent_texts: Vec<_> = report.thread.iter().map(|item| item.as_sent.as_deref()).collect();
-    let expected = [
+    let expected_texts = [
         Some(&br#"{"id":77}"#[..]),
         Some(br#"{"typeVersion":5,"typeSchemaVariant":"weird"}"#),
         Some(br#"{"type":{"id":"post", "version":[1.50]}}"#),
@@ -81,7 +81,7 @@ async fn unreadable_context_members_are_kept_as_sent() {
         None,
         None,
     ];
-    assert_eq!(sent_texts, expected);
+    assert_eq!(sent_texts, expected_texts);
     assert_eq!(&report.thread[3].data[..], br#""y""#);
     assert!(report.thread.iter().all(|item| item.fault.is_some()));
 }

@@ -10,8 +10,8 @@ use crate::support::{ITEMS, post, service};
 #[tokio::test]
 async fn request_span_has_ids_and_no_content() {
     let service = service().await;
-    let written = Written::default();
-    let to = written.clone();
+    let span_output = Written::default();
+    let to = span_output.clone();
     let lines = tracing_subscriber::fmt()
         .json()
         .with_writer(move || to.clone())
@@ -22,7 +22,7 @@ async fn request_span_has_ids_and_no_content() {
     service.ask(looked_up.header("x-request-id", "r-1").body(Body::empty()).unwrap()).await;
     service.post(&format!("{ITEMS}?secret=1"), &json!({"items": [post("another-private-id")]})).await;
     drop(guard);
-    let text = written.text();
+    let text = span_output.text();
     let spans: Vec<Value> = text
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["span"].clone())

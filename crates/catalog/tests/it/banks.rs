@@ -30,7 +30,7 @@ item_types: [post]
 when: {text: {in: [text], bank: words}}
 ";
 
-fn given(values: &[&str]) -> Vec<EntryInput> {
+fn entry_inputs(values: &[&str]) -> Vec<EntryInput> {
     values.iter().map(|value| EntryInput { value: (*value).to_owned(), ..EntryInput::default() }).collect()
 }
 
@@ -70,18 +70,23 @@ async fn all(world: &World, banks: &Banks, bank: &str) -> Vec<Entry> {
 async fn invalid_entries_are_reported_and_others_added_once() {
     let (world, banks) = world().await;
     let words = BankId::new("words");
-    let taken = banks.add(&world.org, &words, given(&["scam", " ", "scam ", "coin"]), "me").await.unwrap();
-    assert_eq!((taken.added, taken.changed, taken.unchanged), (2, 0, 1));
-    assert_eq!(taken.rejected, [(1, "it is blank".to_owned())]);
-    let again = EntryInput { labels: Some(vec!["crypto".to_owned()]), ..given(&["coin"]).remove(0) };
-    let taken = banks.add(&world.org, &words, vec![again, given(&["scam"]).remove(0)], "me").await.unwrap();
-    assert_eq!((taken.added, taken.changed, taken.unchanged, taken.revision), (0, 1, 1, 2));
+    let outcome =
+        banks.add(&world.org, &words, entry_inputs(&["scam", " ", "scam ", "coin"]), "me").await.unwrap();
+    assert_eq!((outcome.added, outcome.changed, outcome.unchanged), (2, 0, 1));
+    assert_eq!(outcome.rejected, [(1, "it is blank".to_owned())]);
+    let labelled_entry =
+        EntryInput { labels: Some(vec!["crypto".to_owned()]), ..entry_inputs(&["coin"]).remove(0) };
+    let outcome = banks
+        .add(&world.org, &words, vec![labelled_entry, entry_inputs(&["scam"]).remove(0)], "me")
+        .await
+        .unwrap();
+    assert_eq!((outcome.added, outcome.changed, outcome.unchanged, outcome.revision), (0, 1, 1, 2));
     assert_eq!(values(&world, &banks, "words").await, ["coin", "scam"]);
     let patterns = BankId::new("patterns");
     let long = format!("a{{{}}}", 1_000_000);
-    let taken = banks.add(&world.org, &patterns, given(&["(", "ok+", &long]), "me").await.unwrap();
-    assert_eq!((taken.added, taken.rejected.len()), (1, 2), "{:?}", taken.rejected);
-    let nowhere = banks.add(&world.org, &BankId::new("nowhere"), given(&["x"]), "me").await;
+    let outcome = banks.add(&world.org, &patterns, entry_inputs(&["(", "ok+", &long]), "me").await.unwrap();
+    assert_eq!((outcome.added, outcome.rejected.len()), (1, 2), "{:?}", outcome.rejected);
+    let nowhere = banks.add(&world.org, &BankId::new("nowhere"), entry_inputs(&["x"]), "me").await;
     assert!(matches!(nowhere, Err(BankError::NoSuchBank(_))));
 }
 
@@ -89,7 +94,7 @@ async fn invalid_entries_are_reported_and_others_added_once() {
 async fn entries_are_removed_and_switched_by_their_ids() {
     let (world, banks) = world().await;
     let (org, words) = (&world.org, BankId::new("words"));
-    banks.add(org, &words, given(&["a", "b", "c", "d", "e"]), "me").await.unwrap();
+    banks.add(org, &words, entry_inputs(&["a", "b", "c", "d", "e"]), "me").await.unwrap();
     let id = |value: &'static str| {
         let (banks, words) = (&banks, &words);
         async move { id_of(banks, org, words, value).await }
@@ -101,8 +106,8 @@ async fn entries_are_removed_and_switched_by_their_ids() {
     assert_eq!(off.len(), 1);
     assert_eq!((off[0].value.as_str(), off[0].author.as_str()), ("b", "me"));
     banks.switch_bank(org, &words, false, "me").await.unwrap();
-    let listed = banks.list(org).await.unwrap();
-    let of = |bank: &str| listed.iter().find(|it| it.bank.as_str() == bank).unwrap();
+    let bank_list = banks.list(org).await.unwrap();
+    let of = |bank: &str| bank_list.iter().find(|it| it.bank.as_str() == bank).unwrap();
     assert!(!of("words").enabled && of("patterns").enabled);
     assert_eq!((of("words").revision, of("sites").revision), (4, 0));
 }
@@ -116,7 +121,7 @@ async fn concurrent_writers_lose_no_change() {
             tokio::spawn(async move {
                 for nth in 0..5 {
                     let value = format!("word {writer} {nth}");
-                    banks.add(&org, &BankId::new("words"), given(&[&value]), "me").await.unwrap();
+                    banks.add(&org, &BankId::new("words"), entry_inputs(&[&value]), "me").await.unwrap();
                 }
             })
         })
@@ -133,8 +138,8 @@ async fn concurrent_writers_lose_no_change() {
 async fn change_of_a_crashed_writer_is_settled_by_the_next_one() {
     let (world, banks) = world().await;
     let words = BankId::new("words");
-    banks.add(&world.org, &words, given(&["one"]), "me").await.unwrap();
-    banks.add(&world.org, &words, given(&["two"]), "me").await.unwrap();
+    banks.add(&world.org, &words, entry_inputs(&["one"]), "me").await.unwrap();
+    banks.add(&world.org, &words, entry_inputs(&["two"]), "me").await.unwrap();
     let key = BankHead::key(world.org.clone(), words.clone());
     let head = world.store.get::<BankHead>(&key).await.unwrap().unwrap();
     assert_eq!((head.revision, head.settled), (2, 2));
@@ -145,7 +150,7 @@ async fn change_of_a_crashed_writer_is_settled_by_the_next_one() {
     let unsettled = BankHead { settled: 1, ..head.clone() };
     assert!(world.store.replace(&unsettled, head.version).await.unwrap().is_done());
     assert_eq!(values(&world, &banks, "words").await, ["one", "two"]);
-    banks.add(&world.org, &words, given(&["three"]), "me").await.unwrap();
+    banks.add(&world.org, &words, entry_inputs(&["three"]), "me").await.unwrap();
     assert_eq!(values(&world, &banks, "words").await, ["one", "three", "two"]);
     let head = world.store.get::<BankHead>(&key).await.unwrap().unwrap();
     assert_eq!((head.revision, head.settled), (3, 3));
@@ -158,7 +163,7 @@ async fn expired_entry_stays_listed() {
     let banks = Banks::with_clock(world.store.clone(), &world.settings, manual_clock.clock());
     let words = BankId::new("words");
     let end = Millis(manual_clock.now().0 + 1_000);
-    let entry = EntryInput { expires_at: Some(end), ..given(&["soon gone"]).remove(0) };
+    let entry = EntryInput { expires_at: Some(end), ..entry_inputs(&["soon gone"]).remove(0) };
     banks.add(&world.org, &words, vec![entry], "me").await.unwrap();
     manual_clock.advance(2_000);
     assert_eq!(all(&world, &banks, "words").await[0].expires_at, Some(end));
@@ -170,10 +175,10 @@ async fn entries_that_break_the_rules_are_refused() {
     world.settings.rules.words_in_all = 5;
     world.apply(&format!("{BANKS}---\n{POST}---\n{RULE}")).await;
     let banks = Banks::new(world.store.clone(), &world.settings);
-    let many: Vec<String> = (0..9).map(|nth| format!("word {nth}")).collect();
-    let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    let refused = banks.add(&world.org, &BankId::new("words"), given(&many), "me").await;
-    assert!(matches!(refused, Err(BankError::Unusable(_))), "{refused:?}");
+    let nine_words: Vec<String> = (0..9).map(|nth| format!("word {nth}")).collect();
+    let nine_words: Vec<&str> = nine_words.iter().map(String::as_str).collect();
+    let result = banks.add(&world.org, &BankId::new("words"), entry_inputs(&nine_words), "me").await;
+    assert!(matches!(result, Err(BankError::Unusable(_))), "{result:?}");
     assert!(values(&world, &banks, "words").await.is_empty());
 }
 
@@ -185,12 +190,12 @@ async fn concurrent_additions_are_compiled_together() {
         world.settings.rules.words_in_all = 5;
         world.apply(&format!("{BANKS}---\n{POST}---\n{RULE}")).await;
         let banks = Banks::new(world.store.clone(), &world.settings);
-        let other =
+        let other_banks =
             if of_one_process { banks.clone() } else { Banks::new(world.store.clone(), &world.settings) };
         let bank = BankId::new("words");
         let (first, second) = tokio::join!(
-            banks.add(&world.org, &bank, given(&["moonbag", "sunbag", "starbag"]), "me"),
-            other.add(&world.org, &bank, given(&["rugpull", "carpull", "bagpull"]), "you"),
+            banks.add(&world.org, &bank, entry_inputs(&["moonbag", "sunbag", "starbag"]), "me"),
+            other_banks.add(&world.org, &bank, entry_inputs(&["rugpull", "carpull", "bagpull"]), "you"),
         );
         assert!(first.is_ok() != second.is_ok(), "{of_one_process}: {first:?} {second:?}");
         assert_eq!(values(&world, &banks, "words").await.len(), 3);
@@ -204,15 +209,23 @@ async fn costly_patterns_are_accepted_with_a_warning() {
     world.apply(&format!("{BANKS}---\n{POST}---\n{rule}---\n{}", RULE.replace("listed", "other"))).await;
     let banks = Banks::new(world.store.clone(), &world.settings);
     let patterns = BankId::new("patterns");
-    let light = banks.add(&world.org, &patterns, given(&["pat7q[0-9]+z"]), "me").await.unwrap();
+    let light = banks.add(&world.org, &patterns, entry_inputs(&["pat7q[0-9]+z"]), "me").await.unwrap();
     assert!(light.warnings.is_empty(), "{:?}", light.warnings);
     let heavy: Vec<String> = (0..30).map(|nth| format!("[a-z ]{{{}}}K[0-9]{{500}}", 800 + nth)).collect();
     let heavy: Vec<&str> = heavy.iter().map(String::as_str).collect();
-    let taken = banks.add(&world.org, &patterns, given(&heavy), "me").await.unwrap();
-    let [warning] = &taken.warnings[..] else { panic!("{:?}", taken.warnings) };
-    assert!(taken.added == 30 && warning.contains("rule listed: its 31 patterns together take"), "{warning}");
-    let other = banks.add(&world.org, &BankId::new("words"), given(&["moonbag"]), "me").await.unwrap();
-    assert!(other.warnings.is_empty(), "of other banks: {:?}", other.warnings);
+    let outcome = banks.add(&world.org, &patterns, entry_inputs(&heavy), "me").await.unwrap();
+    let [warning] = &outcome.warnings[..] else { panic!("{:?}", outcome.warnings) };
+    assert!(
+        outcome.added == 30 && warning.contains("rule listed: its 31 patterns together take"),
+        "{warning}"
+    );
+    let word_outcome =
+        banks.add(&world.org, &BankId::new("words"), entry_inputs(&["moonbag"]), "me").await.unwrap();
+    assert!(
+        word_outcome.warnings.is_empty(),
+        "a bank without costly patterns has a warning: {:?}",
+        word_outcome.warnings
+    );
 }
 
 /// Number of words in the live rules, including those of the bank.
@@ -220,9 +233,9 @@ fn words(running: &Running, world: &World) -> usize {
     running.live.org(&world.org).unwrap().plan().size().words
 }
 
-async fn until_words(running: &Running, world: &World, wanted: usize) {
-    let there = async || (words(running, world) == wanted).then_some(());
-    eventually("the entries to run here", PATIENCE, there).await.unwrap();
+async fn until_words(running: &Running, world: &World, expected_count: usize) {
+    let reached = async || (words(running, world) == expected_count).then_some(());
+    eventually("the rules to contain the expected words", PATIENCE, reached).await.unwrap();
 }
 
 #[tokio::test]
@@ -238,22 +251,26 @@ async fn other_process_follows_added_and_removed_entries() {
     let version = running.live.org(&world.org).unwrap().version();
     let mut slowest = std::time::Duration::ZERO;
     for nth in 1..=5 {
-        banks.add(&world.org, &bank, given(&[&format!("unusual {nth}")]), "me").await.unwrap();
+        banks.add(&world.org, &bank, entry_inputs(&[&format!("unusual {nth}")]), "me").await.unwrap();
         let began = std::time::Instant::now();
         until_words(&running, &world, before + nth).await;
         slowest = slowest.max(began.elapsed());
     }
     // Printed rather than asserted: the promise is a second, and a shared machine must not fail it.
     eprintln!("slowest entry: {slowest:?}");
-    assert_eq!(running.live.org(&world.org).unwrap().version(), version, "no new configuration");
+    assert_eq!(
+        running.live.org(&world.org).unwrap().version(),
+        version,
+        "entry changes create no new configuration"
+    );
     banks.switch_bank(&world.org, &bank, false, "me").await.unwrap();
     until_words(&running, &world, before).await;
     banks.switch_bank(&world.org, &bank, true, "me").await.unwrap();
     until_words(&running, &world, before + 5).await;
     // A new process reads the whole bank.
-    let other = world.live().await;
-    assert_eq!(words(&other, &world), before + 5);
-    other.stop().await;
+    let new_process = world.live().await;
+    assert_eq!(words(&new_process, &world), before + 5);
+    new_process.stop().await;
     running.stop().await;
 }
 
@@ -268,14 +285,14 @@ async fn expired_entry_is_removed_from_the_rules() {
     let words = || live.org(&world.org).unwrap().plan().size().words;
     let before = words();
     let end = Millis(manual_clock.now().0 + 60_000);
-    let entry = EntryInput { expires_at: Some(end), ..given(&["soon over"]).remove(0) };
+    let entry = EntryInput { expires_at: Some(end), ..entry_inputs(&["soon over"]).remove(0) };
     banks.add(&world.org, &BankId::new("words"), vec![entry], "me").await.unwrap();
-    let until = async |wanted: usize| {
-        let there = async || (words() == wanted).then_some(());
-        eventually("the entries to run here", PATIENCE, there).await.unwrap();
+    let wait_for_words = async |expected_count: usize| {
+        let reached = async || (words() == expected_count).then_some(());
+        eventually("the rules to contain the expected words", PATIENCE, reached).await.unwrap();
     };
-    until(before + 1).await;
+    wait_for_words(before + 1).await;
     manual_clock.advance(60_000);
-    until(before).await;
+    wait_for_words(before).await;
     running.stop().await;
 }

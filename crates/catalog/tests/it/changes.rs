@@ -26,7 +26,7 @@ use crate::support::{POST, World, change, files};
 pub(crate) fn faults(error: ApplyError) -> Vec<String> {
     match error {
         ApplyError::Invalid(faults) => faults.iter().map(ToString::to_string).collect(),
-        other => panic!("{other}"),
+        other_error => panic!("{other_error}"),
     }
 }
 
@@ -34,9 +34,12 @@ pub(crate) fn faults(error: ApplyError) -> Vec<String> {
 async fn change_of_a_bank_kind_is_refused() {
     let world = World::new().await;
     world.apply("bank: files\nkind: md5\n").await;
-    let turned = world.changes().apply(&world.org, change("bank: files\nkind: sha1\n")).await;
-    let told = faults(turned.unwrap_err());
-    assert!(told.len() == 1 && told[0].contains("kind") && told[0].contains("`md5`"), "{told:?}");
+    let result = world.changes().apply(&world.org, change("bank: files\nkind: sha1\n")).await;
+    let fault_texts = faults(result.unwrap_err());
+    assert!(
+        fault_texts.len() == 1 && fault_texts[0].contains("kind") && fault_texts[0].contains("`md5`"),
+        "{fault_texts:?}"
+    );
     world.apply("bank: files\nkind: md5\nname: Files\n").await;
 }
 
@@ -82,9 +85,9 @@ strikes: policies
 async fn cycle_of_policies_is_a_fault() {
     let world = World::new().await;
     let documents = "policy: a\nparent: b\n---\npolicy: b\nparent: a\n";
-    let refused = world.changes().apply(&world.org, change(documents)).await;
-    let listed = faults(refused.unwrap_err());
-    assert!(listed.iter().any(|fault| fault.contains("its own ancestor")), "{listed:?}");
+    let result = world.changes().apply(&world.org, change(documents)).await;
+    let fault_texts = faults(result.unwrap_err());
+    assert!(fault_texts.iter().any(|fault| fault.contains("its own ancestor")), "{fault_texts:?}");
 }
 
 #[tokio::test]
@@ -133,21 +136,21 @@ async fn pulled_files_apply_without_a_difference() {
     let pulled = world.changes().pull(&world.org).await.unwrap();
     assert_eq!((pulled.version, pulled.author.as_str()), (version, "tests"));
     for prune in [false, true] {
-        let again = Change {
+        let repeated_change = Change {
             files: pulled.files.clone(),
             author: "again".to_owned(),
             expected_version: Some(version),
             prune,
         };
-        let applied = world.changes().apply(&world.org, again.clone()).await.unwrap();
+        let applied = world.changes().apply(&world.org, repeated_change.clone()).await.unwrap();
         assert_eq!((applied.version, applied.differences.len()), (version, 0));
     }
     assert_eq!(world.changes().diff(&world.org, pulled.files.clone(), true).await.unwrap(), []);
-    let other = World::new().await;
-    let there =
+    let other_world = World::new().await;
+    let copied_change =
         Change { files: pulled.files.clone(), author: "x".to_owned(), expected_version: None, prune: true };
-    other.changes().apply(&other.org, there).await.unwrap();
-    assert_eq!(other.changes().pull(&other.org).await.unwrap().files, pulled.files);
+    other_world.changes().apply(&other_world.org, copied_change).await.unwrap();
+    assert_eq!(other_world.changes().pull(&other_world.org).await.unwrap().files, pulled.files);
 }
 
 /// Returns the pulled file of the only endpoint.
@@ -201,8 +204,8 @@ async fn header_values_are_sealed_for_their_own_header() {
         pulled.replace("sealed:", "sealed:x"),
     ];
     for text in elsewhere {
-        let found = faults(world.changes().apply(&world.org, change(&text)).await.unwrap_err());
-        assert!(found.len() == 1 && found[0].contains("does not open here"), "{found:?}");
+        let fault_texts = faults(world.changes().apply(&world.org, change(&text)).await.unwrap_err());
+        assert!(fault_texts.len() == 1 && fault_texts[0].contains("does not open here"), "{fault_texts:?}");
     }
 }
 
@@ -217,8 +220,8 @@ async fn absent_documents_are_removed_only_by_prune() {
     world.apply(queue).await;
     let pruned = Change { prune: true, ..change(&format!("{POST}---\npolicy: extra\n")) };
     let applied = world.changes().apply(&world.org, pruned).await.unwrap();
-    let told: Vec<_> = applied.differences.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["+ policy: extra", "- queue: spam"]);
+    let difference_texts: Vec<_> = applied.differences.iter().map(ToString::to_string).collect();
+    assert_eq!(difference_texts, ["+ policy: extra", "- queue: spam"]);
     assert_eq!(applied.differences[1].difference_kind, DifferenceKind::Removed);
 
     let queues = async || {
@@ -226,19 +229,23 @@ async fn absent_documents_are_removed_only_by_prune() {
         let keys = |all: &[Queue]| all.iter().map(|it| it.key.to_string()).collect::<Vec<_>>();
         (keys(config.queues()), keys(config.removed_queues()))
     };
-    let own = ["default", "appeals", "child-safety"].map(str::to_owned);
-    assert_eq!(queues().await, (own.to_vec(), vec!["spam".to_owned()]));
+    let configured_keys = ["default", "appeals", "child-safety"].map(str::to_owned);
+    assert_eq!(queues().await, (configured_keys.to_vec(), vec!["spam".to_owned()]));
     world.apply("queue: default\nname: First\n").await;
     world.apply(queue).await;
-    assert!(queues().await.1.is_empty(), "it was created again");
+    assert!(queues().await.1.is_empty(), "the repeated document restores the queue");
     let pruned = Change { prune: true, ..change(POST) };
     world.changes().apply(&world.org, pruned).await.unwrap();
-    assert_eq!(queues().await, (own.to_vec(), vec!["spam".to_owned()]), "`default` lost its settings only");
+    assert_eq!(
+        queues().await,
+        (configured_keys.to_vec(), vec!["spam".to_owned()]),
+        "pruning resets the settings of `default` but keeps the queue"
+    );
 
     let without_action = POST.replace("action: limit_reach\nkind: callback", "action: other\nkind: callback");
     let pruned = Change { prune: true, ..change(&without_action) };
-    let found = faults(world.changes().apply(&world.org, pruned).await.unwrap_err());
-    assert_eq!(found.len(), 2, "the rule and the threshold still name it: {found:?}");
+    let fault_texts = faults(world.changes().apply(&world.org, pruned).await.unwrap_err());
+    assert_eq!(fault_texts.len(), 2, "the rule and the threshold still name the action: {fault_texts:?}");
 }
 
 #[tokio::test]
@@ -247,9 +254,9 @@ async fn change_from_an_old_version_is_refused() {
     let first = world.apply("queue: a\n").await;
     world.apply("queue: b\n").await;
     let stale = Change { expected_version: Some(first), ..change("queue: c\n") };
-    let refused = world.changes().apply(&world.org, stale).await.unwrap_err();
-    assert!(matches!(refused, ApplyError::HeadMoved { expected: ConfigVersion(2), found: ConfigVersion(3) }));
-    let text = refused.to_string();
+    let error = world.changes().apply(&world.org, stale).await.unwrap_err();
+    assert!(matches!(error, ApplyError::HeadMoved { expected: ConfigVersion(2), found: ConfigVersion(3) }));
+    let text = error.to_string();
     assert!(text.contains("version 3") && text.contains("version 2"), "{text}");
 }
 
@@ -266,15 +273,15 @@ async fn exactly_one_of_concurrent_changes_is_applied() {
             tokio::spawn(async move { changes.apply(&org, change).await })
         })
         .collect();
-    let mut made = Vec::new();
+    let mut applied_changes = Vec::new();
     for (number, task) in tasks.into_iter().enumerate() {
         match task.await.unwrap() {
-            Ok(applied) => made.push((number, applied.version)),
+            Ok(applied) => applied_changes.push((number, applied.version)),
             Err(ApplyError::HeadMoved { .. }) => {}
-            Err(other) => panic!("{other}"),
+            Err(other_error) => panic!("{other_error}"),
         }
     }
-    let [(winner, ConfigVersion(2))] = made[..] else { panic!("{made:?}") };
+    let [(winner, ConfigVersion(2))] = applied_changes[..] else { panic!("{applied_changes:?}") };
     let pulled = world.changes().pull(&world.org).await.unwrap();
     assert!(pulled.files[0].1.contains(&format!("q{winner}")), "the head names the winner's snapshot");
 }
@@ -316,8 +323,8 @@ async fn example_with_an_unknown_field_is_refused() {
             tests: [{{item_type: post, item: {item}, expect: no_match}}]\n"
         )
     };
-    let refused = world.changes().apply(&world.org, change(&rule("{titl: buy scamcoin}"))).await.unwrap_err();
-    let faults = faults(refused).join("\n");
+    let error = world.changes().apply(&world.org, change(&rule("{titl: buy scamcoin}"))).await.unwrap_err();
+    let faults = faults(error).join("\n");
     for part in ["tests[0]", "unknown field `titl` in item type `post`.", "Did you mean `title`?"] {
         assert!(faults.contains(part), "{part}: {faults}");
     }
@@ -327,8 +334,8 @@ async fn example_with_an_unknown_field_is_refused() {
 #[tokio::test]
 async fn all_faults_are_listed_at_their_documents() {
     let world = World::new().await;
-    let found = faults(world.changes().apply(&world.org, change(WRONG)).await.unwrap_err());
-    let expected = [
+    let fault_texts = faults(world.changes().apply(&world.org, change(WRONG)).await.unwrap_err());
+    let expected_faults = [
         ("document 2", "policies[0]"),
         ("document 2", "when.text.in"),
         ("document 3", "when.text.regex"),
@@ -337,15 +344,15 @@ async fn all_faults_are_listed_at_their_documents() {
         ("document 5", "`PATH`"),
         ("document 6", "action"),
     ];
-    for (document, part) in expected {
-        let named = |fault: &&String| {
+    for (document, part) in expected_faults {
+        let is_expected = |fault: &&String| {
             fault.starts_with("all.yaml:") && fault.contains(document) && fault.contains(part)
         };
-        assert!(found.iter().any(|fault| named(&fault)), "{document} {part}: {found:#?}");
+        assert!(fault_texts.iter().any(|fault| is_expected(&fault)), "{document} {part}: {fault_texts:#?}");
     }
     assert_eq!(world.changes().pull(&world.org).await.unwrap().version, ConfigVersion(1));
     let linted = lint_files(&files(WRONG), &[], &world.settings, Millis(1), 100).unwrap_err();
-    assert_eq!(linted.iter().map(ToString::to_string).collect::<Vec<_>>(), found);
+    assert_eq!(linted.iter().map(ToString::to_string).collect::<Vec<_>>(), fault_texts);
     assert_eq!(lint_files(&files(POST), &[], &world.settings, Millis(1), 100).unwrap().total, 0);
 }
 
@@ -354,19 +361,22 @@ async fn missing_name_is_reported_once() {
     let world = World::new().await;
     let documents =
         format!("{POST}---\nrule: two\nitem_types: [nothing]\nwhen: {{text: {{in: [text], words: [x]}}}}\n");
-    let found = lint_files(&files(&documents), &[], &world.settings, Millis(1), 100).unwrap_err();
-    let found: Vec<_> = found.iter().map(ToString::to_string).collect();
-    assert_eq!(found.len(), 1, "{found:#?}");
-    assert!(found[0].contains("item_types[0]") && found[0].contains("nothing"), "{found:#?}");
+    let faults = lint_files(&files(&documents), &[], &world.settings, Millis(1), 100).unwrap_err();
+    let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
+    assert_eq!(faults.len(), 1, "{faults:#?}");
+    assert!(faults[0].contains("item_types[0]") && faults[0].contains("nothing"), "{faults:#?}");
 }
 
 #[tokio::test]
-async fn a_rule_that_fails_its_own_example_is_refused() {
+async fn rule_failing_its_own_example_is_refused() {
     let world = World::new().await;
     let wrong = POST.replace("{text: buy bread}, expect: no_match", "{text: buy bread}, expect: match");
-    let found = faults(world.changes().apply(&world.org, change(&wrong)).await.unwrap_err());
-    assert_eq!(found.len(), 1);
-    assert!(found[0].contains("tests[1]") && found[0].contains("does not match"), "{found:?}");
+    let fault_texts = faults(world.changes().apply(&world.org, change(&wrong)).await.unwrap_err());
+    assert_eq!(fault_texts.len(), 1);
+    assert!(
+        fault_texts[0].contains("tests[1]") && fault_texts[0].contains("does not match"),
+        "{fault_texts:?}"
+    );
 }
 
 #[tokio::test]
@@ -406,8 +416,8 @@ async fn large_configuration_is_stored_and_pulled_in_parts() {
     let version = world.changes().apply(&world.org, large).await.unwrap().version;
     let pulled = world.changes().pull(&world.org).await.unwrap().files;
     assert!(pulled.len() > 1 && pulled.is_sorted());
-    let again = Change { files: pulled, prune: true, ..change("") };
-    assert_eq!(world.changes().apply(&world.org, again).await.unwrap().differences, []);
+    let repeated_change = Change { files: pulled, prune: true, ..change("") };
+    assert_eq!(world.changes().apply(&world.org, repeated_change).await.unwrap().differences, []);
     let running = world.live().await;
     let config = running.live.org(&world.org).unwrap();
     assert_eq!((config.version(), config.queues().len()), (version, 3_003));
@@ -419,25 +429,26 @@ async fn wait_ends_when_all_members_run_the_version() {
     let world = World::new().await;
     let (one, two) = (world.live().await, world.live().await);
     let version = world.apply(POST).await;
-    let waited = world.changes().wait_until_live(&world.org, version, Duration::from_secs(30)).await.unwrap();
-    assert_eq!(waited, WaitOutcome::Running(2));
+    let outcome =
+        world.changes().wait_until_live(&world.org, version, Duration::from_secs(30)).await.unwrap();
+    assert_eq!(outcome, WaitOutcome::Running(2));
     for running in [&one, &two] {
         assert_eq!(running.live.org(&world.org).unwrap().version(), version);
     }
     one.stop().await;
-    let waited = world.changes().wait_until_live(&world.org, version, Duration::from_secs(30)).await.unwrap();
-    assert_eq!(waited, WaitOutcome::Running(1), "a process that stopped in order is not waited for");
-    let missing =
-        world.changes().wait_until_live(&world.org, ConfigVersion(99), Duration::from_secs(1)).await;
-    assert_eq!(missing.unwrap_err().tag(), "config_no_such_version");
+    let outcome =
+        world.changes().wait_until_live(&world.org, version, Duration::from_secs(30)).await.unwrap();
+    assert_eq!(outcome, WaitOutcome::Running(1), "the wait excludes a process that stopped in order");
+    let result = world.changes().wait_until_live(&world.org, ConfigVersion(99), Duration::from_secs(1)).await;
+    assert_eq!(result.unwrap_err().tag(), "config_no_such_version");
     two.stop().await;
 }
 
 #[tokio::test]
 async fn change_does_not_create_an_organisation() {
     let world = World::new().await;
-    let refused = world.changes().apply(&OrgId::new("other"), change(POST)).await.unwrap_err();
-    assert_eq!(refused.tag(), "config_no_such_org");
+    let error = world.changes().apply(&OrgId::new("other"), change(POST)).await.unwrap_err();
+    assert_eq!(error.tag(), "config_no_such_org");
 }
 
 /// Documents above the limit for work on the caller's thread.
@@ -446,8 +457,8 @@ fn long_policies() -> String {
     policies.collect::<Vec<_>>().join("---\n")
 }
 
-/// Pulls that report each serialisation to the receiver. The one of the first org blocks until the sender is
-/// dropped.
+/// Pulls that report each serialisation to the receiver. A serialisation for the first org blocks until the
+/// sender is dropped.
 fn held_pulls(world: &World) -> (Arc<Pulls>, UnboundedReceiver<OrgId>, mpsc::Sender<()>) {
     let (begun, begins) = unbounded_channel();
     let (end, ends) = mpsc::channel();
@@ -455,7 +466,7 @@ fn held_pulls(world: &World) -> (Arc<Pulls>, UnboundedReceiver<OrgId>, mpsc::Sen
     let pulls = world.changes().pulls(move |org, pulled| {
         begun.send(org.clone()).unwrap();
         if *org == slow {
-            let _told = ends.lock().unwrap().recv();
+            let _released = ends.lock().unwrap().recv();
         }
         pulled.version.0.to_string().into_bytes()
     });
@@ -468,27 +479,27 @@ async fn concurrent_pulls_of_one_org_share_one_result() {
     let mut world = World::new().await;
     world.settings.computations = 2;
     let version = world.apply(&long_policies()).await;
-    let other = OrgId::new("other");
-    orgs::create(&world.store, &other, "Other", Millis(1)).await.unwrap();
-    let others = world.changes().apply(&other, change(&long_policies())).await.unwrap().version;
+    let other_org = OrgId::new("other");
+    orgs::create(&world.store, &other_org, "Other", Millis(1)).await.unwrap();
+    let other_version = world.changes().apply(&other_org, change(&long_policies())).await.unwrap().version;
 
     let (pulls, mut begins, end) = held_pulls(&world);
-    let mut asked = JoinSet::new();
+    let mut pull_tasks = JoinSet::new();
     for _ in 0..200 {
         let (pulls, org) = (Arc::clone(&pulls), world.org.clone());
-        asked.spawn(async move { pulls.get(&org).await.unwrap() });
+        pull_tasks.spawn(async move { pulls.get(&org).await.unwrap() });
     }
     assert_eq!(begins.recv().await, Some(world.org.clone()));
     for _ in 0..2 {
-        assert_eq!(pulls.get(&other).await.unwrap(), others.0.to_string());
+        assert_eq!(pulls.get(&other_org).await.unwrap(), other_version.0.to_string());
     }
-    assert_eq!(begins.recv().await, Some(other));
-    assert!(asked.try_join_next().is_none());
+    assert_eq!(begins.recv().await, Some(other_org));
+    assert!(pull_tasks.try_join_next().is_none());
     drop(end);
-    for answer in asked.join_all().await {
+    for answer in pull_tasks.join_all().await {
         assert_eq!(answer, version.0.to_string());
     }
-    assert!(begins.try_recv().is_err(), "each was written once");
+    assert!(begins.try_recv().is_err(), "each pull was serialised once");
 
     let next = world.apply("policy: another\n").await;
     assert_eq!(pulls.get(&world.org).await.unwrap(), next.0.to_string());
@@ -499,14 +510,14 @@ async fn result_of_a_cancelled_pull_serves_the_next_one() {
     let world = World::new().await;
     let version = world.apply(&long_policies()).await;
     let (pulls, mut begins, end) = held_pulls(&world);
-    let left = {
+    let cancelled_pull = {
         let (pulls, org) = (Arc::clone(&pulls), world.org.clone());
         tokio::spawn(async move { pulls.get(&org).await })
     };
     begins.recv().await.unwrap();
-    left.abort();
-    assert!(left.await.is_err());
+    cancelled_pull.abort();
+    assert!(cancelled_pull.await.is_err());
     drop(end);
     assert_eq!(pulls.get(&world.org).await.unwrap(), version.0.to_string());
-    assert!(begins.try_recv().is_err(), "it was written once");
+    assert!(begins.try_recv().is_err(), "the pull was serialised once");
 }

@@ -28,14 +28,14 @@ async fn one_of_concurrent_first_starts_gets_the_key() {
             tokio::spawn(async move { first_start(&store, &keys, &system_clock()).await.unwrap() })
         })
         .collect();
-    let mut made = Vec::new();
+    let mut created_keys = Vec::new();
     for start in starts {
-        made.extend(start.await.unwrap());
+        created_keys.extend(start.await.unwrap());
     }
-    assert_eq!(made.len(), 1);
+    assert_eq!(created_keys.len(), 1);
     let keys = Keys::new(world.store.clone(), &world.settings);
-    assert!(keys.authenticate(&made[0].key.reveal()).await.is_ok());
-    assert_eq!(keys.list(&made[0].org).await.unwrap().len(), 1);
+    assert!(keys.authenticate(&created_keys[0].key.reveal()).await.is_ok());
+    assert_eq!(keys.list(&created_keys[0].org).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -56,8 +56,8 @@ async fn first_start_skips_a_store_with_organisations() {
     let keys = Keys::new(headless.store.clone(), &headless.settings);
     let org = OrgId::new(DEFAULT_ORG);
     orgs::create(&headless.store, &org, "Default", Millis(1)).await.unwrap();
-    let new = NewKey { org, name: "own".to_owned(), scopes: Scopes::platform(), expires_at: None };
-    keys.create(new).await.unwrap();
+    let new_key = NewKey { org, name: "own".to_owned(), scopes: Scopes::platform(), expires_at: None };
+    keys.create(new_key).await.unwrap();
     assert!(first_start(&headless.store, &keys, &system_clock()).await.unwrap().is_none());
 }
 
@@ -65,7 +65,7 @@ async fn first_start_skips_a_store_with_organisations() {
 async fn organisation_is_created_once_with_a_valid_id() {
     let world = World::new().await;
     assert!(!orgs::create(&world.store, &world.org, "Again", Millis(2)).await.unwrap());
-    let refused = orgs::create(&world.store, &OrgId::new("a/b"), "x", Millis(2)).await.unwrap_err();
-    assert_eq!(refused.tag(), "org_bad_id");
+    let error = orgs::create(&world.store, &OrgId::new("a/b"), "x", Millis(2)).await.unwrap_err();
+    assert_eq!(error.tag(), "org_bad_id");
     assert_eq!(orgs::list(&world.store).await.unwrap().len(), 1);
 }

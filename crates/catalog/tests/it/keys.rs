@@ -30,13 +30,13 @@ impl KeyFixture {
     }
 
     async fn create(&self, expires_at: Option<Millis>) -> CreatedKey {
-        let new = NewKey {
+        let new_key = NewKey {
             org: self.world.org.clone(),
             name: "app".to_owned(),
             scopes: Scopes::platform(),
             expires_at,
         };
-        self.keys.create(new).await.unwrap()
+        self.keys.create(new_key).await.unwrap()
     }
 }
 
@@ -60,34 +60,34 @@ async fn invalid_keys_are_denied_with_their_reason() {
     assert_eq!(denied("").await, KeyRejection::Missing);
     assert_eq!(denied("tg_live_x").await, KeyRejection::Malformed);
     assert_eq!(denied(&text[..text.len() - 1]).await, KeyRejection::Malformed);
-    let other = KeyFixture::new().await.create(None).await.token.reveal();
-    assert_eq!(denied(&other).await, KeyRejection::Unknown);
+    let other_text = KeyFixture::new().await.create(None).await.token.reveal();
+    assert_eq!(denied(&other_text).await, KeyRejection::Unknown);
     let id = tidegate_catalog::keys::Token::parse(&text).unwrap().id;
     let forged = tidegate_catalog::keys::Token::new("live", id, [1; 32]).reveal();
-    assert_eq!(denied(&forged).await, KeyRejection::Unknown, "the right id with another secret");
+    assert_eq!(denied(&forged).await, KeyRejection::Unknown, "the id exists, but the secret is wrong");
     assert!(fixture.keys.authenticate(&text).await.is_ok());
 }
 
 #[tokio::test]
 async fn key_needs_a_printable_name_and_a_valid_expiry() {
     let fixture = KeyFixture::new().await;
-    let new = |name: &str, expires_at| NewKey {
+    let new_key = |name: &str, expires_at| NewKey {
         org: fixture.world.org.clone(),
         name: name.to_owned(),
         scopes: Scopes::platform(),
         expires_at,
     };
     for name in ["", "x\n2026 ERROR fake\u{1b}[31m", &"x".repeat(201)] {
-        let refused = fixture.keys.create(new(name, None)).await.unwrap_err();
-        assert!(matches!(refused, KeyError::BadName), "{name:?}: {refused}");
+        let error = fixture.keys.create(new_key(name, None)).await.unwrap_err();
+        assert!(matches!(error, KeyError::BadName), "{name:?}: {error}");
     }
-    let late = fixture.keys.create(new("app", Some(Millis(Millis::LAST.0 + 1)))).await.unwrap_err();
-    assert!(matches!(late, KeyError::TooLate), "{late}");
-    let last = fixture.keys.create(new("app", Some(Millis::LAST))).await.unwrap();
+    let error = fixture.keys.create(new_key("app", Some(Millis(Millis::LAST.0 + 1)))).await.unwrap_err();
+    assert!(matches!(error, KeyError::TooLate), "{error}");
+    let last = fixture.keys.create(new_key("app", Some(Millis::LAST))).await.unwrap();
     assert_eq!(last.info.expires_at.map(Millis::iso).as_deref(), Some("9999-12-30T22:00:00.000Z"));
     let forever = Duration::from_secs(u64::MAX);
-    let late = fixture.keys.rotate(&fixture.world.org, last.info.id, forever).await.unwrap_err();
-    assert!(matches!(late, KeyError::TooLate), "{late}");
+    let error = fixture.keys.rotate(&fixture.world.org, last.info.id, forever).await.unwrap_err();
+    assert!(matches!(error, KeyError::TooLate), "{error}");
     assert_eq!(fixture.keys.list(&fixture.world.org).await.unwrap().len(), 1, "no other key was created");
 }
 
@@ -112,7 +112,7 @@ async fn revoked_key_stops_within_the_cache_time() {
     fixture.keys.revoke(&fixture.world.org, created.info.id).await.unwrap();
     assert_eq!(fixture.keys.authenticate(&text).await.unwrap_err(), KeyRejection::Revoked);
     fixture.clock.advance(29_998);
-    assert!(elsewhere.authenticate(&text).await.is_ok(), "still remembered");
+    assert!(elsewhere.authenticate(&text).await.is_ok(), "the key is still cached");
     fixture.clock.advance(1);
     assert_eq!(elsewhere.authenticate(&text).await.unwrap_err(), KeyRejection::Revoked);
     let first = fixture.keys.list(&fixture.world.org).await.unwrap()[0].revoked_at;
@@ -135,16 +135,17 @@ async fn keys_of_a_disabled_organisation_are_denied() {
 async fn rotated_key_works_during_the_overlap_only() {
     let fixture = KeyFixture::new().await;
     let old = fixture.create(None).await;
-    let new = fixture.keys.rotate(&fixture.world.org, old.info.id, Duration::from_secs(3_600)).await.unwrap();
-    assert_eq!(new.info.scopes, old.info.scopes);
-    let (old_text, new_text) = (old.token.reveal(), new.token.reveal());
+    let new_key =
+        fixture.keys.rotate(&fixture.world.org, old.info.id, Duration::from_secs(3_600)).await.unwrap();
+    assert_eq!(new_key.info.scopes, old.info.scopes);
+    let (old_text, new_text) = (old.token.reveal(), new_key.token.reveal());
     fixture.clock.advance(3_599_999);
     assert!(fixture.keys.authenticate(&old_text).await.is_ok());
     fixture.clock.advance(1);
     assert_eq!(fixture.keys.authenticate(&old_text).await.unwrap_err(), KeyRejection::Expired);
     assert!(fixture.keys.authenticate(&new_text).await.is_ok());
-    let again = fixture.keys.rotate(&fixture.world.org, old.info.id, Duration::ZERO).await.unwrap_err();
-    assert_eq!(again.tag(), "key_ended");
+    let error = fixture.keys.rotate(&fixture.world.org, old.info.id, Duration::ZERO).await.unwrap_err();
+    assert_eq!(error.tag(), "key_ended");
 }
 
 #[tokio::test]
@@ -152,20 +153,20 @@ async fn rotated_key_keeps_the_original_expiry() {
     let fixture = KeyFixture::new().await;
     for end in [None, Some(Millis(fixture.clock.clock()().0 + 1_000))] {
         let old = fixture.create(end).await;
-        let new =
+        let new_key =
             fixture.keys.rotate(&fixture.world.org, old.info.id, Duration::from_secs(3_600)).await.unwrap();
-        assert_eq!(new.info.expires_at, end);
+        assert_eq!(new_key.info.expires_at, end);
     }
 }
 
 #[tokio::test]
 async fn organisations_cannot_access_keys_of_others() {
     let fixture = KeyFixture::new().await;
-    let other = OrgId::new("other");
-    orgs::create(&fixture.world.store, &other, "Other", Millis(1)).await.unwrap();
+    let other_org = OrgId::new("other");
+    orgs::create(&fixture.world.store, &other_org, "Other", Millis(1)).await.unwrap();
     let created = fixture.create(None).await;
-    assert_eq!(fixture.keys.revoke(&other, created.info.id).await.unwrap_err().tag(), "key_no_such_key");
-    assert_eq!(fixture.keys.list(&other).await.unwrap(), []);
+    assert_eq!(fixture.keys.revoke(&other_org, created.info.id).await.unwrap_err().tag(), "key_no_such_key");
+    assert_eq!(fixture.keys.list(&other_org).await.unwrap(), []);
     assert!(fixture.keys.authenticate(&created.token.reveal()).await.is_ok());
 }
 
@@ -173,11 +174,11 @@ async fn organisations_cannot_access_keys_of_others() {
 async fn key_use_is_stored_once_per_minute() {
     let fixture = KeyFixture::new().await;
     let text = fixture.create(None).await.token.reveal();
-    let used = async || fixture.keys.list(&fixture.world.org).await.unwrap()[0].last_used_at;
-    assert_eq!(used().await, None);
+    let last_use = async || fixture.keys.list(&fixture.world.org).await.unwrap()[0].last_used_at;
+    assert_eq!(last_use().await, None);
     let first = fixture.clock.now();
     fixture.keys.authenticate(&text).await.unwrap();
-    eventually("the use to be noted", PATIENCE, async || used().await.filter(|at| *at == first))
+    eventually("the use to be stored", PATIENCE, async || last_use().await.filter(|at| *at == first))
         .await
         .unwrap();
     fixture.clock.advance(59_999);
@@ -185,7 +186,7 @@ async fn key_use_is_stored_once_per_minute() {
     fixture.clock.advance(1);
     fixture.keys.authenticate(&text).await.unwrap();
     let last = fixture.clock.now();
-    eventually("the later use to be noted", PATIENCE, async || used().await.filter(|at| *at == last))
+    eventually("the later use to be stored", PATIENCE, async || last_use().await.filter(|at| *at == last))
         .await
         .unwrap();
 }
@@ -200,33 +201,36 @@ async fn store_contains_no_secret_of_a_key() {
     let bytes = crate::secrets::all_bytes(fixture.world.folder.path());
     let raw: Vec<u8> =
         (0..64).step_by(2).map(|at| u8::from_str_radix(&secret[at..at + 2], 16).unwrap()).collect();
-    assert!(!crate::secrets::holds(&bytes, secret.as_bytes()) && !crate::secrets::holds(&bytes, &raw));
+    assert!(
+        !crate::secrets::contains_bytes(&bytes, secret.as_bytes())
+            && !crate::secrets::contains_bytes(&bytes, &raw)
+    );
     let id = text.split('_').nth(2).unwrap();
     let id = uuid::Uuid::parse_str(id).unwrap();
-    assert!(crate::secrets::holds(&bytes, id.as_bytes()), "the search finds existing bytes");
+    assert!(crate::secrets::contains_bytes(&bytes, id.as_bytes()), "the search finds existing bytes");
 }
 
 #[tokio::test]
 async fn repeated_rotation_to_one_id_creates_one_key() {
     let fixture = KeyFixture::new().await;
-    let (org, old, new) = (&fixture.world.org, fixture.create(None).await, ApiKeyId::random());
+    let (org, old, new_id) = (&fixture.world.org, fixture.create(None).await, ApiKeyId::random());
     let overlap = Duration::from_secs(3_600);
-    let made = fixture.keys.rotate_once(org, old.info.id, new, overlap).await.unwrap();
-    assert_eq!(made.info.id, new);
-    let again =
-        fixture.keys_of_other_process().rotate_once(org, old.info.id, new, overlap).await.unwrap_err();
-    assert!(matches!(again, KeyError::Exists), "{again}");
-    assert_eq!(fixture.keys.list(org).await.unwrap().iter().filter(|key| key.id == new).count(), 1);
-    fixture.keys.authenticate(&made.token.reveal()).await.unwrap();
+    let new_key = fixture.keys.rotate_once(org, old.info.id, new_id, overlap).await.unwrap();
+    assert_eq!(new_key.info.id, new_id);
+    let error =
+        fixture.keys_of_other_process().rotate_once(org, old.info.id, new_id, overlap).await.unwrap_err();
+    assert!(matches!(error, KeyError::Exists), "{error}");
+    assert_eq!(fixture.keys.list(org).await.unwrap().iter().filter(|key| key.id == new_id).count(), 1);
+    fixture.keys.authenticate(&new_key.token.reveal()).await.unwrap();
 
     // The first attempt crashed between creating the new key and expiring the old one.
-    let (whole, new) = (fixture.create(None).await, ApiKeyId::random());
+    let (unexpired_key, new_id) = (fixture.create(None).await, ApiKeyId::random());
     let properties =
         NewKey { org: org.clone(), name: "app".to_owned(), scopes: Scopes::platform(), expires_at: None };
-    fixture.keys.create_once(new, properties.clone()).await.unwrap();
-    assert!(fixture.keys.rotate_once(org, whole.info.id, new, Duration::ZERO).await.is_err());
-    assert_eq!(fixture.keys.authenticate(&whole.token.reveal()).await, Err(KeyRejection::Expired));
-    assert!(matches!(fixture.keys.create_once(new, properties).await, Err(KeyError::Exists)));
+    fixture.keys.create_once(new_id, properties.clone()).await.unwrap();
+    assert!(fixture.keys.rotate_once(org, unexpired_key.info.id, new_id, Duration::ZERO).await.is_err());
+    assert_eq!(fixture.keys.authenticate(&unexpired_key.token.reveal()).await, Err(KeyRejection::Expired));
+    assert!(matches!(fixture.keys.create_once(new_id, properties).await, Err(KeyError::Exists)));
 }
 
 #[tokio::test]
@@ -234,12 +238,12 @@ async fn key_rotates_once_and_its_successor_does_not_expire() {
     let fixture = KeyFixture::new().await;
     let (org, old) = (&fixture.world.org, fixture.create(None).await);
     let overlap = Duration::from_secs(3_600);
-    let made = fixture.keys.rotate(org, old.info.id, overlap).await.unwrap();
-    assert_eq!(made.info.expires_at, None);
-    // A repetition after a lost response.
-    let again = fixture.keys.rotate(org, old.info.id, overlap).await.unwrap_err();
-    assert!(matches!(again, KeyError::Rotated), "{again}");
-    let next = fixture.keys.rotate(org, made.info.id, overlap).await.unwrap();
+    let successor = fixture.keys.rotate(org, old.info.id, overlap).await.unwrap();
+    assert_eq!(successor.info.expires_at, None);
+    // The client repeats the request after a lost response.
+    let error = fixture.keys.rotate(org, old.info.id, overlap).await.unwrap_err();
+    assert!(matches!(error, KeyError::Rotated), "{error}");
+    let next = fixture.keys.rotate(org, successor.info.id, overlap).await.unwrap();
     assert_eq!(next.info.expires_at, None);
 }
 
@@ -260,17 +264,17 @@ async fn caller_is_found_by_key_id_until_the_key_ends() {
 /// Rotates a new key from eight tasks at once, thirty times, and requires one winner each time.
 async fn rotate_concurrently(world: &World, overlap: Duration) {
     const ROUNDS: usize = 30;
-    // Two processes, so that a lock within one of them is not enough.
+    // With two processes, a lock within one of them is not enough.
     let keys =
         [Keys::new(world.store.clone(), &world.settings), Keys::new(world.store.clone(), &world.settings)];
     for round in 0..ROUNDS {
-        let new = NewKey {
+        let new_key = NewKey {
             org: world.org.clone(),
             name: "app".to_owned(),
             scopes: Scopes::platform(),
             expires_at: None,
         };
-        let old = keys[0].create(new).await.unwrap();
+        let old = keys[0].create(new_key).await.unwrap();
         let keys_before = keys[0].list(&world.org).await.unwrap().len();
         let rotations: Vec<_> = (0..8)
             .map(|task| {

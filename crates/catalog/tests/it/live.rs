@@ -11,8 +11,8 @@ use tidegate_test_support::{PATIENCE, eventually};
 use crate::support::{POST, World};
 
 async fn wait_until_live(live: &LiveConfigs, org: &OrgId, version: ConfigVersion) {
-    let here = async || live.org(org).filter(|config| config.version() >= version).map(drop);
-    eventually("the version to run here", PATIENCE, here).await.unwrap();
+    let running_config = async || live.org(org).filter(|config| config.version() >= version).map(drop);
+    eventually("the version to be live", PATIENCE, running_config).await.unwrap();
 }
 
 #[tokio::test]
@@ -60,23 +60,23 @@ async fn changed_head_is_found_without_an_epoch_bump() {
 #[tokio::test]
 async fn failed_compilation_keeps_the_previous_version() {
     let world = World::new().await;
-    let good = world.apply(POST).await;
+    let good_version = world.apply(POST).await;
     let running = world.live().await;
-    let newer = r#"{"format":99,"policyOrder":[],"typeVersions":{},"documents":[]}"#;
-    let bad = replace_head(&world, newer).await;
-    let refused = running.live.find_version(&world.org, bad, Millis(0)).await.unwrap_err();
-    assert_eq!(refused.tag(), "config_not_compiled");
-    assert!(refused.is_outage(), "the work is kept: a newer process can run the version");
-    assert_eq!(running.live.org(&world.org).unwrap().version(), good);
-    let told = async || {
+    let newer_document = r#"{"format":99,"policyOrder":[],"typeVersions":{},"documents":[]}"#;
+    let bad = replace_head(&world, newer_document).await;
+    let error = running.live.find_version(&world.org, bad, Millis(0)).await.unwrap_err();
+    assert_eq!(error.tag(), "config_not_compiled");
+    assert!(error.is_outage(), "the work is kept: a newer process can run the version");
+    assert_eq!(running.live.org(&world.org).unwrap().version(), good_version);
+    let find_failure = async || {
         let members = members::list(&world.store).await.unwrap();
         members.iter().find_map(|member| member.failing.first().cloned())
     };
-    let told = eventually("the member to tell", PATIENCE, told).await.unwrap();
-    let wait = world.changes().wait_until_live(&world.org, bad, Duration::from_secs(30)).await.unwrap();
-    assert!(matches!(wait, tidegate_catalog::change::WaitOutcome::Failing(_)), "{wait:?}");
-    assert_eq!((told.org, told.version, told.running), (world.org.clone(), bad, Some(good)));
-    assert!(told.reason.contains("format 99"), "{}", told.reason);
+    let failure = eventually("the member to report its failure", PATIENCE, find_failure).await.unwrap();
+    let outcome = world.changes().wait_until_live(&world.org, bad, Duration::from_secs(30)).await.unwrap();
+    assert!(matches!(outcome, tidegate_catalog::change::WaitOutcome::Failing(_)), "{outcome:?}");
+    assert_eq!((failure.org, failure.version, failure.running), (world.org.clone(), bad, Some(good_version)));
+    assert!(failure.reason.contains("format 99"), "{}", failure.reason);
     running.stop().await;
     // A new process has no older version to run, but starts anyway.
     let fresh = world.live().await;
@@ -105,8 +105,8 @@ const LATE: Millis = Millis(i64::MAX);
 async fn missing_version_differs_from_an_outage() {
     let world = World::new().await;
     let live = LiveConfigs::open(world.store.clone(), world.settings.clone()).await.unwrap();
-    let missing = live.find_version(&world.org, ConfigVersion(9), LATE).await.unwrap_err();
-    assert_eq!((missing.tag(), missing.is_outage()), ("config_no_such_version", false));
+    let error = live.find_version(&world.org, ConfigVersion(9), LATE).await.unwrap_err();
+    assert_eq!((error.tag(), error.is_outage()), ("config_no_such_version", false));
     let unknown = live.load_latest(&OrgId::new("other")).await.unwrap_err();
     assert_eq!((unknown.tag(), unknown.is_outage()), ("config_no_such_org", false));
     world.store.close().await.unwrap();
@@ -123,11 +123,11 @@ async fn newer_configuration_replaces_a_lost_version() {
     let live = LiveConfigs::open(world.store.clone(), world.settings.clone()).await.unwrap();
     let head = world.store.get::<ConfigHead>(&ConfigHead::key(world.org.clone())).await.unwrap().unwrap();
     let written_at = Millis(head.changed_at.0 + 10);
-    let lost = live.find_version(&world.org, ConfigVersion(9), written_at).await.unwrap_err();
-    assert_eq!(lost.tag(), "config_no_such_version");
-    let found =
+    let error = live.find_version(&world.org, ConfigVersion(9), written_at).await.unwrap_err();
+    assert_eq!(error.tag(), "config_no_such_version");
+    let config =
         live.find_version(&world.org, ConfigVersion(9), Millis(head.changed_at.0 - 10)).await.unwrap();
-    assert_eq!(found.version(), ConfigVersion(1));
+    assert_eq!(config.version(), ConfigVersion(1));
 }
 
 #[tokio::test]
@@ -136,9 +136,9 @@ async fn missing_version_is_looked_up_again_later() {
     let live = LiveConfigs::open(world.store.clone(), world.settings.clone()).await.unwrap();
     assert!(live.find_version(&world.org, ConfigVersion(2), LATE).await.is_err());
     world.apply(POST).await;
-    let found = async || live.find_version(&world.org, ConfigVersion(2), LATE).await.ok();
-    let found = eventually("the version to be found", PATIENCE, found).await.unwrap();
-    assert_eq!(found.version(), ConfigVersion(2));
+    let load_version = async || live.find_version(&world.org, ConfigVersion(2), LATE).await.ok();
+    let config = eventually("the version to be found", PATIENCE, load_version).await.unwrap();
+    assert_eq!(config.version(), ConfigVersion(2));
 }
 
 #[tokio::test]

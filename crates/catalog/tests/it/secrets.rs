@@ -20,7 +20,7 @@ pub(crate) fn all_bytes(folder: &Path) -> Vec<u8> {
     bytes
 }
 
-pub(crate) fn holds(bytes: &[u8], part: &[u8]) -> bool {
+pub(crate) fn contains_bytes(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
@@ -36,9 +36,9 @@ async fn endpoint_keeps_one_secret_which_is_stored_sealed() {
     let secret = secrets.for_endpoint(&world.org, &platform()).await.unwrap().unwrap();
     let text = secrets.reveal(&world.org, &platform()).await.unwrap().unwrap();
     assert_eq!(secret.expose(), text);
-    let again =
+    let applied =
         world.changes().apply(&world.org, change(&POST.replace("/callbacks", "/other"))).await.unwrap();
-    assert_eq!(again.new_secrets, []);
+    assert_eq!(applied.new_secrets, []);
     assert!(!format!("{secrets:?}{secret:?}").contains(&text[6..]));
 
     world.store.close().await.unwrap();
@@ -47,8 +47,8 @@ async fn endpoint_keeps_one_secret_which_is_stored_sealed() {
     let bytes = all_bytes(&folder.path().join("db"));
     let tail = text.strip_prefix("whsec_").unwrap();
     let raw = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, tail).unwrap();
-    assert!(!holds(&bytes, tail.as_bytes()) && !holds(&bytes, &raw));
-    assert!(holds(&bytes, b"platform.example"), "the search finds existing bytes");
+    assert!(!contains_bytes(&bytes, tail.as_bytes()) && !contains_bytes(&bytes, &raw));
+    assert!(contains_bytes(&bytes, b"platform.example"), "the search finds existing bytes");
 
     let store = open(folder.path());
     let world = World { store, folder, settings, org };
@@ -56,35 +56,35 @@ async fn endpoint_keeps_one_secret_which_is_stored_sealed() {
 }
 
 #[tokio::test]
-async fn a_secret_that_was_tampered_with_or_copied_is_refused() {
+async fn tampered_or_copied_secret_is_refused() {
     let world = World::new().await;
     world.apply(POST).await;
     world.apply("endpoint: other\nurl: https://other.example/\n").await;
     let key = |endpoint: &str| EndpointSecret::key(world.org.clone(), endpoint);
     let row = world.store.get::<EndpointSecret>(&key("platform")).await.unwrap().unwrap();
-    let other = world.store.get::<EndpointSecret>(&key("other")).await.unwrap().unwrap();
+    let other_row = world.store.get::<EndpointSecret>(&key("other")).await.unwrap().unwrap();
 
-    let copied = EndpointSecret { sealed: other.sealed, ..row.clone() };
+    let copied = EndpointSecret { sealed: other_row.sealed, ..row.clone() };
     assert_eq!(world.store.replace(&copied, row.version).await.unwrap(), ReplaceOutcome::Done);
-    let refused = world.secrets().for_endpoint(&world.org, &platform()).await.unwrap_err();
-    assert_eq!((refused.tag(), refused.is_outage()), ("secret_tampered", false));
+    let error = world.secrets().for_endpoint(&world.org, &platform()).await.unwrap_err();
+    assert_eq!((error.tag(), error.is_outage()), ("secret_tampered", false));
 
-    let mut changed = row.sealed.to_vec();
-    changed[30] ^= 1;
-    let changed = EndpointSecret { sealed: Bytes::from(changed), ..row.clone() };
-    assert_eq!(world.store.replace(&changed, row.version + 1).await.unwrap(), ReplaceOutcome::Done);
-    let refused = world.secrets().reveal(&world.org, &platform()).await.unwrap_err();
-    assert_eq!(refused.tag(), "secret_tampered");
+    let mut tampered_bytes = row.sealed.to_vec();
+    tampered_bytes[30] ^= 1;
+    let tampered_row = EndpointSecret { sealed: Bytes::from(tampered_bytes), ..row.clone() };
+    assert_eq!(world.store.replace(&tampered_row, row.version + 1).await.unwrap(), ReplaceOutcome::Done);
+    let error = world.secrets().reveal(&world.org, &platform()).await.unwrap_err();
+    assert_eq!(error.tag(), "secret_tampered");
 }
 
 #[tokio::test]
 async fn secret_under_another_master_key_is_kept() {
     let world = World::new().await;
     world.apply(POST).await;
-    let other = Secrets::new(world.store.clone(), MasterKey::new([1; 32]), &world.settings);
-    let refused = other.for_endpoint(&world.org, &platform()).await.unwrap_err();
-    assert_eq!(refused.tag(), "secret_other_master_key");
-    assert!(!other.ensure_secret(&world.org, &platform()).await.unwrap());
+    let other_secrets = Secrets::new(world.store.clone(), MasterKey::new([1; 32]), &world.settings);
+    let error = other_secrets.for_endpoint(&world.org, &platform()).await.unwrap_err();
+    assert_eq!(error.tag(), "secret_other_master_key");
+    assert!(!other_secrets.ensure_secret(&world.org, &platform()).await.unwrap());
     assert!(world.secrets().for_endpoint(&world.org, &platform()).await.unwrap().is_some());
 }
 
@@ -96,11 +96,11 @@ async fn other_master_key_is_refused_unless_first_is_lost() {
     let second = Secrets::new(world.store.clone(), second, &world.settings);
     first.claim_store(None).await.unwrap();
     first.claim_store(None).await.unwrap();
-    let refused = second.claim_store(None).await.unwrap_err();
-    let SecretError::OtherKey { sealed_under, at_hand } = &refused else { panic!("{refused}") };
-    assert_eq!((*at_hand == name, *sealed_under == name, refused.is_outage()), (true, false, false));
-    assert!(refused.to_string().contains(sealed_under.as_str()) && refused.to_string().contains(&name));
-    assert!(second.claim_store(Some(&name)).await.is_err(), "the wrong key is named");
+    let error = second.claim_store(None).await.unwrap_err();
+    let SecretError::OtherKey { sealed_under, at_hand } = &error else { panic!("{error}") };
+    assert_eq!((*at_hand == name, *sealed_under == name, error.is_outage()), (true, false, false));
+    assert!(error.to_string().contains(sealed_under.as_str()) && error.to_string().contains(&name));
+    assert!(second.claim_store(Some(&name)).await.is_err(), "the named key is not the key of the store");
     second.claim_store(Some(sealed_under)).await.unwrap();
     second.claim_store(None).await.unwrap();
     assert_eq!(first.claim_store(None).await.unwrap_err().tag(), "other_master_key");
@@ -110,10 +110,10 @@ async fn other_master_key_is_refused_unless_first_is_lost() {
 async fn master_key_of_old_data_is_found_in_its_secrets() {
     let world = World::new().await;
     world.apply(POST).await;
-    let other = Secrets::new(world.store.clone(), MasterKey::new([1; 32]), &world.settings);
-    assert_eq!(other.claim_store(None).await.unwrap_err().tag(), "other_master_key");
+    let other_secrets = Secrets::new(world.store.clone(), MasterKey::new([1; 32]), &world.settings);
+    assert_eq!(other_secrets.claim_store(None).await.unwrap_err().tag(), "other_master_key");
     world.secrets().claim_store(None).await.unwrap();
-    assert_eq!(other.claim_store(None).await.unwrap_err().tag(), "other_master_key");
+    assert_eq!(other_secrets.claim_store(None).await.unwrap_err().tag(), "other_master_key");
 }
 
 #[tokio::test]
@@ -127,8 +127,8 @@ async fn an_endpoint_without_a_secret_has_none() {
 async fn partial_items_secret_of_another_process_is_found() {
     let world = World::new().await;
     let (ours, theirs) = (world.secrets(), world.secrets());
-    let none = ours.for_endpoint(&world.org, &EndpointId::new("@partial-items")).await.unwrap();
-    assert!(none.is_none(), "and that is remembered");
-    let made = theirs.for_partial_items(&world.org).await.unwrap();
-    assert_eq!(ours.for_partial_items(&world.org).await.unwrap().expose(), made.expose());
+    let absent_secret = ours.for_endpoint(&world.org, &EndpointId::new("@partial-items")).await.unwrap();
+    assert!(absent_secret.is_none(), "the first look-up caches the absence");
+    let created_secret = theirs.for_partial_items(&world.org).await.unwrap();
+    assert_eq!(ours.for_partial_items(&world.org).await.unwrap().expose(), created_secret.expose());
 }

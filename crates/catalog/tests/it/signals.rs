@@ -27,7 +27,7 @@ fn shipped_signals_speak_the_documented_forms() {
     let warnings = change::lint_files(&files, &[], &settings, Millis(0), 9).unwrap();
     assert_eq!(warnings.total, 0, "{:?}", warnings.listed_warnings);
     let (compiled, _) = change::compile_offline(&files, &settings).unwrap();
-    let mut seen = 0;
+    let mut exchange_count = 0;
     for entry in fs::read_dir(root.join("tests/it/exchanges")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|it| it != "json") {
@@ -41,11 +41,12 @@ fn shipped_signals_speak_the_documented_forms() {
         assert_eq!(body, exchange["request"], "{name}");
         let all = signal.read(exchange["response"].to_string().as_bytes(), inputs.len()).unwrap();
         let all: Vec<_> = all.into_iter().map(|scores| scores.unwrap().labels).collect();
-        let expected: Vec<HashMap<String, f64>> = serde_json::from_value(exchange["scores"].clone()).unwrap();
-        assert_eq!(all, expected, "{name}");
-        seen += 1;
+        let expected_labels: Vec<HashMap<String, f64>> =
+            serde_json::from_value(exchange["scores"].clone()).unwrap();
+        assert_eq!(all, expected_labels, "{name}");
+        exchange_count += 1;
     }
-    assert_eq!(seen, 4);
+    assert_eq!(exchange_count, 4);
 }
 
 const SIGNAL: &str =
@@ -68,11 +69,11 @@ async fn header_values_of_signals_are_sealed_for_their_signal() {
     let headers = signal.resolve_headers(|_| None, open).unwrap();
     assert_eq!(headers, [("X-Key".to_owned(), "t0ken".to_owned())]);
     running.stop().await;
-    // Neither another signal nor an endpoint of the same name opens it.
+    // Neither another signal nor an endpoint of the same name can open the sealed value.
     let sealed = pulled.lines().find(|line| line.contains("sealed:")).unwrap();
     let endpoint = format!("endpoint: s\nurl: https://m.example/\nheaders:\n{sealed}\n");
     for text in [pulled.replace("signal: s", "signal: t"), endpoint] {
-        let found = faults(world.changes().apply(&world.org, change_of(&text)).await.unwrap_err());
-        assert!(found.len() == 1 && found[0].contains("does not open here"), "{found:?}");
+        let fault_texts = faults(world.changes().apply(&world.org, change_of(&text)).await.unwrap_err());
+        assert!(fault_texts.len() == 1 && fault_texts[0].contains("does not open here"), "{fault_texts:?}");
     }
 }

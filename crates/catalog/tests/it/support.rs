@@ -119,8 +119,8 @@ impl World {
         let before = members::list(&self.store).await.unwrap().len();
         let running =
             Running::of(LiveConfigs::open(self.store.clone(), self.settings.clone()).await.unwrap());
-        let listed = async || (members::list(&self.store).await.unwrap().len() > before).then_some(());
-        eventually("the member to be listed", PATIENCE, listed).await.unwrap();
+        let member_listed = async || (members::list(&self.store).await.unwrap().len() > before).then_some(());
+        eventually("the member to be listed", PATIENCE, member_listed).await.unwrap();
         running
     }
 

@@ -12,9 +12,9 @@ use futures::future::{BoxFuture, FutureExt};
 use tidegate_egress::resolver::Resolver;
 use tidegate_egress::{Client, Settings};
 
-struct Never;
+struct HangingResolver;
 
-impl Resolver for Never {
+impl Resolver for HangingResolver {
     fn resolve(&self, _host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         std::future::pending().boxed()
     }
@@ -59,14 +59,14 @@ async fn no_notation_of_loopback_is_called_by_default() {
         );
         assert!(attempt.error.unwrap().to_string().contains("egress.allow_cidrs"));
     }
-    assert_eq!(receiver.seen.connections(), 0);
+    assert_eq!(receiver.log.connections(), 0);
 
     // With the address allowed, the same texts reach the listener. So the guard blocked them before.
     let open = Client::new(opening(&["127.0.0.0/8", "0.0.0.0/8"])).unwrap();
     for (count, host) in TRICKS.into_iter().enumerate() {
         let attempt = attempt_with(&open, &format!("http://{host}:{port}/")).await.unwrap();
         assert_eq!((attempt.outcome.tag(), tag(&attempt)), ("delivered", None), "{host}");
-        assert_eq!(receiver.seen.connections(), count + 1);
+        assert_eq!(receiver.log.connections(), count + 1);
     }
 }
 
@@ -86,7 +86,7 @@ async fn ipv6_loopback_is_blocked_unless_allowed() {
     ] {
         let attempt = attempt_with(&Client::new(settings).unwrap(), &url).await.unwrap();
         assert_eq!(attempt.outcome.tag(), outcome);
-        assert_eq!(receiver.seen.connections(), connections);
+        assert_eq!(receiver.log.connections(), connections);
     }
 }
 
@@ -96,7 +96,7 @@ async fn credentials_in_a_url_do_not_hide_its_host() {
     let client = Client::new(patient()).unwrap();
     let url = format!("http://example.com@{}/", receiver.address);
     assert_eq!(attempt_with(&client, &url).await.unwrap_err().tag(), "url_userinfo");
-    assert_eq!(receiver.seen.connections(), 0);
+    assert_eq!(receiver.log.connections(), 0);
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn localhost_name_is_blocked_by_its_address() {
         );
         assert!(host.ends_with('.') || attempt.outcome.tag() == "blocked_address", "{host}");
     }
-    assert_eq!(receiver.seen.connections(), 0);
+    assert_eq!(receiver.log.connections(), 0);
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn a_name_is_blocked_if_any_of_its_addresses_is() {
             "{addresses:?}"
         );
     }
-    assert_eq!(receiver.seen.connections(), 0);
+    assert_eq!(receiver.log.connections(), 0);
     let client = Client::with_resolver(opening(&["127.0.0.2"]), Answers::new(&[&["127.0.0.2"]])).unwrap();
     let attempt = attempt_with(&client, &url).await.unwrap();
     assert_eq!((attempt.outcome.tag(), attempt.remote_ip), ("delivered", Some(ip("127.0.0.2"))));
@@ -159,17 +159,20 @@ async fn rebinding_name_never_reaches_an_internal_address() {
     let client = Client::with_resolver(opening(&["127.0.0.2"]), answers.clone()).unwrap();
     let first = attempt_with(&client, &url).await.unwrap();
     assert_eq!((first.outcome.tag(), first.remote_ip), ("delivered", Some(ip("127.0.0.2"))));
-    assert_eq!(answers.asked.load(Ordering::SeqCst), 1, "what was checked is what was connected to");
+    assert_eq!(answers.asked.load(Ordering::SeqCst), 1, "the connection uses the checked address");
     let second = attempt_with(&client, &url).await.unwrap();
     assert_eq!(second.outcome.tag(), "blocked_address");
-    assert_eq!((outside.seen.connections(), inside.seen.connections()), (1, 0));
+    assert_eq!((outside.log.connections(), inside.log.connections()), (1, 0));
 }
 
 #[tokio::test]
 async fn missing_address_is_dns_error_and_hung_dns_connect_timeout() {
     let unknown = Answers::failing();
-    let lookups: [(Arc<dyn Resolver>, _); 3] =
-        [(unknown, "dns_error"), (Answers::new(&[&[]]), "dns_error"), (Arc::new(Never), "connect_timeout")];
+    let lookups: [(Arc<dyn Resolver>, _); 3] = [
+        (unknown, "dns_error"),
+        (Answers::new(&[&[]]), "dns_error"),
+        (Arc::new(HangingResolver), "connect_timeout"),
+    ];
     for (lookup, error) in lookups {
         let settings = Settings { connect_timeout_ms: 100, ..patient() };
         let client = Client::with_resolver(settings, lookup).unwrap();
@@ -184,12 +187,12 @@ async fn a_proxy_in_the_environment_is_ignored() {
     if std::env::var_os(CHILD).is_some() {
         let receiver = Receiver::start(answer()).await;
         let attempt = attempt_with(&Client::new(patient()).unwrap(), &receiver.url()).await.unwrap();
-        assert_eq!((attempt.outcome.tag(), receiver.seen.connections()), ("delivered", 1));
+        assert_eq!((attempt.outcome.tag(), receiver.log.connections()), ("delivered", 1));
         let shut = Client::new(Settings::default()).unwrap();
         assert_eq!(attempt_with(&shut, &receiver.url()).await.unwrap().outcome.tag(), "blocked_address");
         return;
     }
-    // The same test in a process of its own, because an environment belongs to a process.
+    // A child process repeats this test, because an environment belongs to a process.
     let proxy = Receiver::start(answer()).await;
     let mut child = tokio::process::Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "address_guard::a_proxy_in_the_environment_is_ignored"]).env(CHILD, "1");
@@ -199,5 +202,5 @@ async fn a_proxy_in_the_environment_is_ignored() {
     let output = child.env_remove("NO_PROXY").env_remove("no_proxy").output().await.unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
-    assert_eq!(proxy.seen.connections(), 0);
+    assert_eq!(proxy.log.connections(), 0);
 }

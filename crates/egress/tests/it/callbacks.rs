@@ -71,7 +71,7 @@ async fn invalid_callback_is_not_sent() {
         let error = tidegate_egress::callback::send(&client, &request, NOW).await.unwrap_err();
         assert_eq!(error.tag(), expected);
     }
-    assert_eq!(receiver.seen.connections(), 0);
+    assert_eq!(receiver.log.connections(), 0);
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn every_status_ends_in_its_class_and_keeps_the_answer() {
         assert_eq!((attempt.outcome.tag(), tag(&attempt)), (class, error), "{head}");
         assert_eq!(attempt.http_status, head[..3].parse().ok());
         assert_eq!(attempt.response_head, "the answer");
-        assert_eq!(receiver.seen.connections(), 1);
+        assert_eq!(receiver.log.connections(), 1);
     }
 }
 
@@ -119,7 +119,7 @@ async fn redirect_of_a_callback_is_a_failure() {
             assert_eq!((attempt.outcome.tag(), tag(&attempt)), ("redirect", Some("http_status")), "{status}");
         }
     }
-    assert_eq!(inside.seen.connections(), 0);
+    assert_eq!(inside.log.connections(), 0);
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn endless_response_is_read_and_stored_within_limits() {
     // The body is neither decompressed nor refused for being invalid gzip.
     assert_eq!(attempt.response_head, vec![b'a'; 4096]);
     // Bytes that the receiver sent beyond the limit are in socket buffers.
-    assert!(receiver.seen.written.load(Ordering::SeqCst) < 64 << 20);
+    assert!(receiver.log.written.load(Ordering::SeqCst) < 64 << 20);
 }
 
 #[tokio::test]
@@ -185,7 +185,7 @@ async fn endless_response_head_is_refused() {
     let receiver = Receiver::start(script).await;
     let attempt = attempt(patient(), &receiver.url()).await;
     assert_eq!((attempt.outcome.tag(), tag(&attempt)), ("unreachable", Some("malformed_response")));
-    assert!(receiver.seen.written.load(Ordering::SeqCst) < 64 << 20);
+    assert!(receiver.log.written.load(Ordering::SeqCst) < 64 << 20);
 }
 
 #[tokio::test]
@@ -229,7 +229,7 @@ async fn interim_response_is_skipped() {
 
 #[tokio::test]
 async fn closed_port_is_connect_refused() {
-    // Bound but not listening, so that no other process takes the port in the meantime.
+    // The socket is bound but not listening, so no other process can take the port.
     let holder = tokio::net::TcpSocket::new_v4().unwrap();
     holder.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let url = format!("http://{}/", holder.local_addr().unwrap());
@@ -298,15 +298,16 @@ async fn connection_is_reused_after_a_fully_read_response() {
         let attempt = attempt_with(&client, &receiver.url()).await.unwrap();
         assert_eq!(attempt.outcome.tag(), "delivered");
     }
-    assert_eq!(receiver.seen.connections(), 1);
+    assert_eq!(receiver.log.connections(), 1);
 }
 
 #[tokio::test]
 async fn errors_contain_no_url_and_no_header() {
     let receiver = Receiver::start(vec![Step::Reset]).await;
     let attempt = attempt(patient(), &receiver.url()).await;
-    let told = format!("{attempt:?} {} {:?}", attempt.error.as_ref().unwrap(), callback(&receiver.url()));
+    let debug_output =
+        format!("{attempt:?} {} {:?}", attempt.error.as_ref().unwrap(), callback(&receiver.url()));
     for hidden in ["token", "in-the-query", "own value", "whsec_", "Zürich"] {
-        assert!(!told.contains(hidden), "{told}");
+        assert!(!debug_output.contains(hidden), "{debug_output}");
     }
 }

@@ -1,5 +1,5 @@
-//! A fetch of a medium against hosts that are slow, endless, lying or luring: each ends in its state, in
-//! bounded time and memory, and only destinations that the settings open are called.
+//! Media fetches from slow, endless, malformed and redirecting hosts. Each fetch ends with its documented tag
+//! in bounded time and memory, and reaches only allowed destinations.
 #![allow(clippy::unwrap_used)]
 
 use std::io;
@@ -16,13 +16,13 @@ use tidegate_schemas::ids::OrgId;
 
 /// Sink that keeps the body up to a size.
 #[derive(Default)]
-struct Kept {
+struct BodySink {
     announced: Vec<Option<u64>>,
     bytes: Vec<u8>,
     room: Option<usize>,
 }
 
-impl Sink for Kept {
+impl Sink for BodySink {
     async fn begin(&mut self, length: Option<u64>) -> Result<(), NoRoom> {
         self.announced.push(length);
         Ok(())
@@ -34,7 +34,7 @@ impl Sink for Kept {
     }
 }
 
-/// Settings in which loopback, these receivers' ports, and no clock of a test's machine count.
+/// Settings that allow loopback and the ports of these receivers. A slow machine does not reach the limits.
 fn open_to(receivers: &[&Receiver]) -> Settings {
     let mut settings = patient();
     settings.media = MediaSettings {
@@ -48,41 +48,43 @@ fn open_to(receivers: &[&Receiver]) -> Settings {
     settings
 }
 
-async fn fetch_with(client: &Client, url: &str, validators: Option<&Validators>) -> (FetchOutcome, Kept) {
-    fetch_into(client, url, validators, Kept::default()).await
+async fn fetch_with(client: &Client, url: &str, validators: Option<&Validators>) -> (FetchOutcome, BodySink) {
+    fetch_into(client, url, validators, BodySink::default()).await
 }
 
-/// Bounded far beyond every deadline of the settings, so that a hang fails by name.
+/// Follows redirects to the final outcome. The timeout exceeds all deadlines of the settings, so only a hang
+/// reaches it.
 async fn fetch_into(
     client: &Client,
     url: &str,
     validators: Option<&Validators>,
-    mut kept: Kept,
-) -> (FetchOutcome, Kept) {
+    mut sink: BodySink,
+) -> (FetchOutcome, BodySink) {
     let mut target = match Target::parse(url) {
         Ok(target) => target,
         Err(fault) => panic!("{fault}"),
     };
     let (org, mut spent) = (OrgId::new("acme"), AttemptUsage::default());
-    let following = async {
+    let redirect_chain = async {
         loop {
-            let wanted = FetchRequest { org: &org, target, validators };
-            match media::fetch(client, wanted, &mut spent, &mut kept, NOW).await {
+            let request = FetchRequest { org: &org, target, validators };
+            match media::fetch(client, request, &mut spent, &mut sink, NOW).await {
                 FetchOutcome::Redirected { to, .. } => target = *to,
                 outcome => break outcome,
             }
         }
     };
-    let outcome = tokio::time::timeout(Duration::from_secs(100), following).await.expect("it ends by itself");
-    (outcome, kept)
+    let outcome =
+        tokio::time::timeout(Duration::from_secs(100), redirect_chain).await.expect("the fetch hangs");
+    (outcome, sink)
 }
 
-async fn fetch(settings: Settings, url: &str) -> (FetchOutcome, Kept) {
+async fn fetch(settings: Settings, url: &str) -> (FetchOutcome, BodySink) {
     fetch_with(&Client::new(settings).unwrap(), url, None).await
 }
 
 /// Returns the tag of the outcome, or the detail of a failure.
-fn said(outcome: &FetchOutcome) -> String {
+fn outcome_label(outcome: &FetchOutcome) -> String {
     match outcome {
         FetchOutcome::FetchFailed { reason, .. } => reason.detail().into_owned(),
         other => other.tag().to_owned(),
@@ -109,13 +111,13 @@ async fn media_fetch_is_an_unauthenticated_get() {
     let url = receiver.url();
     let client = Client::new(open_to(&[&receiver])).unwrap();
     for _ in 0..2 {
-        let (outcome, kept) = fetch_with(&client, &url, None).await;
+        let (outcome, sink) = fetch_with(&client, &url, None).await;
         let FetchOutcome::Ok(arrived) = outcome else { panic!("{outcome:?}") };
         assert_eq!((arrived.bytes, arrived.content_type.as_deref()), (6, Some("image/png")));
         assert_eq!(arrived.freshness.fresh_for, Some(Duration::from_secs(9)));
-        assert_eq!((kept.bytes.as_slice(), kept.announced.as_slice()), (&b"pixels"[..], &[Some(6)][..]));
+        assert_eq!((sink.bytes.as_slice(), sink.announced.as_slice()), (&b"pixels"[..], &[Some(6)][..]));
     }
-    for request in receiver.seen.requests.lock().unwrap().iter() {
+    for request in receiver.log.requests.lock().unwrap().iter() {
         let request = String::from_utf8(request.clone()).unwrap().to_lowercase();
         assert!(request.starts_with("get /hook?token=in-the-query http/1.1\r\n"), "{request}");
         assert!(request.contains("accept-encoding: identity") && request.contains("user-agent: tidegate/"));
@@ -131,10 +133,10 @@ async fn unchanged_media_is_not_downloaded_again() {
     let client = Client::new(open_to(&[&receiver])).unwrap();
     let validators = Validators { etag: Some("\"1\"".parse().unwrap()), last_modified: None };
     let (outcome, _) = fetch_with(&client, &receiver.url(), Some(&validators)).await;
-    assert_eq!(said(&outcome), "unchanged");
+    assert_eq!(outcome_label(&outcome), "unchanged");
     assert!(receiver.request().to_lowercase().contains("if-none-match: \"1\""));
     // A 304 to a request without validators is a failure.
-    assert_eq!(said(&fetch_with(&client, &receiver.url(), None).await.0), "http_304");
+    assert_eq!(outcome_label(&fetch_with(&client, &receiver.url(), None).await.0), "http_304");
 }
 
 #[tokio::test]
@@ -144,13 +146,13 @@ async fn internal_addresses_are_never_fetched() {
     let shut = Settings { allow_cidrs: Vec::new(), ..open_to(&[&receiver]) };
     for host in ["127.0.0.1", "0x7f.1", "2130706433", "127.1", "0", "[::ffff:7f00:1]", "localhost"] {
         let (outcome, _) = fetch(shut.clone(), &format!("http://{host}:{port}/a.png")).await;
-        assert_eq!(said(&outcome), "blocked_address", "{host}");
+        assert_eq!(outcome_label(&outcome), "blocked_address", "{host}");
     }
     // Loopback is allowed, but not this port.
     let mut other_ports = open_to(&[]);
     other_ports.media.ports = vec![80, 443];
-    assert_eq!(said(&fetch(other_ports, &receiver.url()).await.0), "url_port");
-    assert_eq!(receiver.seen.connections(), 0);
+    assert_eq!(outcome_label(&fetch(other_ports, &receiver.url()).await.0), "url_port");
+    assert_eq!(receiver.log.connections(), 0);
 }
 
 #[tokio::test]
@@ -159,9 +161,9 @@ async fn port_is_open_only_to_its_own_org() {
     for (org, expected) in [("acme", "ok"), ("other", "url_port")] {
         let mut settings = open_to(&[]);
         settings.media.ports_by_org = [(OrgId::new(org), vec![receiver.address.port()])].into();
-        assert_eq!(said(&fetch(settings, &receiver.url()).await.0), expected, "{org}");
+        assert_eq!(outcome_label(&fetch(settings, &receiver.url()).await.0), expected, "{org}");
     }
-    assert_eq!(receiver.seen.connections(), 1);
+    assert_eq!(receiver.log.connections(), 1);
 }
 
 #[tokio::test]
@@ -180,19 +182,19 @@ async fn name_that_moves_to_an_internal_address_is_blocked() {
     let answers = Answers::new(&[&["127.0.0.2"], &["127.0.0.1"]]);
     let client = Client::with_resolver(settings, answers).unwrap();
     let url = format!("http://rebinding.example:{}/a.png", outside.address.port());
-    assert_eq!(said(&fetch_with(&client, &url, None).await.0), "ok");
-    assert_eq!(said(&fetch_with(&client, &url, None).await.0), "blocked_address");
-    assert_eq!((outside.seen.connections(), inside.seen.connections()), (1, 0));
+    assert_eq!(outcome_label(&fetch_with(&client, &url, None).await.0), "ok");
+    assert_eq!(outcome_label(&fetch_with(&client, &url, None).await.0), "blocked_address");
+    assert_eq!((outside.log.connections(), inside.log.connections()), (1, 0));
 }
 
 #[tokio::test]
 async fn redirect_targets_are_checked_like_item_urls() {
     let inside = Receiver::start_on("127.0.0.1:0", answer("200 OK", "secret")).await.unwrap();
-    let there = inside.address;
+    let internal_address = inside.address;
     for (location, expected) in [
-        (format!("http://{there}/"), "blocked_address"),
-        (format!("//{there}/"), "blocked_address"),
-        (format!("http://0x7f.1:{}/", there.port()), "blocked_address"),
+        (format!("http://{internal_address}/"), "blocked_address"),
+        (format!("//{internal_address}/"), "blocked_address"),
+        (format!("http://0x7f.1:{}/", internal_address.port()), "blocked_address"),
         ("http://169.254.169.254/latest/meta-data/".to_owned(), "blocked_address"),
         ("http://[::1]/".to_owned(), "blocked_address"),
         ("http://127.0.0.2:22/".to_owned(), "url_port"),
@@ -206,10 +208,10 @@ async fn redirect_targets_are_checked_like_item_urls() {
         let mut settings = open_to(&[&lure, &inside]);
         settings.media.ports.extend([80, 443]);
         settings.allow_cidrs = vec!["127.0.0.2".parse().unwrap()];
-        assert_eq!(said(&fetch(settings, &lure.url()).await.0), expected, "{location}");
-        assert_eq!(lure.seen.connections(), 1, "{location}");
+        assert_eq!(outcome_label(&fetch(settings, &lure.url()).await.0), expected, "{location}");
+        assert_eq!(lure.log.connections(), 1, "{location}");
     }
-    assert_eq!(inside.seen.connections(), 0);
+    assert_eq!(inside.log.connections(), 0);
 }
 
 #[tokio::test]
@@ -221,18 +223,21 @@ async fn fourth_redirect_is_refused() {
         chain.push(Receiver::start(redirect(&next)).await);
     }
     let settings = open_to(&chain.iter().collect::<Vec<_>>());
-    let (outcome, kept) = fetch(settings.clone(), &chain[3].url()).await;
+    let (outcome, sink) = fetch(settings.clone(), &chain[3].url()).await;
     let FetchOutcome::Ok(arrived) = outcome else { panic!("{outcome:?}") };
-    assert_eq!(kept.bytes, b"pixels");
-    assert!(arrived.freshness.validators.is_empty(), "they are those of another address");
-    assert_eq!(said(&fetch(settings.clone(), &chain[4].url()).await.0), "too_many_redirects");
+    assert_eq!(sink.bytes, b"pixels");
+    assert!(arrived.freshness.validators.is_empty(), "the validators belong to another address");
+    assert_eq!(outcome_label(&fetch(settings.clone(), &chain[4].url()).await.0), "too_many_redirects");
 
     let circle = Receiver::start(redirect("/hook?token=in-the-query")).await;
     let settings = open_to(&[&circle]);
-    assert_eq!(said(&fetch(settings, &circle.url()).await.0), "too_many_redirects");
-    assert_eq!(circle.seen.connections(), 4);
+    assert_eq!(outcome_label(&fetch(settings, &circle.url()).await.0), "too_many_redirects");
+    assert_eq!(circle.log.connections(), 4);
     let nowhere = Receiver::start(answer("301 Moved Permanently", "")).await;
-    assert_eq!(said(&fetch(open_to(&[&nowhere]), &nowhere.url()).await.0), "redirect_without_location");
+    assert_eq!(
+        outcome_label(&fetch(open_to(&[&nowhere]), &nowhere.url()).await.0),
+        "redirect_without_location"
+    );
 }
 
 #[tokio::test]
@@ -245,8 +250,12 @@ async fn body_above_the_limit_is_refused() {
     .await;
     let mut settings = open_to(&[&announced]);
     settings.media.max_bytes = 1 << 20;
-    let (outcome, kept) = fetch(settings, &announced.url()).await;
-    assert_eq!((said(&outcome).as_str(), kept.announced.len()), ("too_large", 0), "none of it was read");
+    let (outcome, sink) = fetch(settings, &announced.url()).await;
+    assert_eq!(
+        (outcome_label(&outcome).as_str(), sink.announced.len()),
+        ("too_large", 0),
+        "the fetch read none of the body"
+    );
 
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(1 << 16));
     for (head, body) in [
@@ -256,9 +265,9 @@ async fn body_above_the_limit_is_refused() {
         let endless = Receiver::start(vec![Step::Read, write(head), Step::Endless(body)]).await;
         let mut settings = open_to(&[&endless]);
         settings.media.max_bytes = 1 << 20;
-        let (outcome, kept) = fetch(settings, &endless.url()).await;
-        assert_eq!(said(&outcome), "too_large", "{head}");
-        assert!(kept.bytes.len() <= 1 << 20, "{}", kept.bytes.len());
+        let (outcome, sink) = fetch(settings, &endless.url()).await;
+        assert_eq!(outcome_label(&outcome), "too_large", "{head}");
+        assert!(sink.bytes.len() <= 1 << 20, "{}", sink.bytes.len());
     }
 }
 
@@ -284,13 +293,13 @@ async fn malformed_or_truncated_response_is_an_error() {
         ),
     ] {
         let receiver = Receiver::start(script).await;
-        assert_eq!(said(&fetch(open_to(&[&receiver]), &receiver.url()).await.0), expected);
+        assert_eq!(outcome_label(&fetch(open_to(&[&receiver]), &receiver.url()).await.0), expected);
     }
     // Bytes after the declared length are not part of the body.
     let receiver =
         Receiver::start(vec![Step::Read, write("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\npixels")]).await;
-    let (outcome, kept) = fetch(open_to(&[&receiver]), &receiver.url()).await;
-    assert_eq!((said(&outcome).as_str(), kept.bytes.as_slice()), ("ok", &b"pix"[..]));
+    let (outcome, sink) = fetch(open_to(&[&receiver]), &receiver.url()).await;
+    assert_eq!((outcome_label(&outcome).as_str(), sink.bytes.as_slice()), ("ok", &b"pix"[..]));
 }
 
 #[tokio::test]
@@ -298,11 +307,15 @@ async fn a_compressed_body_is_refused_unread() {
     for encoding in ["gzip", "br", "zstd", "deflate", "identity, gzip", "x-unknown"] {
         let head = format!("200 OK\r\ncontent-encoding: {encoding}");
         let receiver = Receiver::start(answer(&head, "pixels")).await;
-        let (outcome, kept) = fetch(open_to(&[&receiver]), &receiver.url()).await;
-        assert_eq!((said(&outcome).as_str(), kept.announced.len()), ("content_encoding", 0), "{encoding}");
+        let (outcome, sink) = fetch(open_to(&[&receiver]), &receiver.url()).await;
+        assert_eq!(
+            (outcome_label(&outcome).as_str(), sink.announced.len()),
+            ("content_encoding", 0),
+            "{encoding}"
+        );
     }
     let plain = Receiver::start(answer("200 OK\r\ncontent-encoding: identity", "pixels")).await;
-    assert_eq!(said(&fetch(open_to(&[&plain]), &plain.url()).await.0), "ok");
+    assert_eq!(outcome_label(&fetch(open_to(&[&plain]), &plain.url()).await.0), "ok");
 }
 
 #[tokio::test]
@@ -316,7 +329,7 @@ async fn only_status_200_or_203_is_a_file() {
         ("500 Internal Server Error", "http_500"),
     ] {
         let receiver = Receiver::start(answer(head, "")).await;
-        assert_eq!(said(&fetch(open_to(&[&receiver]), &receiver.url()).await.0), expected);
+        assert_eq!(outcome_label(&fetch(open_to(&[&receiver]), &receiver.url()).await.0), expected);
     }
     let busy = Receiver::start(answer("503 Service Unavailable\r\nretry-after: 7", "")).await;
     let (outcome, _) = fetch(open_to(&[&busy]), &busy.url()).await;
@@ -367,7 +380,7 @@ async fn each_kind_of_slowness_has_its_own_limit() {
         let mut settings = open_to(&[&receiver]);
         settings.connect_timeout_ms = 2_000;
         settings.media = MediaSettings { ports: settings.media.ports, ..bound };
-        assert_eq!(said(&fetch(settings, &receiver.url()).await.0), expected, "{name}");
+        assert_eq!(outcome_label(&fetch(settings, &receiver.url()).await.0), expected, "{name}");
     }
 }
 
@@ -382,17 +395,17 @@ async fn redirects_share_the_total_time() {
     (settings.media.first_byte_ms, settings.media.idle_ms) = (1_000, 1_000);
     settings.media.min_rate_grace_ms = 0;
     // The first request succeeds and the second hangs, until the total time is over.
-    assert_eq!(said(&fetch(settings, &receiver.url()).await.0), "timeout");
-    assert_eq!(receiver.seen.connections(), 2);
+    assert_eq!(outcome_label(&fetch(settings, &receiver.url()).await.0), "timeout");
+    assert_eq!(receiver.log.connections(), 2);
 }
 
 #[tokio::test]
 async fn a_sink_without_room_ends_the_fetch() {
     let receiver = Receiver::start(answer("200 OK", "pixels")).await;
     let client = Client::new(open_to(&[&receiver])).unwrap();
-    let kept = Kept { room: Some(2), ..Kept::default() };
-    let (outcome, _) = fetch_into(&client, &receiver.url(), None, kept).await;
-    assert_eq!(said(&outcome), "no_room");
+    let sink = BodySink { room: Some(2), ..BodySink::default() };
+    let (outcome, _) = fetch_into(&client, &receiver.url(), None, sink).await;
+    assert_eq!(outcome_label(&outcome), "no_room");
 }
 
 #[tokio::test]
@@ -401,8 +414,8 @@ async fn closed_idle_connection_is_retried() {
     let receiver = Receiver::start(vec![Step::Read, answer, Step::Read]).await;
     let client = Client::new(open_to(&[&receiver])).unwrap();
     for _ in 0..2 {
-        let (outcome, kept) = fetch_with(&client, &receiver.url(), None).await;
-        assert_eq!((outcome.tag(), kept.bytes.as_slice()), ("ok", &b"pixels"[..]));
+        let (outcome, sink) = fetch_with(&client, &receiver.url(), None).await;
+        assert_eq!((outcome.tag(), sink.bytes.as_slice()), ("ok", &b"pixels"[..]));
     }
-    assert_eq!((receiver.seen.connections(), receiver.seen.requests.lock().unwrap().len()), (2, 3));
+    assert_eq!((receiver.log.connections(), receiver.log.requests.lock().unwrap().len()), (2, 3));
 }

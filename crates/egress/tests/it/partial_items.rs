@@ -1,4 +1,4 @@
-//! Requests for items against platforms that answer well, badly, or not at all.
+//! Requests for items: valid answers, invalid answers, and no answer.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::Ordering;
@@ -33,8 +33,8 @@ fn request(url: &str) -> PartialItemsRequest {
 async fn ask(settings: Settings, url: &str) -> Result<Answer, PartialItemsError> {
     let client = Client::new(settings).unwrap();
     let request = request(url);
-    let asked = tokio::time::timeout(Duration::from_secs(50), fetch_items(&client, &request, NOW));
-    asked.await.expect("the request ends by itself").unwrap()
+    let result = tokio::time::timeout(Duration::from_secs(50), fetch_items(&client, &request, NOW));
+    result.await.expect("the request hangs").unwrap()
 }
 
 async fn answered(body: &str) -> Result<Answer, PartialItemsError> {
@@ -47,8 +47,8 @@ async fn request_is_signed_and_names_the_items() {
     let receiver = Receiver::answering("200 OK", r#"{"items": []}"#).await;
     let answer = ask(patient(), &receiver.url()).await.unwrap();
     assert_eq!((answer.status, answer.missing.len()), (200, 3));
-    let sent = receiver.request();
-    let (head, body) = sent.split_once("\r\n\r\n").unwrap();
+    let request_text = receiver.request();
+    let (head, body) = request_text.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("POST /hook?token=in-the-query HTTP/1.1\r\n"), "{head}");
     let headers: HeaderMap = head
         .lines()
@@ -68,7 +68,7 @@ async fn request_is_signed_and_names_the_items() {
         assert_eq!(headers[name], value, "{name}");
     }
     assert!(headers["webhook-signature"].to_str().unwrap().starts_with("v1,"));
-    let (_, body) = sent.split_once("\r\n\r\n").unwrap();
+    let (_, body) = request_text.split_once("\r\n\r\n").unwrap();
     assert_eq!(signature::verify(&headers, body.as_bytes(), &[Secret::generate([7; 32])], NOW, 0), Ok(()));
 }
 
@@ -158,7 +158,7 @@ async fn unreadable_body_shows_its_beginning_and_the_usual_cause() {
         assert!(error.to_string().contains(prefix), "{error}");
     }
     let error = answered(&format!("<html>{}", "x".repeat(10_000))).await.unwrap_err();
-    assert!(error.to_string().len() < 600, "only a prefix is shown");
+    assert!(error.to_string().len() < 600, "the error contains only a prefix of the body");
 }
 
 #[tokio::test]
@@ -173,7 +173,7 @@ async fn other_status_is_an_endpoint_response_error() {
         let error = ask(patient(), &receiver.url()).await.unwrap_err();
         assert_eq!(error.error, ErrorKind::EndpointResponse { status });
         assert_eq!((error.status, error.error.is_transient()), (Some(status), is_transient));
-        assert_eq!(receiver.seen.connections(), 1, "an answer is not asked for again");
+        assert_eq!(receiver.log.connections(), 1, "a request with an answer is not repeated");
     }
 }
 
@@ -183,7 +183,7 @@ async fn closed_connection_is_retried_once() {
         let receiver = Receiver::start(script).await;
         let error = ask(patient(), &receiver.url()).await.unwrap_err();
         assert_eq!(error.error.name(), "PartialItemsEndpointUnreachableError");
-        assert_eq!(receiver.seen.connections(), 2);
+        assert_eq!(receiver.log.connections(), 2);
     }
 }
 
@@ -200,11 +200,11 @@ async fn silent_or_slow_endpoint_is_unreachable_within_its_time() {
         let error = ask(limited(700), &receiver.url()).await.unwrap_err();
         assert_eq!(error.error.name(), "PartialItemsEndpointUnreachableError");
         assert!(error.took >= Duration::from_millis(650) && error.error.is_transient(), "{error:?}");
-        assert_eq!(receiver.seen.connections(), 1, "a silent endpoint is not asked again");
+        assert_eq!(receiver.log.connections(), 1, "a request to a silent endpoint is not repeated");
     }
     let receiver = Receiver::start(vec![Step::Read, body("{ ")]).await;
     let error = ask(demanding(), &receiver.url()).await.unwrap_err();
-    assert_eq!(error.status, Some(200), "too slow: {error}");
+    assert_eq!(error.status, Some(200), "the body is below the minimum rate: {error}");
 }
 
 #[tokio::test]
@@ -214,7 +214,10 @@ async fn answer_without_end_is_cut_off() {
     let error = ask(patient(), &receiver.url()).await.unwrap_err();
     assert_eq!(error.error.name(), "PartialItemsInvalidResponseError");
     assert!(error.to_string().contains("longer than 8388608 bytes"), "{error}");
-    assert!(receiver.seen.written.load(Ordering::SeqCst) < 48 << 20, "the rest is left unread");
+    assert!(
+        receiver.log.written.load(Ordering::SeqCst) < 48 << 20,
+        "the client does not read the remaining bytes"
+    );
 }
 
 #[tokio::test]
@@ -223,5 +226,5 @@ async fn internal_address_is_not_called() {
     let error = ask(Settings::default(), &receiver.url()).await.unwrap_err();
     assert_eq!((error.error.name(), error.status), ("PartialItemsEndpointUnreachableError", None));
     assert!(!error.error.is_transient());
-    assert_eq!(receiver.seen.connections(), 0);
+    assert_eq!(receiver.log.connections(), 0);
 }

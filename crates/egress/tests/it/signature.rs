@@ -80,14 +80,18 @@ fn signature_header_has_the_form_of_public_verifiers() {
 
 #[test]
 fn headers_refused_by_public_verifiers_are_refused() {
-    let good = sign(&[secret(1)], "id", NOW, b"{}").service;
-    let v1 = good.split_once(",v1=").unwrap().1.to_owned();
+    let valid_header = sign(&[secret(1)], "id", NOW, b"{}").service;
+    let v1 = valid_header.split_once(",v1=").unwrap().1.to_owned();
     let check = |value: &str| verify(&headers(value), b"{}", &[secret(1)], NOW, 300);
-    assert_eq!(check(&good), Ok(()));
-    for extended in [format!("{good},v1a=AAAA=="), format!("{good},kid=k1"), format!("{good},v0=0")] {
-        assert_eq!(check(&extended), Ok(()), "an unknown scheme is passed over: {extended}");
+    assert_eq!(check(&valid_header), Ok(()));
+    for extended in [
+        format!("{valid_header},v1a=AAAA=="),
+        format!("{valid_header},kid=k1"),
+        format!("{valid_header},v0=0"),
+    ] {
+        assert_eq!(check(&extended), Ok(()), "an unknown scheme is ignored: {extended}");
     }
-    for (malformed, why) in [
+    for (malformed, reason) in [
         (String::new(), "empty"),
         (format!("t={NOW}, v1={v1}"), "space after the comma"),
         (format!("t={NOW},v1= {v1}"), "space before the value"),
@@ -103,14 +107,14 @@ fn headers_refused_by_public_verifiers_are_refused() {
         (format!("t=2026-11-21T10:00:00Z,v1={v1}"), "ISO 8601"),
         (format!("t={NOW},t={NOW},v1={v1}"), "two times"),
         (format!("t=18446744073709551616,v1={v1}"), "time out of range"),
-        (format!("{good},"), "empty part"),
+        (format!("{valid_header},"), "empty part"),
         (v1.clone(), "no keys"),
     ] {
-        assert_eq!(check(&malformed), Err(VerificationError::Malformed), "{why}");
+        assert_eq!(check(&malformed), Err(VerificationError::Malformed), "{reason}");
     }
     assert_eq!(verify(&HeaderMap::new(), b"{}", &[secret(1)], NOW, 300), Err(VerificationError::Missing));
-    let mut twice = headers(&good);
-    twice.append("service-signature", good.parse().unwrap());
+    let mut twice = headers(&valid_header);
+    twice.append("service-signature", valid_header.parse().unwrap());
     assert_eq!(verify(&twice, b"{}", &[secret(1)], NOW, 300), Err(VerificationError::Malformed));
 }
 
@@ -125,8 +129,8 @@ fn signature_is_valid_only_near_its_time() {
         (NOW + 301, false),
         (0, false),
     ] {
-        let expected = if believed { Ok(()) } else { Err(VerificationError::Stale) };
-        assert_eq!(verify(&header, b"{}", &[secret(1)], now, 300), expected, "{now}");
+        let expected_result = if believed { Ok(()) } else { Err(VerificationError::Stale) };
+        assert_eq!(verify(&header, b"{}", &[secret(1)], now, 300), expected_result, "{now}");
     }
     let in_milliseconds = headers(&sign(&[secret(1)], "id", NOW * 100, b"{}").service);
     assert_eq!(verify(&in_milliseconds, b"{}", &[secret(1)], NOW, 300), Err(VerificationError::Stale));
@@ -140,11 +144,11 @@ fn reserialised_body_is_refused() {
 
 #[test]
 fn secret_can_be_parsed_and_debug_output_hides_it() {
-    let made = Secret::generate([7; 32]);
-    assert!(made.expose().starts_with("whsec_"));
-    assert_eq!(Secret::parse(made.expose()).unwrap(), made);
-    assert!(!format!("{made:?}").contains(&made.expose()[6..12]));
-    let tail = &made.expose()[6..];
+    let new_secret = Secret::generate([7; 32]);
+    assert!(new_secret.expose().starts_with("whsec_"));
+    assert_eq!(Secret::parse(new_secret.expose()).unwrap(), new_secret);
+    assert!(!format!("{new_secret:?}").contains(&new_secret.expose()[6..12]));
+    let tail = &new_secret.expose()[6..];
     for text in
         ["", "whsec_", tail, "whsec_AAAA", "whsec_****", &format!("WHSEC_{tail}"), &format!("whsec_{tail}=")]
     {
@@ -153,7 +157,7 @@ fn secret_can_be_parsed_and_debug_output_hides_it() {
     }
 }
 
-/// One bit of a text that stays a header value.
+/// Returns the text with one bit flipped, if the result is a valid header value.
 fn flipped(text: &str, at: usize, bit: u8) -> Option<String> {
     let mut bytes = text.as_bytes().to_vec();
     bytes[at] ^= 1 << bit;
@@ -171,7 +175,7 @@ proptest! {
     ) {
         let secrets = [Secret::generate(key)];
         let header = sign(&secrets, "id", NOW, &body).service;
-        // A tolerance without end: the signature alone must hold the time.
+        // The tolerance is unlimited, so only the signature protects the time.
         let check = |header: &str, body: &[u8]| verify(&headers(header), body, &secrets, NOW, u64::MAX);
         assert_eq!(check(&header, &body), Ok(()));
 

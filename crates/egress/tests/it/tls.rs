@@ -1,5 +1,5 @@
 //! HTTPS receivers need a valid certificate for their name from a trusted authority.
-//! The certificates come from `certificates/make.sh`.
+//! `certificates/make.sh` creates the certificates.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};
@@ -69,21 +69,24 @@ async fn invalid_certificate_is_a_tls_error_with_reason() {
     ] {
         let attempt = attempt(settings, name, receiver_with(certificate)).await;
         assert_eq!((attempt.outcome.tag(), tag(&attempt)), ("unreachable", Some("tls_error")), "{reason}");
-        let told = attempt.error.unwrap().to_string();
-        assert!(told.contains(reason), "{told}");
+        let error_text = attempt.error.unwrap().to_string();
+        assert!(error_text.contains(reason), "{error_text}");
     }
 }
 
 #[tokio::test]
 async fn plain_peer_is_tls_error_and_silent_peer_connect_timeout() {
     let plain = Receiver::start(vec![write("HTTP/1.1 400 Bad Request\r\n\r\n"), Step::Hang]).await;
-    let told = attempt(patient(), "receiver.example", plain.address).await;
-    assert_eq!((told.outcome.tag(), tag(&told)), ("unreachable", Some("tls_error")));
+    let plain_attempt = attempt(patient(), "receiver.example", plain.address).await;
+    assert_eq!((plain_attempt.outcome.tag(), tag(&plain_attempt)), ("unreachable", Some("tls_error")));
 
     let silent = Receiver::start(vec![Step::Hang]).await;
     let settings = Settings { connect_timeout_ms: 500, ..patient() };
-    let told = attempt(settings, "receiver.example", silent.address).await;
-    assert_eq!((told.outcome.tag(), tag(&told)), ("unreachable", Some("connect_timeout")));
+    let silent_attempt = attempt(settings, "receiver.example", silent.address).await;
+    assert_eq!(
+        (silent_attempt.outcome.tag(), tag(&silent_attempt)),
+        ("unreachable", Some("connect_timeout"))
+    );
 }
 
 #[test]

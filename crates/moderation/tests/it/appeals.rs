@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::support::{fixture, org, post, sent};
+use crate::support::{fixture, item_entry, org, post};
 use tempfile::TempDir;
 use tidegate_catalog::orgs;
 use tidegate_moderation::{
@@ -52,7 +52,7 @@ fn appeal() -> Appeal {
         request_id: "request".to_owned(),
         appealed_at: Millis(1),
         appealed_by: ItemKey::new("user", "u1"),
-        item: sent(SubmissionId::random(), false),
+        item: item_entry(SubmissionId::random(), false),
         actions_taken: ["other", "limit_reach"].map(|id| Mention { id: id.to_owned(), known: true }).into(),
         violating_policies: Vec::new(),
         reason: None,
@@ -61,7 +61,7 @@ fn appeal() -> Appeal {
 }
 
 /// Accepts the appeal. Returns the times of the reversed actions.
-async fn taken_back(deps: &Deps) -> Vec<u128> {
+async fn accept_appeal(deps: &Deps) -> Vec<u128> {
     let decision = Decision {
         org: org(),
         config_version: ConfigVersion(1),
@@ -83,15 +83,16 @@ async fn taken_back(deps: &Deps) -> Vec<u128> {
     decisions::accept(deps, &decision, Millis::now()).await.unwrap();
     let plan = effects::load_plan(&deps.store, &org(), decision.decision_id.0).await.unwrap().unwrap();
     assert_eq!(plan.callbacks.len(), 1, "the platform receives the answer in any case");
-    let mut back: Vec<_> = plan.strikes.iter().map(|strike| strike.reverses.unwrap().0.as_u128()).collect();
-    back.sort_unstable();
-    back
+    let mut reversed_times: Vec<_> =
+        plan.strikes.iter().map(|strike| strike.reverses.unwrap().0.as_u128()).collect();
+    reversed_times.sort_unstable();
+    reversed_times
 }
 
 #[tokio::test]
 async fn appeal_reverses_only_earlier_actions() {
     const SENT: i64 = 1_000;
-    for (what, before, after, expected) in [
+    for (case, before, after, expected) in [
         ("taken", &[900][..], &[][..], &[900][..]),
         ("taken twice", &[800, 900], &[], &[800, 900]),
         ("taken again", &[900], &[1_100], &[900]),
@@ -109,7 +110,7 @@ async fn appeal_reverses_only_earlier_actions() {
         for at in after {
             take(&deps.store, *at).await;
         }
-        assert_eq!(taken_back(&deps).await, expected, "{what}");
+        assert_eq!(accept_appeal(&deps).await, expected, "{case}");
     }
 }
 
@@ -120,5 +121,5 @@ async fn repeated_appeal_concerns_the_same_actions() {
     appeals::accept(&deps, &appeal(), Millis(1_000)).await.unwrap();
     take(&deps.store, 1_100).await;
     appeals::accept(&deps, &appeal(), Millis(1_200)).await.unwrap();
-    assert_eq!(taken_back(&deps).await, [900]);
+    assert_eq!(accept_appeal(&deps).await, [900]);
 }

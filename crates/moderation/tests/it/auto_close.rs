@@ -101,7 +101,7 @@ async fn close_old(deps: &Deps, limit: usize) -> ClosingPass {
 
 async fn audited(deps: &Deps) -> Vec<(String, Option<i64>)> {
     let mut entries = Vec::new();
-    // Yesterday too, because midnight may pass after the pass.
+    // Includes yesterday, because the day may change after the closing pass.
     for day in [Millis::now().day() - 1, Millis::now().day()] {
         entries.extend(deps.store.scan::<AuditEntry>(&(org(), day), RowRange::all()).all().await.unwrap());
     }
@@ -113,15 +113,15 @@ async fn audited(deps: &Deps) -> Vec<(String, Option<i64>)> {
 async fn only_old_unclaimed_jobs_are_closed() {
     let (deps, _folder) = configured(DOCUMENTS).await;
     let old = open(&deps, "old", 1, days_ago(31)).await;
-    let claimed = open(&deps, "claimed", 2, days_ago(31)).await;
+    let claimed_job = open(&deps, "claimed", 2, days_ago(31)).await;
     let young = open(&deps, "young", 3, days_ago(29)).await;
-    assert!(matches!(claim(&deps, claimed).await, ClaimOutcome::Claimed(_)));
+    assert!(matches!(claim(&deps, claimed_job).await, ClaimOutcome::Claimed(_)));
 
     assert_eq!(close_old(&deps, LIMIT).await, ClosingPass { closed: 1, has_more: false });
     let row = job(&deps, old).await;
     assert_eq!((row.state, row.decision), (JobState::Closed, None));
     assert!(row.closed_at.is_some());
-    for open in [claimed, young] {
+    for open in [claimed_job, young] {
         assert_eq!(job(&deps, open).await.state, JobState::Open);
     }
     assert!(matches!(claim(&deps, old).await, ClaimOutcome::Decided), "the job is closed");
@@ -136,7 +136,7 @@ async fn only_old_unclaimed_jobs_are_closed() {
     assert_eq!(
         (next != old, job(&deps, next).await.generation),
         (true, 2),
-        "a new report opens the next one"
+        "a new report opens the next generation"
     );
 }
 
@@ -191,10 +191,10 @@ async fn job_without_a_cause_is_not_closed_by_age() {
     };
     deps.store.put_rows(WriteTime::from_append(at, 0), &[entry]).await.unwrap();
     deps.store.insert_new(&row).await.unwrap();
-    assert_eq!(close_old(&deps, LIMIT).await.closed, 1, "only the other job");
+    assert_eq!(close_old(&deps, LIMIT).await.closed, 1, "the pass closes only the other job");
     assert_eq!(job(&deps, id).await.state, JobState::Open);
-    assert_eq!(open(&deps, "p", 1, Millis::now()).await, id, "the record is processed again");
-    assert_eq!(close_old(&deps, LIMIT).await.closed, 1, "with a cause, the job's age counts");
+    assert_eq!(open(&deps, "p", 1, Millis::now()).await, id, "the repeated record joins the job");
+    assert_eq!(close_old(&deps, LIMIT).await.closed, 1, "the pass closes the old job once it has a cause");
 }
 
 #[tokio::test]
@@ -247,22 +247,22 @@ async fn job_is_claimed_or_closed_and_never_both() {
             tokio::spawn(async move { close_old(&deps, LIMIT).await.closed })
         })
         .collect();
-    let mut claimed = 0;
+    let mut claimed_count = 0;
     for id in jobs.iter().rev() {
         match claim(&deps, *id).await {
             ClaimOutcome::Claimed(_) => {
-                claimed += 1;
+                claimed_count += 1;
                 assert_eq!(job(&deps, *id).await.state, JobState::Open, "a claimed job stays open");
             }
             ClaimOutcome::Decided => assert_eq!(job(&deps, *id).await.state, JobState::Closed),
             other => panic!("{other:?}"),
         }
     }
-    let mut closed = 0;
+    let mut closed_count = 0;
     for pass in passes {
-        closed += pass.await.unwrap();
+        closed_count += pass.await.unwrap();
     }
-    assert_eq!(claimed + closed, jobs.len(), "each job ends one way");
-    let done = audited(&deps).await.iter().filter(|(_, status)| *status == Some(200)).count();
-    assert_eq!(done, closed, "and is audited once");
+    assert_eq!(claimed_count + closed_count, jobs.len(), "each job is either claimed or closed");
+    let audited_count = audited(&deps).await.iter().filter(|(_, status)| *status == Some(200)).count();
+    assert_eq!(audited_count, closed_count, "each closed job has one audit entry");
 }

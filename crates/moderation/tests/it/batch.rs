@@ -75,10 +75,10 @@ fn evaluate(documents: &str, data: &Value) -> Result<BatchItem, Error> {
         report_id: None,
         items: vec![entry],
     };
-    let here = Coordinates { append_ms: Millis(0), offset: 0, position: 0 };
-    let submission = Submission::new(&record, &record.items[0], here);
+    let coordinates = Coordinates { append_ms: Millis(0), offset: 0, position: 0 };
+    let submission = Submission::new(&record, &record.items[0], coordinates);
     let item = batch::evaluate(&Arc::new(config), &submission, &Interrupt::default())?;
-    Ok(item.expect("it is not interrupted"))
+    Ok(item.expect("the evaluation was interrupted"))
 }
 
 fn text(text: &str) -> Value {

@@ -26,7 +26,7 @@ use tidegate_store::{
     },
 };
 
-use crate::support::{authorize, fixture, org, post, sent};
+use crate::support::{authorize, fixture, item_entry, org, post};
 
 const REFRESH_AFTER: Duration = Duration::from_secs(3_600);
 
@@ -46,7 +46,7 @@ async fn reported(written_at: Millis) -> (Deps, Job, SubmissionId, TempDir) {
         request_id: "request".to_owned(),
         reported_at: written_at,
         reporter: ItemKey::new("user", "u1"),
-        item: sent(submission_id, false),
+        item: item_entry(submission_id, false),
         policy_id: None,
         reason: None,
         csam: false,
@@ -74,8 +74,8 @@ async fn claim_does_not_request_an_item_that_is_being_stored() {
     claims::refresh_claimed(&deps, &authorized_job, REFRESH_AFTER, now).await.unwrap();
     assert_eq!(requests(&deps, &job).await, 0);
     // Older data is requested, like stored data of that age.
-    let later = now.plus(REFRESH_AFTER).plus(Duration::from_secs(1));
-    claims::refresh_claimed(&deps, &authorized_job, REFRESH_AFTER, later).await.unwrap();
+    let refresh_time = now.plus(REFRESH_AFTER).plus(Duration::from_secs(1));
+    claims::refresh_claimed(&deps, &authorized_job, REFRESH_AFTER, refresh_time).await.unwrap();
     assert_eq!(requests(&deps, &job).await, 1);
 }
 

@@ -76,8 +76,8 @@ async fn causes(store: &Store, job: JobId) -> HashSet<u128> {
 async fn decide(store: &Store, job: JobId) {
     loop {
         let row = store.get::<Job>(&(org(), job)).await.unwrap().unwrap();
-        let decided = Job { state: JobState::Decided, ..row.clone() };
-        if matches!(store.replace(&decided, row.version).await.unwrap(), ReplaceOutcome::Done) {
+        let decided_row = Job { state: JobState::Decided, ..row.clone() };
+        if matches!(store.replace(&decided_row, row.version).await.unwrap(), ReplaceOutcome::Done) {
             return;
         }
     }
@@ -111,7 +111,7 @@ async fn a_cause_after_a_decision_opens_the_next_generation() {
     assert_eq!(join(&store, 1).await, first, "a replay finds its decided job");
     let second = join(&store, 2).await;
     assert_ne!(second, first);
-    assert_eq!(join(&store, 1).await, first, "also when a later generation is open");
+    assert_eq!(join(&store, 1).await, first, "a replay finds its job even if a later generation is open");
     assert_eq!(causes(&store, second).await, HashSet::from([2]));
     assert_eq!(store.get::<Job>(&(org(), second)).await.unwrap().unwrap().generation, 2);
 }
@@ -136,7 +136,7 @@ async fn stale_queue_entry_does_not_list_a_job_twice() {
     let Fixture { store, _folder } = fixture();
     let job_id = join(&store, 1).await;
     let job = store.get::<Job>(&(org(), job_id)).await.unwrap().unwrap();
-    let left = QueueEntry {
+    let stale_entry = QueueEntry {
         org: org(),
         queue: job.queue.clone(),
         priority: job.priority,
@@ -145,14 +145,14 @@ async fn stale_queue_entry_does_not_list_a_job_twice() {
         job_id,
         item: job.item.clone(),
     };
-    store.put_rows(WriteTime::from_append(left.created_at, 0), &[left]).await.unwrap();
-    let waiting =
+    store.put_rows(WriteTime::from_append(stale_entry.created_at, 0), &[stale_entry]).await.unwrap();
+    let waiting_jobs =
         queues::list_waiting(&store, &org(), &job.queue, 10, Millis::now(), |_| true).await.unwrap();
-    assert_eq!(waiting.iter().map(|job| job.job_id).collect::<Vec<_>>(), [job_id]);
+    assert_eq!(waiting_jobs.iter().map(|job| job.job_id).collect::<Vec<_>>(), [job_id]);
 }
 
 #[tokio::test]
-async fn a_job_opened_after_the_clock_was_set_back_can_be_claimed() {
+async fn job_opened_after_a_clock_set_back_can_be_claimed() {
     let Fixture { store, _folder } = fixture();
     const HOUR: i64 = 3_600_000;
     let today = Millis::now().day();
@@ -167,15 +167,15 @@ async fn a_job_opened_after_the_clock_was_set_back_can_be_claimed() {
     for job in &opened {
         decide(&store, *job).await;
     }
-    assert!(next(9, "ada").await.is_none(), "and the scan start has moved");
+    assert!(next(9, "ada").await.is_none(), "all jobs are decided, so the scan start moves");
 
-    let late = JobRequest { subject: ItemKey::new("post", "p3"), ..job_request(3, JobClass::Review) };
-    let late = jobs::open_or_join(&store, &late, at(1)).await.unwrap();
-    assert_eq!(next(1, "ada").await, Some(late));
+    let late_request = JobRequest { subject: ItemKey::new("post", "p3"), ..job_request(3, JobClass::Review) };
+    let late_job = jobs::open_or_join(&store, &late_request, at(1)).await.unwrap();
+    assert_eq!(next(1, "ada").await, Some(late_job));
     assert_eq!(
         next(9, "bob").await,
-        Some(late),
-        "also after the clock has caught up and the claim has expired"
+        Some(late_job),
+        "the job stays claimable after the clock catches up and the claim expires"
     );
 }
 
@@ -208,16 +208,16 @@ async fn a_cause_that_races_with_a_decision_has_exactly_one_job() {
     let mut jobs = HashSet::new();
     for joined in joins {
         let (cause, job) = joined.await.unwrap();
-        assert!(causes(&store, job).await.contains(&cause), "cause {cause} has its row where it was told");
+        assert!(causes(&store, job).await.contains(&cause), "the job of cause {cause} lacks its row");
         jobs.insert(job);
     }
-    let mut seen = Vec::new();
+    let mut all_causes = Vec::new();
     for job in &jobs {
-        seen.extend(causes(&store, *job).await);
+        all_causes.extend(causes(&store, *job).await);
     }
-    seen.sort_unstable();
-    assert_eq!(seen, (1..=60).collect::<Vec<u128>>(), "each cause in one job");
-    assert!(jobs.len() > 1, "at least one decision was first");
+    all_causes.sort_unstable();
+    assert_eq!(all_causes, (1..=60).collect::<Vec<u128>>(), "each cause belongs to exactly one job");
+    assert!(jobs.len() > 1, "at least one decision precedes a cause");
 }
 
 #[tokio::test]
@@ -226,17 +226,17 @@ async fn a_job_without_a_cause_cannot_be_claimed() {
     let elsewhere = fixture();
     let job = join(&elsewhere.store, 1).await;
     let row = elsewhere.store.get::<Job>(&(org(), job)).await.unwrap().unwrap();
-    // The state after a crash between the two rows.
+    // State after a crash between the job's row and the cause's row.
     store.insert_new(&row).await.unwrap();
     let authorized_job = authorize(&store, job).await;
-    let now = Millis::now();
+    let start = Millis::now();
     assert!(matches!(
-        queues::claim(&store, &authorized_job, &reviewer("ann"), now).await.unwrap(),
+        queues::claim(&store, &authorized_job, &reviewer("ann"), start).await.unwrap(),
         ClaimOutcome::Opening
     ));
     assert_eq!(join(&store, 1).await, job, "the replay finds the job open");
     assert!(matches!(
-        queues::claim(&store, &authorized_job, &reviewer("ann"), now).await.unwrap(),
+        queues::claim(&store, &authorized_job, &reviewer("ann"), start).await.unwrap(),
         ClaimOutcome::Claimed(_)
     ));
 }
@@ -245,38 +245,41 @@ async fn a_job_without_a_cause_cannot_be_claimed() {
 async fn a_claim_is_exclusive_until_its_lease_expires() {
     let Fixture { store, _folder } = fixture();
     let authorized_job = authorize(&store, join(&store, 1).await).await;
-    let now = Millis::now();
+    let start = Millis::now();
     let ClaimOutcome::Claimed(mine) =
-        queues::claim(&store, &authorized_job, &reviewer("ann"), now).await.unwrap()
+        queues::claim(&store, &authorized_job, &reviewer("ann"), start).await.unwrap()
     else {
-        panic!("a free job is claimed");
+        panic!("the free job was not claimed");
     };
     assert_eq!(mine.epoch, 1);
-    let taken = queues::claim(&store, &authorized_job, &reviewer("bob"), now).await.unwrap();
-    assert!(matches!(taken, ClaimOutcome::HeldByOther { by, .. } if by == "ann"));
+    let outcome = queues::claim(&store, &authorized_job, &reviewer("bob"), start).await.unwrap();
+    assert!(matches!(outcome, ClaimOutcome::HeldByOther { by, .. } if by == "ann"));
     let ClaimOutcome::Claimed(renewed) =
-        queues::claim(&store, &authorized_job, &reviewer("ann"), now).await.unwrap()
+        queues::claim(&store, &authorized_job, &reviewer("ann"), start).await.unwrap()
     else {
-        panic!("a claim is renewed");
+        panic!("the claim was not renewed");
     };
-    assert_eq!(renewed.epoch, 1, "renewing keeps the epoch");
-    let later = now.plus(Duration::from_secs(601));
+    assert_eq!(renewed.epoch, 1, "a renewal keeps the epoch");
+    let after_lease = start.plus(Duration::from_secs(601));
     let ClaimOutcome::Claimed(lapsed) =
-        queues::claim(&store, &authorized_job, &reviewer("bob"), later).await.unwrap()
+        queues::claim(&store, &authorized_job, &reviewer("bob"), after_lease).await.unwrap()
     else {
-        panic!("a lapsed claim is free");
+        panic!("the job with a lapsed claim was not claimed");
     };
-    assert_eq!(lapsed.epoch, 2, "taking over raises it");
-    assert!(!queues::release(&store, &authorized_job, 1, "ann").await.unwrap(), "the old epoch is void");
+    assert_eq!(lapsed.epoch, 2, "a takeover raises the epoch");
+    assert!(
+        !queues::release(&store, &authorized_job, 1, "ann").await.unwrap(),
+        "the old epoch cannot release the claim"
+    );
     assert!(queues::release(&store, &authorized_job, 2, "bob").await.unwrap());
 }
 
 async fn claim_next(store: &Store, name: &str, now: Millis, include_held: bool) -> Option<Job> {
-    let (queue, who, order) = (QueueId::new("default"), reviewer(name), order());
+    let (queue, reviewer, order) = (QueueId::new("default"), reviewer(name), order());
     let next = NextJobRequest {
         queue: &queue,
         order: &order,
-        reviewer: &who,
+        reviewer: &reviewer,
         clearance: Clearance::None,
         include_own: include_held,
     };
@@ -287,10 +290,10 @@ async fn claim_next(store: &Store, name: &str, now: Millis, include_held: bool) 
 #[tokio::test]
 async fn job_of_another_org_or_class_is_refused() {
     let Fixture { store, _folder } = fixture();
-    let now = Millis::now();
+    let start = Millis::now();
     let review_job = join(&store, 1).await;
     let request = job_request(2, JobClass::ChildSafety);
-    let child_safety_job = jobs::open_or_join(&store, &request, now).await.unwrap();
+    let child_safety_job = jobs::open_or_join(&store, &request, start).await.unwrap();
     let load = async |org: &str, job, clearance| {
         let result = AuthorizedJob::load(&store, &OrgId::new(org), job, clearance).await.unwrap();
         result.map(|job| job.id())
@@ -304,9 +307,9 @@ async fn job_of_another_org_or_class_is_refused() {
 #[tokio::test]
 async fn next_job_beyond_the_clearance_is_released() {
     let Fixture { store, _folder } = fixture();
-    let now = Millis::now();
+    let start = Millis::now();
     let request = job_request(1, JobClass::ChildSafety);
-    let job = jobs::open_or_join(&store, &request, now).await.unwrap();
+    let job = jobs::open_or_join(&store, &request, start).await.unwrap();
     let (queue, reviewer, order) = (request.queue, reviewer("ann"), order());
     let next = NextJobRequest {
         queue: &queue,
@@ -315,8 +318,8 @@ async fn next_job_beyond_the_clearance_is_released() {
         clearance: Clearance::None,
         include_own: false,
     };
-    let refused = queues::claim_next(&store, &org(), next, now, |_| 0).await.unwrap();
-    assert_eq!(refused.err(), Some(JobRefusal::NotCleared));
+    let result = queues::claim_next(&store, &org(), next, start, |_| 0).await.unwrap();
+    assert_eq!(result.err(), Some(JobRefusal::NotCleared));
     let row = store.get::<Job>(&(org(), job)).await.unwrap().unwrap();
     assert_eq!((row.claimed_by, row.lease_until), (None, None));
 }
@@ -324,41 +327,41 @@ async fn next_job_beyond_the_clearance_is_released() {
 #[tokio::test]
 async fn claim_next_returns_every_job_once() {
     let Fixture { store, _folder } = fixture();
-    let now = Millis::now();
+    let start = Millis::now();
     for index in 0..20_u128 {
         let mut request = job_request(index, JobClass::Review);
         request.subject = ItemKey::new("post", index.to_string().as_str());
-        jobs::open_or_join(&store, &request, now).await.unwrap();
+        jobs::open_or_join(&store, &request, start).await.unwrap();
     }
-    let mut given = HashSet::new();
+    let mut claimed_ids = HashSet::new();
     for index in 0..20 {
-        let job = claim_next(&store, &format!("r{index}"), now, false).await;
-        assert!(given.insert(job.expect("a job is free").job_id));
+        let job = claim_next(&store, &format!("r{index}"), start, false).await;
+        assert!(claimed_ids.insert(job.expect("no job is free").job_id));
     }
-    assert!(claim_next(&store, "late", now, false).await.is_none());
+    assert!(claim_next(&store, "late", start, false).await.is_none());
 }
 
 #[tokio::test]
 async fn claim_next_skips_jobs_that_the_reviewer_holds() {
     let Fixture { store, _folder } = fixture();
-    let now = Millis::now();
+    let start = Millis::now();
     for index in 0..3_u128 {
         let subject = ItemKey::new("post", index.to_string().as_str());
         let request = JobRequest { subject, ..job_request(index, JobClass::Review) };
-        jobs::open_or_join(&store, &request, now).await.unwrap();
+        jobs::open_or_join(&store, &request, start).await.unwrap();
     }
     let mut claimed_jobs = HashSet::new();
     for _ in 0..3 {
-        let job = claim_next(&store, "ann", now, false).await.expect("a job that ann does not hold");
-        assert!(claimed_jobs.insert(job.job_id), "{job:?} was given twice");
+        let job = claim_next(&store, "ann", start, false).await.expect("every open job is held by ann");
+        assert!(claimed_jobs.insert(job.job_id), "{job:?} was claimed twice");
     }
-    assert!(claim_next(&store, "ann", now, false).await.is_none(), "all are held");
-    let again = claim_next(&store, "ann", now, true).await.expect("one that ann holds");
-    assert!(claimed_jobs.contains(&again.job_id) && again.epoch == 1, "{again:?}");
-    assert!(claim_next(&store, "bob", now, true).await.is_none(), "bob does not get ann's jobs");
-    let later = now.plus(Duration::from_secs(601));
+    assert!(claim_next(&store, "ann", start, false).await.is_none(), "ann holds all jobs");
+    let held_job = claim_next(&store, "ann", start, true).await.expect("no job that ann holds was returned");
+    assert!(claimed_jobs.contains(&held_job.job_id) && held_job.epoch == 1, "{held_job:?}");
+    assert!(claim_next(&store, "bob", start, true).await.is_none(), "bob does not get ann's jobs");
+    let after_lease = start.plus(Duration::from_secs(601));
     assert!(
-        claim_next(&store, "ann", later, false).await.is_some(),
+        claim_next(&store, "ann", after_lease, false).await.is_some(),
         "an expired claim does not hold its job"
     );
 }
@@ -366,13 +369,13 @@ async fn claim_next_skips_jobs_that_the_reviewer_holds() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_claims_of_one_reviewer_get_different_jobs() {
     let Fixture { store, _folder } = fixture();
-    let now = Millis::now();
+    let start = Millis::now();
     for index in 0..8_u128 {
         let subject = ItemKey::new("post", index.to_string().as_str());
         let request = JobRequest { subject, ..job_request(index, JobClass::Review) };
-        jobs::open_or_join(&store, &request, now).await.unwrap();
+        jobs::open_or_join(&store, &request, start).await.unwrap();
     }
-    let claims = (0..8).map(|_| claim_next(&store, "ann", now, false));
+    let claims = (0..8).map(|_| claim_next(&store, "ann", start, false));
     let jobs: HashSet<_> =
         futures::future::join_all(claims).await.into_iter().flatten().map(|job| job.job_id).collect();
     assert_eq!(jobs.len(), 8);
@@ -395,9 +398,9 @@ async fn next(store: &Store, name: &str, now: Millis) -> Option<JobId> {
 #[tokio::test]
 async fn severe_and_often_reported_jobs_are_claimed_first() {
     let Fixture { store, _folder } = fixture();
-    let now = Millis::now();
+    let start = Millis::now();
     let open = async |item: &str, cause: u128, severity| {
-        jobs::open_or_join(&store, &request_of(item, cause, severity), now).await.unwrap()
+        jobs::open_or_join(&store, &request_of(item, cause, severity), start).await.unwrap()
     };
     let mild = open("mild", 1, Severity::None).await;
     let severe = open("severe", 2, Severity::High).await;
@@ -405,16 +408,16 @@ async fn severe_and_often_reported_jobs_are_claimed_first() {
     for cause in 11..14 {
         often = open("often", cause, Severity::None).await;
     }
-    let again = JobRequest {
+    let repeated_request = JobRequest {
         cause: Cause { id: Uuid::from_u128(99), ..request_of("often", 13, Severity::None).cause },
         ..request_of("often", 13, Severity::None)
     };
-    jobs::open_or_join(&store, &again, now).await.unwrap();
+    jobs::open_or_join(&store, &repeated_request, start).await.unwrap();
     let priority = store.get::<Job>(&(org(), often)).await.unwrap().unwrap().priority;
     assert_eq!(priority, 2, "four different reporters are two doublings; the fifth report is one of theirs");
     let mut order = Vec::new();
     for name in ["a", "b", "c", "d"] {
-        order.push(next(&store, name, now).await);
+        order.push(next(&store, name, start).await);
     }
     assert_eq!(order, [Some(severe), Some(often), Some(mild), None]);
 }
@@ -422,31 +425,31 @@ async fn severe_and_often_reported_jobs_are_claimed_first() {
 #[tokio::test]
 async fn raised_job_is_listed_once_at_its_new_priority() {
     let Fixture { store, _folder } = fixture();
-    let now = Millis::now();
-    let job = jobs::open_or_join(&store, &request_of("p", 1, Severity::None), now).await.unwrap();
+    let start = Millis::now();
+    let job = jobs::open_or_join(&store, &request_of("p", 1, Severity::None), start).await.unwrap();
     // At the same time, so that the entries differ in their priority only.
-    jobs::open_or_join(&store, &request_of("p", 2, Severity::Severe), now).await.unwrap();
+    jobs::open_or_join(&store, &request_of("p", 2, Severity::Severe), start).await.unwrap();
     let queue = QueueId::new("default");
-    let waiting = queues::list_waiting(&store, &org(), &queue, 10, now, |_| true).await.unwrap();
-    assert_eq!(waiting.iter().map(|job| (job.job_id, job.priority)).collect::<Vec<_>>(), [(job, 9)]);
+    let waiting_jobs = queues::list_waiting(&store, &org(), &queue, 10, start, |_| true).await.unwrap();
+    assert_eq!(waiting_jobs.iter().map(|job| (job.job_id, job.priority)).collect::<Vec<_>>(), [(job, 9)]);
     // A later cause of lower severity does not lower the priority.
-    jobs::open_or_join(&store, &request_of("p", 3, Severity::None), now).await.unwrap();
+    jobs::open_or_join(&store, &request_of("p", 3, Severity::None), start).await.unwrap();
     assert_eq!(store.get::<Job>(&(org(), job)).await.unwrap().unwrap().priority, 9);
 }
 
 #[tokio::test]
 async fn overdue_job_precedes_higher_priorities() {
     let Fixture { store, _folder } = fixture();
-    let now = Millis::now();
-    let wait = order().max_wait.duration();
-    let long_ago = now.minus(wait + Duration::from_secs(3_600));
+    let start = Millis::now();
+    let max_wait = order().max_wait.duration();
+    let long_ago = start.minus(max_wait + Duration::from_secs(3_600));
     let old = jobs::open_or_join(&store, &request_of("old", 1, Severity::None), long_ago).await.unwrap();
     // The job has risen since, so its present entry has a later time.
     let old_again = request_of("old", 2, Severity::Low);
-    assert_eq!(jobs::open_or_join(&store, &old_again, now).await.unwrap(), old);
-    let severe = jobs::open_or_join(&store, &request_of("new", 3, Severity::Severe), now).await.unwrap();
-    assert_eq!(next(&store, "a", now).await, Some(old));
-    assert_eq!(next(&store, "b", now).await, Some(severe));
+    assert_eq!(jobs::open_or_join(&store, &old_again, start).await.unwrap(), old);
+    let severe = jobs::open_or_join(&store, &request_of("new", 3, Severity::Severe), start).await.unwrap();
+    assert_eq!(next(&store, "a", start).await, Some(old));
+    assert_eq!(next(&store, "b", start).await, Some(severe));
 }
 
 #[tokio::test]
@@ -457,8 +460,8 @@ async fn first_entry_of_a_raised_open_job_is_still_scanned() {
     let at = |hour: i64| Millis(start.0 + hour * HOUR);
     let rising = jobs::open_or_join(&store, &request_of("p1", 1, Severity::None), at(1)).await.unwrap();
     jobs::open_or_join(&store, &request_of("p1", 2, Severity::Severe), at(2)).await.unwrap();
-    let other = jobs::open_or_join(&store, &request_of("p2", 3, Severity::None), at(3)).await.unwrap();
-    decide(&store, other).await;
+    let other_job = jobs::open_or_join(&store, &request_of("p2", 3, Severity::None), at(3)).await.unwrap();
+    decide(&store, other_job).await;
     let queue = QueueId::new("default");
     assert_eq!(queues::list_waiting(&store, &org(), &queue, 10, at(9), |_| true).await.unwrap().len(), 1);
     assert_eq!(queues::find_oldest(&store, &org(), &queue, at(9)).await.unwrap(), Some(at(1)));
@@ -469,21 +472,21 @@ async fn first_entry_of_a_raised_open_job_is_still_scanned() {
 #[tokio::test]
 async fn event_without_an_opened_job_is_not_counted() {
     let Fixture { store, _folder } = fixture();
-    let now = Millis::now();
-    let job_id = jobs::open_or_join(&store, &request_of("p1", 1, Severity::None), now).await.unwrap();
+    let start = Millis::now();
+    let job_id = jobs::open_or_join(&store, &request_of("p1", 1, Severity::None), start).await.unwrap();
     let queue = QueueId::new("default");
     // The event of an opener that crashed or lost the race.
-    let left = QueueEvent {
+    let orphan_event = QueueEvent {
         org: org(),
         queue: queue.clone(),
-        hour: now.0.div_euclid(3_600_000),
-        at: Millis(now.0 - 1),
+        hour: start.0.div_euclid(3_600_000),
+        at: Millis(start.0 - 1),
         job_id,
         change: QueueChange::Opened,
         priority: 0,
     };
-    store.put_rows(WriteTime::from_append(now, 0), &[left]).await.unwrap();
-    let counts = queue_counts::load_counts(&store, &org(), &queue, now).await.unwrap();
+    store.put_rows(WriteTime::from_append(start, 0), &[orphan_event]).await.unwrap();
+    let counts = queue_counts::load_counts(&store, &org(), &queue, start).await.unwrap();
     assert_eq!((counts.open, counts.last_hour.opened), (1, 1));
 }
 
@@ -497,22 +500,22 @@ async fn decided_day_is_skipped_and_late_job_enters_the_next() {
     let first = jobs::open_or_join(&store, &request_of("p1", 1, Severity::None), at(1)).await.unwrap();
     assert_eq!(queues::find_oldest(&store, &org(), &queue, at(30)).await.unwrap(), Some(at(1)));
     let key = (org(), queue.clone(), 0, today);
-    let known = async || store.get::<QueueDay>(&key).await.unwrap().unwrap().first_at;
-    assert!(known().await < at(24), "its job is open");
+    let load_first_at = async || store.get::<QueueDay>(&key).await.unwrap().unwrap().first_at;
+    assert!(load_first_at().await < at(24), "the day has an open job");
     decide(&store, first).await;
     assert_eq!(next(&store, "a", at(23)).await, None);
-    assert!(known().await < at(24), "the day is not over");
+    assert!(load_first_at().await < at(24), "the day is not over");
     assert_eq!(next(&store, "a", at(30)).await, None);
-    assert_eq!(known().await, at(24));
+    assert_eq!(load_first_at().await, at(24));
     // The clock was set back.
-    let late = jobs::open_or_join(&store, &request_of("p2", 2, Severity::None), at(2)).await.unwrap();
-    let row = store.get::<Job>(&(org(), late)).await.unwrap().unwrap();
+    let late_job = jobs::open_or_join(&store, &request_of("p2", 2, Severity::None), at(2)).await.unwrap();
+    let row = store.get::<Job>(&(org(), late_job)).await.unwrap().unwrap();
     assert_eq!(row.created_at, at(24));
-    assert_eq!(next(&store, "a", at(30)).await, Some(late));
+    assert_eq!(next(&store, "a", at(30)).await, Some(late_job));
 }
 
 /// Lists jobs page by page and returns their items. Fails if a page does not advance.
-async fn listed(store: &Store, queues: &[&str], jobs: usize, rows: usize) -> Vec<String> {
+async fn list_items(store: &Store, queues: &[&str], jobs: usize, rows: usize) -> Vec<String> {
     let (org, queues) = (org(), queues.iter().map(|queue| QueueId::new(*queue)).collect::<Vec<_>>());
     let mut request = JobListRequest { org: &org, queues: &queues, from: None, jobs, rows, open_only: true };
     let mut items = Vec::new();
@@ -529,30 +532,30 @@ async fn listed(store: &Store, queues: &[&str], jobs: usize, rows: usize) -> Vec
 #[tokio::test]
 async fn jobs_are_listed_by_priority_across_queues_then_by_age() {
     let Fixture { store, _folder } = fixture();
-    let now = Millis::now();
+    let start = Millis::now();
     let severities = [Severity::None, Severity::Severe, Severity::Low];
-    let mut expected = Vec::new();
+    let mut expected_jobs = Vec::new();
     for (nth, queue) in (0..60_u64).zip(["a", "b", "c"].into_iter().cycle()) {
         let severity = severities[usize::try_from(nth).unwrap() / 2 % 3];
         // Spread over three days, with two jobs at each instant.
-        let at = now.minus(Duration::from_secs((60 - nth / 2 * 2) * 3_600));
+        let at = start.minus(Duration::from_secs((60 - nth / 2 * 2) * 3_600));
         let item = format!("p{nth:02}");
         let request = JobRequest { queue: QueueId::new(queue), ..request_of(&item, nth.into(), severity) };
         let job = jobs::open_or_join(&store, &request, at).await.unwrap();
-        expected.push((std::cmp::Reverse(severity), at, job, item));
+        expected_jobs.push((std::cmp::Reverse(severity), at, job, item));
     }
-    expected.sort();
+    expected_jobs.sort();
     let of = |queues: &[&str]| {
         let in_queue = |item: &str| {
             let nth: usize = item[1..].parse().unwrap();
             queues.contains(&["a", "b", "c"][nth % 3])
         };
-        let items = expected.iter().map(|(.., item)| item.clone());
+        let items = expected_jobs.iter().map(|(.., item)| item.clone());
         items.filter(|item| in_queue(item)).collect::<Vec<_>>()
     };
     for queues in [&["a", "b", "c"][..], &["b"], &["c", "a"]] {
         for (jobs, rows) in [(100, 5_000), (1, 5_000), (7, 5_000), (60, 5_000), (7, 1), (100, 20)] {
-            assert_eq!(listed(&store, queues, jobs, rows).await, of(queues), "{queues:?} {jobs} {rows}");
+            assert_eq!(list_items(&store, queues, jobs, rows).await, of(queues), "{queues:?} {jobs} {rows}");
         }
     }
 }
@@ -560,9 +563,9 @@ async fn jobs_are_listed_by_priority_across_queues_then_by_age() {
 #[tokio::test]
 async fn first_page_of_open_jobs_starts_after_decided_ones() {
     let Fixture { store, _folder } = fixture();
-    let now = Millis::now();
+    let start = Millis::now();
     let open = async |nth: u64| {
-        let at = now.minus(Duration::from_secs(10_000 - nth));
+        let at = start.minus(Duration::from_secs(10_000 - nth));
         let request = request_of(&format!("p{nth:03}"), nth.into(), Severity::None);
         jobs::open_or_join(&store, &request, at).await.unwrap()
     };
@@ -574,10 +577,10 @@ async fn first_page_of_open_jobs_starts_after_decided_ones() {
         open(nth).await;
     }
     // Like a claim, this moves the scan start of the day past finally decided jobs.
-    queues::list_waiting(&store, &org(), &QueueId::new("default"), 10, now, |_| true).await.unwrap();
+    queues::list_waiting(&store, &org(), &QueueId::new("default"), 10, start, |_| true).await.unwrap();
     let (org, queue) = (org(), [QueueId::new("default")]);
     let request = JobListRequest { org: &org, queues: &queue, from: None, jobs: 3, rows: 8, open_only: true };
     let page = job_list::list_jobs(&store, &request, |job| job.state == JobState::Open).await.unwrap();
     let items: Vec<_> = page.jobs.iter().map(|job| job.item.id.as_str()).collect();
-    assert_eq!(items, ["p200", "p201", "p202"], "of 203 entries, 8 were read");
+    assert_eq!(items, ["p200", "p201", "p202"], "the page reads 8 of 203 entries");
 }

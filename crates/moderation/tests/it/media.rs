@@ -111,23 +111,23 @@ fn state(inspection: &Inspection) -> String {
 #[tokio::test]
 async fn a_successful_probe_wakes_all_waiting_fetches() {
     let (folder, go) = (tempfile::tempdir().unwrap(), Arc::new(Semaphore::new(0)));
-    let (asked, open) = (AtomicUsize::new(0), Arc::clone(&go));
-    let answer = move |_: &str| match asked.fetch_add(1, Ordering::Relaxed) {
+    let (request_count, open) = (AtomicUsize::new(0), Arc::clone(&go));
+    let answer = move |_: &str| match request_count.fetch_add(1, Ordering::Relaxed) {
         0..8 => Answer::Head("503 Service Unavailable".to_owned(), Vec::new()),
         8 => Answer::After(Arc::clone(&open), Box::new(Answer::Picture(picture(1)))),
         _ => Answer::Picture(picture(1)),
     };
     let host = Host::start(answer).await.unwrap();
-    // The probe has an hour.
+    // The probe may take up to an hour.
     let signals = with_total(store(&folder), &[&host], &settings(), 3_600_000);
     let ask = |nth: usize| {
         let (signals, url) = (signals.clone(), host.url(&format!("{nth}.bmp")));
         tokio::spawn(async move { inspect(&signals, url).await })
     };
-    let asking: Vec<_> = (0..30).map(ask).collect();
-    eventually("a trial", PATIENCE, async || (host.asked("").len() == 9).then_some(())).await.unwrap();
+    let tasks: Vec<_> = (0..30).map(ask).collect();
+    eventually("a probe", PATIENCE, async || (host.asked("").len() == 9).then_some(())).await.unwrap();
     go.add_permits(1);
-    for one in asking {
+    for one in tasks {
         assert_eq!(state(&one.await.unwrap()), "ok");
     }
     assert_eq!(host.asked("").len(), 8 + 30);
@@ -141,12 +141,12 @@ async fn concurrent_fetches_are_shared_within_an_org_only() {
         let (signals, url) = (signals.clone(), host.url("a.bmp"));
         tokio::spawn(async move { inspect_as(&signals, org, url, HashDepth::Picture).await })
     };
-    let asking: Vec<_> = ["acme", "acme", "acme", "other"].into_iter().map(ask).collect();
+    let tasks: Vec<_> = ["acme", "acme", "acme", "other"].into_iter().map(ask).collect();
     eventually("two requests", PATIENCE, async || (host.asked("a.bmp").len() == 2).then_some(()))
         .await
         .unwrap();
     go.add_permits(4);
-    for one in asking {
+    for one in tasks {
         assert_eq!(state(&one.await.unwrap()), "ok");
     }
     assert_eq!(host.asked("").len(), 2);
@@ -164,22 +164,22 @@ async fn spellings_of_one_url_share_one_fetch_and_keep_their_text() {
         format!("HTTP://127.1:{port}/b/../a.bmp?key=1#part"),
         format!("http:\\\\0x7F.0.0.1:{port}/./a.bmp?key=1"),
     ];
-    let other = format!("http://127.0.0.1:{port}/a.bmp?key=2");
-    let wanted = |url: &String| MediumRequest { url: url.clone(), depth: HashDepth::Picture };
+    let other_url = format!("http://127.0.0.1:{port}/a.bmp?key=2");
+    let medium_request = |url: &String| MediumRequest { url: url.clone(), depth: HashDepth::Picture };
     let inspect = async |urls: &[String]| {
-        let all: Vec<_> = urls.iter().map(wanted).collect();
+        let all: Vec<_> = urls.iter().map(medium_request).collect();
         let mut search = signals.gather(&OrgId::new("acme"), &all);
         tokio::time::timeout(PATIENCE, search.settle()).await.unwrap();
-        let found = search.end();
-        assert_eq!(found.iter().map(|signal| signal.url.clone()).collect::<Vec<_>>(), urls);
-        assert!(found.iter().all(|signal| state(&signal.inspection) == "ok"));
+        let inspected_media = search.end();
+        assert_eq!(inspected_media.iter().map(|signal| signal.url.clone()).collect::<Vec<_>>(), urls);
+        assert!(inspected_media.iter().all(|signal| state(&signal.inspection) == "ok"));
     };
     inspect(&urls).await;
-    assert_eq!(host.asked("a.bmp").len(), 1, "they were joined");
+    assert_eq!(host.asked("a.bmp").len(), 1, "the spellings share one fetch");
     inspect(&urls[2..]).await;
     inspect(&urls).await;
     assert_eq!(host.asked("a.bmp").len(), 1, "the URL is cached");
-    inspect(&[other]).await;
+    inspect(&[other_url]).await;
     assert_eq!(host.asked("a.bmp").len(), 2, "another query is another URL");
 }
 
@@ -189,19 +189,25 @@ async fn a_fetch_without_waiters_ends_unless_left_running() {
     // One fetch at a time: the start of the second one proves that the first has ended.
     let one = Settings { fetches: 1, fetches_per_host: 1, fetches_per_org: 1, ..settings() };
     let signals = signals(store(&folder), &host, &one);
-    let wanted = |path: &str| [MediumRequest { url: host.url(path), depth: HashDepth::Picture }];
+    let medium_requests = |path: &str| [MediumRequest { url: host.url(path), depth: HashDepth::Picture }];
     let org = OrgId::new("acme");
-    let asked = async |path: &str| {
+    let wait_for_request = async |path: &str| {
         eventually("a request", PATIENCE, async || (!host.asked(path).is_empty()).then_some(()))
             .await
             .unwrap();
     };
-    let mut given_up = signals.gather(&org, &wanted("given-up"));
-    tokio::select! { () = given_up.settle() => unreachable!("it waits"), () = asked("given-up") => {} }
+    let mut given_up = signals.gather(&org, &medium_requests("given-up"));
+    tokio::select! {
+        () = given_up.settle() => unreachable!("the host holds its answer"),
+        () = wait_for_request("given-up") => {}
+    }
     drop(given_up);
-    let mut left = signals.gather(&org, &wanted("left"));
-    tokio::select! { () = left.settle() => unreachable!("it waits"), () = asked("left") => {} }
-    assert_eq!(left.leave_running(PATIENCE), [(host.url("left"), None)]);
+    let mut background_fetch = signals.gather(&org, &medium_requests("left"));
+    tokio::select! {
+        () = background_fetch.settle() => unreachable!("the host holds its answer"),
+        () = wait_for_request("left") => {}
+    }
+    assert_eq!(background_fetch.leave_running(PATIENCE), [(host.url("left"), None)]);
     go.add_permits(2);
     assert_eq!(state(&inspect(&signals, host.url("left")).await), "ok");
     assert_eq!(host.asked("left").len(), 1, "the fetch was joined or its result cached");
@@ -210,37 +216,40 @@ async fn a_fetch_without_waiters_ends_unless_left_running() {
 #[tokio::test]
 async fn background_fetches_are_bounded_and_shared_among_orgs() {
     let (folder, (host, go)) = (tempfile::tempdir().unwrap(), host_that_waits().await);
-    let many = Settings {
+    let wide_limits = Settings {
         fetches_per_host_in_all: 100,
         fetches_per_host: 40,
         hosts: 100,
         left_running: 8,
         ..settings()
     };
-    let signals = signals(store(&folder), &host, &many);
+    let signals = signals(store(&folder), &host, &wide_limits);
     let search = |org: &str| {
-        let wanted =
+        let medium_request =
             |nth: usize| MediumRequest { url: host.url(&format!("{org}-{nth}")), depth: HashDepth::Picture };
-        signals.gather(&OrgId::new(org), &(0..10).map(wanted).collect::<Vec<_>>())
+        signals.gather(&OrgId::new(org), &(0..10).map(medium_request).collect::<Vec<_>>())
     };
     let are_asked = async |search: &mut MediaFetches, org: &str, times: usize| {
         let were = async || (host.asked(org).len() == times).then_some(());
-        let asked = eventually("requests", PATIENCE, were);
-        tokio::select! { () = search.settle() => unreachable!("it waits"), asked = asked => asked.unwrap() }
+        let arrival = eventually("requests", PATIENCE, were);
+        tokio::select! {
+            () = search.settle() => unreachable!("the host holds its answer"),
+            arrival = arrival => arrival.unwrap(),
+        }
     };
     for org in ["wild", "other"] {
         let mut first = search(org);
         are_asked(&mut first, org, 10).await;
         first.leave_running(PATIENCE);
     }
-    let mut again = Vec::new();
-    for (org, left) in [("wild", 4), ("other", 2)] {
+    let mut second_searches = Vec::new();
+    for (org, background_count) in [("wild", 4), ("other", 2)] {
         let mut second = search(org);
-        are_asked(&mut second, org, 20 - left).await;
-        again.push(second);
+        are_asked(&mut second, org, 20 - background_count).await;
+        second_searches.push(second);
     }
     go.add_permits(100);
-    for mut search in again {
+    for mut search in second_searches {
         search.settle().await;
         assert!(search.end().iter().all(|signal| state(&signal.inspection) == "ok"));
     }
@@ -295,7 +304,7 @@ async fn stored_fingerprints_serve_other_processes() {
     let first = inspect(&signals(store.clone(), &host, &settings()), host.url("a")).await;
     let Inspection::Hashed(print) = &first else { panic!("{first:?}") };
     assert_eq!(print.digests, Digests::of(&picture(1)));
-    // Decodes no pictures, so its result must be the stored one.
+    // This inspector cannot decode pictures, so its result must be the stored one.
     let blind = Limits { pixels: 1, side: 1, ..Limits::default() };
     let egress = tidegate_egress::Settings {
         allow_cidrs: vec!["127.0.0.0/8".parse().unwrap()],
@@ -303,8 +312,8 @@ async fn stored_fingerprints_serve_other_processes() {
         ..tidegate_egress::Settings::default()
     };
     let (client, decoders) = (Client::new(egress).unwrap(), Decoders::new(blind).unwrap());
-    let other = MediaInspector::new(client, decoders, store, &settings());
-    assert_eq!(inspect(&other, host.url("b")).await, first);
+    let other_inspector = MediaInspector::new(client, decoders, store, &settings());
+    assert_eq!(inspect(&other_inspector, host.url("b")).await, first);
 }
 
 #[tokio::test]
@@ -333,12 +342,12 @@ async fn a_busy_host_is_retried_and_a_missing_picture_is_not() {
 #[tokio::test]
 async fn a_retry_after_is_honoured_unless_it_is_too_long() {
     let folder = tempfile::tempdir().unwrap();
-    let asked: Arc<Mutex<HashMap<String, Vec<Instant>>>> = Arc::default();
-    let asked_at = Arc::clone(&asked);
+    let request_times: Arc<Mutex<HashMap<String, Vec<Instant>>>> = Arc::default();
+    let asked_at = Arc::clone(&request_times);
     let host = Host::start(move |head| {
         let path = head.split(' ').nth(1).unwrap().trim_start_matches('/').to_owned();
-        let mut asked = asked_at.lock();
-        let times = asked.entry(path.clone()).or_default();
+        let mut times_by_path = asked_at.lock();
+        let times = times_by_path.entry(path.clone()).or_default();
         times.push(Instant::now());
         match times.len() {
             1 => Answer::Head(format!("503 Service Unavailable\r\nretry-after: {path}"), Vec::new()),
@@ -350,10 +359,10 @@ async fn a_retry_after_is_honoured_unless_it_is_too_long() {
     let cases = [(1, "ok", 2), (2, "ok", 2), (3, "http_503", 1)];
     join_all(cases.map(async |(seconds, expected, requests)| {
         assert_eq!(state(&inspect(&signals, host.url(&seconds.to_string())).await), expected, "{seconds}");
-        let times = asked.lock()[&seconds.to_string()].clone();
+        let times = request_times.lock()[&seconds.to_string()].clone();
         assert_eq!(times.len(), requests, "{seconds}");
-        if let [first, again] = times[..] {
-            assert!(again - first >= Duration::from_secs(seconds), "{seconds}: {:?}", again - first);
+        if let [first, second] = times[..] {
+            assert!(second - first >= Duration::from_secs(seconds), "{seconds}: {:?}", second - first);
         }
     }))
     .await;
@@ -366,8 +375,8 @@ async fn a_host_that_fails_repeatedly_rests() {
         Host::start(|_| Answer::Head("500 Internal Server Error".to_owned(), Vec::new())).await.unwrap();
     let signals = signals(store(&folder), &host, &without_patience());
     for nth in 0..20 {
-        let expected = if nth < 4 { "http_500" } else { "host_unavailable" };
-        assert_eq!(state(&inspect(&signals, host.url(&nth.to_string())).await), expected);
+        let expected_state = if nth < 4 { "http_500" } else { "host_unavailable" };
+        assert_eq!(state(&inspect(&signals, host.url(&nth.to_string())).await), expected_state);
     }
     assert_eq!(host.asked("").len(), 4);
 }
@@ -376,16 +385,16 @@ async fn a_host_that_fails_repeatedly_rests() {
 async fn a_hanging_host_does_not_block_another_host() {
     let folder = tempfile::tempdir().unwrap();
     let hanging = Host::start(|_| Answer::Never).await.unwrap();
-    let good = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
+    let healthy_host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
     let few = Settings { fetches: 4, fetches_per_host: 2, fetches_per_org: 4, ..settings() };
-    let signals = of_hosts(store(&folder), &[&hanging, &good], &few);
+    let signals = of_hosts(store(&folder), &[&hanging, &healthy_host], &few);
     let hangs: Vec<_> = (0..50)
         .map(|nth| MediumRequest { url: hanging.url(&nth.to_string()), depth: HashDepth::Picture })
         .collect();
     let mut stuck = signals.gather(&OrgId::new("acme"), &hangs);
     tokio::select! {
         () = stuck.settle() => unreachable!("the host hangs"),
-        seen = inspect(&signals, by_name(&good, "a.bmp")) => assert_eq!(state(&seen), "ok"),
+        seen = inspect(&signals, by_name(&healthy_host, "a.bmp")) => assert_eq!(state(&seen), "ok"),
     }
 }
 
@@ -396,10 +405,10 @@ fn by_name(host: &Host, path: &str) -> String {
 
 /// Serves pictures itself and redirects all other paths to the other host.
 async fn leading_to(other: &Host) -> Host {
-    let there = other.url("elsewhere");
+    let target_url = other.url("elsewhere");
     let answer = move |head: &str| match head.starts_with("GET /own") {
         true => Answer::Picture(picture(1)),
-        false => Answer::Head(format!("302 Found\r\nlocation: {there}"), Vec::new()),
+        false => Answer::Head(format!("302 Found\r\nlocation: {target_url}"), Vec::new()),
     };
     Host::start(answer).await.unwrap()
 }
@@ -412,54 +421,60 @@ async fn a_dropped_probe_lets_the_next_fetch_probe() {
         _ => Answer::Picture(picture(1)),
     });
     let host = host.await.unwrap();
-    let once = Settings { attempts: 1, host_failures: 1, longest_host_rest_ms: 1, ..settings() };
-    let signals = signals(store(&folder), &host, &once);
+    let no_retries = Settings { attempts: 1, host_failures: 1, longest_host_rest_ms: 1, ..settings() };
+    let signals = signals(store(&folder), &host, &no_retries);
     assert_eq!(state(&inspect(&signals, host.url("bad")).await), "http_500");
-    let tried = async || {
-        let wanted = MediumRequest { url: host.url("left"), depth: HashDepth::Picture };
+    let host_answers = async || {
+        let request = MediumRequest { url: host.url("left"), depth: HashDepth::Picture };
         // The fetch waits for an answer, or the host still rests.
-        let _left = signals.gather(&OrgId::new("acme"), &[wanted]).settle().now_or_never();
+        let _left = signals.gather(&OrgId::new("acme"), &[request]).settle().now_or_never();
         (state(&inspect(&signals, host.url("good")).await) == "ok").then_some(())
     };
     // Half of the longest duration of a probe.
-    eventually("the host to be tried", PATIENCE / 2, tried).await.unwrap();
+    eventually("the host to answer a probe", PATIENCE / 2, host_answers).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_redirect_needs_a_permit_for_its_target_host() {
     let folder = tempfile::tempdir().unwrap();
     let hanging = Host::start(|_| Answer::Never).await.unwrap();
-    let good = leading_to(&hanging).await;
+    let redirecting_host = leading_to(&hanging).await;
     let few = Settings { fetches: 8, fetches_per_host: 2, fetches_per_org: 8, ..settings() };
-    let signals = of_hosts(store(&folder), &[&hanging, &good], &few);
-    let leading =
-        |nth: u32| MediumRequest { url: by_name(&good, &nth.to_string()), depth: HashDepth::Picture };
+    let signals = of_hosts(store(&folder), &[&hanging, &redirecting_host], &few);
+    let leading = |nth: u32| MediumRequest {
+        url: by_name(&redirecting_host, &nth.to_string()),
+        depth: HashDepth::Picture,
+    };
     let mut stuck = signals.gather(&OrgId::new("acme"), &(0..20).map(leading).collect::<Vec<_>>());
     let all_were_asked = async {
-        let all = async || (good.asked("").len() == 20 && hanging.asked("").len() == 2).then_some(());
-        eventually("all to be led on", PATIENCE, all).await.unwrap();
+        let all =
+            async || (redirecting_host.asked("").len() == 20 && hanging.asked("").len() == 2).then_some(());
+        eventually("all requests to be redirected", PATIENCE, all).await.unwrap();
     };
     tokio::select! { () = stuck.settle() => unreachable!("the host hangs"), () = all_were_asked => {} }
     tokio::select! {
         () = stuck.settle() => unreachable!("the host hangs"),
-        seen = inspect(&signals, by_name(&good, "own.bmp")) => assert_eq!(state(&seen), "ok"),
+        seen = inspect(&signals, by_name(&redirecting_host, "own.bmp")) => assert_eq!(state(&seen), "ok"),
     }
-    assert_eq!(hanging.asked("").len(), 2, "bounded by the permits of the host");
+    assert_eq!(hanging.asked("").len(), 2, "the permits of the host bound its requests");
 }
 
 #[tokio::test]
 async fn only_the_failing_redirect_target_rests() {
     let folder = tempfile::tempdir().unwrap();
-    let broken =
+    let broken_host =
         Host::start(|_| Answer::Head("500 Internal Server Error".to_owned(), Vec::new())).await.unwrap();
-    let good = leading_to(&broken).await;
-    let signals = of_hosts(store(&folder), &[&broken, &good], &without_patience());
+    let redirecting_host = leading_to(&broken_host).await;
+    let signals = of_hosts(store(&folder), &[&broken_host, &redirecting_host], &without_patience());
     for nth in 0..12 {
-        let expected = if nth < 4 { "http_500" } else { "host_unavailable" };
-        assert_eq!(state(&inspect(&signals, by_name(&good, &nth.to_string())).await), expected);
+        let expected_state = if nth < 4 { "http_500" } else { "host_unavailable" };
+        assert_eq!(
+            state(&inspect(&signals, by_name(&redirecting_host, &nth.to_string())).await),
+            expected_state
+        );
     }
-    assert_eq!(state(&inspect(&signals, by_name(&good, "own.bmp")).await), "ok");
-    assert_eq!((broken.asked("").len(), good.asked("").len()), (4, 13));
+    assert_eq!(state(&inspect(&signals, by_name(&redirecting_host, "own.bmp")).await), "ok");
+    assert_eq!((broken_host.asked("").len(), redirecting_host.asked("").len()), (4, 13));
 }
 
 #[tokio::test]
@@ -467,15 +482,15 @@ async fn audio_has_exact_hashes_and_items_a_bounded_number_of_media() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::start(|_| Answer::Head("200 OK".to_owned(), b"sound".to_vec())).await.unwrap();
     let signals = signals(store(&folder), &host, &Settings { per_item: 2, ..settings() });
-    let heard = inspect_as(&signals, "acme", host.url("a.mp3"), HashDepth::Exact).await;
-    let Inspection::Hashed(print) = &heard else { panic!("{heard:?}") };
+    let audio_inspection = inspect_as(&signals, "acme", host.url("a.mp3"), HashDepth::Exact).await;
+    let Inspection::Hashed(print) = &audio_inspection else { panic!("{audio_inspection:?}") };
     assert_eq!((print.state.as_str(), print.digests), ("ok", Digests::of(b"sound")));
     assert_eq!(state(&inspect(&signals, host.url("a.bmp")).await), "undecodable");
 
-    let wanted: Vec<_> = (0..4)
+    let requests: Vec<_> = (0..4)
         .map(|nth| MediumRequest { url: host.url(&nth.to_string()), depth: HashDepth::Exact })
         .collect();
-    let mut search = signals.gather(&OrgId::new("acme"), &wanted);
+    let mut search = signals.gather(&OrgId::new("acme"), &requests);
     search.settle().await;
     let states: Vec<_> =
         search.end().iter().map(|InspectedMedium { inspection, .. }| state(inspection)).collect();
@@ -501,9 +516,9 @@ fn a_url_in_several_fields_is_fetched_once_at_the_deepest_level() {
         ),
     ] {
         let values = clip.check(data.as_bytes(), Mode::Strict, &Pointer::Root).unwrap();
-        let wanted = media::list_media(&values);
-        let wanted: Vec<_> = wanted.iter().map(|it| (it.url.as_str(), it.depth)).collect();
-        assert_eq!(wanted, expected, "{data}");
+        let requests = media::list_media(&values);
+        let requests: Vec<_> = requests.iter().map(|it| (it.url.as_str(), it.depth)).collect();
+        assert_eq!(requests, expected, "{data}");
     }
 }
 
@@ -556,7 +571,7 @@ async fn blocked_addresses_differ_from_failed_fetches() {
     // An unfinished fetch ends with the reason `deadline`.
     let mut search = signals
         .gather(&OrgId::new("acme"), &[MediumRequest { url: host.url("a"), depth: HashDepth::Picture }]);
-    let waited = tokio::time::timeout(Duration::from_millis(1), search.settle()).await;
-    assert!(waited.is_err());
+    let result = tokio::time::timeout(Duration::from_millis(1), search.settle()).await;
+    assert!(result.is_err());
     assert_eq!(state(&search.end()[0].inspection), "deadline");
 }

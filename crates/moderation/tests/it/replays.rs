@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::support::{fixture, org, post, sent};
+use crate::support::{fixture, item_entry, org, post};
 use bytes::Bytes;
 use tidegate_catalog::orgs;
 use tidegate_moderation::{
@@ -78,7 +78,7 @@ fn item(nth: u128, append_ms: i64) -> Item {
     }
 }
 
-async fn stored(store: &Store, nth: u128, append_ms: i64) {
+async fn store_item(store: &Store, nth: u128, append_ms: i64) {
     let at = write_time(Millis(append_ms), Stage::Evaluated);
     store.put_rows(at, &[item(nth, append_ms)]).await.unwrap();
 }
@@ -88,25 +88,29 @@ async fn look_up_waits_for_the_next_version_of_the_same_request() {
     let (deps, _folder) = fixture().await;
     let first = Item { followed_by: Some(submission(2)), ..item(1, 1_000) };
     deps.store.put_rows(write_time(Millis(1_000), Stage::Evaluated), &[first]).await.unwrap();
-    let look_up = async |submission, wait: u64| {
-        let wait = Duration::from_millis(wait);
-        let answer = stored::wait_for_answer(&deps.store, &org(), &post(), submission, wait).await;
+    let look_up = async |submission, wait_ms: u64| {
+        let max_wait = Duration::from_millis(wait_ms);
+        let answer = stored::wait_for_answer(&deps.store, &org(), &post(), submission, max_wait).await;
         answer.unwrap().unwrap().submission_id
     };
     let began = std::time::Instant::now();
-    assert_eq!(look_up(None, 50).await, submission(1), "the present state at the end of the wait");
+    assert_eq!(
+        look_up(None, 50).await,
+        submission(1),
+        "the look-up returns the present state at the end of the wait"
+    );
     assert!(began.elapsed() >= Duration::from_millis(50), "the first version is not the newest one");
     // Only the requested submission is awaited.
     assert_eq!(look_up(Some(submission(1)), 60_000).await, submission(1));
     let second = Item { position: 1, ..item(2, 1_000) };
-    let (found, ()) = tokio::join!(look_up(None, 60_000), async {
+    let (awaited_id, ()) = tokio::join!(look_up(None, 60_000), async {
         deps.store.put_rows(write_time(Millis(1_000), Stage::Evaluated), &[second]).await.unwrap();
     });
-    assert_eq!(found, submission(2));
+    assert_eq!(awaited_id, submission(2));
 }
 
-/// Stores a submission as one that can be sent again: with its place.
-async fn stored_with_its_place(store: &Store, nth: u128, append_ms: i64) {
+/// Stores a submission with its place, so that it can be sent again.
+async fn store_item_with_place(store: &Store, nth: u128, append_ms: i64) {
     let place = SubmissionPlace {
         org: org(),
         submission_id: submission(nth),
@@ -117,7 +121,7 @@ async fn stored_with_its_place(store: &Store, nth: u128, append_ms: i64) {
         position: 0,
     };
     store.put_rows(write_time(Millis(append_ms), Stage::Evaluated), &[place]).await.unwrap();
-    stored(store, nth, append_ms).await;
+    store_item(store, nth, append_ms).await;
 }
 
 fn record(nth: u128) -> Items {
@@ -128,14 +132,16 @@ fn record(nth: u128) -> Items {
         received_at: Millis(1),
         request_id: "request".to_owned(),
         report_id: None,
-        items: vec![sent(submission(nth), true)],
+        items: vec![item_entry(submission(nth), true)],
     }
 }
 
 async fn replay_state(deps: &Deps, nth: u128, append_ms: i64) -> ReplayState {
     let record = record(nth);
-    let here = Coordinates { append_ms: Millis(append_ms), offset: append_ms, position: 0 };
-    submissions::load_replay_state(deps, &Submission::new(&record, &record.items[0], here)).await.unwrap()
+    let coordinates = Coordinates { append_ms: Millis(append_ms), offset: append_ms, position: 0 };
+    submissions::load_replay_state(deps, &Submission::new(&record, &record.items[0], coordinates))
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -146,12 +152,12 @@ async fn replay_carries_out_its_plan_and_repetition_has_no_effect() {
     effects::adopt(&deps.store, plan, Millis(10)).await.unwrap();
     assert!(
         matches!(replay_state(&deps, 1, 10).await, ReplayState::Planned { is_begun: false, .. }),
-        "crash before the row"
+        "the process crashed before it wrote the row"
     );
-    stored_with_its_place(&deps.store, 1, 10).await;
+    store_item_with_place(&deps.store, 1, 10).await;
     assert!(
         matches!(replay_state(&deps, 1, 10).await, ReplayState::Planned { is_begun: true, .. }),
-        "crash after the row"
+        "the process crashed after it wrote the row"
     );
     assert!(
         matches!(replay_state(&deps, 1, 20).await, ReplayState::Evaluated),
@@ -162,9 +168,9 @@ async fn replay_carries_out_its_plan_and_repetition_has_no_effect() {
 #[tokio::test]
 async fn a_repeated_submission_is_not_the_newest_version() {
     let (deps, _folder) = fixture().await;
-    stored_with_its_place(&deps.store, 1, 10).await;
-    stored(&deps.store, 2, 20).await;
-    stored(&deps.store, 1, 30).await;
+    store_item_with_place(&deps.store, 1, 10).await;
+    store_item(&deps.store, 2, 20).await;
+    store_item(&deps.store, 1, 30).await;
     let newest = stored::load_newest(&deps.store, &org(), &post()).await.unwrap().unwrap();
     assert_eq!(newest.submission_id, submission(2));
     let latest = stored::find_version(&deps.store, &org(), &post(), None).await.unwrap().unwrap();
@@ -193,10 +199,14 @@ async fn old_versions_are_found_below_thousands_of_newer_ones() {
     assert_eq!(find(None).await, Some(Millis(25_000)));
     let newest = stored::load_newest(store, &org(), &post()).await.unwrap().unwrap();
     assert_eq!(newest.submission_id, submission(1), "a partial refresh never replaces an original");
-    let mut again = record(1);
-    again.items[0].keyed = false;
-    let here = Coordinates { append_ms: Millis(10), offset: 10, position: 0 };
-    let state = submissions::load_replay_state(&deps, &Submission::new(&again, &again.items[0], here)).await;
+    let mut repeated_record = record(1);
+    repeated_record.items[0].keyed = false;
+    let coordinates = Coordinates { append_ms: Millis(10), offset: 10, position: 0 };
+    let state = submissions::load_replay_state(
+        &deps,
+        &Submission::new(&repeated_record, &repeated_record.items[0], coordinates),
+    )
+    .await;
     assert!(matches!(state.unwrap(), ReplayState::Evaluated));
 }
 
@@ -204,13 +214,13 @@ async fn old_versions_are_found_below_thousands_of_newer_ones() {
 async fn submitted_versions_precede_fetched_ones() {
     let (deps, _folder) = fixture().await;
     let store = &deps.store;
-    let (fetched, sent) = (Source::PartialItems, Source::Report);
+    let (fetched, submitted) = (Source::PartialItems, Source::Report);
     // In ascending precedence, each older than its predecessors.
     let versions = [
         (1, 50, fetched, Variant::Partial),
         (2, 40, fetched, Variant::Original),
-        (3, 30, sent, Variant::Partial),
-        (4, 20, sent, Variant::Original),
+        (3, 30, submitted, Variant::Partial),
+        (4, 20, submitted, Variant::Original),
     ];
     for (nth, append_ms, source, variant) in versions {
         let (source, variant) = (source.into(), variant.into());
@@ -218,16 +228,16 @@ async fn submitted_versions_precede_fetched_ones() {
         store.put_rows(write_time(Millis(append_ms), Stage::Evaluated), &[row]).await.unwrap();
         let newest = stored::load_newest(store, &org(), &post()).await.unwrap().unwrap();
         assert_eq!(newest.submission_id, submission(nth));
-        let shown = stored::find_version(store, &org(), &post(), None).await.unwrap().unwrap();
+        let view_version = stored::find_version(store, &org(), &post(), None).await.unwrap().unwrap();
         // The view shows the newest submitted version, partial or not.
-        assert_eq!(shown.submission_id, submission(nth.min(3)));
+        assert_eq!(view_version.submission_id, submission(nth.min(3)));
     }
 }
 
-/// Far longer than the test runs.
+/// Lease that exceeds the duration of the test.
 const LEASE: Duration = Duration::from_secs(600);
 
-fn claimed(job_id: JobId, now: Millis) -> Job {
+fn claimed_job(job_id: JobId, now: Millis) -> Job {
     Job {
         org: org(),
         job_id,
@@ -259,10 +269,10 @@ fn claimed(job_id: JobId, now: Millis) -> Job {
 async fn a_released_decision_is_appended_after_its_lease() {
     let (deps, _folder) = fixture().await;
     let job_id: JobId = Uuid::from_u128(8).into();
-    let now = Millis::now();
+    let start = Millis::now();
     let decision_id: DecisionId = derive(Kind::Decision, &[job_id.as_bytes(), &2_i64.to_be_bytes()]);
-    let due = DecisionDue { shard: 0, minute: 0, due_at: now, org: org(), job_id, decision_id };
-    let decided = StoredDecision {
+    let due = DecisionDue { shard: 0, minute: 0, due_at: start, org: org(), job_id, decision_id };
+    let decision = StoredDecision {
         decision_id,
         config_version: ConfigVersion(1),
         verdict: Verdict::Ignore,
@@ -272,48 +282,48 @@ async fn a_released_decision_is_appended_after_its_lease() {
         related: Vec::new(),
         reason: None,
         decided_by: "ann".to_owned(),
-        decided_at: now,
-        release_at: now,
+        decided_at: start,
+        release_at: start,
     };
     let job = Job {
         state: JobState::Decided,
-        decision: Some(serde_json::to_string(&decided).unwrap()),
+        decision: Some(serde_json::to_string(&decision).unwrap()),
         decision_state: Some(DecisionState::Pending),
-        ..claimed(job_id, now)
+        ..claimed_job(job_id, start)
     };
     deps.store.insert_new(&job).await.unwrap();
     // The closed log makes the append fail, as if the process died after the release.
     deps.log.close(tokio::time::Instant::now() + LEASE).await;
-    assert!(decisions::release(&deps, &due, LEASE, now).await.is_err());
-    let meanwhile = decisions::release(&deps, &due, LEASE, now.plus(LEASE / 2)).await.unwrap();
-    assert_eq!(meanwhile, DueRowStep::RetryAt(now.plus(LEASE)));
-    let after = decisions::release(&deps, &due, LEASE, now.plus(LEASE)).await;
-    assert!(after.is_err(), "it is appended: {after:?}");
-    let (queue, later) = (QueueId::new("default"), now.plus(LEASE));
+    assert!(decisions::release(&deps, &due, LEASE, start).await.is_err());
+    let meanwhile = decisions::release(&deps, &due, LEASE, start.plus(LEASE / 2)).await.unwrap();
+    assert_eq!(meanwhile, DueRowStep::RetryAt(start.plus(LEASE)));
+    let after = decisions::release(&deps, &due, LEASE, start.plus(LEASE)).await;
+    assert!(after.is_err(), "the release tries to append the decision: {after:?}");
+    let (queue, later) = (QueueId::new("default"), start.plus(LEASE));
     let counts = queue_counts::load_counts(&deps.store, &org(), &queue, later).await.unwrap();
     assert_eq!(counts.last_hour.closed, 1, "a repeated release closes the job once");
     // The hour of the first attempt may be rolled up already, so its time must stay.
     let row = deps.store.get::<Job>(&(org(), job_id)).await.unwrap().unwrap();
-    assert_eq!(row.closed_at, Some(now));
+    assert_eq!(row.closed_at, Some(start));
 }
 
 #[tokio::test]
 async fn due_row_waits_while_its_claim_can_still_decide() {
     let (deps, _folder) = fixture().await;
     let job_id: JobId = Uuid::from_u128(7).into();
-    let now = Millis::now();
+    let start = Millis::now();
     let decision_id: DecisionId = derive(Kind::Decision, &[job_id.as_bytes(), &2_i64.to_be_bytes()]);
-    let due = DecisionDue { shard: 0, minute: 0, due_at: now, org: org(), job_id, decision_id };
-    let mut job = claimed(job_id, now);
+    let due = DecisionDue { shard: 0, minute: 0, due_at: start, org: org(), job_id, decision_id };
+    let mut job = claimed_job(job_id, start);
     deps.store.insert_new(&job).await.unwrap();
     // The console's clock is ten minutes behind the scanner's.
-    let ahead = now.plus(Duration::from_secs(600));
-    let again = decisions::release(&deps, &due, LEASE, ahead).await.unwrap();
-    assert!(matches!(again, DueRowStep::RetryAt(at) if at > ahead));
+    let ahead = start.plus(Duration::from_secs(600));
+    let retry = decisions::release(&deps, &due, LEASE, ahead).await.unwrap();
+    assert!(matches!(retry, DueRowStep::RetryAt(at) if at > ahead));
     job.epoch = 3;
     assert!(deps.store.replace(&job, 1).await.unwrap().is_done());
     assert_eq!(
-        decisions::release(&deps, &due, LEASE, now).await.unwrap(),
+        decisions::release(&deps, &due, LEASE, start).await.unwrap(),
         DueRowStep::Finished,
         "the claim has a newer epoch"
     );
@@ -324,7 +334,7 @@ async fn due_row_waits_while_its_claim_can_still_decide() {
         ..due
     };
     assert_eq!(
-        decisions::release(&deps, &due, LEASE, now).await.unwrap(),
+        decisions::release(&deps, &due, LEASE, start).await.unwrap(),
         DueRowStep::Finished,
         "the job has another decision"
     );
@@ -362,6 +372,6 @@ async fn item_of_a_replayed_report_keeps_its_position() {
             (tailed.headers.get(RESENT).is_some(), tailed.decode::<Items>().unwrap().items[0].origin)
         })
         .collect();
-    let then = Coordinates { append_ms: Millis(15), offset: 0, position: 0 };
-    assert_eq!(origins, [(false, None), (true, Some(then))]);
+    let first_coordinates = Coordinates { append_ms: Millis(15), offset: 0, position: 0 };
+    assert_eq!(origins, [(false, None), (true, Some(first_coordinates))]);
 }

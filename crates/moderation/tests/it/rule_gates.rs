@@ -68,7 +68,9 @@ impl Case {
             keyed: false,
         };
         let prepared = evaluate::prepare(Arc::clone(&config), Source::Api, &entry, Millis(0)).unwrap();
-        let ScanResult::Finished(outcome) = evaluate::scan(&prepared) else { panic!("it asks for facts") };
+        let ScanResult::Finished(outcome) = evaluate::scan(&prepared) else {
+            panic!("the scan asks for facts")
+        };
         let record = Items {
             org: OrgId::new("acme"),
             config_version: ConfigVersion(1),
@@ -82,8 +84,8 @@ impl Case {
     }
 
     fn submission(&self) -> Submission<'_> {
-        let here = Coordinates { append_ms: Millis(0), offset: 0, position: 0 };
-        Submission::new(&self.record, &self.record.items[0], here)
+        let coordinates = Coordinates { append_ms: Millis(0), offset: 0, position: 0 };
+        Submission::new(&self.record, &self.record.items[0], coordinates)
     }
 
     fn claims(&self) -> Vec<RuleLimitRequest> {
@@ -95,12 +97,13 @@ impl Case {
     }
 
     fn plan_without(&self, refused: &[(&str, Suppression)], no_reviews: Option<&'static str>) -> Plan {
-        let refused: LimitRefusals = refused.iter().map(|(rule, why)| (RuleId::new(*rule), *why)).collect();
-        submissions::plan(&self.submission(), &self.prepared, &self.outcome, no_reviews, &refused, None)
+        let refusals: LimitRefusals =
+            refused.iter().map(|(rule, suppression)| (RuleId::new(*rule), *suppression)).collect();
+        submissions::plan(&self.submission(), &self.prepared, &self.outcome, no_reviews, &refusals, None)
     }
 }
 
-fn listed(plan: &Plan) -> (Value, Value, Value) {
+fn parse_findings(plan: &Plan) -> (Value, Value, Value) {
     let findings = plan.evaluation.as_ref().unwrap();
     let read = |text: &str| serde_json::from_str(text).unwrap();
     (read(&findings.matched), read(&findings.errored), read(&findings.actions))
@@ -117,15 +120,20 @@ fn only_live_rules_act_and_others_give_a_reason() {
         + &rule("partly", "status: live\nrollout: {percent: 0}\nactions: [hide]");
     let plan = Case::new(&rules).plan();
     assert!(!plan.has_effects());
-    let (matched, _, actions) = listed(&plan);
-    let why: Vec<_> = matched.as_array().unwrap().iter().map(|it| (&it["rule"], &it["suppressed"])).collect();
-    assert_eq!(json!(why), json!([["draft", "background"], ["partly", "rollout"], ["trial", "background"]]));
+    let (matched, _, actions) = parse_findings(&plan);
+    let suppressions: Vec<_> =
+        matched.as_array().unwrap().iter().map(|it| (&it["rule"], &it["suppressed"])).collect();
+    assert_eq!(
+        json!(suppressions),
+        json!([["draft", "background"], ["partly", "rollout"], ["trial", "background"]])
+    );
     assert_eq!(
         actions,
         json!([{"id": "hide", "rules": ["partly"], "policies": [], "suppressed": "rollout"}])
     );
-    let counted: Vec<_> = plan.rule_outcomes.iter().map(|it| (it.rule.as_str(), it.kind.as_str())).collect();
-    assert_eq!(counted, [("draft", "background"), ("partly", "rollout"), ("trial", "background")]);
+    let outcome_kinds: Vec<_> =
+        plan.rule_outcomes.iter().map(|it| (it.rule.as_str(), it.kind.as_str())).collect();
+    assert_eq!(outcome_kinds, [("draft", "background"), ("partly", "rollout"), ("trial", "background")]);
 }
 
 #[test]
@@ -133,7 +141,7 @@ fn an_alarm_is_reported_before_the_rollout() {
     let case = Case::new(&rule("partly", "status: live\nrollout: {percent: 0}\nactions: [hide]"));
     let plan = case.plan_without(&[("partly", Suppression::Alarm)], None);
     assert!(!plan.has_effects());
-    assert_eq!(listed(&plan).0[0]["suppressed"], "alarm");
+    assert_eq!(parse_findings(&plan).0[0]["suppressed"], "alarm");
 }
 
 #[test]
@@ -142,7 +150,7 @@ fn action_lists_only_the_rules_that_act() {
         + &rule("free", "status: live\nactions: [hide]");
     let plan = Case::new(&rules).plan_without(&[("limited", Suppression::Limit)], None);
     assert_eq!((plan.callbacks.len(), plan.reviews.len()), (1, 0));
-    let (matched, _, actions) = listed(&plan);
+    let (matched, _, actions) = parse_findings(&plan);
     assert_eq!((&matched[0]["suppressed"], &matched[1]["suppressed"]), (&Value::Null, &json!("limit")));
     assert_eq!(actions[0]["rules"], json!(["free"]));
     assert_eq!(actions[1]["suppressed"], "limit");
@@ -158,8 +166,8 @@ fn only_acting_rules_use_limits_but_live_rules_feed_alarms() {
         + &rule("says-nothing", &format!("status: live\n{limits}"))
         + &rule("free", "status: live\nactions: [hide]");
     let claims = Case::new(&rules).claims();
-    let asking: Vec<_> = claims.iter().map(|claim| (claim.rule.as_str(), claim.per_day)).collect();
-    assert_eq!(asking, [("acts", Some(3)), ("free", None), ("out", None), ("says-nothing", None)]);
+    let limit_requests: Vec<_> = claims.iter().map(|claim| (claim.rule.as_str(), claim.per_day)).collect();
+    assert_eq!(limit_requests, [("acts", Some(3)), ("free", None), ("out", None), ("says-nothing", None)]);
     // Without a limit the alarm uses the last backtest.
     for claim in &claims[1..] {
         let watched = claim.alarm.as_ref().unwrap();
@@ -202,7 +210,7 @@ fn a_sampled_hit_is_reviewed_once_for_all_its_rules() {
     let plan = case.plan();
     assert_eq!(plan.reviews.len(), 1);
     assert_eq!(plan.reviews[0].rules, [RuleId::new("a"), RuleId::new("b")]);
-    let (matched, ..) = listed(&plan);
+    let (matched, ..) = parse_findings(&plan);
     let sampled: Vec<_> = (0..4).map(|nth| matched[nth]["sampled"] == json!(true)).collect();
     assert_eq!(sampled, [true, true, false, false]);
     assert_eq!(case.plan(), plan, "the same submission falls into the same sample");
@@ -212,10 +220,10 @@ fn a_sampled_hit_is_reviewed_once_for_all_its_rules() {
 #[test]
 fn failed_rule_follows_its_on_error_setting() {
     let failing = |key: &str, rest: &str| {
-        let many = "scamcoin, scamcoim, scamcoil, scamcoik, scamcoij, scamcoih";
+        let word_list = "scamcoin, scamcoim, scamcoil, scamcoik, scamcoij, scamcoih";
         format!(
             "rule: {key}\nwhen: {{all: [{{text: {{in: [text], words: [scamcoin]}}}}, {{text: {{in: [text], \
-             words: [{many}]}}}}, {{field: {{path: text, exists: true}}}}]}}\n{rest}\n---\n"
+             words: [{word_list}]}}}}, {{field: {{path: text, exists: true}}}}]}}\n{rest}\n---\n"
         )
     };
     let rules = failing("acts", "status: live\non_error: matched\nactions: [hide]")
@@ -226,16 +234,16 @@ fn failed_rule_follows_its_on_error_setting() {
     settings.rules.steps_per_rule = 1;
     settings.rules.errored = 0;
     let plan = Case::of(&rules, &settings).plan();
-    let (matched, errored, actions) = listed(&plan);
+    let (matched, errored, actions) = parse_findings(&plan);
     assert_eq!(matched, json!([]));
-    let shown: Vec<_> = errored
+    let listed_failures: Vec<_> = errored
         .as_array()
         .unwrap()
         .iter()
         .map(|it| json!([it["rule"], it["reason"], it["counts_as"], it["suppressed"]]))
         .collect();
     assert_eq!(
-        json!(shown),
+        json!(listed_failures),
         json!([
             ["acts", "deadline", "matched", null],
             ["asks", "deadline", "review", null],
@@ -269,7 +277,7 @@ fn ten_thousand_matching_rules_store_a_bounded_evaluation() {
     // Without limits, row and plan had 2.5 and 7 MB.
     assert!(stored_bytes(&plan) < 64 << 10, "{}", stored_bytes(&plan));
 
-    let (matched, _, actions) = listed(&plan);
+    let (matched, _, actions) = parse_findings(&plan);
     let findings = plan.evaluation.as_ref().unwrap();
     let count = matched.as_array().unwrap().len();
     assert!(findings.matched.len() <= 16 << 10 && count > 20, "{count}");
@@ -293,9 +301,9 @@ fn ten_thousand_matching_rules_store_a_bounded_evaluation() {
 fn few_matches_are_stored_with_full_explanations() {
     let rules: String = (0..3).map(|nth| rule(&format!("r{nth}"), "status: live\nactions: [hide]")).collect();
     let plan = Case::new(&rules).plan();
-    let (matched, _, actions) = listed(&plan);
-    for found in matched.as_array().unwrap() {
-        assert_eq!(found["tree"]["text"]["hits"][0]["found"], "scamcoin", "{found}");
+    let (matched, _, actions) = parse_findings(&plan);
+    for finding in matched.as_array().unwrap() {
+        assert_eq!(finding["tree"]["text"]["hits"][0]["found"], "scamcoin", "{finding}");
     }
     assert_eq!((actions[0].get("rulesMore"), plan.callbacks[0].body.contains("rulesMore")), (None, false));
     assert_eq!(plan.evaluation.unwrap().left_out.matched_more, 0);

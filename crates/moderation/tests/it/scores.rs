@@ -132,9 +132,9 @@ async fn ask(scorer: &Scorer, model: &Model, texts: &[&str]) -> Vec<Result<f64, 
 }
 
 fn read(answers: Vec<ScoreAnswer>) -> Vec<Result<f64, String>> {
-    let whole =
+    let score_or_reason =
         |answer: ScoreAnswer| answer.map(|it| it.overall.unwrap()).map_err(|reason| reason.to_string());
-    answers.into_iter().map(whole).collect()
+    answers.into_iter().map(score_or_reason).collect()
 }
 
 fn failed(reason: &str) -> Result<f64, String> {
@@ -153,8 +153,8 @@ async fn inputs_of_several_items_share_a_call_and_get_their_own_scores() {
     calls[0].sort_by_key(Value::to_string);
     assert_eq!(calls[0], ["0.1", "0.2", "0.3", "0.4"], "equal inputs are sent once");
     // Answers are stored separately, for other processes and for later calls.
-    let again = asker.scorer(&Settings { batch_wait_ms: 0, ..Settings::default() });
-    assert_eq!(ask(&again, &model, &["0.3", "0.5"]).await, [Ok(0.3), Ok(0.5)]);
+    let second_scorer = asker.scorer(&Settings { batch_wait_ms: 0, ..Settings::default() });
+    assert_eq!(ask(&second_scorer, &model, &["0.3", "0.5"]).await, [Ok(0.3), Ok(0.5)]);
     assert_eq!(model.calls()[1..], [[json!("0.5")]], "a single input is sent as a list");
 }
 
@@ -164,13 +164,13 @@ async fn two_orgs_never_share_a_call() {
     let scorer = asker.scorer(&full_batches());
     let (one, other) = (OrgId::new("one"), OrgId::new("other"));
     // Both orgs have an even number of waiting inputs.
-    let asked = tokio::join!(
+    let responses = tokio::join!(
         ask_of(&scorer, &one, &model, &["0.11"]),
         ask_of(&scorer, &other, &model, &["0.21"]),
         ask_of(&scorer, &one, &model, &["0.12"]),
         ask_of(&scorer, &other, &model, &["0.22"]),
     );
-    let answers = [asked.0, asked.1, asked.2, asked.3].map(read).concat();
+    let answers = [responses.0, responses.1, responses.2, responses.3].map(read).concat();
     assert_eq!(answers, [Ok(0.11), Ok(0.21), Ok(0.12), Ok(0.22)]);
     let calls = model.calls();
     assert_eq!(calls.len(), 2);
@@ -246,7 +246,7 @@ async fn refused_input_does_not_affect_other_scores() {
 }
 
 #[tokio::test]
-async fn a_batch_holds_no_more_bytes_than_a_request_may() {
+async fn batch_is_limited_to_the_request_size() {
     let (model, asker) = (Model::start(9, all_scored).await, Asker::new());
     // Space for one input and the rest of the request.
     let scorer = asker.scorer(&Settings { request_bytes: 50, ..full_batches() });
@@ -254,11 +254,11 @@ async fn a_batch_holds_no_more_bytes_than_a_request_may() {
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let (first, rest) = texts.split_at(1);
     // The third input never fills a batch, so only the first two are awaited.
-    let asked = tokio::select! {
+    let responses = tokio::select! {
         biased;
         both = async { tokio::join!(ask(&scorer, &model, first), ask(&scorer, &model, &rest[..1])) } => both,
-        _never = ask(&scorer, &model, &rest[1..]) => unreachable!("a batch that is not full waits"),
+        _never = ask(&scorer, &model, &rest[1..]) => unreachable!("an incomplete batch was sent"),
     };
-    assert_eq!((asked.0.len(), asked.1.len()), (1, 1));
+    assert_eq!((responses.0.len(), responses.1.len()), (1, 1));
     assert!(model.calls().iter().all(|call| call.len() == 1), "{:?}", model.calls());
 }

@@ -39,7 +39,7 @@ async fn compressed_bodies_are_accepted() {
     let answer = send(&server, compressed_request("br", b"x")).await;
     assert_eq!(answer.status, 415);
     assert!(answer.headers.contains("accept-encoding: gzip, zstd"), "{answer:?}");
-    assert_eq!(server.app.http.body_budget().used_amount(), 0, "all of the budget is given back");
+    assert_eq!(server.app.http.body_budget().used_amount(), 0, "the whole budget is released");
 }
 
 #[tokio::test]
@@ -69,24 +69,25 @@ async fn decompressed_bytes_count_in_the_budget() {
     let text = vec![b'x'; 1 << 20];
     let request = compressed_request("gzip", &gzip(&text));
     let mut clients = Vec::new();
-    // Without the last bytes, so that the requests stay in progress.
+    // The last bytes are missing, so the requests stay in progress.
     for _ in 0..4 {
         let mut client = server.connect().await;
         client.send(&request[..request.len() - 4]).await;
         clients.push(client);
     }
     let leased_bytes = async || match server.app.http.body_budget().used_amount() {
-        used if used >= 1 << 19 => Ok(used),
-        used => Err(anyhow::anyhow!("{used} bytes are counted")),
+        used_bytes if used_bytes >= 1 << 19 => Ok(used_bytes),
+        used_bytes => Err(anyhow::anyhow!("{used_bytes} bytes are counted")),
     };
-    let used = eventually_ok("the decompressed bytes are counted", PATIENCE, leased_bytes).await.unwrap();
-    assert!(used <= 3 << 20);
+    let used_bytes =
+        eventually_ok("the decompressed bytes are counted", PATIENCE, leased_bytes).await.unwrap();
+    assert!(used_bytes <= 3 << 20);
     let mut statuses = Vec::new();
     for mut client in clients {
         client.send(&request[request.len() - 4..]).await;
         statuses.push(client.answer().await.unwrap().status);
     }
-    assert!(statuses.contains(&503), "together they are above the organisation's share: {statuses:?}");
+    assert!(statuses.contains(&503), "the requests together exceed the organisation's share: {statuses:?}");
     assert_eq!(server.app.http.body_budget().used_amount(), 0);
 }
 

@@ -26,17 +26,17 @@ async fn bodies_are_read_in_pieces_and_chunks() {
     client.send(with_length(6, "123")).await;
     client.send("456").await;
     assert_eq!(client.answer().await.unwrap().body, "6");
-    assert_eq!(server.app.http.body_budget().used_amount(), 0, "all of the budget is given back");
+    assert_eq!(server.app.http.body_budget().used_amount(), 0, "the whole budget is released");
 }
 
 #[tokio::test]
 async fn body_above_the_limit_is_413_announced_or_chunked() {
     let server = RunningServer::new(|settings| settings.body_bytes = 1_000).await;
     // A client that waits for 100 Continue sends no body, so the answer must not wait for one.
-    let asking =
+    let waiting_request =
         with_length(1_001, "").replacen("content-length", "expect: 100-continue\r\ncontent-length", 1);
-    assert_eq!(server.ask(&asking).await.status, 413);
-    // The same for a client that announces a body and sends none.
+    assert_eq!(server.ask(&waiting_request).await.status, 413);
+    // A client that announces a body and sends none gets the same answer.
     assert_eq!(server.ask(&with_length(1_001, "")).await.status, 413);
     let chunk = format!("1f4\r\n{}\r\n", "x".repeat(500));
     let chunked =
@@ -100,10 +100,10 @@ async fn stop_does_not_wait_for_answered_or_incomplete_requests() {
         settings.drain_ms = 600_000;
     })
     .await;
-    let mut refused = server.connect().await;
-    refused.send(with_length(LARGE_BODY, "").replace("/count", "/refused")).await;
-    assert_eq!(refused.answer().await.unwrap().status, 401);
-    refused.send("more of it").await;
+    let mut refused_client = server.connect().await;
+    refused_client.send(with_length(LARGE_BODY, "").replace("/count", "/refused")).await;
+    assert_eq!(refused_client.answer().await.unwrap().status, 401);
+    refused_client.send("more of it").await;
     assert_eq!(server.stop_and_drain().await, DrainOutcome::Clean);
 
     let server = RunningServer::new(|settings| settings.drain_ms = 600_000).await;
@@ -124,7 +124,7 @@ async fn stop_waits_for_slow_readers_of_an_answer() {
     server.app.handler_entered.notified().await;
     let slower = server.get_http2("/long").await;
     server.stop.cancel();
-    // Longer than the time for the remainder of a head.
+    // The pause exceeds the time limit for the remainder of a head.
     sleep(Duration::from_secs(2)).await;
     assert!(!server.task.is_finished());
     assert_eq!(slow.answer().await.unwrap().body.len(), LONG_ANSWER);
@@ -145,7 +145,7 @@ async fn discarding_of_a_refused_body_is_bounded() {
     while sent_bytes < LARGE_BODY && client.stream.write_all(&[b'x'; 64 << 10]).await.is_ok() {
         sent_bytes += 64 << 10;
     }
-    assert!(sent_bytes < LARGE_BODY, "all of it was taken");
+    assert!(sent_bytes < LARGE_BODY, "the client sent the whole body");
 }
 
 #[tokio::test]
@@ -236,7 +236,7 @@ async fn server_accepts_no_more_than_its_connections() {
     let mut second = server.connect_from([127, 0, 0, 2]).await;
     second.send(with_length(3, "{ }")).await;
     let silent = timeout(Duration::from_millis(200), second.stream.readable()).await;
-    assert!(silent.is_err(), "the first is under way");
+    assert!(silent.is_err(), "the first request is in progress");
     server.app.release_handler.notify_one();
     assert_eq!(first.answer().await.unwrap().body, "done");
     drop(first);
@@ -262,7 +262,7 @@ async fn idle_connections_without_a_key_make_room_for_new_ones() {
         let mut new_client = server.connect().await;
         new_client.send("GET /held HTTP/1.1\r\nhost: h\r\n\r\n").await;
         server.app.handler_entered.notified().await;
-        assert!(silent[oldest].answer().await.is_none(), "the oldest is closed");
+        assert!(silent[oldest].answer().await.is_none(), "the server closes the oldest idle connection");
         silent.push(new_client);
     }
     authenticated.send(with_length(3, "{ }")).await;
@@ -306,5 +306,5 @@ async fn drain_ends_at_its_deadline_and_reports_it() {
     busy.send("GET /held HTTP/1.1\r\nhost: h\r\n\r\n").await;
     server.app.handler_entered.notified().await;
     assert_eq!(server.stop_and_drain().await, DrainOutcome::Forced);
-    assert!(busy.answer().await.is_none(), "its connection is ended");
+    assert!(busy.answer().await.is_none(), "the server ends the connection");
 }

@@ -53,11 +53,11 @@ impl Http2Client {
 }
 
 async fn wait_until_released(server: &RunningServer) {
-    let used = async || match server.app.http.answer_budget().used_amount() {
+    let check_released = async || match server.app.http.answer_budget().used_amount() {
         0 => Ok(()),
-        used => Err(anyhow::anyhow!("{used} bytes are held")),
+        held_bytes => Err(anyhow::anyhow!("{held_bytes} bytes are held")),
     };
-    eventually_ok("every answer is given up", PATIENCE, used).await.unwrap();
+    eventually_ok("the server releases all answers", PATIENCE, check_released).await.unwrap();
 }
 
 /// Returns the length of an answer, or an error if it was cut off.
@@ -82,7 +82,7 @@ async fn unread_answers_are_bounded_and_harm_no_other() {
         })
         .await;
         for _ in 0..20 {
-            // Kept, because dropping the response would reset the stream.
+            // Dropping the response would reset the stream.
             greedy.push((client.request("GET", "/large?greedy").await, client.connection.abort_handle()));
         }
         for _ in 0..5 {
@@ -90,12 +90,12 @@ async fn unread_answers_are_bounded_and_harm_no_other() {
             reader.send("GET /large?good HTTP/1.1\r\nhost: h\r\n\r\n").await;
             let answer = reader.answer().await.unwrap();
             assert_eq!((answer.status, answer.body.len()), (200, LARGE_ANSWER));
-            let used = server.app.http.answer_budget().used_amount();
-            assert!(used <= UNSENT_BYTES, "{used} bytes are held");
+            let held_bytes = server.app.http.answer_budget().used_amount();
+            assert!(held_bytes <= UNSENT_BYTES, "{held_bytes} bytes are held");
         }
     }
-    let used = server.app.http.answer_budget().used_amount();
-    assert!(used >= 3 * LARGE_ANSWER, "the attack held {used} bytes");
+    let held_bytes = server.app.http.answer_budget().used_amount();
+    assert!(held_bytes >= 3 * LARGE_ANSWER, "the attack held {held_bytes} bytes");
     drop(greedy);
     wait_until_released(&server).await;
 }
@@ -140,7 +140,7 @@ async fn stalled_stream_ends_without_its_connection() {
     })
     .await;
     let stalled = client.request("GET", "/large?a").await;
-    let reset = timeout(PATIENCE, read_body(stalled)).await.expect("the stream ends").unwrap_err();
+    let reset = timeout(PATIENCE, read_body(stalled)).await.expect("the stream did not end").unwrap_err();
     assert!(reset.is_reset(), "{reset}");
     let next_request = client.request("GET", "/nothing").await;
     assert_eq!(timeout(PATIENCE, next_request).await.unwrap().unwrap().status(), 404);
@@ -156,7 +156,7 @@ async fn connection_with_an_unread_last_byte_ends() {
     })
     .await;
     let answer = client.request("GET", "/large?a").await.await.unwrap();
-    timeout(PATIENCE, client.connection).await.expect("the connection ends").unwrap();
+    timeout(PATIENCE, client.connection).await.expect("the connection did not end").unwrap();
     wait_until_released(&server).await;
     drop(answer);
 }
@@ -172,7 +172,7 @@ async fn connection_of_a_silent_reader_is_closed() {
     };
     eventually_ok("the answer is held", PATIENCE, leased_bytes).await.unwrap();
     wait_until_released(&server).await;
-    assert!(client.answer().await.is_none(), "its connection is closed");
+    assert!(client.answer().await.is_none(), "the server closes the connection");
 }
 
 #[tokio::test]
@@ -248,7 +248,7 @@ impl Client {
     /// Waits for the end of the connection by writing to it. Reads none of its bytes.
     async fn wait_until_closed(&mut self, bytes: &[u8]) {
         let writing = async { while self.stream.write_all(bytes).await.is_ok() {} };
-        timeout(PATIENCE, writing).await.expect("the connection ends");
+        timeout(PATIENCE, writing).await.expect("the connection did not end");
     }
 }
 
@@ -258,9 +258,9 @@ async fn pinging_client(server: &RunningServer, has_valid_key: bool) -> Client {
     client.send(HTTP2_PREFACE).await;
     if has_valid_key {
         client.send(KNOWN_REQUEST).await;
-        let mut received = Vec::new();
-        while !received.ends_with(b"known") {
-            assert_ne!(client.stream.read_buf(&mut received).await.unwrap(), 0, "{received:?}");
+        let mut received_bytes = Vec::new();
+        while !received_bytes.ends_with(b"known") {
+            assert_ne!(client.stream.read_buf(&mut received_bytes).await.unwrap(), 0, "{received_bytes:?}");
         }
     }
     client.write_until_blocked(&PING.repeat(1_000)).await;

@@ -122,12 +122,12 @@ impl Service {
 
     /// Creates another organisation with the same configuration and returns its key.
     pub(crate) async fn other_org(&self) -> String {
-        let other = OrgId::new("other");
-        orgs::create(&self.deps.store, &other, "Other", Millis(1)).await.unwrap();
-        apply(&self.changes, &other, DOCUMENTS).await;
-        let new =
-            NewKey { org: other, name: "tests".to_owned(), scopes: Scopes::platform(), expires_at: None };
-        self.deps.keys.create(new).await.unwrap().token.reveal()
+        let other_org = OrgId::new("other");
+        orgs::create(&self.deps.store, &other_org, "Other", Millis(1)).await.unwrap();
+        apply(&self.changes, &other_org, DOCUMENTS).await;
+        let new_key =
+            NewKey { org: other_org, name: "tests".to_owned(), scopes: Scopes::platform(), expires_at: None };
+        self.deps.keys.create(new_key).await.unwrap().token.reveal()
     }
 
     /// Sends a request and validates the response against the published description.
@@ -229,8 +229,8 @@ async fn apply(changes: &Changes, org: &OrgId, yaml: &str) -> ConfigVersion {
 }
 
 pub(crate) async fn make_key(keys: &Keys, org: &OrgId, scopes: Scopes) -> CreatedKey {
-    let new = NewKey { org: org.clone(), name: "tests".to_owned(), scopes, expires_at: None };
-    keys.create(new).await.unwrap()
+    let new_key = NewKey { org: org.clone(), name: "tests".to_owned(), scopes, expires_at: None };
+    keys.create(new_key).await.unwrap()
 }
 
 pub(crate) const ITEMS: &str = "/api/v1/items/async/";

@@ -40,13 +40,13 @@ pub fn write(text: &str) -> Step {
 }
 
 #[derive(Default)]
-pub struct Seen {
+pub struct ReceiverLog {
     pub connections: AtomicUsize,
     pub written: AtomicUsize,
     pub requests: Mutex<Vec<Vec<u8>>>,
 }
 
-impl Seen {
+impl ReceiverLog {
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -54,7 +54,7 @@ impl Seen {
 
 pub struct Receiver {
     pub address: SocketAddr,
-    pub seen: Arc<Seen>,
+    pub log: Arc<ReceiverLog>,
     accepting: tokio::task::JoinHandle<()>,
 }
 
@@ -72,16 +72,16 @@ impl Receiver {
     pub async fn start_on(address: &str, script: Vec<Step>) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        let seen = Arc::new(Seen::default());
-        let counted = Arc::clone(&seen);
+        let log = Arc::new(ReceiverLog::default());
+        let task_log = Arc::clone(&log);
         let accepting = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                counted.connections.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(play(stream, script.clone(), Arc::clone(&counted)));
+                task_log.connections.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(play(stream, script.clone(), Arc::clone(&task_log)));
             }
         });
-        Ok(Self { address, seen, accepting })
+        Ok(Self { address, log, accepting })
     }
 
     /// Answers every request with these lines and this body, and closes.
@@ -97,17 +97,17 @@ impl Receiver {
     }
 
     pub fn request(&self) -> String {
-        String::from_utf8(self.seen.requests.lock().unwrap()[0].clone()).unwrap()
+        String::from_utf8(self.log.requests.lock().unwrap()[0].clone()).unwrap()
     }
 }
 
 /// Ends when the peer closes the connection, so that write errors can be ignored.
-async fn play(mut stream: TcpStream, script: Vec<Step>, seen: Arc<Seen>) -> io::Result<()> {
+async fn play(mut stream: TcpStream, script: Vec<Step>, log: Arc<ReceiverLog>) -> io::Result<()> {
     for step in script {
         match step {
             Step::Read => {
                 let request = read_request(&mut stream).await?;
-                seen.requests.lock().unwrap().push(request);
+                log.requests.lock().unwrap().push(request);
             }
             Step::Write(bytes) => stream.write_all(&bytes).await?,
             Step::Drip(bytes) => {
@@ -120,7 +120,7 @@ async fn play(mut stream: TcpStream, script: Vec<Step>, seen: Arc<Seen>) -> io::
             }
             Step::Endless(bytes) => loop {
                 stream.write_all(&bytes).await?;
-                seen.written.fetch_add(bytes.len(), Ordering::SeqCst);
+                log.written.fetch_add(bytes.len(), Ordering::SeqCst);
             },
             Step::Hang => std::future::pending().await,
             Step::Await(go) => go.acquire().await.unwrap().forget(),
@@ -184,7 +184,7 @@ impl Resolver for Answers {
     }
 }
 
-/// Loopback is open, and time is never what a test waits for unless it says so.
+/// Settings that allow loopback and have limits that a test does not reach by itself.
 pub fn patient() -> Settings {
     Settings {
         allow_cidrs: vec!["127.0.0.0/8".parse().unwrap()],
@@ -195,12 +195,12 @@ pub fn patient() -> Settings {
     }
 }
 
-/// For receivers that never answer.
+/// Settings for receivers that never answer.
 pub fn ending_soon() -> Settings {
     Settings { connect_timeout_ms: 2_000, total_timeout_ms: 2_000, ..patient() }
 }
 
-/// For receivers with an endless body.
+/// Settings for receivers with an endless body.
 pub fn demanding() -> Settings {
     Settings { min_rate: 1_000_000, min_rate_grace_ms: 100, ..patient() }
 }
@@ -219,11 +219,11 @@ pub fn callback(url: &str) -> CallbackRequest {
 
 pub const NOW: u64 = 1_795_255_200;
 
-/// One attempt; bounded far beyond every deadline, so that a hang fails by name.
+/// Makes one attempt. The timeout exceeds all deadlines of the settings, so only a hang reaches it.
 pub async fn attempt_with(client: &Client, url: &str) -> Result<Attempt, NotSent> {
     tokio::time::timeout(Duration::from_secs(50), callback::send(client, &callback(url), NOW))
         .await
-        .expect("the attempt ends by itself")
+        .expect("the attempt hangs")
 }
 
 pub async fn attempt(settings: Settings, url: &str) -> Attempt {

@@ -33,7 +33,7 @@ pub(crate) fn org() -> OrgId {
     OrgId::new("acme")
 }
 
-/// Loads the job for a caller who may see all classes.
+/// Loads the job with clearance for all classes.
 pub(crate) async fn authorize(store: &Store, job: JobId) -> AuthorizedJob {
     AuthorizedJob::load(store, &org(), job, Clearance::ChildSafety).await.unwrap().unwrap()
 }
@@ -43,7 +43,7 @@ pub(crate) fn post() -> ItemKey {
 }
 
 /// Entry of the post in a record.
-pub(crate) fn sent(submission_id: SubmissionId, keyed: bool) -> ItemEntry {
+pub(crate) fn item_entry(submission_id: SubmissionId, keyed: bool) -> ItemEntry {
     ItemEntry {
         submission_id,
         type_id: post().type_id,

@@ -202,7 +202,7 @@ impl Client {
             }
         })
         .await
-        .expect("the server answers or ends the connection")
+        .expect("the server neither answers nor ends the connection")
     }
 
     fn parse(&mut self) -> Option<Answer> {
