@@ -1,4 +1,4 @@
-//! Tests that memory does not grow with the input. Each job runs in a process of its own, which reports the peak of
+//! Tests that memory does not grow with the input. Each job runs in a separate process, which reports the peak of
 //! allocated bytes: resident memory would include code pages and depend on the machine.
 //!
 //! A separate binary, because it replaces the global allocator.
@@ -76,13 +76,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Measured process: the jobs of the tests below run in a process of their own.
+/// Measured process: runs one job of the tests below.
 #[test]
 fn a_job_for_the_tests_below() {
-    let Ok(told) = env::var(CHILD) else { return };
-    let [kind, input] = told.split('\n').collect::<Vec<_>>().try_into().unwrap();
+    let Ok(arguments) = env::var(CHILD) else { return };
+    let [kind, input] = arguments.split('\n').collect::<Vec<_>>().try_into().unwrap();
     let (folder, input) = (Folder::new(), PathBuf::from(input));
-    let said = match kind {
+    let outcome = match kind {
         "convert" => {
             let mut job = streaming(&folder, &input);
             // The generated input compresses better than the limit allows.
@@ -93,8 +93,8 @@ fn a_job_for_the_tests_below() {
         "validate" => {
             let room = SpillOptions { memory: 4 << 20, folder: folder.path("") };
             let report = validate(&mut unpack::File::new(&input), &Options::new(room)).unwrap();
-            let found: Vec<_> = report.findings.iter().map(|finding| finding.rule.id()).collect();
-            format!("{} responses {}", report.counts.responses, found.join(" "))
+            let rules: Vec<_> = report.findings.iter().map(|finding| finding.rule.id()).collect();
+            format!("{} responses {}", report.counts.responses, rules.join(" "))
         }
         "sarif" => {
             let room = SpillOptions { memory: 4 << 20, folder: folder.path("") };
@@ -113,15 +113,16 @@ fn a_job_for_the_tests_below() {
             let room = SpillOptions { memory: 4 << 20, folder: folder.path("") };
             let options = ItemOptions { max_items: usize::MAX, with_texts: true };
             let mut source = unpack::File::new(&input);
-            let seen =
+            let inspection =
                 inspect(&mut source, Naming::Service, None, options, Limits::default(), &room).unwrap();
-            write!(File::options().write(true).open("/dev/null").unwrap(), "{}", seen.to_json("a")).unwrap();
-            assert!(seen.items.len() > 1_000, "{} items are listed", seen.items.len());
-            format!("{} items", seen.item_count())
+            write!(File::options().write(true).open("/dev/null").unwrap(), "{}", inspection.to_json("a"))
+                .unwrap();
+            assert!(inspection.items.len() > 1_000, "{} items are listed", inspection.items.len());
+            format!("{} items", inspection.item_count())
         }
         other => panic!("{other}"),
     };
-    writeln!(io::stdout(), "\nPEAK {} {said}", PEAK.load(Relaxed)).unwrap();
+    writeln!(io::stdout(), "\nPEAK {} {outcome}", PEAK.load(Relaxed)).unwrap();
 }
 
 fn streaming(folder: &Folder, input: &Path) -> Job {
@@ -131,8 +132,8 @@ fn streaming(folder: &Folder, input: &Path) -> Job {
     job
 }
 
-/// Peak in bytes, and the result of the job.
-fn measured(kind: &str, input: &Path) -> (u64, String) {
+/// Runs a job in a child process. Returns its peak in bytes and its result.
+fn measure_job(kind: &str, input: &Path) -> (u64, String) {
     let child = Command::new(env::current_exe().unwrap())
         .args(["--exact", "a_job_for_the_tests_below", "--nocapture"])
         .env(CHILD, format!("{kind}\n{}", input.display()))
@@ -141,9 +142,9 @@ fn measured(kind: &str, input: &Path) -> (u64, String) {
         .unwrap();
     let out = String::from_utf8(child.stdout).unwrap();
     assert!(child.status.success(), "{out}");
-    let told = out.lines().find_map(|line| line.strip_prefix("PEAK ")).unwrap();
-    let (peak, said) = told.split_once(' ').unwrap();
-    (peak.parse().unwrap(), said.to_owned())
+    let result_line = out.lines().find_map(|line| line.strip_prefix("PEAK ")).unwrap();
+    let (peak, outcome) = result_line.split_once(' ').unwrap();
+    (peak.parse().unwrap(), outcome.to_owned())
 }
 
 /// Votes on the given number of comments, each by the same people.
@@ -177,7 +178,7 @@ fn peak_memory_is_independent_of_the_number_of_votes() {
             folder.write(&format!("{name}/comments.csv"), comments(count));
             let path = folder.path(&name);
             let bytes = votes(&path.join("votes.csv"), count, in_order);
-            let (peak, said) = measured("convert", &path);
+            let (peak, said) = measure_job("convert", &path);
             assert_eq!(said, format!("{} responses", count * 4_000));
             fs::remove_dir_all(path).unwrap();
             (bytes, peak)
@@ -199,7 +200,7 @@ fn peak_memory_of_a_check_is_independent_of_responses() {
         job.sidecars = Some(Vec::new());
         run(&job).unwrap();
         let bundle = folder.path("bundle.json");
-        let (peak, said) = measured("validate", &bundle);
+        let (peak, said) = measure_job("validate", &bundle);
         assert_eq!(said, format!("{} responses ", count * 4_000));
         (fs::metadata(bundle).unwrap().len(), peak)
     });
@@ -222,7 +223,7 @@ fn peak_memory_is_independent_of_findings_and_items() {
             }
             write!(file, "]}}").unwrap();
             drop(file.into_inner().unwrap());
-            let (peak, said) = measured(kind, &path);
+            let (peak, said) = measure_job(kind, &path);
             let (number, unit) = said.split_once(' ').unwrap();
             assert!(number.parse::<u64>().unwrap() >= count && unit == what, "{said}");
             peak
@@ -257,7 +258,7 @@ fn headers_and_summaries_are_read_in_bounded_memory() {
             "in/summary.csv",
             "topic,Trees\nurl,https://pol.is/3trees\n".to_owned() + &row.repeat(2_000_000),
         );
-        let (peak, said) = measured("convert", &folder.path("in"));
+        let (peak, said) = measure_job("convert", &folder.path("in"));
         assert!(said == says && peak < 128 * MIB, "{row} {said}: {} MiB", peak / MIB);
     }
 }
@@ -265,7 +266,7 @@ fn headers_and_summaries_are_read_in_bounded_memory() {
 #[test]
 fn huge_line_is_refused_before_it_fills_memory() {
     let folder = Folder::new();
-    let good = [
+    let valid_files = [
         ("comments.csv", "comment-id,comment-body\n1,\"one\"\n"),
         ("votes.csv", "timestamp,comment-id,voter-id,vote\n1600000000000,1,7,1\n"),
         ("participants-votes.csv", "participant,group-id,n-votes,1\n7,0,1,1\n"),
@@ -275,22 +276,22 @@ fn huge_line_is_refused_before_it_fills_memory() {
     let unquoted =
         "timestamp,comment-id,comment-body\n1600000000,1,one, and\n1600000000,2,two\n1600000000,3,";
     for (name, start, fill, says) in [
-        ("votes.csv", good[1].1, b'1', "row 3: a line is too long"),
+        ("votes.csv", valid_files[1].1, b'1', "row 3: a line is too long"),
         ("votes.csv", "timestamp,comment-id,voter-id,vote\n1,1,7,\"", b'1', "row 2: a line is too long"),
         ("votes.csv", "", b'1', ""),
         ("comments.csv", "comment-id,comment-body\n1,\"", b'x', "row 2: the row is too long"),
         ("comments.csv", "comment-id,comment-body\n1,", b',', "row 2: the row has more than 1048576 cells"),
         ("comments.csv", unquoted, b'x', "row 4: a line is too long"),
-        ("participants-votes.csv", good[2].1, b'1', "row 3: the row is too long"),
-        ("summary.csv", good[3].1, b'x', "row 3: the row is too long"),
+        ("participants-votes.csv", valid_files[2].1, b'1', "row 3: the row is too long"),
+        ("summary.csv", valid_files[3].1, b'x', "row 3: the row is too long"),
         ("votes.csv", "timestamp,comment-id,voter-id,vote", b',', "row 1: a line is too long"),
         ("format.json", "", b'[', "a declaration of the format may have 1 MiB at most"),
     ] {
         let path = folder.path("in");
         drop(fs::remove_dir_all(&path));
-        good.iter().for_each(|(name, text)| drop(folder.write(&format!("in/{name}"), text)));
+        valid_files.iter().for_each(|(name, text)| drop(folder.write(&format!("in/{name}"), text)));
         endless(&path.join(name), start, fill, "");
-        let (peak, said) = measured("convert", &path);
+        let (peak, said) = measure_job("convert", &path);
         assert!(
             said.starts_with(name) && said.contains(says) && !says.is_empty()
                 || says.is_empty() && !said.ends_with("responses"),
@@ -308,7 +309,7 @@ fn huge_line_is_refused_before_it_fills_memory() {
         ("{\"schema\":", b' ', "", "BND-LEX-02"),
     ] {
         endless(&bundle, start, fill, end);
-        let (peak, said) = measured("validate", &bundle);
+        let (peak, said) = measure_job("validate", &bundle);
         found.push((
             start,
             end,

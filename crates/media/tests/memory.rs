@@ -37,14 +37,14 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 // SAFETY: the system's allocator does all the work.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(layout.size(), SeqCst) + layout.size();
-        PEAK.fetch_max(held, SeqCst);
+        let held_bytes = HELD.fetch_add(layout.size(), SeqCst) + layout.size();
+        PEAK.fetch_max(held_bytes, SeqCst);
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(layout.size(), SeqCst) + layout.size();
-        PEAK.fetch_max(held, SeqCst);
+        let held_bytes = HELD.fetch_add(layout.size(), SeqCst) + layout.size();
+        PEAK.fetch_max(held_bytes, SeqCst);
         unsafe { System.alloc_zeroed(layout) }
     }
 
@@ -57,20 +57,20 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// One test at a time: all are counted together.
-fn alone() -> MutexGuard<'static, ()> {
+/// Runs one test at a time, because all tests share the counters.
+fn lock_counters() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const MIB: usize = 1 << 20;
 
-/// A fingerprint, and how much was held at most while it was made.
+/// Returns a fingerprint and the peak of allocated bytes while it was computed.
 fn measured(limits: &Limits, bytes: &[u8]) -> (Fingerprint, usize) {
     measured_by(&warm(limits), bytes)
 }
 
-/// With the threads, tables and plans that are made once.
+/// Returns decoders with their threads, tables and plans already built.
 fn warm(limits: &Limits) -> Decoders {
     let decoders = Decoders::new(Limits { threads: 1, ..limits.clone() }).unwrap();
     decoders.fingerprint(&png(&pictures::sized(1, 1, 90, 80).image()), Digests::of(b""));
@@ -115,7 +115,7 @@ fn jpeg(
 
 #[test]
 fn bomb_is_refused_before_any_picture_is_allocated() {
-    let _alone = alone();
+    let _guard = lock_counters();
     for (name, bytes, why) in bombs::all() {
         let (print, held) = measured(&Limits::default(), &bytes);
         assert_eq!((print.state, print.reason), (State::TooLarge, Some(why)), "{name}");
@@ -126,22 +126,22 @@ fn bomb_is_refused_before_any_picture_is_allocated() {
 
 #[test]
 fn tiff_with_false_sizes_stays_within_its_share() {
-    let _alone = alone();
-    let whole = encoded(&pictures::sized(2, 2, 64, 64).image().into(), ImageFormat::Tiff);
-    let long = [&whole[..], &vec![0; 5 * MIB]].concat();
-    for (what, whole, place, value) in [
-        ("value", &whole, 8, 0x7fff_ffff_u32),
-        ("number of values", &whole, 4, 4 * MIB as u32),
+    let _guard = lock_counters();
+    let tiff = encoded(&pictures::sized(2, 2, 64, 64).image().into(), ImageFormat::Tiff);
+    let long = [&tiff[..], &vec![0; 5 * MIB]].concat();
+    for (label, tiff, place, value) in [
+        ("value", &tiff, 8, 0x7fff_ffff_u32),
+        ("number of values", &tiff, 4, 4 * MIB as u32),
         ("number of values that are there", &long, 4, MIB as u32),
     ] {
-        let directory = u32::from_le_bytes(whole[4..8].try_into().unwrap()) as usize;
-        let entries = u16::from_le_bytes(whole[directory..directory + 2].try_into().unwrap());
+        let directory = u32::from_le_bytes(tiff[4..8].try_into().unwrap()) as usize;
+        let entries = u16::from_le_bytes(tiff[directory..directory + 2].try_into().unwrap());
         for entry in 0..entries as usize {
-            let mut bytes = whole.clone();
+            let mut bytes = tiff.clone();
             let at = directory + 2 + 12 * entry + place;
             bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
             let (print, held) = measured(&Limits::default(), &bytes);
-            assert!(held < 8 * MIB, "{what}, entry {entry}: {held} bytes, {:?}", print.reason);
+            assert!(held < 8 * MIB, "{label}, entry {entry}: {held} bytes, {:?}", print.reason);
         }
     }
 }
@@ -157,7 +157,7 @@ fn holds_its_share(name: &str, bytes: &[u8]) {
 
 #[test]
 fn decoding_holds_no_more_than_its_share_of_the_budget() {
-    let _alone = alone();
+    let _guard = lock_counters();
     let rgb = pictures::sized(7, 5, 900, 700).image();
     let image = DynamicImage::from(rgb.clone());
     let mut transparent = image.to_rgba8();
@@ -194,10 +194,10 @@ fn decoding_holds_no_more_than_its_share_of_the_budget() {
     holds_its_share("animated WebP", &animated_files::webp_of(parts, 1));
 }
 
-/// Groups of every kind, as many as one list of them that has just grown.
+/// Groups of every kind, in numbers at which their list has just grown.
 #[test]
 fn codes_of_a_lossless_webp_hold_no_more_than_their_share() {
-    let _alone = alone();
+    let _guard = lock_counters();
     let kinds = [(16_400, Codes::Least), (400, Codes::Cache), (300, Codes::Tables), (150, Codes::Trees)];
     let lossy = &animated_files::lossy_part().chunks;
     for (groups, codes) in kinds {
@@ -213,7 +213,7 @@ fn codes_of_a_lossless_webp_hold_no_more_than_their_share() {
     }
 }
 
-/// It is decoded, and not shown.
+/// A picture that is decoded and not shown.
 fn in_a_smaller_frame(picture: &[u8]) -> Vec<u8> {
     let mut bytes = bombs::animated_codes(&[picture.to_vec()]);
     let at = bytes.windows(4).position(|kind| kind == b"ANMF").unwrap() + 8;
@@ -223,7 +223,7 @@ fn in_a_smaller_frame(picture: &[u8]) -> Vec<u8> {
 
 #[test]
 fn codes_beyond_the_budget_are_refused_before_any_is_built() {
-    let _alone = alone();
+    let _guard = lock_counters();
     let limits = Limits { decode_bytes: 16 << 20, ..Limits::default() };
     let lossy = &animated_files::lossy_part().chunks;
     for before in [Before::Nothing, Before::Transforms] {
@@ -246,7 +246,7 @@ fn codes_beyond_the_budget_are_refused_before_any_is_built() {
 
 #[test]
 fn jpegs_of_every_kind_stay_within_their_share() {
-    let _alone = alone();
+    let _guard = lock_counters();
     use SamplingFactor::{F_1_1, F_1_2, F_2_1, F_2_2, F_4_1};
     for colours in [ColorType::Luma, ColorType::Rgb, ColorType::CmykAsYcck] {
         for sampling in [F_1_1, F_2_1, F_1_2, F_2_2, F_4_1] {
@@ -274,7 +274,7 @@ fn with_a_stray_byte(mut bytes: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn jpeg_with_large_segments_stays_within_its_share() {
-    let _alone = alone();
+    let _guard = lock_counters();
     for progressive in [false, true] {
         let bytes = jpeg(300, 200, ColorType::Rgb, |encoder| {
             encoder.set_progressive(progressive);
@@ -321,23 +321,23 @@ fn one_of_each() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// How many broken forms of each file; a longer run says so in the environment.
+/// Number of broken forms of each file. `TIDEGATE_MEDIA_CASES` sets it for a longer run.
 fn cases() -> usize {
     std::env::var("TIDEGATE_MEDIA_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(150)
 }
 
 #[test]
 fn broken_files_stay_within_the_budget_and_the_pool_lives() {
-    let _alone = alone();
+    let _guard = lock_counters();
     const BUDGET: usize = 24 * MIB;
     let limits = Limits { decode_bytes: BUDGET as u64, pixels: 500_000, ..Limits::default() };
     let decoders = warm(&limits);
     let mut draw = pictures::Draw::new(17);
-    for (name, whole) in one_of_each() {
+    for (name, original) in one_of_each() {
         for case in 0..cases() {
-            let mut bytes = whole.clone();
+            let mut bytes = original.clone();
             for _ in 0..=draw.below(4) {
-                // Headers are where most can go wrong.
+                // Faults in headers reach most checks.
                 let reach = if draw.below(2) == 0 { bytes.len().min(64) } else { bytes.len() };
                 let at = draw.below(reach as u32) as usize;
                 bytes[at] = match draw.below(3) {

@@ -34,7 +34,7 @@ fn exports() -> Vec<Vec<(&'static str, String)>> {
         }
     });
     let small = conversation.comments_csv(1);
-    let owned = |text: &str| text.to_owned();
+    let to_text = |text: &str| text.to_owned();
     vec![
         vec![
             ("comments.csv", comments.clone()),
@@ -48,43 +48,45 @@ fn exports() -> Vec<Vec<(&'static str, String)>> {
         vec![
             (
                 "statements.csv",
-                owned(
+                to_text(
                     "statement_id,text,status,is_seed,created_at,agrees,disagrees,passes\ns1,one,active,true,,1,0,0\ns2,two,active,true,,0,0,0\n",
                 ),
             ),
-            ("votes.csv", owned("participant,statement_id,vote,updated_at\np1,s1,1,\np2,s1,1,\n")),
+            ("votes.csv", to_text("participant,statement_id,vote,updated_at\np1,s1,1,\np2,s1,1,\n")),
         ],
         vec![
             (
                 "ideas.csv",
-                owned("Wikisurvey ID,Idea ID,Idea Text,Wins,Losses,Score\n7,1,one,1,0,60\n7,2,two,0,1,40\n"),
+                to_text(
+                    "Wikisurvey ID,Idea ID,Idea Text,Wins,Losses,Score\n7,1,one,1,0,60\n7,2,two,0,1,40\n",
+                ),
             ),
             (
                 "votes.csv",
-                owned(
+                to_text(
                     "Vote ID,Session ID,Winner ID,Loser ID,Left Choice ID,Right Choice ID,Created at\n1,9,1,2,1,2,NA\n2,8,1,2,1,2,NA\n",
                 ),
             ),
             (
                 "non_votes.csv",
-                owned(
+                to_text(
                     "Record Type,Session ID,Left Choice ID,Right Choice ID,Reason\nSkip,9,1,2,same\nSkip,8,1,2,NA\n",
                 ),
             ),
         ],
-        vec![("t.csv", owned("comment-id,comment_text,agrees,disagrees\n1,one,1,2\n2,two,1,2\n"))],
+        vec![("t.csv", to_text("comment-id,comment_text,agrees,disagrees\n1,one,1,2\n2,two,1,2\n"))],
         vec![(
             "t.csv",
-            owned("comment-id,comment_text,a-agree-count,a-disagree-count\n1,one,1,2\n2,two,1,2\n"),
+            to_text("comment-id,comment_text,a-agree-count,a-disagree-count\n1,one,1,2\n2,two,1,2\n"),
         )],
     ]
 }
 
-fn write_export(folder: &Folder, files: &[(&'static str, String)], changed: Option<(&str, &str)>) -> PathBuf {
+fn write_export(folder: &Folder, files: &[(&'static str, String)], change: Option<(&str, &str)>) -> PathBuf {
     drop(fs::remove_dir_all(folder.path("a")));
     for (name, text) in files {
-        let changed = changed.filter(|(file, _)| file == name);
-        folder.write(&format!("a/{name}"), changed.map_or(text.as_str(), |(_, text)| text));
+        let change = change.filter(|(file, _)| file == name);
+        folder.write(&format!("a/{name}"), change.map_or(text.as_str(), |(_, text)| text));
     }
     folder.path("a")
 }
@@ -97,13 +99,13 @@ fn errors_of_changes(change: impl Fn(&str, &str) -> Vec<(String, String)>) -> Ve
         let input = write_export(&folder, &files, None);
         bundle(&folder.fresh(&input));
         for (name, text) in &files {
-            for (changed, wanted) in change(name, text) {
-                let input = write_export(&folder, &files, Some((name, &changed)));
+            for (changed_text, expected_message) in change(name, text) {
+                let input = write_export(&folder, &files, Some((name, &changed_text)));
                 let message = match run(&folder.fresh(&input)) {
                     Ok(_) => "nothing".to_owned(),
                     Err(error) => format!("{} {error}", error.tag()),
                 };
-                errors.push((format!("export {export}, {name}"), message, wanted));
+                errors.push((format!("export {export}, {name}"), message, expected_message));
             }
         }
     }
@@ -111,9 +113,10 @@ fn errors_of_changes(change: impl Fn(&str, &str) -> Vec<(String, String)>) -> Ve
 }
 
 #[track_caller]
-fn assert_told(told: Vec<(String, String, String)>, least: usize) {
-    assert!(told.len() >= least, "{}", told.len());
-    let wrong: Vec<_> = told.into_iter().filter(|(_, said, wanted)| said != wanted).collect();
+fn assert_messages(errors: Vec<(String, String, String)>, least: usize) {
+    assert!(errors.len() >= least, "{}", errors.len());
+    let wrong: Vec<_> =
+        errors.into_iter().filter(|(_, message, expected_message)| message != expected_message).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
@@ -127,10 +130,10 @@ fn cells_beyond_the_header_are_refused() {
                 }
             })
         };
-        let expected = format!("columns {name}, row 3: the row has more cells than the header");
-        vec![(longer("more"), expected.clone()), (longer(""), expected)]
+        let expected_message = format!("columns {name}, row 3: the row has more cells than the header");
+        vec![(longer("more"), expected_message.clone()), (longer(""), expected_message)]
     });
-    assert_told(errors, 32);
+    assert_messages(errors, 32);
 }
 
 #[test]
@@ -191,7 +194,7 @@ fn only_converted_columns_must_be_unique() {
         }
         cases
     });
-    assert_told(errors, 45);
+    assert_messages(errors, 45);
 }
 
 #[test]

@@ -255,7 +255,7 @@ fn databases_read_the_parquet_file() {
     let output = Command::new(&python).arg("-c").arg(READ_BACK).arg(Path::new(&path)).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let responses = bundle["responses"].as_array().unwrap();
-    let expected: Vec<_> = ["agree", "disagree", "pass"]
+    let expected_counts: Vec<_> = ["agree", "disagree", "pass"]
         .iter()
         .map(|word| {
             let matching = || responses.iter().filter(|response| response["response"] == *word);
@@ -264,7 +264,7 @@ fn databases_read_the_parquet_file() {
             format!("{word},{},{}", matching().count(), participants.len())
         })
         .collect();
-    assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), expected.join(";"));
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), expected_counts.join(";"));
 }
 
 #[test]
@@ -518,7 +518,7 @@ fn counts_are_exact_or_refused_in_every_format() {
 #[test]
 fn times_without_exact_number_are_written_as_text_only() {
     let (folder, conversation) = (Folder::new(), Conversation::new(41, 3, 30));
-    let mut changed = bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1;
+    let mut changed_bundle = bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1;
     let times = [
         ("1970-01-01T00:00:00Z", true),
         ("1969-12-31T23:59:59Z", false),
@@ -530,10 +530,10 @@ fn times_without_exact_number_are_written_as_text_only() {
         ("9999-12-31T00:30:00.000+01:00", true),
     ];
     for (at, (time, _)) in times.iter().enumerate() {
-        changed["responses"][at]["occurredAt"] = json!(time);
+        changed_bundle["responses"][at]["occurredAt"] = json!(time);
     }
-    changed["items"][0]["createdAt"] = json!("1969-12-31T23:59:59Z");
-    let file = folder.write("changed.json", changed.to_string());
+    changed_bundle["items"][0]["createdAt"] = json!("1969-12-31T23:59:59Z");
+    let file = folder.write("changed.json", changed_bundle.to_string());
     let mut tables_job = folder.job(&file);
     (tables_job.key, tables_job.table_format, tables_job.voter_ids) =
         (None, Some(TableFormat::PolisCsv), VoterIds::References);
@@ -553,8 +553,8 @@ fn times_without_exact_number_are_written_as_text_only() {
     }
     tables_job.table_format = Some(TableFormat::Parquet);
     run(&tables_job).unwrap();
-    changed["responses"][1]["occurredAt"] = json!("0000-01-01T00:00:00+00:01");
-    fs::write(&file, changed.to_string()).unwrap();
+    changed_bundle["responses"][1]["occurredAt"] = json!("0000-01-01T00:00:00+00:01");
+    fs::write(&file, changed_bundle.to_string()).unwrap();
     let message = run(&tables_job).unwrap_err().to_string();
     assert_eq!(message, "changed.json: /responses/1: occurredAt is not a time of the years 0000 to 9999");
 }

@@ -271,8 +271,9 @@ fn repeated_answer_in_pocket_polis_is_refused() {
     for events in [false, true] {
         job.events = events;
         let message = run(&job).unwrap_err().to_string();
-        let expected = "votes.csv, row 6: the participant has already answered the statement in row 5";
-        assert_eq!(message, expected);
+        let expected_message =
+            "votes.csv, row 6: the participant has already answered the statement in row 5";
+        assert_eq!(message, expected_message);
     }
 }
 
@@ -467,9 +468,9 @@ fn unconverted_columns_are_noted_by_name() {
         ],
     ];
     let folder = Folder::new();
-    let told = |more: [(&str, &str); 2], export: &[(&str, &str, &str); 2], profile| {
+    let notes_of_columns = |extra_columns: [(&str, &str); 2], export: &[(&str, &str, &str); 2], profile| {
         drop(fs::remove_dir_all(folder.path("in")));
-        for ((name, header, rows), (column, cell)) in export.iter().zip(more) {
+        for ((name, header, rows), (column, cell)) in export.iter().zip(extra_columns) {
             let rows = rows
                 .lines()
                 .map(|row| if column.is_empty() { format!("{row}\n") } else { format!("{cell}{row}\n") });
@@ -486,22 +487,22 @@ fn unconverted_columns_are_noted_by_name() {
     for export in &exports {
         let [(first, ..), (second, ..)] = export;
         let tables = if *second == "readme.txt" { 1 } else { 2 };
-        assert_eq!(told([("", ""), ("", "")], export, Profile::Private), [""; 0]);
-        let more = [("is-meta,", "0,"), ("importance,jo@home.example,", "0,0,")];
+        assert_eq!(notes_of_columns([("", ""), ("", "")], export, Profile::Private), [""; 0]);
+        let extra_columns = [("is-meta,", "0,"), ("importance,jo@home.example,", "0,0,")];
         let private = [start(first, "is-meta"), start(second, "importance, jo@home.example")];
-        assert_eq!(told(more, export, Profile::Private), private[..tables]);
+        assert_eq!(notes_of_columns(extra_columns, export, Profile::Private), private[..tables]);
         // An unknown file name is replaced by its role.
         let shared = if *first == "a.csv" { "tallies" } else { first };
         let public = [start(shared, "is-meta"), start(second, "importance, 1 more")];
-        assert_eq!(told(more, export, Profile::Public), public[..tables]);
-        let others = [("Ada,Jo,", "0,0,"), ("Jo,", "0,")];
+        assert_eq!(notes_of_columns(extra_columns, export, Profile::Public), public[..tables]);
+        let named_columns = [("Ada,Jo,", "0,0,"), ("Jo,", "0,")];
         let public = [start(shared, "2 columns"), start(second, "1 column")];
-        assert_eq!(told(others, export, Profile::Public), public[..tables]);
+        assert_eq!(notes_of_columns(named_columns, export, Profile::Public), public[..tables]);
     }
     let names: Vec<_> = (0..25).map(|at| format!("more-{at}")).collect();
     let (columns, cells) = (names.join(",") + ",", ",".repeat(25));
     let private = start("comments.csv", &format!("{}, 5 more", names[..20].join(", ")));
-    assert_eq!(told([(&columns, &cells), ("", "")], &exports[0], Profile::Private), [private]);
+    assert_eq!(notes_of_columns([(&columns, &cells), ("", "")], &exports[0], Profile::Private), [private]);
 }
 
 #[test]

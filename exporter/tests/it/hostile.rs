@@ -430,13 +430,13 @@ fn failed_export_leaves_existing_files_only() {
     let offset = text.find("\"provenance\"").unwrap();
     let broken_bundle = folder.write("broken.json", &text[..offset]);
     let last = text.rfind("\"subjectRef\":\"statement:5\"").unwrap();
-    let lost =
+    let unresolved_bundle =
         folder.write("lost.json", format!("{}{}", &text[..last], text[last..].replacen(":5", ":none", 1)));
     let tables = folder.path("tables");
     job.target = Target::File(tables.clone());
     let names_before = folder.names();
     for (shape, from) in [
-        (TableFormat::PolisCsv, &lost),
+        (TableFormat::PolisCsv, &unresolved_bundle),
         (TableFormat::PolisCsv, &broken_bundle),
         (TableFormat::SensemakingCsv, &broken_bundle),
         (TableFormat::Ndjson, &broken_bundle),

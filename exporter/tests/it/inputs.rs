@@ -139,11 +139,11 @@ fn input_is_never_overwritten_under_another_name() {
 fn compressed_archive_is_read() {
     let (folder, conversation) = (Folder::new(), Conversation::new(53, 4, 30));
     let plain = zipped(&conversation.variant_a(&folder, "a"));
-    let expected = bundle(&folder.job(&folder.write("a.zip", &plain))).1;
+    let expected_bundle = bundle(&folder.job(&folder.write("a.zip", &plain))).1;
     for (name, bytes) in [("a.zip.gz", gzip(&plain)), ("a.zip.zst", zstd::encode_all(&*plain, 1).unwrap())] {
-        let (_, found) = bundle(&folder.job(&folder.write(name, &bytes)));
-        assert_eq!(content(found.clone()), content(expected.clone()));
-        let artifacts = found["provenance"]["sourceArtifacts"].as_array().unwrap();
+        let (_, converted_bundle) = bundle(&folder.job(&folder.write(name, &bytes)));
+        assert_eq!(content(converted_bundle.clone()), content(expected_bundle.clone()));
+        let artifacts = converted_bundle["provenance"]["sourceArtifacts"].as_array().unwrap();
         assert_eq!((&artifacts[0]["role"], &artifacts[0]["name"]), (&"archive".into(), &name.into()));
         assert_eq!(artifacts[0]["size"], bytes.len());
         assert!(artifacts[1..].iter().all(|artifact| artifact["within"] == name));
@@ -474,7 +474,7 @@ fn unused_compressed_file_is_not_unpacked() {
 }
 
 #[test]
-fn damaged_input_file_is_refused_whatever_its_name() {
+fn damaged_input_file_is_refused_under_any_name() {
     let (folder, conversation) = (Folder::new(), Conversation::new(59, 5, 30));
     let path = conversation.variant_a(&folder, "a");
     for table in ["votes.csv", "comments.csv", "summary.csv"] {

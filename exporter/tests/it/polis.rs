@@ -25,42 +25,42 @@ fn tag(result: Result<impl Sized, ConvertError>) -> &'static str {
 
 #[test]
 fn real_exports_have_the_totals_that_were_counted_independently() {
-    let Ok(expected) = fs::read(Path::new(REAL).join("EXPECTED.json")) else {
+    let Ok(expected_totals) = fs::read(Path::new(REAL).join("EXPECTED.json")) else {
         servers::skipped("totals of real exports", "../shared/data/polis is not beside the checkout");
         return;
     };
-    let expected: Value = serde_json::from_slice(&expected).unwrap();
+    let expected_totals: Value = serde_json::from_slice(&expected_totals).unwrap();
     for name in ["london.youth.policing", "15-per-hour-seattle"] {
-        let expected = &expected[name];
+        let expected_totals = &expected_totals[name];
         let folder = Folder::new();
         let (report, bundle) = bundle(&folder.job(&Path::new(REAL).join(name)));
         let summary = &bundle["summary"];
-        assert_eq!(summary["items"], expected["items"]);
-        assert_eq!(summary["participants"], expected["participants"]);
-        assert_eq!(summary["responses"], expected["responses_latest"]);
+        assert_eq!(summary["items"], expected_totals["items"]);
+        assert_eq!(summary["participants"], expected_totals["participants"]);
+        assert_eq!(summary["responses"], expected_totals["responses_latest"]);
         let coverage =
-            summary["coverage"].as_f64().unwrap() - expected["coverage_approved"].as_f64().unwrap();
+            summary["coverage"].as_f64().unwrap() - expected_totals["coverage_approved"].as_f64().unwrap();
         assert!(coverage.abs() < 1e-9);
-        assert_eq!(report.superseded, expected["superseded"].as_u64());
+        assert_eq!(report.superseded, expected_totals["superseded"].as_u64());
         let count = |word: &str| {
             let responses = bundle["responses"].as_array().unwrap();
             responses.iter().filter(|response| response["response"] == word).count() as u64
         };
         for word in ["agree", "disagree", "pass"] {
-            assert_eq!(count(word), expected[word].as_u64().unwrap(), "{name} {word}");
+            assert_eq!(count(word), expected_totals[word].as_u64().unwrap(), "{name} {word}");
         }
         let statuses = |word: &str| {
             bundle["items"].as_array().unwrap().iter().filter(|item| item["status"] == word).count() as u64
         };
         for word in ["approved", "pending", "rejected"] {
-            assert_eq!(statuses(word), expected[word].as_u64().unwrap(), "{name} {word}");
+            assert_eq!(statuses(word), expected_totals[word].as_u64().unwrap(), "{name} {word}");
         }
         let multiline = bundle["items"]
             .as_array()
             .unwrap()
             .iter()
             .filter(|item| item["text"].as_str().unwrap().contains('\n'));
-        assert_eq!(multiline.count() as u64, expected["multiline_bodies"].as_u64().unwrap());
+        assert_eq!(multiline.count() as u64, expected_totals["multiline_bodies"].as_u64().unwrap());
         let published: u64 = bundle["outcomes"]
             .as_array()
             .unwrap()
@@ -68,7 +68,7 @@ fn real_exports_have_the_totals_that_were_counted_independently() {
             .filter(|outcome| outcome["type"] == "source-response-counts")
             .map(|outcome| outcome["counts"]["agree"].as_u64().unwrap())
             .sum();
-        assert_eq!(published, expected["comments_csv_event_counts"]["agrees"].as_u64().unwrap());
+        assert_eq!(published, expected_totals["comments_csv_event_counts"]["agrees"].as_u64().unwrap());
         assert_eq!(report.variant, Some("A"));
         let is_told = |note: &&String| note.contains("without an answer") || note.contains("cut off");
         assert_eq!(report.notes.iter().find(is_told), None);
@@ -385,11 +385,11 @@ fn variant_is_detected_when_files_are_missing() {
     let lacks = |report: &Report| -> Vec<String> {
         report.notes.iter().filter(|note| note.contains("There was no")).cloned().collect()
     };
-    let expected = [
+    let expected_notes = [
         "There was no table of participants (participants-votes.csv): groups are unknown.",
         "There was no summary (summary.csv): title, description and address are unknown.",
     ];
-    assert_eq!(lacks(&report), expected);
+    assert_eq!(lacks(&report), expected_notes);
     let (report, _) = bundle(&folder.job(&conversation.variant_a(&folder, "b")));
     assert_eq!(lacks(&report), [""; 0]);
     // Time zone names of the second server with milliseconds of the first.
@@ -426,22 +426,22 @@ fn organizer_without_statements_is_noted_without_the_id() {
     let (folder, conversation) = (Folder::new(), Conversation::new(9, 6, 20));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     let author = conversation.comments[0].1.to_string();
-    let written =
+    let written_count =
         conversation.comments.iter().filter(|comment| comment.1 == conversation.comments[0].1).count();
-    for (organizers, wanted) in [
+    for (organizers, expected_note) in [
         (&["999"][..], Some("--organizer: no statement is by 1 of 1 id.")),
         (&["999", &author, ""], Some("--organizer: no statement is by 2 of 3 ids.")),
         (&[&author], None),
         (&[], None),
     ] {
         job.polis.organizers = organizers.iter().map(|id| (*id).to_owned()).collect();
-        let (report, made) = bundle(&job);
+        let (report, converted_bundle) = bundle(&job);
         let note = report.notes.iter().find(|note| note.contains("--organizer"));
-        assert_eq!(note.map(String::as_str), wanted);
-        assert!(!made["provenance"].to_string().contains("999"));
-        let items = made["items"].as_array().unwrap();
-        let theirs = items.iter().filter(|item| item["origin"] == "organizer").count();
-        assert_eq!(theirs, if organizers.contains(&&*author) { written } else { 0 });
+        assert_eq!(note.map(String::as_str), expected_note);
+        assert!(!converted_bundle["provenance"].to_string().contains("999"));
+        let items = converted_bundle["items"].as_array().unwrap();
+        let organizer_items = items.iter().filter(|item| item["origin"] == "organizer").count();
+        assert_eq!(organizer_items, if organizers.contains(&&*author) { written_count } else { 0 });
     }
 }
 
@@ -454,8 +454,9 @@ fn missing_columns_and_omitted_rows_are_noted() {
     let mut fewer = csv::Writer::from_writer(Vec::new());
     for record in csv::ReaderBuilder::new().has_headers(false).from_reader(quoted.as_bytes()).records() {
         let record = record.unwrap();
-        let kept = record.iter().enumerate().filter(|(at, _)| ![0, 6].contains(at)).map(|(_, field)| field);
-        fewer.write_record(kept).unwrap();
+        let kept_fields =
+            record.iter().enumerate().filter(|(at, _)| ![0, 6].contains(at)).map(|(_, field)| field);
+        fewer.write_record(kept_fields).unwrap();
     }
     let fewer = String::from_utf8(fewer.into_inner().unwrap()).unwrap();
     folder.write("a/comments.csv", format!("{fewer}\"\"\n"));
@@ -567,7 +568,7 @@ fn input_order_memory_and_threads_do_not_change_bytes() {
         run(&job).unwrap();
         assert!(fs::read(folder.path("bundle.json")).unwrap() == first, "{threads} threads");
     }
-    let first_rest = rest(&first);
+    let first_rest = strip_digests(&first);
     for (seed, threads, memory) in [(1, 1, 1 << 20), (2, 2, 1), (3, 8, 40_000)] {
         let mut shuffled = conversation.clone();
         shuffle(&mut shuffled.votes, seed);
@@ -579,7 +580,7 @@ fn input_order_memory_and_threads_do_not_change_bytes() {
         job.limits.sort_memory = memory;
         bundle(&job);
         let other_bytes = fs::read(folder.path("bundle.json")).unwrap();
-        assert!(rest(&other_bytes) == first_rest, "seed {seed}");
+        assert!(strip_digests(&other_bytes) == first_rest, "seed {seed}");
         assert!(other_bytes != first, "the digests of the files differ");
     }
     conversation.variant_a(&folder, "a");
@@ -590,7 +591,7 @@ fn input_order_memory_and_threads_do_not_change_bytes() {
 }
 
 /// Bundle without its id and the list of input files, which depend on the digests of the files.
-fn rest(bundle: &[u8]) -> String {
+fn strip_digests(bundle: &[u8]) -> String {
     let text = std::str::from_utf8(bundle).unwrap();
     let (before, behind) = text.split_once("\"bundleId\":\"").unwrap();
     let (_, behind) = behind.split_once('"').unwrap();

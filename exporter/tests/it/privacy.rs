@@ -72,10 +72,10 @@ fn address_in_title_or_description_is_identifying() {
         let card = &shared["dataCard"];
         (card["containsDirectIdentifiers"] == true, card["suitableForPublicSharing"] == true)
     };
-    let owned = |text: &str| Some(text.to_owned());
-    assert_eq!(flags(&|head| head.description = owned("about a town")), (false, true));
-    assert_eq!(flags(&|head| head.description = owned("mail jo@town.example")), (true, false));
-    assert_eq!(flags(&|head| head.title = owned("call +44 20 7946 0958")), (true, false));
+    let to_text = |text: &str| Some(text.to_owned());
+    assert_eq!(flags(&|head| head.description = to_text("about a town")), (false, true));
+    assert_eq!(flags(&|head| head.description = to_text("mail jo@town.example")), (true, false));
+    assert_eq!(flags(&|head| head.title = to_text("call +44 20 7946 0958")), (true, false));
 }
 
 #[test]
@@ -192,11 +192,11 @@ fn given_key_needs_a_conversation_id() {
         run(&job).unwrap();
         job.profile = Profile::Private;
         job.overrides.id = Some("here".to_owned());
-        let here = refs(bundle(&job).1);
-        assert_eq!(here, refs(bundle(&job).1), "{name}");
+        let refs_here = refs(bundle(&job).1);
+        assert_eq!(refs_here, refs(bundle(&job).1), "{name}");
         job.overrides.id = Some("there".to_owned());
-        let there = refs(bundle(&job).1);
-        assert!(here.is_disjoint(&there) && here.is_disjoint(&fresh), "{name}");
+        let refs_there = refs(bundle(&job).1);
+        assert!(refs_here.is_disjoint(&refs_there) && refs_here.is_disjoint(&fresh), "{name}");
     }
     // Votes or matrix alone give the same pseudonyms as both together.
     let of = |name: &str| {
@@ -204,8 +204,8 @@ fn given_key_needs_a_conversation_id() {
         job.overrides.id = Some("pol.is/3invented".to_owned());
         refs(bundle(&job).1)
     };
-    let whole = refs(bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1);
-    assert_eq!((of("votes"), of("matrix")), (whole.clone(), whole));
+    let expected_refs = refs(bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1);
+    assert_eq!((of("votes"), of("matrix")), (expected_refs.clone(), expected_refs));
 }
 
 #[test]
@@ -516,10 +516,10 @@ fn ids_with_addresses_are_replaced_in_public_bundles() {
     let text = public.to_string();
     assert!(!text.contains("ada@") && !text.contains("12345678"), "{text}");
     assert_eq!(public["dataCard"]["suitableForPublicSharing"], true);
-    let found: BTreeSet<_> =
+    let item_ids: BTreeSet<_> =
         public["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap()).collect();
-    let expected = ["statement:hidden-1", "statement:hidden-2", "statement:hidden-3", "statement:s1"];
-    assert_eq!(found.into_iter().collect::<Vec<_>>(), expected);
+    let expected_ids = ["statement:hidden-1", "statement:hidden-2", "statement:hidden-3", "statement:s1"];
+    assert_eq!(item_ids.into_iter().collect::<Vec<_>>(), expected_ids);
     assert_eq!(public["responses"].as_array().unwrap().len(), 4);
     let note = "2 item ids that look like personal identifiers were replaced by numbers.";
     assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
@@ -541,8 +541,8 @@ fn public_bundle_rounds_times_to_days() {
             let times = times.filter(|time| time.as_bytes()[3] == b':' && time.as_bytes()[6] == b':');
             let exact_times: Vec<_> = times.filter(|time| *time != "T00:00:00").collect();
             // The export time belongs to the operator.
-            let made = if name == "bundle.json" { 2 } else { 1 };
-            assert_eq!(exact_times, vec!["T03:04:05"; made], "{name}");
+            let time_count = if name == "bundle.json" { 2 } else { 1 };
+            assert_eq!(exact_times, vec!["T03:04:05"; time_count], "{name}");
             assert!(!text.contains("16000"), "{name}: seconds since 1970");
         }
     }
@@ -562,9 +562,9 @@ fn public_notes_hide_small_numbers_of_people() {
     conversation.comments[1].3 = "Write to me@home.example".to_owned();
     let mut job = public(&folder, &conversation);
     let matrix = conversation.matrix_csv();
-    let without = |line: &str, at: u32| line.replace(&format!("xid-of-{}", VOTERS_FROM + at), "");
+    let remove_xid = |line: &str, at: u32| line.replace(&format!("xid-of-{}", VOTERS_FROM + at), "");
     let few: Vec<_> =
-        matrix.lines().map(|line| (0..56).fold(line.to_owned(), |line, at| without(&line, at))).collect();
+        matrix.lines().map(|line| (0..56).fold(line.to_owned(), |line, at| remove_xid(&line, at))).collect();
     folder.write("a/participants-votes.csv", few.join("\n"));
     let notes = |job: &Job| bundle(job).0.notes;
     let has = |notes: &[String], start: &str| {
@@ -622,13 +622,13 @@ fn public_notes_on_surveys_hide_small_numbers() {
 fn public_bundles_hide_unknown_file_names() {
     let (folder, conversation) = (Folder::new(), Conversation::new(31, 6, 40));
     let input = conversation.variant_a(&folder, "a");
-    let told = [
+    let file_names = [
         ("votes.csv", "votes-7700003.csv", "votes"),
         ("comments.csv", "joan-comments.csv", "comments.csv"),
         ("participants-votes.csv", "Joan-Participants-Votes.CSV", "participants-votes.csv"),
         ("summary.csv", "facts-of-joan.csv", "summary"),
     ];
-    for (before, after, _) in told {
+    for (before, after, _) in file_names {
         fs::rename(input.join(before), input.join(after)).unwrap();
     }
     folder.write("a/notes-xid-of-7700003.txt", "mine");
@@ -651,11 +651,11 @@ fn public_bundles_hide_unknown_file_names() {
             .map(|artifact| artifact["name"].as_str().unwrap())
             .collect();
         names.sort_unstable();
-        let mut expected: Vec<_> =
-            told.iter().map(|(_, name, shared)| if public { *shared } else { *name }).collect();
-        expected.push(if public { "unused" } else { "notes-xid-of-7700003.txt" });
-        expected.sort_unstable();
-        assert_eq!(names, expected);
+        let mut expected_names: Vec<_> =
+            file_names.iter().map(|(_, name, shared)| if public { *shared } else { *name }).collect();
+        expected_names.push(if public { "unused" } else { "notes-xid-of-7700003.txt" });
+        expected_names.sort_unstable();
+        assert_eq!(names, expected_names);
     }
     // A file with the name of a table but other columns is still refused.
     fs::remove_file(input.join("facts-of-joan.csv")).unwrap();

@@ -42,22 +42,28 @@ struct Place {
 }
 
 /// Object in a bundle.
-struct Whole {
+struct ObjectPlace {
     pointer: String,
     form: &'static Object,
 }
 
 /// Lists all locations in `value` that the form defines.
-fn places(value: &Value, form: &'static Object, at: &str, places: &mut Vec<Place>, wholes: &mut Vec<Whole>) {
-    wholes.push(Whole { pointer: at.to_owned(), form });
+fn places(
+    value: &Value,
+    form: &'static Object,
+    at: &str,
+    places: &mut Vec<Place>,
+    object_places: &mut Vec<ObjectPlace>,
+) {
+    object_places.push(ObjectPlace { pointer: at.to_owned(), form });
     for field in form.fields {
         let Some(held) = value.get(field.name) else { continue };
         let pointer = format!("{at}/{}", field.name);
         match &field.value {
-            form::Value::Object(inner) => self::places(held, inner, &pointer, places, wholes),
+            form::Value::Object(inner) => self::places(held, inner, &pointer, places, object_places),
             form::Value::List { of, .. } => {
                 for (index, entry) in held.as_array().unwrap().iter().enumerate() {
-                    self::places(entry, of, &format!("{pointer}/{index}"), places, wholes);
+                    self::places(entry, of, &format!("{pointer}/{index}"), places, object_places);
                 }
             }
             _ => {}
@@ -156,7 +162,7 @@ fn other_type(draw: &mut Draw, kind: &form::Value) -> Value {
     let all = [json!(null), json!(true), number("3"), number("2.5"), json!("text"), json!([]), json!({})];
     loop {
         let value = draw.of(&all).clone();
-        let fits = match kind {
+        let has_type = match kind {
             form::Value::Text(_) => value.is_string(),
             form::Value::TextOrNull(_) => value.is_string() || value.is_null(),
             form::Value::Integer { .. } => value == all[2],
@@ -166,15 +172,16 @@ fn other_type(draw: &mut Draw, kind: &form::Value) -> Value {
             form::Value::List { .. } | form::Value::Texts => value.is_array(),
             _ => true,
         };
-        if !fits {
+        if !has_type {
             return value;
         }
     }
 }
 
 /// Another valid value of the same kind.
-fn good(draw: &mut Draw, kind: &form::Value) -> Option<Value> {
-    let whole = ["1", "2", "1.0", "1e0", "20E-1", "3.00e2", "9007199254740993", "18446744073709551616"];
+fn draw_valid_value(draw: &mut Draw, kind: &form::Value) -> Option<Value> {
+    let whole_numbers =
+        ["1", "2", "1.0", "1e0", "20E-1", "3.00e2", "9007199254740993", "18446744073709551616"];
     Some(match kind {
         form::Value::Text(text) | form::Value::TextOrNull(text) => {
             if matches!(kind, form::Value::TextOrNull(_)) && draw.next(3) == 0 {
@@ -198,7 +205,7 @@ fn good(draw: &mut Draw, kind: &form::Value) -> Option<Value> {
         form::Value::Integer { least: 0 } if draw.next(2) == 0 => {
             number(draw.word(&["0", "-0", "0.0", "0e5", "-0.0"]))
         }
-        form::Value::Integer { .. } => number(draw.word(&whole)),
+        form::Value::Integer { .. } => number(draw.word(&whole_numbers)),
         form::Value::Number { from_zero_to_one: true } => {
             number(draw.word(&["0", "1", "-0.0", "1.0", "0.5", "1e-9", "10e-1", "0.999999999999"]))
         }
@@ -230,7 +237,7 @@ const RULES: [&str; 12] = [
 ];
 
 /// Value that breaks only this rule, if the location allows one.
-fn bad(draw: &mut Draw, rule: usize, kind: &form::Value) -> Option<Value> {
+fn draw_invalid_value(draw: &mut Draw, rule: usize, kind: &form::Value) -> Option<Value> {
     Some(match (rule, kind) {
         (
             0,
@@ -279,16 +286,16 @@ fn draw_bundle(draw: &mut Draw) -> (Value, Option<usize>) {
     let mut bundle = bundle();
     let form = Naming::Service.bundle();
     for _ in 0..draw.next(4) {
-        let (mut all, mut wholes) = (Vec::new(), Vec::new());
-        places(&bundle, form, "", &mut all, &mut wholes);
+        let (mut all, mut object_places) = (Vec::new(), Vec::new());
+        places(&bundle, form, "", &mut all, &mut object_places);
         let place = draw.of(&all);
-        if let Some(value) = good(draw, place.kind) {
+        if let Some(value) = draw_valid_value(draw, place.kind) {
             *bundle.pointer_mut(&place.pointer).unwrap() = value;
         }
         if draw.next(8) == 0 {
-            let open: Vec<_> = wholes.iter().filter(|whole| whole.form.open).collect();
-            let whole = bundle.pointer_mut(&draw.of(&open).pointer).unwrap();
-            whole[*draw.of(&["extra", "", "é"])] = json!([{ "deep": [null, 1.5] }]);
+            let open: Vec<_> = object_places.iter().filter(|object_place| object_place.form.open).collect();
+            let object_place = bundle.pointer_mut(&draw.of(&open).pointer).unwrap();
+            object_place[*draw.of(&["extra", "", "é"])] = json!([{ "deep": [null, 1.5] }]);
         }
         if draw.next(8) == 0
             && let Some(outcome) =
@@ -300,29 +307,30 @@ fn draw_bundle(draw: &mut Draw) -> (Value, Option<usize>) {
     if draw.next(2) == 0 {
         return (bundle, None);
     }
-    let (mut all, mut wholes) = (Vec::new(), Vec::new());
-    places(&bundle, form, "", &mut all, &mut wholes);
+    let (mut all, mut object_places) = (Vec::new(), Vec::new());
+    places(&bundle, form, "", &mut all, &mut object_places);
     let rule = draw.next(RULES.len());
     match rule {
         1 => {
-            let whole = loop {
-                let whole = draw.of(&wholes);
-                if whole.form.fields.iter().any(|field| field.required) {
-                    break whole;
+            let object_place = loop {
+                let object_place = draw.of(&object_places);
+                if object_place.form.fields.iter().any(|field| field.required) {
+                    break object_place;
                 }
             };
-            let required: Vec<_> = whole.form.fields.iter().filter(|field| field.required).collect();
-            let object = bundle.pointer_mut(&whole.pointer).unwrap().as_object_mut().unwrap();
+            let required: Vec<_> = object_place.form.fields.iter().filter(|field| field.required).collect();
+            let object = bundle.pointer_mut(&object_place.pointer).unwrap().as_object_mut().unwrap();
             object.remove(draw.of(&required).name);
         }
         2 => {
-            let closed: Vec<_> = wholes.iter().filter(|whole| !whole.form.open).collect();
-            let whole = bundle.pointer_mut(&draw.of(&closed).pointer).unwrap();
-            whole[*draw.of(&["extra", "", "ID", "id ", "storedByDelib"])] = json!([1, { "a": null }]);
+            let closed: Vec<_> =
+                object_places.iter().filter(|object_place| !object_place.form.open).collect();
+            let object_place = bundle.pointer_mut(&draw.of(&closed).pointer).unwrap();
+            object_place[*draw.of(&["extra", "", "ID", "id ", "storedByDelib"])] = json!([1, { "a": null }]);
         }
         _ => loop {
             let place = draw.of(&all);
-            if let Some(value) = bad(draw, rule, place.kind) {
+            if let Some(value) = draw_invalid_value(draw, rule, place.kind) {
                 *bundle.pointer_mut(&place.pointer).unwrap() = value;
                 break;
             }
@@ -351,8 +359,13 @@ fn validator_and_schema_accept_the_same_bundles() {
                         let report = check_with(text.as_bytes(), &schema);
                         assert_eq!(report.is_valid(), oracle.is_valid(&bundle), "case {case}: {text}");
                         let rules: Vec<_> = report.totals.iter().map(|(rule, _)| rule.id()).collect();
-                        let expected: Vec<_> = rule.map(|rule| RULES[rule]).into_iter().collect();
-                        assert_eq!(rules, expected, "case {case}: {:?}: {text}", finding_places(&report));
+                        let expected_rules: Vec<_> = rule.map(|rule| RULES[rule]).into_iter().collect();
+                        assert_eq!(
+                            rules,
+                            expected_rules,
+                            "case {case}: {:?}: {text}",
+                            finding_places(&report)
+                        );
                         *counts.entry(rule).or_default() += 1;
                     }
                     counts
@@ -366,7 +379,7 @@ fn validator_and_schema_accept_the_same_bundles() {
     assert!((30..=70).contains(&valid), "{valid} % are valid");
     for (rule, id) in RULES.iter().enumerate() {
         // Holds for the full run; fewer cases find fewer faults.
-        let alone = count(Some(rule));
-        assert!(alone >= 500 * cases / CASES, "{id} {alone}");
+        let case_count = count(Some(rule));
+        assert!(case_count >= 500 * cases / CASES, "{id} {case_count}");
     }
 }

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use tidegate_exporter::bundle::validate::Options;
 
 /// Location, inserted value, and expected findings.
-type Way = (String, Value, Vec<String>);
+type Insertion = (String, Value, Vec<String>);
 
-fn one(place: &str, value: Value, wanted: &str) -> Way {
-    let findings = if wanted.is_empty() { Vec::new() } else { vec![wanted.to_owned()] };
+fn new_insertion(place: &str, value: Value, expected_finding: &str) -> Insertion {
+    let findings = if expected_finding.is_empty() { Vec::new() } else { vec![expected_finding.to_owned()] };
     (place.to_owned(), value, findings)
 }
 
@@ -24,15 +24,15 @@ fn insert_value(place: &str, value: &Value) -> Value {
 }
 
 /// Asserts the findings of each insertion.
-fn assert_found(ways: Vec<Way>) {
+fn assert_findings(insertions: Vec<Insertion>) {
     let (mut wrong, mut to_find) = (Vec::new(), 0);
-    for (place, value, mut wanted) in ways {
-        let mut found = finding_places(&check(insert_value(&place, &value).to_string().as_bytes()));
-        found.sort();
-        wanted.sort();
-        to_find += usize::from(!wanted.is_empty());
-        if found != wanted {
-            wrong.push(format!("{place} = {value}: {found:?}"));
+    for (place, value, mut expected_findings) in insertions {
+        let mut findings = finding_places(&check(insert_value(&place, &value).to_string().as_bytes()));
+        findings.sort();
+        expected_findings.sort();
+        to_find += usize::from(!expected_findings.is_empty());
+        if findings != expected_findings {
+            wrong.push(format!("{place} = {value}: {findings:?}"));
         }
     }
     assert!(wrong.is_empty(), "{} wrong, {to_find} are to be found: {wrong:#?}", wrong.len());
@@ -40,7 +40,7 @@ fn assert_found(ways: Vec<Way>) {
 
 #[test]
 fn exact_times_are_found_alone() {
-    let mut ways = Vec::new();
+    let mut insertions = Vec::new();
     for time in [
         "2024-05-06T07:00:00Z",
         "2024-05-06t00:00:01z",
@@ -49,13 +49,21 @@ fn exact_times_are_found_alone() {
         "2024-05-06T23:59:59-00:00",
     ] {
         for place in ["/responses/0/occurredAt", "/items/1/createdAt"] {
-            ways.push(one(place, json!(time), &format!("BND-PRV-10 {place}")));
+            insertions.push(new_insertion(place, json!(time), &format!("BND-PRV-10 {place}")));
         }
-        ways.push(one("/outcomes/1/n", json!(time), "BND-PRV-10 /outcomes/1/n"));
+        insertions.push(new_insertion("/outcomes/1/n", json!(time), "BND-PRV-10 /outcomes/1/n"));
         let list_value = json!([{ "by": [time] }]);
-        ways.push(one("/outcomes/1/groups", list_value, "BND-PRV-10 /outcomes/1/groups/0/by/0"));
-        ways.push(one("/outcomes/0/counts/of", json!(time), "BND-PRV-10 /outcomes/0/counts/of"));
-        ways.push(one(
+        insertions.push(new_insertion(
+            "/outcomes/1/groups",
+            list_value,
+            "BND-PRV-10 /outcomes/1/groups/0/by/0",
+        ));
+        insertions.push(new_insertion(
+            "/outcomes/0/counts/of",
+            json!(time),
+            "BND-PRV-10 /outcomes/0/counts/of",
+        ));
+        insertions.push(new_insertion(
             "/provenance/sourceArtifacts/0/by",
             json!(time),
             "BND-PRV-10 /provenance/sourceArtifacts/0/by",
@@ -89,25 +97,33 @@ fn exact_times_are_found_alone() {
         (json!(17), ""),
     ] {
         for name in ["lastVoteAt", "modified", "timestamp"] {
-            ways.push(one("/outcomes/1/groups", json!({ name: time }), wanted));
+            insertions.push(new_insertion("/outcomes/1/groups", json!({ name: time }), wanted));
         }
     }
-    ways.push(one("/outcomes/1/groups", json!({ "id": 1_714_979_289 }), ""));
+    insertions.push(new_insertion("/outcomes/1/groups", json!({ "id": 1_714_979_289 }), ""));
     let pointer = "/provenance/sourceArtifacts/0";
     for time in [json!(1_658_934_633_363_u64), json!("1658934633363"), json!(1_658_934_633)] {
-        let expected = format!("BND-PRV-10 {pointer}");
-        ways.push(one(&format!("{pointer}/lastVoteAt"), time.clone(), &expected));
-        ways.push(one(&format!("{pointer}/timestamp"), time.clone(), &expected));
-        ways.push(one(&format!("{pointer}/x"), json!({ "created": time }), &format!("{expected}/x")));
-        ways.push(one(&format!("{pointer}/size"), time.clone(), ""));
-        ways.push(one(&format!("{pointer}/id"), time, ""));
+        let expected_finding = format!("BND-PRV-10 {pointer}");
+        insertions.push(new_insertion(&format!("{pointer}/lastVoteAt"), time.clone(), &expected_finding));
+        insertions.push(new_insertion(&format!("{pointer}/timestamp"), time.clone(), &expected_finding));
+        insertions.push(new_insertion(
+            &format!("{pointer}/x"),
+            json!({ "created": time }),
+            &format!("{expected_finding}/x"),
+        ));
+        insertions.push(new_insertion(&format!("{pointer}/size"), time.clone(), ""));
+        insertions.push(new_insertion(&format!("{pointer}/id"), time, ""));
     }
-    ways.push(one(&format!("{pointer}/n"), json!("20240506T070809Z"), &format!("BND-PRV-10 {pointer}/n")));
-    ways.push(one(&format!("{pointer}/votes"), json!(1), ""));
+    insertions.push(new_insertion(
+        &format!("{pointer}/n"),
+        json!("20240506T070809Z"),
+        &format!("BND-PRV-10 {pointer}/n"),
+    ));
+    insertions.push(new_insertion(&format!("{pointer}/votes"), json!(1), ""));
     // The export time is not that of a participant.
-    ways.push(one("/exportedAt", json!("2024-05-06T07:08:09.123Z"), ""));
-    ways.push(one("/provenance/transformedAt", json!("2024-05-06T07:08:09.123Z"), ""));
-    assert_found(ways);
+    insertions.push(new_insertion("/exportedAt", json!("2024-05-06T07:08:09.123Z"), ""));
+    insertions.push(new_insertion("/provenance/transformedAt", json!("2024-05-06T07:08:09.123Z"), ""));
+    assert_findings(insertions);
 }
 
 #[test]
@@ -128,8 +144,8 @@ fn groups_omitting_few_people_are_found_in_any_order() {
         bundle["summary"]["participants"] = json!(agree + 7);
         let options = Options { k: 5, ..options() };
         for seed in 0..20 {
-            let found = finding_places(&check_with(shuffled(&bundle, seed).as_bytes(), &options));
-            assert_eq!(found, vec!["BND-PRV-20 /outcomes/0/groups"; wanted], "{agree}");
+            let findings = finding_places(&check_with(shuffled(&bundle, seed).as_bytes(), &options));
+            assert_eq!(findings, vec!["BND-PRV-20 /outcomes/0/groups"; wanted], "{agree}");
         }
     }
 }
@@ -143,61 +159,61 @@ fn participant_references_are_found_alone() {
         ];
         (place.to_owned(), value, rules.map(str::to_owned).to_vec())
     };
-    let mut ways = Vec::new();
+    let mut insertions = Vec::new();
     for reference in [
         "participant:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a",
         "participant:7",
         "participant:ada",
         "see participant:7.",
     ] {
-        ways.push(linked("/bundleId", json!(reference)));
-        ways.push(linked("/source/sourceId", json!(reference)));
-        ways.push(linked("/source/title", json!(reference)));
-        ways.push(linked("/phases/0/title", json!(reference)));
+        insertions.push(linked("/bundleId", json!(reference)));
+        insertions.push(linked("/source/sourceId", json!(reference)));
+        insertions.push(linked("/source/title", json!(reference)));
+        insertions.push(linked("/phases/0/title", json!(reference)));
         let mut phase = shared()["phases"][0].clone();
         phase["id"] = json!(format!("phase:{reference}"));
-        ways.push(linked("/phases/-", phase));
-        ways.push(linked("/items/1/id", json!(format!("statement:{reference}"))));
-        ways.push(linked("/items/1/type", json!(reference)));
-        ways.push(linked("/responses/0/id", json!(reference)));
-        ways.push(linked("/responses/2/id", json!(format!("vote:1:{reference}"))));
-        ways.push(linked("/outcomes/1/id", json!(reference)));
-        ways.push(linked("/outcomes/1/type", json!(reference)));
-        ways.push(linked("/outcomes/1/members", json!([reference])));
-        ways.push(linked("/outcomes/1/suppressed", json!(["agree", reference])));
-        ways.push(linked("/outcomes/1/theirs", json!(reference)));
-        ways.push(linked("/outcomes/1/theirs", json!([{ "by": reference }])));
-        ways.push(linked("/outcomes/1/theirs", json!({ reference: 0.5 })));
-        ways.push(linked("/outcomes/0/counts/of", json!(reference)));
-        ways.push(linked(&format!("/outcomes/1/{reference}"), json!(0.5)));
-        ways.push(linked("/provenance/sourceArtifacts/0/name", json!(reference)));
-        ways.push(linked("/provenance/sourceArtifacts/0/by", json!([reference])));
-        ways.push(linked(&format!("/provenance/sourceArtifacts/0/{reference}"), json!(true)));
-        ways.push(linked("/provenance/notes/0", json!(reference)));
-        ways.push(linked("/dataCard/limitations/-", json!(reference)));
+        insertions.push(linked("/phases/-", phase));
+        insertions.push(linked("/items/1/id", json!(format!("statement:{reference}"))));
+        insertions.push(linked("/items/1/type", json!(reference)));
+        insertions.push(linked("/responses/0/id", json!(reference)));
+        insertions.push(linked("/responses/2/id", json!(format!("vote:1:{reference}"))));
+        insertions.push(linked("/outcomes/1/id", json!(reference)));
+        insertions.push(linked("/outcomes/1/type", json!(reference)));
+        insertions.push(linked("/outcomes/1/members", json!([reference])));
+        insertions.push(linked("/outcomes/1/suppressed", json!(["agree", reference])));
+        insertions.push(linked("/outcomes/1/theirs", json!(reference)));
+        insertions.push(linked("/outcomes/1/theirs", json!([{ "by": reference }])));
+        insertions.push(linked("/outcomes/1/theirs", json!({ reference: 0.5 })));
+        insertions.push(linked("/outcomes/0/counts/of", json!(reference)));
+        insertions.push(linked(&format!("/outcomes/1/{reference}"), json!(0.5)));
+        insertions.push(linked("/provenance/sourceArtifacts/0/name", json!(reference)));
+        insertions.push(linked("/provenance/sourceArtifacts/0/by", json!([reference])));
+        insertions.push(linked(&format!("/provenance/sourceArtifacts/0/{reference}"), json!(true)));
+        insertions.push(linked("/provenance/notes/0", json!(reference)));
+        insertions.push(linked("/dataCard/limitations/-", json!(reference)));
     }
     for digits in ["0a0b0c0d0a0b0c0d0a0b0c0d0a0b0c0d", "F00D1234F00D1234F00D1234F00D1234"] {
         for id in [format!("vote:1:{digits}"), digits.to_owned(), format!("{digits}-1")] {
-            ways.push(linked("/responses/0/id", json!(id)));
-            ways.push(linked("/responses/2/id", json!(id)));
-            ways.push(linked("/outcomes/1/id", json!(id)));
+            insertions.push(linked("/responses/0/id", json!(id)));
+            insertions.push(linked("/responses/2/id", json!(id)));
+            insertions.push(linked("/outcomes/1/id", json!(id)));
         }
         // Item ids may be digits, and ids about an item may contain its id.
-        ways.push(one("/items/1/id", json!(format!("statement:{digits}")), ""));
-        ways.push(one("/source/sourceId", json!(digits), ""));
+        insertions.push(new_insertion("/items/1/id", json!(format!("statement:{digits}")), ""));
+        insertions.push(new_insertion("/source/sourceId", json!(digits), ""));
         let mut response = shared()["responses"][0].clone();
         response["id"] = json!(format!("tally:{digits}:agree"));
         response["subjectRef"] = json!(digits);
-        let expected = ["BND-REF-03 /responses/0/subjectRef", "BND-SUM-05 /outcomes/0/counts/agree"];
-        ways.push(("/responses/0".to_owned(), response, expected.map(str::to_owned).to_vec()));
+        let expected_findings = ["BND-REF-03 /responses/0/subjectRef", "BND-SUM-05 /outcomes/0/counts/agree"];
+        insertions.push(("/responses/0".to_owned(), response, expected_findings.map(str::to_owned).to_vec()));
     }
-    for nobody in ["participant: nobody", "participant:", "a participant", "of each participant"] {
-        ways.push(one("/outcomes/1/theirs", json!({ nobody: [nobody] }), ""));
-        ways.push(one("/responses/0/id", json!(nobody), ""));
-        ways.push(one("/items/1/id", json!(nobody), ""));
-        ways.push(one("/provenance/notes/0", json!(nobody), ""));
+    for harmless_text in ["participant: nobody", "participant:", "a participant", "of each participant"] {
+        insertions.push(new_insertion("/outcomes/1/theirs", json!({ harmless_text: [harmless_text] }), ""));
+        insertions.push(new_insertion("/responses/0/id", json!(harmless_text), ""));
+        insertions.push(new_insertion("/items/1/id", json!(harmless_text), ""));
+        insertions.push(new_insertion("/provenance/notes/0", json!(harmless_text), ""));
     }
-    assert_found(ways);
+    assert_findings(insertions);
 }
 
 #[test]
@@ -214,13 +230,13 @@ fn rows_of_few_people_are_found_among_many() {
         }
     }
     rows.push(shared()["responses"][2].clone());
-    let expected: Vec<_> = (0..7).map(|at| format!("BND-PRV-09 /responses/{at}/count")).collect();
-    assert_found(vec![("/responses".to_owned(), json!(rows), expected)]);
+    let expected_findings: Vec<_> = (0..7).map(|at| format!("BND-PRV-09 /responses/{at}/count")).collect();
+    assert_findings(vec![("/responses".to_owned(), json!(rows), expected_findings)]);
 }
 
 #[test]
 fn small_counts_are_found_under_any_name_and_as_text() {
-    let mut ways = Vec::new();
+    let mut insertions = Vec::new();
     for few in [json!(2), json!(1), json!("2"), json!(" 1.0 ")] {
         for name in [
             "n",
@@ -243,38 +259,54 @@ fn small_counts_are_found_under_any_name_and_as_text() {
             "skipped",
         ] {
             let place = format!("BND-PRV-12 /outcomes/1/groups/{name}");
-            ways.push(one("/outcomes/1/groups", json!({ name: few }), &place));
+            insertions.push(new_insertion("/outcomes/1/groups", json!({ name: few }), &place));
             let place = format!("BND-PRV-12 /outcomes/1/groups/0/{name}");
-            ways.push(one("/outcomes/1/groups", json!([{ "id": 7, name: few }]), &place));
+            insertions.push(new_insertion("/outcomes/1/groups", json!([{ "id": 7, name: few }]), &place));
             let place = format!("BND-PRV-12 /outcomes/1/groups/{name}/1");
-            ways.push(one("/outcomes/1/groups", json!({ name: [7, few] }), &place));
+            insertions.push(new_insertion("/outcomes/1/groups", json!({ name: [7, few] }), &place));
             let place = format!("BND-PRV-12 /outcomes/1/{name}");
-            ways.push(one(&format!("/outcomes/1/{name}"), few.clone(), &place));
-            ways.push(one(&format!("/outcomes/1/{name}"), json!({ "yes": few }), &place));
+            insertions.push(new_insertion(&format!("/outcomes/1/{name}"), few.clone(), &place));
+            insertions.push(new_insertion(&format!("/outcomes/1/{name}"), json!({ "yes": few }), &place));
         }
-        ways.push(one("/outcomes/1/ada-votes", few.clone(), "BND-PRV-12 /outcomes/1"));
-        ways.push(one("/outcomes/1/theirs", json!({ "agree": few }), "BND-PRV-12 /outcomes/1"));
-        ways.push(one("/outcomes/1/counts", json!({ "theirs": few }), "BND-PRV-12 /outcomes/1/counts"));
+        insertions.push(new_insertion("/outcomes/1/ada-votes", few.clone(), "BND-PRV-12 /outcomes/1"));
+        insertions.push(new_insertion(
+            "/outcomes/1/theirs",
+            json!({ "agree": few }),
+            "BND-PRV-12 /outcomes/1",
+        ));
+        insertions.push(new_insertion(
+            "/outcomes/1/counts",
+            json!({ "theirs": few }),
+            "BND-PRV-12 /outcomes/1/counts",
+        ));
         for answer in ["agree", "equal", "prefer-subject"] {
             let place = format!("BND-PRV-12 /outcomes/1/counts/{answer}");
-            ways.push(one("/outcomes/1/counts", json!({ answer: few }), &place));
+            insertions.push(new_insertion("/outcomes/1/counts", json!({ answer: few }), &place));
         }
         for name in ["agree-rank", "voterId", "vote_score", "passion", "x", "win rate"] {
-            ways.push(one("/outcomes/1/groups", json!({ name: few }), ""));
+            insertions.push(new_insertion("/outcomes/1/groups", json!({ name: few }), ""));
         }
     }
-    ways.push(one("/outcomes/1/observations", json!(2), "BND-PRV-12 /outcomes/1/observations"));
-    ways.push(one("/summary/participants", json!(2), "BND-PRV-13 /summary/participants"));
+    insertions.push(new_insertion(
+        "/outcomes/1/observations",
+        json!(2),
+        "BND-PRV-12 /outcomes/1/observations",
+    ));
+    insertions.push(new_insertion("/summary/participants", json!(2), "BND-PRV-13 /summary/participants"));
     // Statement 1 has seven answers, all of them counted.
     for few in [8, 9] {
-        ways.push(one("/summary/participants", json!(few), "BND-PRV-19 /items/0"));
+        insertions.push(new_insertion("/summary/participants", json!(few), "BND-PRV-19 /items/0"));
     }
     // The total is fourteen.
     for few in [15, 16] {
-        ways.push(one("/summary/participants", json!(few), "BND-PRV-21 /summary/participants"));
+        insertions.push(new_insertion(
+            "/summary/participants",
+            json!(few),
+            "BND-PRV-21 /summary/participants",
+        ));
     }
     for enough in [7, 10, 14, 17] {
-        ways.push(one("/summary/participants", json!(enough), ""));
+        insertions.push(new_insertion("/summary/participants", json!(enough), ""));
     }
     let mut of_groups = shared()["outcomes"][0].clone();
     let members = of_groups.as_object_mut().unwrap();
@@ -297,12 +329,20 @@ fn small_counts_are_found_under_any_name_and_as_text() {
         (json!(3), ""),
     ] {
         members.insert("groups".to_owned(), groups);
-        ways.push(one("/outcomes/-", json!(members), wanted));
+        insertions.push(new_insertion("/outcomes/-", json!(members), wanted));
     }
-    ways.push(one("/outcomes/1/suppressed", json!(["agree"]), "BND-PRV-14 /outcomes/1/suppressed"));
-    ways.push(one("/outcomes/1/suppressed", json!(["agree", "agree"]), "BND-PRV-14 /outcomes/1/suppressed"));
+    insertions.push(new_insertion(
+        "/outcomes/1/suppressed",
+        json!(["agree"]),
+        "BND-PRV-14 /outcomes/1/suppressed",
+    ));
+    insertions.push(new_insertion(
+        "/outcomes/1/suppressed",
+        json!(["agree", "agree"]),
+        "BND-PRV-14 /outcomes/1/suppressed",
+    ));
     let shown_counts = json!({ "agree": 4, "disagree": 3 });
-    ways.push(one("/outcomes/1/counts", shown_counts, "BND-PRV-15 /outcomes/1/observations"));
+    insertions.push(new_insertion("/outcomes/1/counts", shown_counts, "BND-PRV-15 /outcomes/1/observations"));
     let counts = |total: &str, number: Value, hidden: Value| {
         let mut outcome = shared()["outcomes"][0].clone();
         outcome["type"] = json!("tool-counts");
@@ -315,16 +355,16 @@ fn small_counts_are_found_under_any_name_and_as_text() {
     for total in ["total", "votes", "n", "participants", "answers", "totalVotes", "number-of-voters"] {
         for number in [json!(14), json!("14"), json!(15)] {
             let outcome = counts(total, number, hidden_answers.clone());
-            ways.push(one("/outcomes/0", outcome, "BND-PRV-15 /outcomes/0"));
+            insertions.push(new_insertion("/outcomes/0", outcome, "BND-PRV-15 /outcomes/0"));
         }
         for number in [json!(13), json!(16), json!(7), json!("many")] {
-            ways.push(one("/outcomes/0", counts(total, number, hidden_answers.clone()), ""));
+            insertions.push(new_insertion("/outcomes/0", counts(total, number, hidden_answers.clone()), ""));
         }
     }
-    ways.push(one("/outcomes/0", counts("clusters", json!(14), hidden_answers.clone()), ""));
+    insertions.push(new_insertion("/outcomes/0", counts("clusters", json!(14), hidden_answers.clone()), ""));
     let mut two = counts("n", json!(7), hidden_answers);
     two["total"] = json!(14);
-    ways.push(one("/outcomes/0", two, "BND-PRV-15 /outcomes/0"));
+    insertions.push(new_insertion("/outcomes/0", two, "BND-PRV-15 /outcomes/0"));
     for no_list in [
         json!("agree"),
         json!({ "agree": true }),
@@ -334,11 +374,15 @@ fn small_counts_are_found_under_any_name_and_as_text() {
         json!(true),
         json!(null),
     ] {
-        ways.push(one("/outcomes/1/suppressed", no_list, "BND-PRV-16 /outcomes/1/suppressed"));
+        insertions.push(new_insertion(
+            "/outcomes/1/suppressed",
+            no_list,
+            "BND-PRV-16 /outcomes/1/suppressed",
+        ));
     }
-    ways.push(one("/outcomes/1/suppressed", json!([]), ""));
+    insertions.push(new_insertion("/outcomes/1/suppressed", json!([]), ""));
     for plenty in [json!(3), json!(0), json!("7"), json!("two"), json!(0.5), json!(null), json!("")] {
-        ways.push(one("/outcomes/1/groups", json!({ "n-votes": plenty }), ""));
+        insertions.push(new_insertion("/outcomes/1/groups", json!({ "n-votes": plenty }), ""));
     }
-    assert_found(ways);
+    assert_findings(insertions);
 }

@@ -6,7 +6,7 @@ use crate::support::{Conversation, Folder, run};
 use tidegate_exporter::{convert::convert, error::ConvertError, meter::Meter, privacy::Profile};
 
 #[test]
-fn stopped_conversion_leaves_nothing_and_runs_again() {
+fn stopped_conversion_leaves_no_file_and_runs_again() {
     let (folder, conversation) = (Folder::new(), Conversation::new(71, 100, 400));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     job.force = false;

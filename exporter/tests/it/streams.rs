@@ -120,7 +120,7 @@ fn a_stream_for_the_test_below() {
 }
 
 #[test]
-fn failing_stream_is_reported_and_leaves_nothing() {
+fn failing_stream_is_reported_and_leaves_no_file() {
     let (folder, conversation) = (Folder::new(), Conversation::new(64, 30, 200));
     let input = conversation.variant_a(&folder, "a");
     let temporary = folder.path("temporary");

@@ -150,12 +150,12 @@ fn number_of_guarded_cells_is_noted() {
                     guarded.0.iter().zip(&exact.0).filter(|(guarded, exact)| guarded != exact).count();
                 assert_eq!(differ == more, ids[0] == "one", "{text} {ids:?}");
                 assert!(exact.1.is_empty());
-                let expected = match differ {
+                let expected_notes = match differ {
                     0 => vec![],
                     1 => vec![format!("1 cell begins {because}")],
                     _ => vec![format!("{differ} cells begin {because}")],
                 };
-                assert_eq!(guarded.1, expected, "{shape:?} {text} {ids:?}");
+                assert_eq!(guarded.1, expected_notes, "{shape:?} {text} {ids:?}");
             }
         }
     }

@@ -16,9 +16,9 @@ use tidegate_exporter::{
 type Case = (&'static str, Value, &'static [&'static str]);
 
 fn change(base: &Value, pointer: &str, value: &Value) -> Value {
-    let mut changed = base.clone();
+    let mut changed_bundle = base.clone();
     let (parent, last) = pointer.rsplit_once('/').unwrap();
-    let parent = changed.pointer_mut(parent).unwrap();
+    let parent = changed_bundle.pointer_mut(parent).unwrap();
     match parent {
         Value::Array(entries) if last == "-" => entries.push(value.clone()),
         Value::Array(entries) => entries[last.parse::<usize>().unwrap()] = value.clone(),
@@ -27,7 +27,7 @@ fn change(base: &Value, pointer: &str, value: &Value) -> Value {
         }
         parent => parent[last] = value.clone(),
     }
-    changed
+    changed_bundle
 }
 
 fn private_cases() -> Vec<Case> {
@@ -332,25 +332,25 @@ fn sorted(all: impl IntoIterator<Item = impl Into<String>>) -> Vec<String> {
     all
 }
 
-/// Rules covered by the cases.
-fn judge(base: &Value, cases: &[Case], shown: &mut BTreeSet<&'static str>) {
-    for (pointer, value, wanted) in cases {
+/// Checks the findings of each case, and adds their rules to the covered ones.
+fn check_cases(base: &Value, cases: &[Case], covered_rules: &mut BTreeSet<&'static str>) {
+    for (pointer, value, listed_findings) in cases {
         let changed_bundle = change(base, pointer, value);
-        let expected = sorted(wanted.iter().copied());
+        let expected_findings = sorted(listed_findings.iter().copied());
         let report = check(changed_bundle.to_string().as_bytes());
-        assert_eq!(sorted(finding_places(&report)), expected, "{pointer} = {value}");
+        assert_eq!(sorted(finding_places(&report)), expected_findings, "{pointer} = {value}");
         assert_eq!(
             report.is_valid(),
             report.totals.iter().all(|(rule, _)| rule.severity() == Severity::Warning)
         );
-        shown.extend(report.totals.iter().map(|(rule, _)| rule.id()));
+        covered_rules.extend(report.totals.iter().map(|(rule, _)| rule.id()));
         // The result is independent of the order of members, of rereading, and of the size of reads.
         for seed in 1..4 {
             let text = shuffled(&changed_bundle, seed);
             for once in [false, true] {
                 let mut drips = Drips { text: text.as_bytes(), drip: 11, once };
                 let report = validate(&mut drips, &options()).unwrap();
-                assert_eq!(sorted(finding_places(&report)), expected, "{pointer} = {value}: {text}");
+                assert_eq!(sorted(finding_places(&report)), expected_findings, "{pointer} = {value}: {text}");
             }
         }
     }
@@ -363,12 +363,12 @@ fn every_rule_is_found_where_it_is_broken_and_nothing_else_is() {
         let report = check(good.to_string().as_bytes());
         assert_eq!(finding_places(&report), [""; 0]);
         assert!(report.is_valid() && report.is_complete);
-        judge(&good, &[("/bundleId", json!("other"), &[])], &mut covered);
+        check_cases(&good, &[("/bundleId", json!("other"), &[])], &mut covered);
     }
-    judge(&bundle(), &private_cases(), &mut covered);
-    judge(&shared(), &shared_cases(), &mut covered);
+    check_cases(&bundle(), &private_cases(), &mut covered);
+    check_cases(&shared(), &shared_cases(), &mut covered);
     covered.extend(lexical().iter().map(|(_, rule, _)| *rule));
-    // Covered by tests of their own.
+    // Separate tests cover these rules.
     covered.extend([
         "BND-LEX-14",
         "BND-SCH-12",
@@ -522,7 +522,7 @@ fn whole_numbers_are_counts_in_any_notation() {
 
 #[test]
 fn counts_of_responses_are_numbers_of_responses() {
-    let counted = |counts: Value, first: bool| {
+    let findings_of_counts = |counts: Value, first: bool| {
         let mut bundle = bundle();
         bundle["outcomes"][0]["counts"] = json!({ "agree": 1, "pass": 1 });
         for (answer, count) in counts.as_object().unwrap() {
@@ -545,14 +545,14 @@ fn counts_of_responses_are_numbers_of_responses() {
     ];
     for wrong in no_counts {
         for answer in ["agree", "equal"] {
-            let expected = [format!("BND-SUM-05 /outcomes/0/counts/{answer}")];
+            let expected_findings = [format!("BND-SUM-05 /outcomes/0/counts/{answer}")];
             for first in [false, true] {
-                assert_eq!(counted(json!({ answer: wrong }), first), expected, "{wrong}");
+                assert_eq!(findings_of_counts(json!({ answer: wrong }), first), expected_findings, "{wrong}");
             }
         }
     }
     for right in [json!(1), json!(1.0)] {
-        assert!(counted(json!({ "agree": right, "equal": 0 }), true).is_empty());
+        assert!(findings_of_counts(json!({ "agree": right, "equal": 0 }), true).is_empty());
     }
 }
 
@@ -598,9 +598,9 @@ fn suppressed_answers_need_no_count() {
 fn too_long_number_is_not_reported_as_missing() {
     let long = format!("\"count\":1.{},", "0".repeat(2_000));
     let text = bundle().to_string().replacen("\"count\":1,", &long, 1);
-    let found = finding_places(&check(text.as_bytes()));
-    assert!(found.contains(&"BND-LEX-11 /responses/0/count".to_owned()), "{found:?}");
-    assert!(!found.iter().any(|finding| finding.starts_with("BND-SCH")), "{found:?}");
+    let findings = finding_places(&check(text.as_bytes()));
+    assert!(findings.contains(&"BND-LEX-11 /responses/0/count".to_owned()), "{findings:?}");
+    assert!(!findings.iter().any(|finding| finding.starts_with("BND-SCH")), "{findings:?}");
 }
 
 #[test]
@@ -643,14 +643,15 @@ fn group_members_must_have_answered_in_its_phase() {
     let group = |id: &str, kind: &str| json!({ "id": id, "phaseId": "phase-opinion", "type": kind, "itemRef": "statement:1", "members": members });
     large["outcomes"] = json!([group("a", "theirs"), group("b", "group-members")]);
     let first = members.len() - 5;
-    let expected: Vec<_> =
+    let expected_findings: Vec<_> =
         (first..first + 3).map(|at| format!("BND-SUM-06 /outcomes/1/members/{at}")).collect();
     for (text, memory) in [(large.to_string(), 64 << 20), (large.to_string(), 0), (shuffled(&large, 3), 0)] {
         let mut options = options();
         options.spill_options.memory = memory;
-        let found = finding_places(&check_with(text.as_bytes(), &options));
-        let found: Vec<_> = found.into_iter().filter(|found| found.starts_with("BND-SUM-06")).collect();
-        assert_eq!(found, expected, "{memory}");
+        let findings = finding_places(&check_with(text.as_bytes(), &options));
+        let findings: Vec<_> =
+            findings.into_iter().filter(|finding| finding.starts_with("BND-SUM-06")).collect();
+        assert_eq!(findings, expected_findings, "{memory}");
         let refs = check_with(text.as_bytes(), &Options { level: Level::Refs, ..options });
         assert!(refs.totals.is_empty(), "{:?}", refs.totals);
     }
@@ -723,7 +724,7 @@ fn repeated_ids_are_found_exactly_with_little_memory() {
     large["responses"] = json!(responses);
     large["outcomes"] = json!([]);
     large["summary"] = json!({ "participants": 10_000, "items": 5, "responses": 10_000, "coverage": 1 });
-    let expected =
+    let expected_findings =
         ["BND-REF-07 /responses/5000/id", "BND-REF-07 /responses/6000/id", "BND-REF-07 /responses/9999/id"];
     for text in [large.to_string(), shuffled(&large, 5)] {
         for (once, memory) in [(false, 0), (true, 0), (false, 64 << 20), (true, 64 << 20)] {
@@ -731,7 +732,7 @@ fn repeated_ids_are_found_exactly_with_little_memory() {
             let mut options = options();
             options.spill_options.memory = memory;
             let report = validate(&mut source, &options).unwrap();
-            assert_eq!(finding_places(&report), expected, "once {once}, memory {memory}");
+            assert_eq!(finding_places(&report), expected_findings, "once {once}, memory {memory}");
             assert_eq!(report.counts.participants, 10_000);
         }
     }

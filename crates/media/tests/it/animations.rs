@@ -20,11 +20,11 @@ fn first_and_evenly_spaced_frames_are_hashed() {
         assert_eq!(print.state, State::Ok);
         assert_eq!(print.frames.iter().map(|frame| frame.at).collect::<Vec<_>>(), [0, 2, 4, 6, 8]);
         for frame in &print.frames {
-            let alone = encoded(&frames[frame.at as usize].clone().into(), ImageFormat::Png);
-            let alone = self::print(&alone);
-            assert!(alone.frames[0].pdq.distance(&frame.pdq) <= within, "{}", frame.at);
+            let png = encoded(&frames[frame.at as usize].clone().into(), ImageFormat::Png);
+            let frame_print = self::print(&png);
+            assert!(frame_print.frames[0].pdq.distance(&frame.pdq) <= within, "{}", frame.at);
             if frame.at == 0 && within == 0 {
-                assert_eq!((print.gradient8, print.dct16), (alone.gradient8, alone.dct16));
+                assert_eq!((print.gradient8, print.dct16), (frame_print.gradient8, frame_print.dct16));
             }
         }
         let first = print_within(&Limits { frames: 0, ..Limits::default() }, &bytes);
@@ -44,9 +44,9 @@ fn disposed_frame_is_removed() {
     let print =
         print_within(&Limits { frames: 9, ..Limits::default() }, &webp_of(frames.clone().into_iter(), 1));
     assert_eq!((print.state, print.frames.len()), (State::Ok, 9));
-    for (frame, alone) in print.frames.iter().zip(&frames) {
-        let alone = self::print(&encoded(alone, ImageFormat::Png));
-        assert_eq!(alone.frames[0].pdq.distance(&frame.pdq), 0, "{}", frame.at);
+    for (frame, picture) in print.frames.iter().zip(&frames) {
+        let frame_print = self::print(&encoded(picture, ImageFormat::Png));
+        assert_eq!(frame_print.frames[0].pdq.distance(&frame.pdq), 0, "{}", frame.at);
     }
 }
 
@@ -54,30 +54,30 @@ fn disposed_frame_is_removed() {
 fn separate_default_picture_of_apng_is_hashed() {
     let frames = frames();
     let default = pictures::sized(7, 77, 160, 120).image();
-    let alone = |frame: &RgbImage| print(&encoded(&frame.clone().into(), ImageFormat::Png));
+    let print_frame = |frame: &RgbImage| print(&encoded(&frame.clone().into(), ImageFormat::Png));
     let hashes = |print: &Fingerprint| -> Vec<_> { print.frames.iter().map(|it| (it.at, it.pdq)).collect() };
-    let of = |at: &u32| (*at, alone(&frames[*at as usize]).frames[0].pdq);
-    let mut expected: Vec<_> = [0, 2, 4, 6, 8].iter().map(of).collect();
+    let of = |at: &u32| (*at, print_frame(&frames[*at as usize]).frames[0].pdq);
+    let mut expected_hashes: Vec<_> = [0, 2, 4, 6, 8].iter().map(of).collect();
     let plain = apng(&frames, None);
-    assert_eq!(hashes(&print(&plain)), expected);
+    assert_eq!(hashes(&print(&plain)), expected_hashes);
     // The file is cut directly after the last frame.
-    assert_eq!(hashes(&print(&plain[..plain.len() - 12])), expected);
+    assert_eq!(hashes(&print(&plain[..plain.len() - 12])), expected_hashes);
 
-    expected.push((9, alone(&default).frames[0].pdq));
+    expected_hashes.push((9, print_frame(&default).frames[0].pdq));
     let both = apng(&frames, Some(&default));
     let print = print(&both);
-    assert_eq!(hashes(&print), expected);
-    assert_eq!(print.gradient8, alone(&frames[0]).gradient8);
-    assert_eq!(hashes(&self::print(&both[..both.len() - 12])), expected);
+    assert_eq!(hashes(&print), expected_hashes);
+    assert_eq!(print.gradient8, print_frame(&frames[0]).gradient8);
+    assert_eq!(hashes(&self::print(&both[..both.len() - 12])), expected_hashes);
     assert_eq!(
         decoders(&Limits::default()).luma(&both).unwrap(),
         decoders(&Limits::default()).luma(&encoded(&frames[0].clone().into(), ImageFormat::Png)).unwrap()
     );
-    // However the frames break, it is there.
+    // The default picture is hashed even if frames are broken.
     let second = both.windows(4).enumerate().filter(|(_, kind)| *kind == b"fcTL").nth(1).unwrap().0;
-    let mut broken = both.clone();
-    broken[second + 7] ^= 0xff;
-    assert_eq!(hashes(&self::print(&broken)), [expected[0], expected[5]]);
+    let mut broken_file = both.clone();
+    broken_file[second + 7] ^= 0xff;
+    assert_eq!(hashes(&self::print(&broken_file)), [expected_hashes[0], expected_hashes[5]]);
     let pixels = 160 * 120 * 10;
     for (animation_pixels, why) in [(pixels, None), (pixels - 1, Some(Reason::Animation))] {
         let limits = Limits { animation_pixels, pixels: 160 * 120, ..Limits::default() };
@@ -107,7 +107,7 @@ fn with_alpha(mut picture: RgbaImage) -> RgbaImage {
 }
 
 /// Hashes of composed frames, computed pixel by pixel from area, blending and disposal of each frame.
-fn drawn(frames: &[(Area, bool, After, RgbaImage)]) -> Vec<PdqHash> {
+fn compose_hashes(frames: &[(Area, bool, After, RgbaImage)]) -> Vec<PdqHash> {
     let (mut canvas, mut hashes) = (RgbaImage::new(160, 120), Vec::new());
     for (Area(x, y, width, height), is_blended, after, picture) in frames {
         let before = canvas.clone();
@@ -121,8 +121,8 @@ fn drawn(frames: &[(Area, bool, After, RgbaImage)]) -> Vec<PdqHash> {
             After::Stays => {}
             After::Undone => canvas = before,
             After::Cleared => {
-                let nothing = RgbaImage::new(*width, *height);
-                image::imageops::replace(&mut canvas, &nothing, i64::from(*x), i64::from(*y));
+                let transparent = RgbaImage::new(*width, *height);
+                image::imageops::replace(&mut canvas, &transparent, i64::from(*x), i64::from(*y));
             }
         }
     }
@@ -141,10 +141,10 @@ fn webp_frames_are_cleared_only_within_their_area() {
     let frames = [
         (ALL, true, After::Stays, part(1, ALL)),
         (middle, true, After::Cleared, part(2, middle)),
-        // Only the place of the last one is cleared, although this one covers all.
+        // Only the area of the previous frame is cleared, although this frame covers the canvas.
         (ALL, true, After::Stays, with_alpha(part(3, ALL))),
         (left, true, After::Cleared, with_alpha(part(4, left))),
-        // Without alpha, and not as large as the canvas.
+        // A frame without alpha, smaller than the canvas.
         (Area(90, 50, 64, 64), true, After::Stays, gray),
         (under, false, After::Cleared, with_alpha(part(5, under))),
         (left, true, After::Stays, part(6, left)),
@@ -154,11 +154,11 @@ fn webp_frames_are_cleared_only_within_their_area() {
             if nth == 4 {
                 return lossy_part();
             }
-            let still = encoded(&picture.clone().into(), ImageFormat::WebP);
-            let way = u8::from(!is_blended) << 1 | u8::from(*after == After::Cleared);
-            Part { at: (*x, *y), size: (*width, *height), way, chunks: still[12..].to_vec() }
+            let still_webp = encoded(&picture.clone().into(), ImageFormat::WebP);
+            let disposal = u8::from(!is_blended) << 1 | u8::from(*after == After::Cleared);
+            Part { at: (*x, *y), size: (*width, *height), way: disposal, chunks: still_webp[12..].to_vec() }
         });
-    assert_eq!(all_hashes(&webp_of_parts(&file.collect::<Vec<_>>())), drawn(&frames));
+    assert_eq!(all_hashes(&webp_of_parts(&file.collect::<Vec<_>>())), compose_hashes(&frames));
 }
 
 #[test]
@@ -199,11 +199,11 @@ fn apng_frames_apply_their_disposal() {
             writer.write_image_data(&samples.collect::<Vec<_>>()).unwrap();
         }
         writer.finish().unwrap();
-        assert_eq!(all_hashes(&bytes), drawn(&frames), "{depth:?}");
+        assert_eq!(all_hashes(&bytes), compose_hashes(&frames), "{depth:?}");
     }
 }
 
-/// Colours that one palette has, all of them; the last of it is looked through.
+/// Reduces a picture to the colours of one palette. The last index is transparent.
 fn of_palette(picture: &RgbaImage) -> (RgbaImage, Vec<u8>) {
     let indices = picture.pixels().map(|pixel| match pixel.0 {
         [.., 0] => 255,
@@ -265,21 +265,21 @@ fn frames_of_gif() -> Vec<(Area, bool, After, RgbaImage)> {
 #[test]
 fn gif_frames_apply_their_disposal() {
     let mut frames = frames_of_gif();
-    assert_eq!(all_hashes(&gif_of(&frames)), drawn(&frames));
+    assert_eq!(all_hashes(&gif_of(&frames)), compose_hashes(&frames));
     // The first frame has no previous state to restore.
     frames[0].2 = After::Undone;
-    assert_eq!(all_hashes(&gif_of(&frames)), drawn(&frames));
-    // What is beyond the screen is not shown.
-    let whole = part(8, Area(0, 0, 90, 80));
-    let shown = image::imageops::crop_imm(&whole, 0, 0, 60, 60).to_image();
+    assert_eq!(all_hashes(&gif_of(&frames)), compose_hashes(&frames));
+    // Pixels beyond the screen are not shown.
+    let full_picture = part(8, Area(0, 0, 90, 80));
+    let visible_part = image::imageops::crop_imm(&full_picture, 0, 0, 60, 60).to_image();
     let area = Area(100, 60, 90, 80);
     let mut file = frames.clone();
-    file[3] = (area, true, After::Cleared, of_palette(&whole).0);
-    frames[3] = (Area(100, 60, 60, 60), true, After::Cleared, of_palette(&shown).0);
-    assert_eq!(all_hashes(&gif_of(&file)), drawn(&frames));
+    file[3] = (area, true, After::Cleared, of_palette(&full_picture).0);
+    frames[3] = (Area(100, 60, 60, 60), true, After::Cleared, of_palette(&visible_part).0);
+    assert_eq!(all_hashes(&gif_of(&file)), compose_hashes(&frames));
 }
 
-/// Firefox ends a frame with its blocks, and goes on.
+/// Firefox ends a frame at the end of its blocks and continues.
 #[test]
 fn gif_continues_after_a_frame_with_short_data() {
     let mut frames = frames_of_gif();
@@ -288,26 +288,26 @@ fn gif_continues_after_a_frame_with_short_data() {
     assert_eq!(starts.len(), 7);
     let blocks = |nth: usize| starts[nth] + 8 + 11;
     for has_rows in [true, false] {
-        let (mut short, mut left) = (bytes[..blocks(3)].to_vec(), if has_rows { 600 } else { 3 });
+        let (mut short, mut remaining) = (bytes[..blocks(3)].to_vec(), if has_rows { 600 } else { 3 });
         let mut at = blocks(3);
-        while left > 0 {
-            let length = left.min(usize::from(bytes[at]));
+        while remaining > 0 {
+            let length = remaining.min(usize::from(bytes[at]));
             assert_ne!(length, 0);
             short.push(length as u8);
             short.extend(&bytes[at + 1..=at + length]);
-            (left, at) = (left - length, at + 1 + usize::from(bytes[at]));
+            (remaining, at) = (remaining - length, at + 1 + usize::from(bytes[at]));
         }
         short.push(0);
         short.extend(&bytes[starts[4]..]);
         let print = print_within(&Limits { frames: 9, ..Limits::default() }, &short);
         let places: Vec<_> = print.frames.iter().map(|frame| frame.at).collect();
-        let expected = (0..7).filter(|nth| has_rows || *nth != 3);
-        assert_eq!(places, expected.collect::<Vec<_>>());
+        let expected_places = (0..7).filter(|nth| has_rows || *nth != 3);
+        assert_eq!(places, expected_places.collect::<Vec<_>>());
         // The previous state is restored even if the frame is incomplete.
         frames[3].3 = RgbaImage::new(99, 91);
-        let expected = drawn(&frames);
+        let expected_hashes = compose_hashes(&frames);
         for frame in print.frames.iter().filter(|frame| frame.at != 3) {
-            assert_eq!(frame.pdq, expected[frame.at as usize], "{}", frame.at);
+            assert_eq!(frame.pdq, expected_hashes[frame.at as usize], "{}", frame.at);
         }
     }
 }
@@ -365,8 +365,8 @@ fn tiny_frame_counts_as_64_by_64_pixels() {
     let tiny: Vec<_> = (0..3).map(|seed| pictures::sized(seed, 3, 20, 16).image()).collect();
     // The codes of a WebP without loss take as long as more pixels.
     for (bytes, enough) in [(gif(&tiny), 1), (apng(&tiny, None), 1), (webp(&tiny), 2)] {
-        let refused = print_within(&limits(3 * 64 * 64 - 1), &bytes);
-        assert_eq!((refused.state, refused.reason), (State::TooLarge, Some(Reason::Animation)));
+        let refused_print = print_within(&limits(3 * 64 * 64 - 1), &bytes);
+        assert_eq!((refused_print.state, refused_print.reason), (State::TooLarge, Some(Reason::Animation)));
         assert_eq!(print_within(&limits(3 * 64 * 64 * enough), &bytes).frames.len(), 3);
     }
 }

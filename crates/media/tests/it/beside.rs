@@ -1,4 +1,4 @@
-//! What stands in a file beside the picture that viewers show neither hides it nor is hashed for it.
+//! Further data in a file neither hides nor replaces the picture that viewers show.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 #[track_caller]
-fn same(bytes: &[u8], plain: &[u8]) {
+fn assert_same_print(bytes: &[u8], plain: &[u8]) {
     let (print, plain) = (print(bytes), print(plain));
     assert_eq!((print.state, print.reason), (State::Ok, None));
     assert_eq!((print.width, print.height, print.frames), (plain.width, plain.height, plain.frames));
@@ -33,14 +33,14 @@ fn whole_riff(mut bytes: Vec<u8>) -> Vec<u8> {
 #[test]
 fn bytes_appended_to_a_webp_do_not_change_its_hash() {
     let (still, moving) = (encoded(&picture(), ImageFormat::WebP), webp(&frames()));
-    let other = &webp(&frames()[3..6])[12..];
+    let other_frames = &webp(&frames()[3..6])[12..];
     let large = b"VP8 \x0a\0\0\0\x90\x03\0\x9d\x01\x2a\xff\x3f\xff\x3f";
-    for more in [other, b"ANMF\0\0\0\0", b"VP8X\0\0\0\0", large] {
-        same(&[&still, more].concat(), &still);
-        same(&whole_riff([&still, more].concat()), &still);
-        same(&[&moving, more].concat(), &moving);
+    for more in [other_frames, b"ANMF\0\0\0\0", b"VP8X\0\0\0\0", large] {
+        assert_same_print(&[&still, more].concat(), &still);
+        assert_same_print(&whole_riff([&still, more].concat()), &still);
+        assert_same_print(&[&moving, more].concat(), &moving);
     }
-    same(&whole_riff([&moving[..], b"ANMF\0\0\0\0"].concat()), &moving);
+    assert_same_print(&whole_riff([&moving[..], b"ANMF\0\0\0\0"].concat()), &moving);
 }
 
 fn chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
@@ -51,10 +51,10 @@ fn chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
     [&(content.len() as u32).to_be_bytes()[..], &all, &sum.to_be_bytes()].concat()
 }
 
-/// Where the nth chunk of a kind begins.
+/// Start of the nth chunk of a kind.
 fn nth(png: &[u8], kind: &[u8; 4], nth: usize) -> usize {
-    let mut found = (4..png.len()).filter(|at| png[*at..].starts_with(kind));
-    found.nth(nth).unwrap() - 4
+    let mut positions = (4..png.len()).filter(|at| png[*at..].starts_with(kind));
+    positions.nth(nth).unwrap() - 4
 }
 
 fn control(number: u32, width: u32, height: u32) -> Vec<u8> {
@@ -81,10 +81,10 @@ fn still_png_needs_only_the_chunks_of_its_pixels() {
         [chunk(b"acTL", &[0, 0, 0, 2, 0, 0, 0, 0]), control(0, 40, 40)].concat(),
         [chunk(b"acTL", &[0, 0, 0, 2]), control(0, 160, 120)].concat(),
     ] {
-        same(&with(&png, b"IDAT", &chunk), &png);
+        assert_same_print(&with(&png, b"IDAT", &chunk), &png);
     }
     let moving = apng(&frames(), None);
-    same(&with(&moving, b"acTL", &chunk(b"eXIf", &vec![b'M'; 5 << 20])), &moving);
+    assert_same_print(&with(&moving, b"acTL", &chunk(b"eXIf", &vec![b'M'; 5 << 20])), &moving);
 }
 
 /// The compressed pixels.
@@ -110,21 +110,27 @@ fn chunks_behind_a_stream_that_is_cut_hide_none_of_its_rows() {
         for picture in [picture.to_luma8().into(), picture] {
             let png = encoded(&picture, ImageFormat::Png);
             let (head, data, whole) = (&png[..nth(&png, b"IDAT", 0)], stream(&png), luma(&png));
-            for came in [data.len() / 2, data.len() * 9 / 10, data.len() - 20] {
+            for byte_count in [data.len() / 2, data.len() * 9 / 10, data.len() - 20] {
                 let length = (data.len() as u32).to_be_bytes();
-                let cut = [head, &length, b"IDAT", &data[..came]].concat();
-                let expected = luma(&cut);
-                let rows = whole.iter().zip(&expected).take_while(|(one, other)| one == other).count();
+                let truncated_png = [head, &length, b"IDAT", &data[..byte_count]].concat();
+                let expected_luma = luma(&truncated_png);
+                let rows = whole.iter().zip(&expected_luma).take_while(|(one, other)| one == other).count();
                 assert!(rows * 5 > whole.len() * 2, "{side}: {rows} of {}", whole.len());
-                for piece in [came, came / 5 + 1] {
+                for piece in [byte_count, byte_count / 5 + 1] {
                     let data: Vec<u8> =
-                        data[..came].chunks(piece).flat_map(|piece| chunk(b"IDAT", piece)).collect();
+                        data[..byte_count].chunks(piece).flat_map(|piece| chunk(b"IDAT", piece)).collect();
                     let mut faulty = [&data[..], &chunk(b"IDAT", &[0; 9])].concat();
                     faulty[data.len() - 1] ^= 1;
                     for more in [&b""[..], &chunk(b"IEND", b""), &text] {
-                        assert!(luma(&[head, &data, more].concat()) == expected, "{side}: {came} by {piece}");
+                        assert!(
+                            luma(&[head, &data, more].concat()) == expected_luma,
+                            "{side}: {byte_count} by {piece}"
+                        );
                     }
-                    assert!(luma(&[head, &faulty].concat()) == expected, "{side}: {came} by {piece}");
+                    assert!(
+                        luma(&[head, &faulty].concat()) == expected_luma,
+                        "{side}: {byte_count} by {piece}"
+                    );
                 }
             }
         }
@@ -134,9 +140,9 @@ fn chunks_behind_a_stream_that_is_cut_hide_none_of_its_rows() {
 #[test]
 fn truncated_apng_keeps_its_frames() {
     let moving = apng(&frames(), None);
-    same(&[&moving[..], &control(0, 1, 1).repeat(400)].concat(), &moving);
-    // It says how many there are.
-    same(&with(&moving, b"IEND", &control(17, 160, 120).repeat(30)), &moving);
+    assert_same_print(&[&moving[..], &control(0, 1, 1).repeat(400)].concat(), &moving);
+    // `acTL` gives the number of frames.
+    assert_same_print(&with(&moving, b"IEND", &control(17, 160, 120).repeat(30)), &moving);
     let three = print(&apng(&frames()[..3], None));
     let at = nth(&moving, b"fcTL", 3);
     for length in 8..38 {
@@ -150,7 +156,7 @@ fn truncated_apng_keeps_its_frames() {
 fn gif_canvas_includes_a_larger_first_frame() {
     for gif in [gif(&frames()[..1]), gif(&frames())] {
         for [width, height] in [[0, 0], [1, 1], [64, 64], [159, 119], [160, 0]] {
-            same(&[&gif[..6], &[width, 0, height, 0], &gif[10..]].concat(), &gif);
+            assert_same_print(&[&gif[..6], &[width, 0, height, 0], &gif[10..]].concat(), &gif);
         }
     }
 }
@@ -161,12 +167,12 @@ fn bmp_without_offset_has_pixels_behind_its_header() {
     for picture in [picture.to_rgb8().into(), picture.to_rgba8().into(), picture.to_luma8().into()] {
         let bmp = encoded(&picture, ImageFormat::Bmp);
         let at = |at: u8| [&bmp[..10], &[at, 0, 0, 0], &bmp[14..]].concat();
-        same(&at(0), &bmp);
+        assert_same_print(&at(0), &bmp);
         assert_eq!(print(&at(20)).reason, Some(Reason::Broken));
     }
 }
 
-/// Old headers and new ones.
+/// Covers old and new headers.
 #[test]
 fn planes_of_a_bmp_are_not_counted() {
     let bmp = encoded(&picture(), ImageFormat::Bmp);
@@ -176,9 +182,9 @@ fn planes_of_a_bmp_are_not_counted() {
     let long = [&bmp[..14], &[64, 0, 0, 0], &bmp[18..54], &[7; 24], &bmp[54..]].concat();
     let long = [&long[..10], &(pixels as u32 + 24).to_le_bytes(), &long[14..]].concat();
     for (file, at) in [(&bmp, 26), (&old, 22), (&long, 26)] {
-        same(file, &bmp);
+        assert_same_print(file, &bmp);
         for planes in [0u16, 2, 3, 0xffff] {
-            same(&[&file[..at], &planes.to_le_bytes(), &file[at + 2..]].concat(), &bmp);
+            assert_same_print(&[&file[..at], &planes.to_le_bytes(), &file[at + 2..]].concat(), &bmp);
         }
     }
 }

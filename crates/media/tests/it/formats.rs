@@ -28,7 +28,7 @@ fn jpeg(samples: &[u8], colours: ColorType, change: impl FnOnce(&mut Encoder<&mu
     bytes
 }
 
-fn expected() -> PdqHash {
+fn expected_hash() -> PdqHash {
     print(&encoded(&a_picture().into(), ImageFormat::Png)).frames[0].pdq
 }
 
@@ -37,7 +37,7 @@ fn close(bytes: &[u8], format: Format, within: u32) {
     let print = print(bytes);
     assert_eq!((print.state, print.reason, print.format), (State::Ok, None, Some(format)));
     assert_eq!((print.width, print.height, print.frames.len()), (413, 299, 1));
-    let distance = print.frames[0].pdq.distance(&expected());
+    let distance = print.frames[0].pdq.distance(&expected_hash());
     assert!(distance <= within, "{distance} bits");
 }
 
@@ -51,10 +51,10 @@ fn jpeg_of_many_scans_is_decoded() {
         let end = (at + 10..file.len()).find(next).unwrap();
         [&file[..at], &file[at..end].repeat(times), &file[end..]].concat()
     };
-    // As the encoder numbers them.
+    // Component ids of the encoder.
     let (luma, colour) = (0, 2);
     close(&repeated(luma, 200), Format::Jpeg, 10);
-    // Those of colours cost no more than reading past them.
+    // Scans of colours cost only the time to skip them.
     close(&repeated(colour, 200), Format::Jpeg, 10);
 }
 
@@ -138,23 +138,27 @@ fn truncated_png_keeps_its_rows() {
         {
             assert_eq!(print(bytes).frames, whole.frames, "{name}");
         }
-        let cut = &png[..png.len() * 3 / 4];
-        let print = print(cut);
+        let cut_png = &png[..png.len() * 3 / 4];
+        let print = print(cut_png);
         assert_eq!((print.state, print.reason, print.frames.len()), (State::Ok, None, 1), "{name}");
-        let rows = decoders(&Limits::default()).luma(cut).unwrap().samples;
-        let came = rows.iter().zip(&luma.samples).take_while(|(came, all)| came == all).count() / 413;
+        let rows = decoders(&Limits::default()).luma(cut_png).unwrap().samples;
+        let row_count =
+            rows.iter().zip(&luma.samples).take_while(|(sample, full)| sample == full).count() / 413;
         if name == "interlaced" {
             let odd = |samples: &[u8]| samples.chunks(413).step_by(2).flatten().copied().collect::<Vec<_>>();
             assert_eq!(odd(&rows), odd(&luma.samples), "all but the last pass");
-            assert!(came < 299 && rows.iter().all(|sample| *sample > 0), "pixels stand for their neighbours");
+            assert!(
+                row_count < 299 && rows.iter().all(|sample| *sample > 0),
+                "decoded pixels fill in for their neighbours"
+            );
         } else {
-            assert!((150..290).contains(&came), "{name}: {came} rows");
-            assert!(rows[(came + 1) * 413..].iter().all(|sample| *sample == 0), "{name}");
+            assert!((150..290).contains(&row_count), "{name}: {row_count} rows");
+            assert!(rows[(row_count + 1) * 413..].iter().all(|sample| *sample == 0), "{name}");
         }
     }
 }
 
-/// In shades of gray.
+/// Encodes the picture as a gray GIF.
 fn gif(is_interlaced: bool) -> Vec<u8> {
     let luma = DynamicImage::from(a_picture()).to_luma8().into_raw();
     let rows: Vec<_> = luma.chunks(413).collect();
@@ -176,10 +180,10 @@ fn truncated_gif_keeps_its_rows() {
     for is_interlaced in [false, true] {
         let gif = gif(is_interlaced);
         let luma = |bytes: &[u8]| decoders(&Limits::default()).luma(bytes).unwrap().samples;
-        let whole = luma(&gif);
-        assert_eq!(whole, DynamicImage::from(a_picture()).to_luma8().into_raw());
-        assert_eq!(luma(&gif[..gif.len() - 1]), whole);
-        // The last code and the one that ends them all.
+        let full_luma = luma(&gif);
+        assert_eq!(full_luma, DynamicImage::from(a_picture()).to_luma8().into_raw());
+        assert_eq!(luma(&gif[..gif.len() - 1]), full_luma);
+        // Removes the last code and the end code.
         let blocks = (0..gif.len()).rfind(|at| gif[*at..].starts_with(&[0x2c, 0, 0])).unwrap() + 11;
         let mut data = Vec::new();
         let mut at = blocks;
@@ -195,15 +199,17 @@ fn truncated_gif_keeps_its_rows() {
             let print = print(cut);
             assert_eq!((print.state, print.reason, print.frames.len()), (State::Ok, None, 1));
             let rows = luma(cut);
-            let is_there = |at: usize| rows[at * 413..][..413] == whole[at * 413..][..413];
-            let came = (0..299).filter(|at| is_there(*at)).count();
-            assert!((least..299).contains(&came), "{came} of {least}");
+            let is_there = |at: usize| rows[at * 413..][..413] == full_luma[at * 413..][..413];
+            let row_count = (0..299).filter(|at| is_there(*at)).count();
+            assert!((least..299).contains(&row_count), "{row_count} of {least}");
             if is_interlaced {
                 assert!((0..299).step_by(2).all(is_there), "all but the last pass");
-                let stands_for = |at: usize| rows[at * 413..][..413] == whole[(at & !1) * 413..][..413];
+                let stands_for = |at: usize| rows[at * 413..][..413] == full_luma[(at & !1) * 413..][..413];
                 assert!((0..299).all(|at| is_there(at) || stands_for(at)));
             } else {
-                assert!((0..came).all(is_there) && rows[came * 413..].iter().all(|sample| *sample == 0));
+                assert!(
+                    (0..row_count).all(is_there) && rows[row_count * 413..].iter().all(|sample| *sample == 0)
+                );
             }
         }
         let first = (blocks..gif.len()).take(40);
@@ -215,14 +221,14 @@ fn truncated_gif_keeps_its_rows() {
 fn unknown_extensions_do_not_hide_a_gif() {
     let gif = gif(false);
     let table = 13 + 3 * 256;
-    for other in [&b"!\x77\x01a\0"[..], b"!\xf9\x02ab\0", b"!\xff\x01a\xff", b"!\xfe\0\0\0"] {
-        let mut other = other.to_vec();
-        if other[1] == 0xff {
-            other.extend([b'x'; 254]);
-            other.extend(b"x\0");
+    for extension in [&b"!\x77\x01a\0"[..], b"!\xf9\x02ab\0", b"!\xff\x01a\xff", b"!\xfe\0\0\0"] {
+        let mut extension = extension.to_vec();
+        if extension[1] == 0xff {
+            extension.extend([b'x'; 254]);
+            extension.extend(b"x\0");
         }
-        let with = [&gif[..table], &other, &gif[table..]].concat();
-        assert_eq!(print(&with).frames, print(&gif).frames, "{:x?}", &other[..3]);
+        let with = [&gif[..table], &extension, &gif[table..]].concat();
+        assert_eq!(print(&with).frames, print(&gif).frames, "{:x?}", &extension[..3]);
     }
 }
 
@@ -236,13 +242,13 @@ fn truncated_bmp_keeps_its_rows() {
         ("alpha", encoded(&image.to_rgba8().into(), ImageFormat::Bmp), 413 * 4),
     ] {
         let luma = |bytes: &[u8]| decoders(&Limits::default()).luma(bytes).unwrap().samples;
-        let whole = luma(&bmp);
-        assert_eq!(luma(&bmp[..bmp.len() - usize::from(name != "alpha")]), whole, "{name}");
+        let full_luma = luma(&bmp);
+        assert_eq!(luma(&bmp[..bmp.len() - usize::from(name != "alpha")]), full_luma, "{name}");
         for rows in [298, 200, 1] {
-            let cut = &bmp[..bmp.len() - (299 - rows) * line];
-            let shown = luma(cut);
-            assert_eq!(shown[(299 - rows) * 413..], whole[(299 - rows) * 413..], "{name}");
-            assert!(shown[..(299 - rows) * 413].iter().all(|sample| *sample == 0), "{name}");
+            let cut_bmp = &bmp[..bmp.len() - (299 - rows) * line];
+            let cut_luma = luma(cut_bmp);
+            assert_eq!(cut_luma[(299 - rows) * 413..], full_luma[(299 - rows) * 413..], "{name}");
+            assert!(cut_luma[..(299 - rows) * 413].iter().all(|sample| *sample == 0), "{name}");
         }
         assert_eq!(print(&bmp[..bmp.len() - 298 * line - 2]).state, State::Undecodable, "{name}");
     }
@@ -254,15 +260,15 @@ fn bmp_with_os2_header_is_decoded() {
     for bmp in [encoded(&image, ImageFormat::Bmp), encoded(&image.to_luma8().into(), ImageFormat::Bmp)] {
         assert_eq!(bmp[14..18], [40, 0, 0, 0]);
         let at = u32::from_le_bytes(bmp[10..14].try_into().unwrap());
-        for said in [at + 24, 0] {
-            let said = said.to_le_bytes();
-            let os2 = [&bmp[..10], &said, &[64, 0, 0, 0], &bmp[18..54], &[7; 24], &bmp[54..]].concat();
+        for offset in [at + 24, 0] {
+            let offset = offset.to_le_bytes();
+            let os2 = [&bmp[..10], &offset, &[64, 0, 0, 0], &bmp[18..54], &[7; 24], &bmp[54..]].concat();
             assert_eq!(print(&os2).frames, print(&bmp).frames);
         }
     }
 }
 
-/// In seven passes, uncompressed.
+/// Encodes an uncompressed PNG in seven passes.
 fn interlaced(picture: &RgbImage) -> Vec<u8> {
     let mut rows = Vec::new();
     for (x, y, across, down) in
@@ -308,18 +314,18 @@ impl Tiff<'_> {
         let bits: Vec<u8> = (0..self.samples).flat_map(|_| short(self.bits)).collect();
         let mut body = if big_endian { b"MM\0*".to_vec() } else { b"II*\0".to_vec() };
         body.extend([0; 4]);
-        let mut put = |bytes: &[u8]| {
+        let mut append = |bytes: &[u8]| {
             let at = body.len() as u32;
             body.extend(bytes);
             body.resize(body.len().next_multiple_of(4), 0);
             at
         };
-        let (data, palette_at, length) = (put(rows), put(&palette), rows.len() as u32);
+        let (data, palette_at, length) = (append(rows), append(&palette), rows.len() as u32);
         let mut inline = |value: &[u8]| -> [u8; 4] {
             let mut four = [0; 4];
             match value.len() {
                 0..=4 => four[..value.len()].copy_from_slice(value),
-                _ => four = long(put(value)),
+                _ => four = long(append(value)),
             }
             four
         };
@@ -418,7 +424,7 @@ fn jpegs_of_every_kind_and_sampling_are_close() {
                     encoder.set_progressive(progressive);
                     encoder.set_restart_interval(restart);
                 });
-                let distance = print(&bytes).frames[0].pdq.distance(&expected());
+                let distance = print(&bytes).frames[0].pdq.distance(&expected_hash());
                 if distance > 4 {
                     far.push((sampling, progressive, restart, distance));
                 }
@@ -435,8 +441,9 @@ fn an_orientation_is_ignored() {
     let plain = jpeg(&a_picture(), ColorType::Rgb, |_| {});
     // One entry: orientation 6.
     let exif = b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0";
-    let turned = jpeg(&a_picture(), ColorType::Rgb, |encoder| encoder.add_exif_metadata(exif).unwrap());
-    assert_eq!(print(&plain).frames, print(&turned).frames);
+    let oriented_jpeg =
+        jpeg(&a_picture(), ColorType::Rgb, |encoder| encoder.add_exif_metadata(exif).unwrap());
+    assert_eq!(print(&plain).frames, print(&oriented_jpeg).frames);
 }
 
 fn inks() -> Vec<u8> {
@@ -477,13 +484,13 @@ fn undefined_adobe_marks_are_read_as_browsers_do() {
             jpeg(a_picture().as_raw(), ColorType::Rgb, |encoder| encoder.set_progressive(progressive));
         let light = [&light[..2], &adobe, &light[2..]].concat();
         // Broken files are passed to zune-jpeg, which reads the mark.
-        let broken = [&light[..light.len() - 2], &[0; 9]].concat();
-        for (bytes, known) in [(inks, 2), (light, 1), (broken, 1)] {
-            let expected = print(&mark(&bytes, known));
+        let broken_jpeg = [&light[..light.len() - 2], &[0; 9]].concat();
+        for (bytes, valid_mark) in [(inks, 2), (light, 1), (broken_jpeg, 1)] {
+            let expected_print = print(&mark(&bytes, valid_mark));
             for other in [1, 3, 77, 255] {
                 close(&mark(&bytes, other), Format::Jpeg, 10);
                 let frames = print(&mark(&bytes, other)).frames;
-                assert!(frames[0].pdq.distance(&expected.frames[0].pdq) <= 2, "{other}");
+                assert!(frames[0].pdq.distance(&expected_print.frames[0].pdq) <= 2, "{other}");
             }
         }
     }
@@ -502,14 +509,14 @@ fn the_first_plane_of_an_rgb_file_is_not_taken_for_luma() {
     let adobe = [0xff, 0xee, 0, 14, b'A', b'd', b'o', b'b', b'e', 0, 100, 0, 0, 0, 0, 0];
     close(&[&bytes[..2], &adobe, &bytes[app0..]].concat(), Format::Jpeg, 4);
 
-    let mut named = [&bytes[..2], &bytes[app0..]].concat();
-    let frame = named.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
-    let scan = named.windows(2).position(|pair| pair == [0xff, 0xda]).unwrap();
+    let mut named_planes = [&bytes[..2], &bytes[app0..]].concat();
+    let frame = named_planes.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+    let scan = named_planes.windows(2).position(|pair| pair == [0xff, 0xda]).unwrap();
     for (at, name) in b"RGB".iter().enumerate() {
-        named[frame + 10 + 3 * at] = *name;
-        named[scan + 5 + 2 * at] = *name;
+        named_planes[frame + 10 + 3 * at] = *name;
+        named_planes[scan + 5 + 2 * at] = *name;
     }
-    close(&named, Format::Jpeg, 4);
+    close(&named_planes, Format::Jpeg, 4);
 }
 
 #[test]
@@ -544,11 +551,11 @@ fn mirrored_picture_is_found_by_a_reoriented_hash() {
         (image.rotate180(), Orientation::Around),
         (image.rotate270(), Orientation::Left),
     ] {
-        let other = print(&encoded(&turned, ImageFormat::Png)).frames[0].pdq;
+        let turned_hash = print(&encoded(&turned, ImageFormat::Png)).frames[0].pdq;
         let at = Orientation::ALL.iter().position(|known| *known == turn).unwrap();
-        let distance = other.distance(&original.frames[0].turned[at]);
+        let distance = turned_hash.distance(&original.frames[0].turned[at]);
         assert!(distance <= 31, "{}: {distance} bits", turn.tag());
-        assert!(other.distance(&original.frames[0].pdq) > 60, "{}", turn.tag());
+        assert!(turned_hash.distance(&original.frames[0].pdq) > 60, "{}", turn.tag());
     }
 }
 
@@ -580,7 +587,7 @@ fn unhashable_file_reports_its_reason() {
 }
 
 #[test]
-fn many_files_at_once_share_one_budget_and_all_are_done() {
+fn concurrent_files_share_one_budget() {
     let decoders = Decoders::new(Limits { threads: 4, decode_bytes: 6 << 20, ..Limits::default() }).unwrap();
     let files: Vec<_> = (0..24)
         .map(|seed| encoded(&pictures::sized(seed % 10, seed, 140, 130).image().into(), ImageFormat::Png))
@@ -591,11 +598,11 @@ fn many_files_at_once_share_one_budget_and_all_are_done() {
         decoders.submit(file.clone(), Digests::of(file), move |print| send.send((at, print)).unwrap());
     }
     drop(send);
-    let mut done = 0;
+    let mut print_count = 0;
     for (at, print) in receive {
         assert_eq!(print.digests, Digests::of(&files[at]));
         assert!(!print.frames.is_empty(), "{:?}", print.reason);
-        done += 1;
+        print_count += 1;
     }
-    assert_eq!(done, files.len());
+    assert_eq!(print_count, files.len());
 }

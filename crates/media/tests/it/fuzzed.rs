@@ -1,4 +1,4 @@
-//! What the fuzz target of pictures holds, run from seeds: a file of every format and path, cut, joined and garbled.
+//! Runs the fuzz target of pictures from seeds: a file of every format and path, cut, joined and garbled.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 

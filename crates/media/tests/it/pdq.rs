@@ -86,7 +86,7 @@ fn every_window_and_border_hashes_as_the_oracle_does() {
     }
 }
 
-fn turned(luma: &[u8], (width, height): (usize, usize), turn: Orientation) -> (Vec<u8>, usize, usize) {
+fn reorient(luma: &[u8], (width, height): (usize, usize), turn: Orientation) -> (Vec<u8>, usize, usize) {
     let at = |x: usize, y: usize| luma[y * width + x];
     let (right, bottom) = (width - 1, height - 1);
     let source = |x: usize, y: usize| match turn {
@@ -132,7 +132,7 @@ fn orientation_hashes_match_the_oracle() {
         let plain = hashed(&luma, width, height);
         assert_eq!((own.hash, own.quality), (plain.hash, plain.quality));
         for (turn, hash) in Orientation::ALL.into_iter().zip(hashes) {
-            let (luma, width, height) = turned(&luma, (width as usize, height as usize), turn);
+            let (luma, width, height) = reorient(&luma, (width as usize, height as usize), turn);
             let (digits, _) = pdq_oracle::pdq(&luma, width, height);
             let distance = hash.distance(&digits.parse().unwrap());
             if distance > 0 {
@@ -180,37 +180,37 @@ fn code_of_the_reference_agrees() {
     assert!(close >= 270, "{close} of 300 within two bits");
 }
 
-/// Of how many pictures in a hundred the changed form stays within the distance of a match.
-fn kept(change: impl Fn(&Picture) -> DynamicImage) -> usize {
-    let mut kept = 0;
+/// Number of pictures in a hundred with a changed form within the match distance.
+fn count_matches(change: impl Fn(&Picture) -> DynamicImage) -> usize {
+    let mut match_count = 0;
     for family in 0..FAMILIES {
         for (picture, luma, ..) in pictures_of(family, 10) {
-            let changed = change(&picture).to_luma8();
+            let changed_luma = change(&picture).to_luma8();
             let before = hashed(&luma, picture.width, picture.height).hash;
-            let after = hashed(changed.as_raw(), changed.width(), changed.height()).hash;
-            kept += usize::from(before.distance(&after) <= MATCH_DISTANCE);
+            let after = hashed(changed_luma.as_raw(), changed_luma.width(), changed_luma.height()).hash;
+            match_count += usize::from(before.distance(&after) <= MATCH_DISTANCE);
         }
     }
-    kept
+    match_count
 }
 
 #[test]
 fn edited_picture_stays_within_the_match_distance() {
     let image = |picture: &Picture| DynamicImage::ImageRgb8(picture.image());
-    let resized = kept(|picture| {
+    let resized = count_matches(|picture| {
         image(picture).resize_exact(picture.width * 4 / 5, picture.height * 4 / 5, FilterType::Triangle)
     });
     assert!(resized >= 85, "{resized} of 100 resized");
-    let coarser = kept(|picture| {
+    let coarser = count_matches(|picture| {
         let mut bytes = Vec::new();
         let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(&mut bytes, 50);
         picture.image().write_with_encoder(encoder).unwrap();
         image::load_from_memory(&bytes).unwrap()
     });
     assert!(coarser >= 95, "{coarser} of 100 encoded anew");
-    let gray = kept(|picture| DynamicImage::ImageLuma8(image(picture).to_luma8()));
+    let gray = count_matches(|picture| DynamicImage::ImageLuma8(image(picture).to_luma8()));
     assert!(gray >= 95, "{gray} of 100 gray");
-    let blurred = kept(|picture| image(picture).fast_blur(0.8));
+    let blurred = count_matches(|picture| image(picture).fast_blur(0.8));
     assert!(blurred >= 90, "{blurred} of 100 blurred");
 }
 

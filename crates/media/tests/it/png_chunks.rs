@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 const SIZE: (u32, u32) = (160, 120);
-/// The first chunk's place, and that of the one after it.
+/// Place of the first chunk. Its end is the start of the second one.
 const HEADER: std::ops::Range<usize> = 8..33;
 
 fn picture(seed: u64) -> RgbImage {
@@ -23,12 +23,12 @@ fn rows(picture: &RgbImage, count: u32) -> RgbImage {
     imageops::crop_imm(picture, 0, 0, SIZE.0, count).to_image()
 }
 
-fn still(picture: &RgbImage) -> Vec<u8> {
+fn encode_still(picture: &RgbImage) -> Vec<u8> {
     encoded(&picture.clone().into(), ImageFormat::Png)
 }
 
 fn hash(picture: &RgbImage) -> PdqHash {
-    print(&still(picture)).frames[0].pdq
+    print(&encode_still(picture)).frames[0].pdq
 }
 
 fn chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
@@ -95,7 +95,7 @@ fn hashes(chunks: &[Vec<u8>]) -> Vec<(u32, PdqHash)> {
     print(&file(chunks)).frames.iter().map(|frame| (frame.at, frame.pdq)).collect()
 }
 
-/// The upper rows of one, and the rest of another.
+/// Upper rows of one picture over another picture.
 fn composed(upper: &RgbImage, count: u32, other: &RgbImage) -> RgbImage {
     let mut canvas = other.clone();
     imageops::replace(&mut canvas, &rows(upper, count), 0, 0);
@@ -105,36 +105,36 @@ fn composed(upper: &RgbImage, count: u32, other: &RgbImage) -> RgbImage {
 #[test]
 fn short_frame_shows_its_rows_over_the_canvas() {
     let pictures: Vec<_> = (0..5).map(picture).collect();
-    let stills: Vec<_> = pictures.iter().map(still).collect();
-    let whole: Vec<_> = (0..).zip(&pictures).map(|(at, picture)| (at, hash(picture))).collect();
+    let stills: Vec<_> = pictures.iter().map(encode_still).collect();
+    let still_hashes: Vec<_> = (0..).zip(&pictures).map(|(at, picture)| (at, hash(picture))).collect();
     for most in [5_000, 100, 1 << 20] {
         let animation = |frames: &[Vec<u8>]| Animation { most, ..Animation::new(frames) };
-        assert_eq!(animation(&stills).hashes(), whole);
+        assert_eq!(animation(&stills).hashes(), still_hashes);
         for nth in 0..5 {
-            // All is in order, but the rows are too few.
+            // A valid frame with too few rows.
             let mut frames = stills.clone();
-            frames[nth] = still(&rows(&pictures[nth], 70));
+            frames[nth] = encode_still(&rows(&pictures[nth], 70));
             let few = Animation { header: stills[0][HEADER].to_vec(), ..animation(&frames) };
             let black = RgbImage::new(SIZE.0, SIZE.1);
             let before = nth.checked_sub(1).map_or(&black, |before| &pictures[before]);
-            let mut expected = whole.clone();
-            expected[nth].1 = hash(&composed(&pictures[nth], 70, before));
-            assert_eq!(few.hashes(), expected, "{nth}");
+            let mut expected_hashes = still_hashes.clone();
+            expected_hashes[nth].1 = hash(&composed(&pictures[nth], 70, before));
+            assert_eq!(few.hashes(), expected_hashes, "{nth}");
             // The compressed bytes end anywhere, or are garbage from there on.
             for is_cut in [true, false] {
-                let mut cut = animation(&stills);
-                let half = cut.data[nth].len() * 3 / 5;
+                let mut damaged_animation = animation(&stills);
+                let half = damaged_animation.data[nth].len() * 3 / 5;
                 if is_cut {
-                    cut.data[nth].truncate(half);
+                    damaged_animation.data[nth].truncate(half);
                 } else {
-                    cut.data[nth][half..].fill(0xff);
+                    damaged_animation.data[nth][half..].fill(0xff);
                 }
-                let mut shown = cut.hashes();
-                let rows =
-                    (20..119).find(|rows| hash(&composed(&pictures[nth], *rows, before)) == shown[nth].1);
+                let mut shown_hashes = damaged_animation.hashes();
+                let rows = (20..119)
+                    .find(|rows| hash(&composed(&pictures[nth], *rows, before)) == shown_hashes[nth].1);
                 assert!(rows.is_some(), "{nth}: {is_cut}");
-                shown[nth] = whole[nth];
-                assert_eq!(shown, whole, "{nth}: {is_cut}");
+                shown_hashes[nth] = still_hashes[nth];
+                assert_eq!(shown_hashes, still_hashes, "{nth}: {is_cut}");
             }
         }
     }
@@ -143,19 +143,19 @@ fn short_frame_shows_its_rows_over_the_canvas() {
 #[test]
 fn frames_without_a_row_hide_none_of_the_others() {
     let pictures: Vec<_> = (0..3).map(picture).collect();
-    let stills: Vec<_> = pictures.iter().map(still).collect();
+    let stills: Vec<_> = pictures.iter().map(encode_still).collect();
     let [first, second, third] = [0, 1, 2].map(|at| hash(&pictures[at]));
-    let without = |empty: &[usize]| {
+    let animation_without = |empty: &[usize]| {
         let mut animation = Animation::new(&stills);
         empty.iter().for_each(|at| animation.data[*at].truncate(9));
         animation
     };
-    assert_eq!(without(&[0]).hashes(), [(1, second), (2, third)]);
-    assert_eq!(without(&[1]).hashes(), [(0, first), (2, third)]);
-    assert_eq!(without(&[2]).hashes(), [(0, first), (1, second)]);
-    assert_eq!(without(&[0, 1]).hashes(), [(2, third)]);
-    let none = print(&file(&without(&[0, 1, 2]).chunks()));
-    assert_eq!((none.state, none.reason), (State::Undecodable, Some(Reason::Broken)));
+    assert_eq!(animation_without(&[0]).hashes(), [(1, second), (2, third)]);
+    assert_eq!(animation_without(&[1]).hashes(), [(0, first), (2, third)]);
+    assert_eq!(animation_without(&[2]).hashes(), [(0, first), (1, second)]);
+    assert_eq!(animation_without(&[0, 1]).hashes(), [(2, third)]);
+    let empty_print = print(&file(&animation_without(&[0, 1, 2]).chunks()));
+    assert_eq!((empty_print.state, empty_print.reason), (State::Undecodable, Some(Reason::Broken)));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn interlaced_rows_fill_in_for_missing_ones() {
         }
         raw
     };
-    // Not compressed, so that rows end where they are meant to.
+    // Uncompressed, so that each row ends at a known byte.
     let stored = |raw: &[u8]| {
         let parts = raw.chunks(60_000).map(|part| {
             let length = part.len() as u16;
@@ -183,7 +183,7 @@ fn interlaced_rows_fill_in_for_missing_ones() {
         [&[0x78, 1][..], &parts.collect::<Vec<_>>().concat()].concat()
     };
     let pictures: Vec<_> = (0..2).map(picture).collect();
-    let mut header = still(&pictures[0])[HEADER][8..21].to_vec();
+    let mut header = encode_still(&pictures[0])[HEADER][8..21].to_vec();
     header[12] = 1;
     let raw: Vec<_> = pictures.iter().map(of_each).collect();
     let animation = |second: &[u8]| {
@@ -193,16 +193,16 @@ fn interlaced_rows_fill_in_for_missing_ones() {
     let [first, second] = [0, 1].map(|at| hash(&pictures[at]));
     assert_eq!(animation(&raw[1]).hashes(), [(0, first), (1, second)]);
     // Nine rows of the first pass, which has one of eight rows and pixels.
-    let shown = animation(&raw[1][..9 * (1 + 20 * 3)]).hashes();
+    let shown_hashes = animation(&raw[1][..9 * (1 + 20 * 3)]).hashes();
     let coarse = RgbImage::from_fn(SIZE.0, SIZE.1, |x, y| *pictures[1].get_pixel(x & !7, y & !7));
-    assert_eq!(shown, [(0, first), (1, hash(&composed(&coarse, 72, &pictures[0])))]);
+    assert_eq!(shown_hashes, [(0, first), (1, hash(&composed(&coarse, 72, &pictures[0])))]);
 }
 
 #[test]
 fn fault_between_frames_keeps_earlier_frames() {
-    let stills: Vec<_> = (0..3).map(|seed| still(&picture(seed))).collect();
+    let stills: Vec<_> = (0..3).map(|seed| encode_still(&picture(seed))).collect();
     let chunks = Animation { most: 1 << 20, ..Animation::new(&stills) }.chunks();
-    let whole = hashes(&chunks);
+    let all_hashes = hashes(&chunks);
     let kinds: Vec<_> = chunks.iter().map(|chunk| chunk[4..8].to_vec()).collect();
     assert_eq!(
         kinds.concat(),
@@ -222,25 +222,25 @@ fn fault_between_frames_keeps_earlier_frames() {
         ("a way to blend", control(25, 9)),
         ("a header", chunks[0].clone()),
     ] {
-        let mut broken = chunks.clone();
-        broken[6] = fault;
-        assert_eq!(hashes(&broken), whole[..2], "{name}");
+        let mut broken_chunks = chunks.clone();
+        broken_chunks[6] = fault;
+        assert_eq!(hashes(&broken_chunks), all_hashes[..2], "{name}");
     }
 }
 
 /// libpng and browsers refuse a second header. Pillow uses the last one, which could be a decoy.
 #[test]
 fn second_header_before_the_pixels_is_an_error() {
-    let whole = still(&picture(1));
-    let (header, after) = (&whole[HEADER], &whole[HEADER.end..]);
-    let other = {
-        let mut other = header[8..21].to_vec();
-        (other[3], other[7]) = (80, 60);
-        chunk(b"IHDR", &other)
+    let still_png = encode_still(&picture(1));
+    let (header, after) = (&still_png[HEADER], &still_png[HEADER.end..]);
+    let smaller_header = {
+        let mut content = header[8..21].to_vec();
+        (content[3], content[7]) = (80, 60);
+        chunk(b"IHDR", &content)
     };
-    let frames = Animation::new(&[whole.clone(), still(&picture(2))]).chunks();
-    for again in [header.to_vec(), other] {
-        let twice = [&whole[..HEADER.end], &again, after].concat();
+    let frames = Animation::new(&[still_png.clone(), encode_still(&picture(2))]).chunks();
+    for again in [header.to_vec(), smaller_header] {
+        let twice = [&still_png[..HEADER.end], &again, after].concat();
         let print = print(&twice);
         assert_eq!((print.state, print.reason), (State::Undecodable, Some(Reason::Broken)));
         let mut moving = frames.clone();
@@ -248,16 +248,16 @@ fn second_header_before_the_pixels_is_an_error() {
         let print = self::print(&file(&moving));
         assert_eq!((print.state, print.reason), (State::Undecodable, Some(Reason::Broken)));
 
-        let end = whole.len() - 12;
-        let behind = [&whole[..end], &again, &whole[end..]].concat();
+        let end = still_png.len() - 12;
+        let late_header_png = [&still_png[..end], &again, &still_png[end..]].concat();
         let luma = |bytes: &[u8]| decoders(&tidegate_media::Limits::default()).luma(bytes);
-        assert_eq!(luma(&behind), luma(&whole));
+        assert_eq!(luma(&late_header_png), luma(&still_png));
         let mut moving = frames.clone();
         moving.insert(frames.len() - 1, again.clone());
         assert_eq!(hashes(&moving), hashes(&frames));
     }
-    // A header of another length is none.
+    // A header of another length is invalid.
     let long = chunk(b"IHDR", &[&header[8..21], b"\0"].concat());
-    let print = print(&[&whole[..8], &long, after].concat());
+    let print = print(&[&still_png[..8], &long, after].concat());
     assert_eq!((print.state, print.reason), (State::Undecodable, Some(Reason::Broken)));
 }

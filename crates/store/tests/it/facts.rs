@@ -101,7 +101,7 @@ pub(crate) async fn key_columns_of_every_type_keep_the_table_order(fixture: &Fix
             for long in [i64::MIN, -1, 0, i64::MAX] {
                 for yes in [false, true] {
                     for cause in [0, 1, u128::from(u64::MAX) << 64] {
-                        // One version of UUIDs: engines agree only on the order of those.
+                        // All UUIDs have one version, because engines agree only on the order of those.
                         let cause =
                             uuid::Builder::from_custom_bytes(Uuid::from_u128(cause).into_bytes()).into_uuid();
                         let n = rows.len() as i64;
@@ -152,7 +152,7 @@ pub(crate) async fn older_write_loses_in_every_order_of_arrival(fixture: &Fixtur
                     Change::Put(at) => drop(together.put_owned(WriteTime(at), row(at))),
                     Change::Delete(at) => drop(together.delete::<Event>(WriteTime(at), &key)),
                 }
-                // One call each in half of the cases, all in one call in the others.
+                // Half of the cases send one call per change, the others a single call.
                 if index % 2 == 0 {
                     store.write(std::mem::take(&mut together)).await.unwrap();
                 }
@@ -161,11 +161,15 @@ pub(crate) async fn older_write_loses_in_every_order_of_arrival(fixture: &Fixtur
             let last = set.iter().max_by_key(|change| match change {
                 Change::Put(at) | Change::Delete(at) => *at,
             });
-            let wanted = match last {
+            let expected_row = match last {
                 Some(Change::Put(at)) => Some(row(*at)),
                 _ => None,
             };
-            assert_eq!(store.get::<Event>(&key).await.unwrap(), wanted, "{set:?} in the order {order:?}");
+            assert_eq!(
+                store.get::<Event>(&key).await.unwrap(),
+                expected_row,
+                "{set:?} in the order {order:?}"
+            );
         }
     }
 }
@@ -177,10 +181,10 @@ pub(crate) async fn a_put_replaces_the_whole_row(fixture: &Fixture) {
     let row = store.get::<Event>(&event(1, "", None).to_key()).await.unwrap().unwrap();
     assert_eq!(row, event(1, "second", None), "the note of the first put is left over");
     store.put_rows(WriteTime(1), &[event(1, "first", Some("note"))]).await.unwrap();
-    assert_eq!(store.get::<Event>(&row.to_key()).await.unwrap(), Some(row), "a null is a value, and newer");
+    assert_eq!(store.get::<Event>(&row.to_key()).await.unwrap(), Some(row), "a newer null is kept");
 }
 
-pub(crate) async fn at_one_write_time_a_deletion_wins_in_both_orders(fixture: &Fixture) {
+pub(crate) async fn deletion_wins_over_a_put_of_the_same_time(fixture: &Fixture) {
     let store = &fixture.store;
     for (seq, put_first) in [(1, true), (2, false)] {
         let row = event(seq, "p", None);
@@ -197,7 +201,7 @@ pub(crate) async fn at_one_write_time_a_deletion_wins_in_both_orders(fixture: &F
 
 pub(crate) async fn batch_writes_several_tables_with_their_own_times(fixture: &Fixture) {
     let store = &fixture.store;
-    let now = Millis::now();
+    let current_time = Millis::now();
     let keyed = Keyed {
         org: OrgId::new("o"),
         day: 1,
@@ -216,7 +220,7 @@ pub(crate) async fn batch_writes_several_tables_with_their_own_times(fixture: &F
     batch
         .put_row(WriteTime(60), &kept)
         .put_row(WriteTime(10), &keyed)
-        .put_owned(WriteTime::from_append(now, 1), fleeting.clone());
+        .put_owned(WriteTime::from_append(current_time, 1), fleeting.clone());
     batch.put_row(WriteTime(40), &lost).delete::<Event>(WriteTime(41), &lost.to_key());
     batch.delete::<Event>(WriteTime(51), &event(3, "", None).to_key()).require_sync();
     store.write(batch).await.unwrap();
@@ -238,10 +242,11 @@ pub(crate) async fn a_batch_of_many_times_40_kib_is_written_whole(fixture: &Fixt
         })
         .collect();
     fixture.store.put_rows(WriteTime(1), &rows).await.unwrap();
-    for (org, rest) in [("even", 0), ("odd", 1)] {
-        let found = fixture.store.scan::<Event>(&Event::partition(org), RowRange::all()).all().await.unwrap();
-        let wanted: Vec<&Event> = rows.iter().filter(|row| row.at % 2 == rest).collect();
-        assert!(found.iter().eq(wanted), "rows of `{org}` are missing or differ");
+    for (org, remainder) in [("even", 0), ("odd", 1)] {
+        let stored_rows =
+            fixture.store.scan::<Event>(&Event::partition(org), RowRange::all()).all().await.unwrap();
+        let expected_rows: Vec<&Event> = rows.iter().filter(|row| row.at % 2 == remainder).collect();
+        assert!(stored_rows.iter().eq(expected_rows), "rows of `{org}` are missing or differ");
     }
 }
 
@@ -255,22 +260,22 @@ pub(crate) async fn row_of_one_mebibyte_is_read_back(fixture: &Fixture) {
     }
 }
 
-/// The default of both engines, below what Cassandra takes by default.
+/// Default row limit of both engines, below the default limit of Cassandra.
 const LIMIT: usize = 15 << 20;
 
 pub(crate) async fn oversized_row_is_refused_and_the_next_is_written(fixture: &Fixture) {
     let store = &fixture.store;
     let too_large = Bytes::from(vec![7; LIMIT]);
-    let refused = |error: Error, name: &str| {
+    let assert_too_large = |error: Error, name: &str| {
         assert!(matches!(error, Error::TooLarge { table, limit: LIMIT, .. } if table == name), "{error}");
         assert!(error.is_refusal() && !error.is_outage(), "{error}");
     };
     let row = Event { payload: too_large.clone(), ..event(1, "", None) };
-    refused(store.put_rows(WriteTime(1), std::slice::from_ref(&row)).await.unwrap_err(), "events");
+    assert_too_large(store.put_rows(WriteTime(1), std::slice::from_ref(&row)).await.unwrap_err(), "events");
     let versioned = Counter { payload: too_large, ..counter("c", 0) };
-    refused(store.insert_new(&versioned).await.unwrap_err(), "counters");
+    assert_too_large(store.insert_new(&versioned).await.unwrap_err(), "counters");
     store.insert_new(&counter("c", 0)).await.unwrap();
-    refused(store.replace(&versioned, 1).await.unwrap_err(), "counters");
+    assert_too_large(store.replace(&versioned, 1).await.unwrap_err(), "counters");
 
     let largest = Bytes::from(vec![8; LIMIT - 1_000]);
     let row = Event { payload: largest.clone(), ..row };
@@ -280,43 +285,47 @@ pub(crate) async fn oversized_row_is_refused_and_the_next_is_written(fixture: &F
     assert!(store.replace(&versioned, 1).await.unwrap().is_done());
 }
 
-pub(crate) async fn a_key_that_no_engine_takes_is_refused_and_is_no_outage(fixture: &Fixture) {
-    let long = Event { org: OrgId::new("o".repeat(70_000)), ..event(1, "", None) };
-    let refused = fixture.store.put_rows(WriteTime(1), &[long]).await.unwrap_err();
-    assert!(refused.is_refusal() && !refused.is_outage(), "{refused}");
+pub(crate) async fn overlong_key_is_a_refusal_and_no_outage(fixture: &Fixture) {
+    let long_row = Event { org: OrgId::new("o".repeat(70_000)), ..event(1, "", None) };
+    let error = fixture.store.put_rows(WriteTime(1), &[long_row]).await.unwrap_err();
+    assert!(error.is_refusal() && !error.is_outage(), "{error}");
 }
 
-pub(crate) async fn a_row_is_gone_once_its_time_is_over(fixture: &Fixture) {
+pub(crate) async fn expired_row_is_not_returned(fixture: &Fixture) {
     let store = &fixture.store;
     let row = |seq, n| Fleeting { org: OrgId::new("o"), seq, n };
     let hour = std::time::Duration::from_secs(3_600);
-    let now = Millis::now();
-    let over = WriteTime::from_append(now.minus(hour), 0);
-    let almost = WriteTime::from_append(Millis(now.minus(hour).0 + 3_000), 0);
-    let present = WriteTime::from_append(now, 0);
+    let current_time = Millis::now();
+    let expired_time = WriteTime::from_append(current_time.minus(hour), 0);
+    let expiring_time = WriteTime::from_append(Millis(current_time.minus(hour).0 + 3_000), 0);
+    let present_time = WriteTime::from_append(current_time, 0);
 
-    store.put_rows(over, &[row(1, 1), row(2, 1)]).await.unwrap();
-    assert_eq!(store.get::<Fleeting>(&row(1, 1).to_key()).await.unwrap(), None, "it was over when it came");
-    store.put_rows(present, &[row(3, 1)]).await.unwrap();
-    store.put_rows(almost, &[row(1, 2), row(3, 2), row(4, 2)]).await.unwrap();
-    eventually("the row whose time is over to be gone", MINUTE, async || {
+    store.put_rows(expired_time, &[row(1, 1), row(2, 1)]).await.unwrap();
+    assert_eq!(
+        store.get::<Fleeting>(&row(1, 1).to_key()).await.unwrap(),
+        None,
+        "the row was expired at its write"
+    );
+    store.put_rows(present_time, &[row(3, 1)]).await.unwrap();
+    store.put_rows(expiring_time, &[row(1, 2), row(3, 2), row(4, 2)]).await.unwrap();
+    eventually("the expired row to disappear", MINUTE, async || {
         store.get::<Fleeting>(&row(4, 2).to_key()).await.unwrap().is_none().then_some(())
     })
     .await
     .unwrap();
     // The row with an hour left stays when the other expires, and no older row appears.
-    let wanted = vec![row(3, 1)];
-    eventually("only the row that has time left", MINUTE, async || {
+    let expected_rows = vec![row(3, 1)];
+    eventually("only the unexpired row to remain", MINUTE, async || {
         let rows = store.scan::<Fleeting>(&Fleeting::partition("o"), RowRange::all()).all().await.unwrap();
-        (rows == wanted).then_some(())
+        (rows == expected_rows).then_some(())
     })
     .await
     .unwrap();
-    store.put_rows(present, &[row(4, 3)]).await.unwrap();
+    store.put_rows(present_time, &[row(4, 3)]).await.unwrap();
     assert_eq!(
         store.get::<Fleeting>(&row(4, 3).to_key()).await.unwrap(),
         Some(row(4, 3)),
-        "it may come again"
+        "an expired row can be written again"
     );
 }
 
@@ -324,10 +333,10 @@ pub(crate) async fn get_many_answers_in_the_order_of_the_keys(fixture: &Fixture)
     let rows: Vec<Event> = (0..300).map(|seq| event(seq, "p", None)).collect();
     fixture.store.put_rows(WriteTime(1), &rows).await.unwrap();
     let keys: Vec<_> = (0..600).rev().map(|seq| event(seq, "", None).to_key()).collect();
-    let found = fixture.store.get_many::<Event>(&keys).await.unwrap();
-    assert_eq!(found.len(), 600);
-    assert!(found[..300].iter().all(Option::is_none));
-    assert!(found[300..].iter().flatten().eq(rows.iter().rev()));
-    let once: BTreeSet<i64> = found.iter().flatten().map(|row| row.seq).collect();
-    assert_eq!(once.len(), 300);
+    let fetched_rows = fixture.store.get_many::<Event>(&keys).await.unwrap();
+    assert_eq!(fetched_rows.len(), 600);
+    assert!(fetched_rows[..300].iter().all(Option::is_none));
+    assert!(fetched_rows[300..].iter().flatten().eq(rows.iter().rev()));
+    let distinct_seqs: BTreeSet<i64> = fetched_rows.iter().flatten().map(|row| row.seq).collect();
+    assert_eq!(distinct_seqs.len(), 300);
 }

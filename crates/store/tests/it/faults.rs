@@ -20,14 +20,14 @@ use crate::{
     versioned::{add_one, counter},
 };
 
-/// A store behind a link that can be cut, and a directly connected one for comparison.
-struct Behind {
+/// Store behind a link that can be cut, and a directly connected store for comparison.
+struct ProxiedStore {
     proxy: Arc<Proxy>,
     store: Store,
     fixture: Fixture,
 }
 
-async fn behind_a_proxy(case: &str) -> Option<Behind> {
+async fn connect_through_proxy(case: &str) -> Option<ProxiedStore> {
     let tables = [table::<Counter>(), table::<Event>()];
     let fixture = Fixture::cql(case, &tables).await?;
     let settings = fixture.settings().unwrap();
@@ -35,25 +35,27 @@ async fn behind_a_proxy(case: &str) -> Option<Behind> {
     let through = cql::Settings { contact_points: vec![proxy.address().to_string()], ..settings.clone() };
     let store = connect(&through, &tables).await;
     store.migrate(Migration::Check).await.unwrap();
-    assert!(proxy.bytes(Way::ToServer) > 0, "the driver goes around the proxy");
-    Some(Behind { proxy: Arc::new(proxy), store, fixture })
+    assert!(proxy.bytes(Way::ToServer) > 0, "the driver bypasses the proxy");
+    Some(ProxiedStore { proxy: Arc::new(proxy), store, fixture })
 }
 
 /// Single writer: in spite of link failures, each of its writes must be reported as done and be applied once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn write_with_a_lost_answer_is_settled() {
-    let Some(Behind { proxy, store, fixture }) = behind_a_proxy("a cut answer").await else { return };
-    // Prepares both statements while the link is whole.
+    let Some(ProxiedStore { proxy, store, fixture }) = connect_through_proxy("a cut answer").await else {
+        return;
+    };
+    // Both statements are prepared while the link works.
     store.insert_new(&counter("warm", 0)).await.unwrap();
     store.replace(&counter("warm", 1), 1).await.unwrap();
     let cuts = proxy.cuts();
     for round in 0..12 {
         let name = format!("cut {round}");
-        // Each name is carried in the bytes of the request: the answer to it, or what comes before it, is lost.
+        // The request contains the name in its bytes, so the proxy can find the answer to cut.
         proxy.cut_answer_to(name.as_bytes());
         assert!(
             store.insert_new(&counter(&name, 0)).await.unwrap().is_new(),
-            "{name}: one writer, so it is ours"
+            "{name}: the only writer inserted the row"
         );
         match round % 3 {
             0 => proxy.cut_answer_to(name.as_bytes()),
@@ -76,7 +78,9 @@ const EACH: usize = 6;
 /// others replaced the row before the outcome was known.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_link_cuts_neither_lose_nor_repeat_writes() {
-    let Some(Behind { proxy, store, fixture }) = behind_a_proxy("a link cut again and again").await else {
+    let Some(ProxiedStore { proxy, store, fixture }) =
+        connect_through_proxy("a link cut again and again").await
+    else {
         return;
     };
     // Prepared while the link works: a failed preparation would be an outage with a known outcome.
@@ -112,10 +116,10 @@ async fn repeated_link_cuts_neither_lose_nor_repeat_writes() {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     continue;
                 };
-                let was = row.version;
+                let read_version = row.version;
                 row.n += 1;
-                match store.replace(&row, was).await {
-                    Ok(ReplaceOutcome::Done) => won.push(was + 1),
+                match store.replace(&row, read_version).await {
+                    Ok(ReplaceOutcome::Done) => won.push(read_version + 1),
                     Ok(_) => {}
                     Err(error) => {
                         assert!(error.is_outage(), "{error}");
@@ -144,7 +148,9 @@ async fn repeated_link_cuts_neither_lose_nor_repeat_writes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unreachable_server_is_an_outage_until_it_returns() {
-    let Some(Behind { proxy, store, fixture }) = behind_a_proxy("an outage").await else { return };
+    let Some(ProxiedStore { proxy, store, fixture }) = connect_through_proxy("an outage").await else {
+        return;
+    };
     let row = event(1, "p", None);
     store.put_rows(WriteTime(1), std::slice::from_ref(&row)).await.unwrap();
     proxy.refuse().await.unwrap();
@@ -161,23 +167,23 @@ async fn unreachable_server_is_an_outage_until_it_returns() {
     fixture.end().await;
 }
 
-/// An operator may have set our limit above the servers', or theirs below ours.
+/// The configured limit may exceed the limit of the servers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn oversized_write_is_a_refusal_and_no_outage() {
     let tables = [table::<Counter>(), table::<Event>()];
     let Some(fixture) = Fixture::cql("a row above the server's limit", &tables).await else { return };
     let all = cql::Settings { max_row_bytes: usize::MAX, ..fixture.settings().unwrap().clone() };
     let store = connect(&all, &tables).await;
-    // Just above the limits of a mutation and of a request, and far above them.
+    // The sizes lie just above the limits of a mutation and of a request, and far above them.
     for bytes in [16 << 20, 40 << 20] {
         let payload = Bytes::from(vec![7; bytes]);
         let row = Event { payload: payload.clone(), ..event(1, "", None) };
-        let put = store.put_rows(WriteTime(1), &[row]).await;
-        let conditional = store.insert_new(&Counter { payload, ..counter("c", 0) }).await.map(drop);
-        for answer in [put, conditional] {
+        let put_result = store.put_rows(WriteTime(1), &[row]).await;
+        let insert_result = store.insert_new(&Counter { payload, ..counter("c", 0) }).await.map(drop);
+        for answer in [put_result, insert_result] {
             eprintln!("{bytes} bytes: {answer:?}");
-            let refused = answer.unwrap_err();
-            assert!(refused.is_refusal() && !refused.is_outage(), "{bytes} bytes: {refused:?}");
+            let error = answer.unwrap_err();
+            assert!(error.is_refusal() && !error.is_outage(), "{bytes} bytes: {error:?}");
         }
     }
     let small = event(1, "p", None);

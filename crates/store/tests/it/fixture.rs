@@ -30,7 +30,7 @@ impl Fixture {
         Self { tables: tables.to_vec(), place: Place::Folder(folder), store }
     }
 
-    /// `None`: no server is named.
+    /// Returns `None` if no server is named.
     pub(crate) async fn cql(case: &str, tables: &[&'static Table]) -> Option<Self> {
         let address = servers::cql(&format!("store contract, {case}"))?;
         let settings = settings(&address);
@@ -66,7 +66,7 @@ impl Fixture {
     }
 
     pub(crate) async fn end(self) {
-        // A case may have closed it already.
+        // A case may have closed the store already.
         drop(self.store.close().await);
         if let Place::Keyspace(settings) = &self.place {
             let session =
@@ -84,7 +84,7 @@ pub(crate) async fn open_place(place: &str, tables: &[&'static Table]) -> Store 
         ["cql", address, keyspace] => {
             connect(&cql::Settings { keyspace: (*keyspace).to_owned(), ..settings(address) }, tables).await
         }
-        _ => panic!("no place: {place}"),
+        _ => panic!("unknown place: {place}"),
     }
 }
 

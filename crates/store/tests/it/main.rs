@@ -1,7 +1,7 @@
 //! The contract of the store: the same cases for each engine.
 //!
-//! The embedded engine is always included; Cassandra or ScyllaDB when `TIDEGATE_TEST_CQL` names it. Not here: how rows
-//! lie in bytes, which the engine's own tests show.
+//! The embedded engine is always included; Cassandra or ScyllaDB when `TIDEGATE_TEST_CQL` names it. The engine's own
+//! tests cover the byte format of rows.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod embedded_only;
@@ -45,25 +45,25 @@ contract! {
     facts::key_columns_of_every_type_keep_the_table_order(Keyed);
     facts::older_write_loses_in_every_order_of_arrival(Event);
     facts::a_put_replaces_the_whole_row(Event);
-    facts::at_one_write_time_a_deletion_wins_in_both_orders(Event);
+    facts::deletion_wins_over_a_put_of_the_same_time(Event);
     facts::batch_writes_several_tables_with_their_own_times(Event, Keyed, Fleeting);
     facts::a_batch_of_many_times_40_kib_is_written_whole(Event);
     facts::row_of_one_mebibyte_is_read_back(Event);
     facts::oversized_row_is_refused_and_the_next_is_written(Event, Counter);
-    facts::a_key_that_no_engine_takes_is_refused_and_is_no_outage(Event);
-    facts::a_row_is_gone_once_its_time_is_over(Fleeting);
+    facts::overlong_key_is_a_refusal_and_no_outage(Event);
+    facts::expired_row_is_not_returned(Fleeting);
     facts::get_many_answers_in_the_order_of_the_keys(Event);
-    versioned::the_store_counts_the_versions(Counter);
-    versioned::of_many_inserts_of_one_row_one_is_new_and_the_others_see_it(Counter);
-    versioned::two_hundred_replacements_at_once_lose_nothing(Counter);
+    versioned::each_write_increments_the_version(Counter);
+    versioned::concurrent_inserts_of_one_row_have_one_winner(Counter);
+    versioned::concurrent_replacements_lose_no_update(Counter);
     versioned::one_writer_wins_each_version(Counter);
-    versioned::a_claim_can_be_taken_again_once_it_lapsed(Claim);
-    scans::pages_of_a_hundred_thousand_rows_hold_each_once_in_order(Event);
+    versioned::expired_claim_can_be_taken_again(Claim);
+    scans::pages_return_every_row_once_in_order(Event);
     scans::view_reads_its_columns_and_differs_from_its_table(Event);
     scans::ranges_limits_and_cursors_agree_with_a_plain_filter(Event);
-    scans::a_made_up_cursor_is_refused_or_stays_in_its_partition(Event);
-    scans::the_splits_of_a_table_hold_every_row_once(Event);
+    scans::forged_cursor_cannot_leave_its_partition(Event);
+    scans::splits_return_every_row_once(Event);
     restart::written_rows_survive_a_restart(Event, Counter);
     restart::every_acknowledged_row_survives_the_death_of_the_process(Event, Counter);
-    restart::a_closed_store_says_so(Event);
+    restart::closed_store_refuses_calls_by_name(Event);
 }

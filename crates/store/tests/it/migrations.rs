@@ -27,38 +27,40 @@ async fn tables_are_migrated_and_two_versions_run_side_by_side() {
     let settings = settings(&address);
     let [old_tables, new_tables] =
         [&[table::<before::Note>()][..], &[table::<now::Note>(), table::<now::Head>()]];
-    let old = connect(&settings, old_tables).await;
-    let missing = [Difference::Keyspace(settings.keyspace.clone()), Difference::Table("notes")];
-    assert_eq!(old.migrate(Migration::Check).await.unwrap(), missing);
+    let old_store = connect(&settings, old_tables).await;
+    let expected_differences = [Difference::Keyspace(settings.keyspace.clone()), Difference::Table("notes")];
+    assert_eq!(old_store.migrate(Migration::Check).await.unwrap(), expected_differences);
     let unasked = cql::Settings { replication: None, ..settings.clone() };
-    let refused = connect(&unasked, old_tables).await.migrate(Migration::Expand).await.unwrap_err();
-    assert!(matches!(refused, Error::Settings(_)), "{refused}");
-    assert_eq!(old.migrate(Migration::Expand).await.unwrap(), missing);
-    assert_eq!(old.migrate(Migration::Check).await.unwrap(), []);
+    let error = connect(&unasked, old_tables).await.migrate(Migration::Expand).await.unwrap_err();
+    assert!(matches!(error, Error::Settings(_)), "{error}");
+    assert_eq!(old_store.migrate(Migration::Expand).await.unwrap(), expected_differences);
+    assert_eq!(old_store.migrate(Migration::Check).await.unwrap(), []);
     let first = before::Note { org: OrgId::new("old"), text: "t".to_owned() };
-    old.put_rows(WriteTime(1), std::slice::from_ref(&first)).await.unwrap();
+    old_store.put_rows(WriteTime(1), std::slice::from_ref(&first)).await.unwrap();
 
-    let new = connect(&settings, new_tables).await;
-    let missing = [Difference::Column { table: "notes", column: "lang" }, Difference::Table("heads")];
-    assert_eq!(new.migrate(Migration::Check).await.unwrap(), missing);
-    assert_eq!(new.migrate(Migration::Expand).await.unwrap(), missing);
-    assert_eq!(new.migrate(Migration::Check).await.unwrap(), []);
-    let seen = new.get::<now::Note>(&now::Note::key("old")).await.unwrap();
-    assert_eq!(seen, Some(now::Note { org: OrgId::new("old"), lang: None, text: "t".to_owned() }));
+    let new_store = connect(&settings, new_tables).await;
+    let expected_differences =
+        [Difference::Column { table: "notes", column: "lang" }, Difference::Table("heads")];
+    assert_eq!(new_store.migrate(Migration::Check).await.unwrap(), expected_differences);
+    assert_eq!(new_store.migrate(Migration::Expand).await.unwrap(), expected_differences);
+    assert_eq!(new_store.migrate(Migration::Check).await.unwrap(), []);
+    let note = new_store.get::<now::Note>(&now::Note::key("old")).await.unwrap();
+    assert_eq!(note, Some(now::Note { org: OrgId::new("old"), lang: None, text: "t".to_owned() }));
 
     let second = now::Note { org: OrgId::new("new"), lang: Some("ß".to_owned()), text: "t".to_owned() };
-    new.put_rows(WriteTime(1), std::slice::from_ref(&second)).await.unwrap();
-    assert_eq!(old.migrate(Migration::Check).await.unwrap(), [], "a column more is no difference");
-    let seen = old.get::<before::Note>(&before::Note::key("new")).await.unwrap();
-    assert_eq!(seen, Some(before::Note { org: OrgId::new("new"), text: "t".to_owned() }));
+    new_store.put_rows(WriteTime(1), std::slice::from_ref(&second)).await.unwrap();
+    assert_eq!(
+        old_store.migrate(Migration::Check).await.unwrap(),
+        [],
+        "an additional column is no difference"
+    );
+    let note = old_store.get::<before::Note>(&before::Note::key("new")).await.unwrap();
+    assert_eq!(note, Some(before::Note { org: OrgId::new("new"), text: "t".to_owned() }));
 
     let retyped = connect(&settings, &[table::<retyped::Note>()]).await;
     for mode in [Migration::Check, Migration::Expand] {
-        let refused = retyped.migrate(mode).await.unwrap_err();
-        assert!(
-            refused.to_string().contains("notes: column text is text and declared as bigint"),
-            "{refused}"
-        );
+        let error = retyped.migrate(mode).await.unwrap_err();
+        assert!(error.to_string().contains("notes: column text is text and declared as bigint"), "{error}");
     }
     let session =
         scylla::client::session_builder::SessionBuilder::new().known_nodes(&settings.contact_points);

@@ -31,8 +31,8 @@ pub(crate) async fn written_rows_survive_a_restart(fixture: &Fixture) {
     drop(store);
 
     let store = open_place(&place, &tables).await;
-    let found = store.scan::<Event>(&Event::partition("o"), RowRange::all()).all().await.unwrap();
-    assert!(found.iter().rev().eq(&rows[1..]));
+    let stored_rows = store.scan::<Event>(&Event::partition("o"), RowRange::all()).all().await.unwrap();
+    assert!(stored_rows.iter().rev().eq(&rows[1..]));
     let row = store.get::<Counter>(&counter("c", 0).to_key()).await.unwrap().unwrap();
     assert_eq!((row.n, row.version), (2, 2));
     // The write times survived too.
@@ -69,7 +69,7 @@ pub(crate) async fn every_acknowledged_row_survives_the_death_of_the_process(fix
         for row in rows_of(*life, *n) {
             assert_eq!(store.get::<Event>(&row.to_key()).await.unwrap(), Some(row), "of {life} {n}");
         }
-        if with_conditions(*life) {
+        if writes_conditionally(*life) {
             let key = counter(&format!("{life} {n}"), 0).to_key();
             let row = store.get::<Counter>(&key).await.unwrap().expect("an acknowledged insert is lost");
             assert_eq!((row.n, row.version), (2, 2), "an acknowledged replacement is lost");
@@ -79,7 +79,7 @@ pub(crate) async fn every_acknowledged_row_survives_the_death_of_the_process(fix
 }
 
 /// Every second life only puts, because a conditional write would sync the puts before it too.
-fn with_conditions(life: i64) -> bool {
+fn writes_conditionally(life: i64) -> bool {
     life % 2 == 1
 }
 
@@ -92,10 +92,10 @@ fn rows_of(life: i64, n: i64) -> Vec<Event> {
         payload: Bytes::from(vec![u8::try_from(n % 251).unwrap(); size]),
         note: None,
     };
-    (0..3).map(|seq| row(seq, 50)).chain(with_conditions(life).then(|| row(3, 20_000))).collect()
+    (0..3).map(|seq| row(seq, 50)).chain(writes_conditionally(life).then(|| row(3, 20_000))).collect()
 }
 
-/// Started by the case above as a process of its own; does nothing in a run of the whole suite.
+/// Runs only as the child process of the test above, and returns at once in a run of the whole suite.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_child_that_writes_until_it_is_killed() {
     let (Ok(place), Ok(life)) = (std::env::var(PLACE), std::env::var(LIFE)) else { return };
@@ -103,7 +103,7 @@ async fn a_child_that_writes_until_it_is_killed() {
     let store = open_place(&place, &[table::<Event>(), table::<Counter>()]).await;
     for n in 0.. {
         store.put_rows(WriteTime(n), &rows_of(life, n)).await.unwrap();
-        if with_conditions(life) {
+        if writes_conditionally(life) {
             let row = counter(&format!("{life} {n}"), 1);
             assert!(store.insert_new(&row).await.unwrap().is_new());
             assert!(store.replace(&Counter { n: 2, ..row }, 1).await.unwrap().is_done());
@@ -113,12 +113,12 @@ async fn a_child_that_writes_until_it_is_killed() {
     }
 }
 
-pub(crate) async fn a_closed_store_says_so(fixture: &Fixture) {
+pub(crate) async fn closed_store_refuses_calls_by_name(fixture: &Fixture) {
     let store = &fixture.store;
     store.ping().await.unwrap();
     store.close().await.unwrap();
     store.close().await.unwrap();
     assert!(matches!(store.ping().await, Err(Error::Closed)));
-    let refused = store.put_rows(WriteTime(1), &[event(1, "p", None)]).await.unwrap_err();
-    assert!(matches!(refused, Error::Closed) && !refused.is_outage());
+    let error = store.put_rows(WriteTime(1), &[event(1, "p", None)]).await.unwrap_err();
+    assert!(matches!(error, Error::Closed) && !error.is_outage());
 }

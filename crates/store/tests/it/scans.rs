@@ -14,20 +14,20 @@ use crate::{
 };
 
 type Range = RowRange<<Event as tidegate_store::Row>::Cluster>;
-type Holds = Box<dyn Fn(&Event) -> bool>;
+type RowFilter = Box<dyn Fn(&Event) -> bool>;
 
 fn row(org: &str, at: i64, seq: i64) -> Event {
     Event { org: OrgId::new(org), at, seq, payload: Bytes::from_static(b"payload"), note: None }
 }
 
-pub(crate) async fn pages_of_a_hundred_thousand_rows_hold_each_once_in_order(fixture: &Fixture) {
+pub(crate) async fn pages_return_every_row_once_in_order(fixture: &Fixture) {
     const ROWS: i64 = 100_000;
     let store = &fixture.store;
     let rows: Vec<Event> = (0..ROWS).map(|n| row("o", n, 0)).collect();
     for part in rows.chunks(10_000) {
         store.put_rows(WriteTime(1), part).await.unwrap();
     }
-    // Neighbours that a scan must not run into.
+    // Rows of neighbouring partitions, which the scan must not return.
     store
         .put_rows(WriteTime(1), &[row("n", 1, 1), row("o\0", 1, 1), row("oo", 1, 1), row("p", 1, 1)])
         .await
@@ -52,9 +52,9 @@ pub(crate) async fn pages_of_a_hundred_thousand_rows_hold_each_once_in_order(fix
     let mut first = store.scan::<Event>(&partition, RowRange::starting_at(50_000).limit(10));
     assert_eq!(first.all().await.unwrap().last().map(|row| row.at), Some(50_009));
     let handed_out = first.cursor().unwrap().to_string();
-    let back: Cursor = handed_out.parse().unwrap();
+    let parsed_cursor: Cursor = handed_out.parse().unwrap();
     let second = store
-        .scan::<Event>(&partition, RowRange::starting_at(50_000).limit(10).after(back))
+        .scan::<Event>(&partition, RowRange::starting_at(50_000).limit(10).after(parsed_cursor))
         .all()
         .await
         .unwrap();
@@ -71,7 +71,7 @@ pub(crate) async fn ranges_limits_and_cursors_agree_with_a_plain_filter(fixture:
     }
     store.put_rows(WriteTime(1), &rows).await.unwrap();
 
-    let ranges: Vec<(&str, Range, Holds)> = vec![
+    let ranges: Vec<(&str, Range, RowFilter)> = vec![
         ("all", RowRange::all(), Box::new(|_| true)),
         ("since", RowRange::starting_at(2), Box::new(|row| row.at >= 2)),
         ("until", RowRange::ending_before(2), Box::new(|row| row.at < 2)),
@@ -88,23 +88,24 @@ pub(crate) async fn ranges_limits_and_cursors_agree_with_a_plain_filter(fixture:
             Box::new(|row| row.at == 3 && row.seq > 1),
         ),
         ("inside, up to", RowRange::range((3,), ..=1), Box::new(|row| row.at == 3 && row.seq <= 1)),
-        ("of nothing", RowRange::with_prefix((9,)), Box::new(|_| false)),
+        ("no such prefix", RowRange::with_prefix((9,)), Box::new(|_| false)),
     ];
     for (name, range, holds) in &ranges {
-        let wanted: Vec<Event> = rows.iter().filter(|row| holds(row)).cloned().collect();
-        let found = scan(store, range.clone().page_size(3)).await.0;
-        assert_eq!(found, wanted, "{name}");
-        let found = scan(store, range.clone().limit(2)).await.0;
-        assert_eq!(found, wanted[..wanted.len().min(2)], "{name}, two of them");
-        // From every row of the partition, also from those outside of the range.
+        let expected_rows: Vec<Event> = rows.iter().filter(|row| holds(row)).cloned().collect();
+        let scanned_rows = scan(store, range.clone().page_size(3)).await.0;
+        assert_eq!(scanned_rows, expected_rows, "{name}");
+        let scanned_rows = scan(store, range.clone().limit(2)).await.0;
+        assert_eq!(scanned_rows, expected_rows[..expected_rows.len().min(2)], "{name}, two of them");
+        // The cursor points to every row of the partition, also outside of the range.
         for (index, from) in rows.iter().enumerate() {
             let cursor = scan(store, RowRange::with_prefix((from.at, from.seq)).limit(1))
                 .await
                 .1
                 .expect("the limit was met");
-            let wanted: Vec<Event> = rows[index + 1..].iter().filter(|row| holds(row)).cloned().collect();
-            let found = scan(store, range.clone().after(cursor).page_size(4)).await.0;
-            assert_eq!(found, wanted, "{name}, after {}/{}", from.at, from.seq);
+            let expected_rows: Vec<Event> =
+                rows[index + 1..].iter().filter(|row| holds(row)).cloned().collect();
+            let scanned_rows = scan(store, range.clone().after(cursor).page_size(4)).await.0;
+            assert_eq!(scanned_rows, expected_rows, "{name}, after {}/{}", from.at, from.seq);
         }
     }
 }
@@ -115,19 +116,19 @@ async fn scan(store: &Store, range: Range) -> (Vec<Event>, Option<Cursor>) {
     (rows, pages.cursor())
 }
 
-pub(crate) async fn a_made_up_cursor_is_refused_or_stays_in_its_partition(fixture: &Fixture) {
+pub(crate) async fn forged_cursor_cannot_leave_its_partition(fixture: &Fixture) {
     let store = &fixture.store;
     store.put_rows(WriteTime(1), &[row("o", 1, 1), row("p", 1, 1)]).await.unwrap();
     for text in ["", "00", "zz", "ABCDEF", "8000000000000001", &"00".repeat(17), &"f".repeat(200_000), "0"] {
-        let refused = match text.parse::<Cursor>() {
+        let error = match text.parse::<Cursor>() {
             Err(error) => error,
             Ok(cursor) => store
                 .scan::<Event>(&Event::partition("o"), RowRange::all().after(cursor))
                 .all()
                 .await
-                .expect_err("these are no sixteen bytes"),
+                .expect_err("the text is not sixteen bytes long"),
         };
-        assert!(matches!(refused, Error::BadCursor), "{refused}");
+        assert!(matches!(error, Error::BadCursor), "{error}");
     }
     let highest: Cursor = "ff".repeat(16).parse().unwrap();
     assert_eq!(scan(store, RowRange::all().after(highest)).await.0, []);
@@ -135,9 +136,9 @@ pub(crate) async fn a_made_up_cursor_is_refused_or_stays_in_its_partition(fixtur
     assert_eq!(scan(store, RowRange::all().after(lowest)).await.0, [row("o", 1, 1)]);
 }
 
-pub(crate) async fn the_splits_of_a_table_hold_every_row_once(fixture: &Fixture) {
+pub(crate) async fn splits_return_every_row_once(fixture: &Fixture) {
     let store = &fixture.store;
-    assert_eq!(read_splits(store, 4).await, BTreeSet::new(), "an empty table has splits, too");
+    assert_eq!(read_splits(store, 4).await, BTreeSet::new(), "the splits of an empty table have no rows");
     let rows: Vec<Event> = (0..1_500)
         .flat_map(|n| {
             let org = format!("org {:x}", n * 7_919 % 1_500);
@@ -146,13 +147,14 @@ pub(crate) async fn the_splits_of_a_table_hold_every_row_once(fixture: &Fixture)
         .collect();
     store.put_rows(WriteTime(1), &rows).await.unwrap();
     store.delete::<Event>(WriteTime(2), &rows[0].to_key()).await.unwrap();
-    let wanted: BTreeSet<_> = rows[1..].iter().map(|row| (row.org.to_string(), row.at, row.seq)).collect();
+    let expected_keys: BTreeSet<_> =
+        rows[1..].iter().map(|row| (row.org.to_string(), row.at, row.seq)).collect();
     for parts in [1, 2, 3, 16, 100] {
-        assert!(read_splits(store, parts).await == wanted, "{parts} splits");
+        assert!(read_splits(store, parts).await == expected_keys, "{parts} splits");
     }
-    let whole = store.scan_all::<Event>(&Split::whole_table()).all().await.unwrap();
-    assert_eq!(whole.len(), wanted.len());
-    // Rows written behind and before the first cut belong to a split, too.
+    let all_rows = store.scan_all::<Event>(&Split::whole_table()).all().await.unwrap();
+    assert_eq!(all_rows.len(), expected_keys.len());
+    // Rows written after the computation of the splits belong to a split, too.
     let splits = store.splits::<Event>(3).await.unwrap();
     store
         .put_rows(WriteTime(1), &[row("\0", 1, 1), row("\u{10ffff}", 1, 1), event(1, "p", None)])
@@ -162,21 +164,21 @@ pub(crate) async fn the_splits_of_a_table_hold_every_row_once(fixture: &Fixture)
     for split in splits {
         count += store.scan_all::<Event>(&split).all().await.unwrap().len();
     }
-    assert_eq!(count, wanted.len() + 3);
+    assert_eq!(count, expected_keys.len() + 3);
 }
 
 async fn read_splits(store: &Store, parts: usize) -> BTreeSet<(String, i64, i64)> {
-    let mut found = BTreeSet::new();
+    let mut keys = BTreeSet::new();
     for split in store.splits::<Event>(parts).await.unwrap() {
         let mut pages = store.scan_all::<Event>(&split);
         while let Some(page) = pages.next_page().await.unwrap() {
             for row in page {
                 let name = format!("{row:?}");
-                assert!(found.insert((row.org.to_string(), row.at, row.seq)), "seen twice: {name}");
+                assert!(keys.insert((row.org.to_string(), row.at, row.seq)), "the row {name} is read twice");
             }
         }
     }
-    found
+    keys
 }
 
 pub(crate) async fn view_reads_its_columns_and_differs_from_its_table(fixture: &Fixture) {
@@ -186,12 +188,12 @@ pub(crate) async fn view_reads_its_columns_and_differs_from_its_table(fixture: &
     let noted =
         |row: &Event| EventNote { org: row.org.clone(), at: row.at, seq: row.seq, note: row.note.clone() };
     for _ in 0..2 {
-        let seen =
+        let scanned_notes =
             store.scan::<EventNote>(&EventNote::partition("o"), RowRange::all().page_size(2)).all().await;
-        assert!(seen.unwrap().iter().eq(rows.iter().map(noted).collect::<Vec<_>>().iter()));
-        let one = store.get::<EventNote>(&rows[1].to_key()).await.unwrap();
-        assert_eq!(one, Some(noted(&rows[1])));
-        // Each has statements of its own.
+        assert!(scanned_notes.unwrap().iter().eq(rows.iter().map(noted).collect::<Vec<_>>().iter()));
+        let fetched_note = store.get::<EventNote>(&rows[1].to_key()).await.unwrap();
+        assert_eq!(fetched_note, Some(noted(&rows[1])));
+        // The table and its view have separate statements.
         assert_eq!(store.get::<Event>(&rows[1].to_key()).await.unwrap(), Some(rows[1].clone()));
         assert_eq!(store.scan::<Event>(&Event::partition("o"), RowRange::all()).all().await.unwrap(), rows);
     }

@@ -51,28 +51,28 @@ table! { /// Many rows of one partition.
     values { payload: Bytes, note: Option<String> }
 }
 
-table! { /// Of an event, all but what it carries.
+table! { /// An event without its payload.
     View EventNote in "events" ttl None;
     partition { org: OrgId }
     cluster { at: i64 [Asc], seq: i64 [Desc] }
     values { note: Option<String> }
 }
 
-table! { /// Gone an hour after its write time.
+table! { /// Row that expires an hour after its write time.
     Fact Fleeting in "fleeting" ttl Some(1 hours), window 1 hours;
     partition { org: OrgId }
     cluster { seq: i64 [Asc] }
     values { n: i64 }
 }
 
-table! { /// A row that many want to change.
+table! { /// Row with competing writers.
     Versioned Counter in "counters" ttl None;
     partition { org: OrgId }
     cluster { name: String [Asc] }
     values { n: i64, holder: Option<String>, payload: Bytes }
 }
 
-table! { /// A claim that lapses.
+table! { /// Claim that expires.
     Versioned Claim in "claims" ttl Some(2 seconds);
     partition { org: OrgId, name: String }
     values { holder: String }

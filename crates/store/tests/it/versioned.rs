@@ -24,22 +24,22 @@ pub(crate) fn counter(name: &str, n: i64) -> Counter {
     }
 }
 
-/// Reads, adds one and replaces until it wins. Returns the version of the win.
+/// Adds one to a row: reads and replaces it until the replacement wins. Returns the new version.
 pub(crate) async fn add_one(store: &Store, name: &str) -> i64 {
     let key = counter(name, 0).to_key();
-    let mut row = store.get::<Counter>(&key).await.unwrap().expect("it was inserted");
+    let mut row = store.get::<Counter>(&key).await.unwrap().expect("the row was inserted");
     loop {
-        let was = row.version();
+        let read_version = row.version();
         row.n += 1;
-        match store.replace(&row, was).await.unwrap() {
-            ReplaceOutcome::Done => return was + 1,
+        match store.replace(&row, read_version).await.unwrap() {
+            ReplaceOutcome::Done => return read_version + 1,
             ReplaceOutcome::Conflict(current) => row = current,
-            ReplaceOutcome::Missing => panic!("the row is gone"),
+            ReplaceOutcome::Missing => panic!("the row is missing"),
         }
     }
 }
 
-pub(crate) async fn the_store_counts_the_versions(fixture: &Fixture) {
+pub(crate) async fn each_write_increments_the_version(fixture: &Fixture) {
     let store = &fixture.store;
     let first = Counter { version: 77, holder: Some("a".to_owned()), ..counter("c", 1) };
     assert_eq!(store.replace(&first, 77).await.unwrap(), ReplaceOutcome::Missing);
@@ -55,12 +55,12 @@ pub(crate) async fn the_store_counts_the_versions(fixture: &Fixture) {
     assert_eq!(
         store.get::<Counter>(&first.to_key()).await.unwrap(),
         Some(stored.clone()),
-        "the holder is gone"
+        "the replacement removes the holder"
     );
     assert_eq!(store.replace(&second, 1).await.unwrap(), ReplaceOutcome::Conflict(stored));
 }
 
-pub(crate) async fn of_many_inserts_of_one_row_one_is_new_and_the_others_see_it(fixture: &Fixture) {
+pub(crate) async fn concurrent_inserts_of_one_row_have_one_winner(fixture: &Fixture) {
     let stores = [fixture.store.clone(), fixture.sibling().await];
     for round in 0..3 {
         let name = format!("race {round}");
@@ -69,20 +69,21 @@ pub(crate) async fn of_many_inserts_of_one_row_one_is_new_and_the_others_see_it(
             tokio::spawn(async move { (row.n, store.insert_new(&row).await.unwrap()) })
         });
         let answers: Vec<_> = join_all(tries).await.into_iter().map(Result::unwrap).collect();
-        let new: Vec<i64> = answers.iter().filter(|(_, answer)| answer.is_new()).map(|(n, _)| *n).collect();
-        assert_eq!(new.len(), 1, "round {round}");
+        let new_values: Vec<i64> =
+            answers.iter().filter(|(_, answer)| answer.is_new()).map(|(n, _)| *n).collect();
+        assert_eq!(new_values.len(), 1, "round {round}");
         for (n, answer) in answers {
             match answer {
                 InsertOutcome::New => {}
                 InsertOutcome::Existing(row) => {
-                    assert_eq!((row.n, row.version), (new[0], 1), "as seen by {n}");
+                    assert_eq!((row.n, row.version), (new_values[0], 1), "as seen by {n}");
                 }
             }
         }
     }
 }
 
-pub(crate) async fn two_hundred_replacements_at_once_lose_nothing(fixture: &Fixture) {
+pub(crate) async fn concurrent_replacements_lose_no_update(fixture: &Fixture) {
     let stores = Arc::new([fixture.store.clone(), fixture.sibling().await]);
     stores[0].insert_new(&counter("c", 0)).await.unwrap();
     let tasks = (0..200).map(|n| {
@@ -100,26 +101,26 @@ pub(crate) async fn two_hundred_replacements_at_once_lose_nothing(fixture: &Fixt
 pub(crate) async fn one_writer_wins_each_version(fixture: &Fixture) {
     let stores = Arc::new([fixture.store.clone(), fixture.sibling().await]);
     stores[0].insert_new(&counter("c", 0)).await.unwrap();
-    for was in 1..=5 {
+    for version in 1..=5 {
         let tasks = (0..40).map(|n| {
             let stores = Arc::clone(&stores);
-            tokio::spawn(
-                async move { (n, stores[n % 2].replace(&counter("c", n as i64), was).await.unwrap()) },
-            )
+            tokio::spawn(async move {
+                (n, stores[n % 2].replace(&counter("c", n as i64), version).await.unwrap())
+            })
         });
         let answers: BTreeMap<usize, _> = join_all(tasks).await.into_iter().map(Result::unwrap).collect();
         let winners: Vec<usize> =
             answers.iter().filter(|(_, answer)| answer.is_done()).map(|(n, _)| *n).collect();
-        assert_eq!(winners.len(), 1, "version {was}");
+        assert_eq!(winners.len(), 1, "version {version}");
         for answer in answers.values() {
             if let ReplaceOutcome::Conflict(row) = answer {
-                assert_eq!((row.n, row.version), (winners[0] as i64, was + 1));
+                assert_eq!((row.n, row.version), (winners[0] as i64, version + 1));
             }
         }
     }
 }
 
-pub(crate) async fn a_claim_can_be_taken_again_once_it_lapsed(fixture: &Fixture) {
+pub(crate) async fn expired_claim_can_be_taken_again(fixture: &Fixture) {
     let store = &fixture.store;
     let claim = |holder: &str| Claim {
         org: OrgId::new("o"),

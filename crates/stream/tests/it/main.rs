@@ -1,4 +1,4 @@
-//! The contract of the log on every engine, and what the log promises on Kafka alone.
+//! Contract of the log on every engine, and its additional guarantees on Kafka.
 
 #![allow(clippy::unwrap_used)]
 

@@ -31,7 +31,7 @@ async fn resent_callback_keeps_its_id_and_stays_delivered() {
     let first = world.until_state(event, "delivered").await;
     world.command(event, Command::Resend).await;
     let resent_row = world
-        .until("a second attempt", async || world.delivery(event).await.filter(|row| row.attempts == 2))
+        .wait_for("a second attempt", async || world.delivery(event).await.filter(|row| row.attempts == 2))
         .await;
     assert_eq!((resent_row.state.as_str(), resent_row.delivered_at), ("delivered", first.delivered_at));
     let requests = receiver.requests();
@@ -53,7 +53,7 @@ async fn resend_restarts_the_schedule_of_an_exhausted_callback() {
     assert_eq!(world.until_state(event, "exhausted").await.attempts, 3);
     world.command(event, Command::Resend).await;
     world
-        .until("another round", async || {
+        .wait_for("another round", async || {
             world.delivery(event).await.filter(|row| row.state.as_str() == "exhausted" && row.attempts == 6)
         })
         .await;
@@ -102,14 +102,14 @@ async fn too_large_callback_is_listed_and_sent_under_a_higher_limit() {
     assert!(row.last_error.unwrap().contains("above callbacks.max_body_bytes = 1000"));
     world.command(large.event_id, Command::Resend).await;
     world
-        .until("the refused resend", async || {
+        .wait_for("the refused resend", async || {
             world.delivery(large.event_id).await.filter(|now| now.applied > row.applied)
         })
         .await;
     assert_eq!(world.delivery(large.event_id).await.unwrap().state.as_str(), "too_large");
     let small = world.ask("platform").await;
     world.until_state(small, "delivered").await;
-    assert_eq!(receiver.requests().len(), 1, "no request of it was sent");
+    assert_eq!(receiver.requests().len(), 1, "no request for the callback was sent");
     assert_eq!(world.dead_letters().await, 0);
 
     world.stop().await;

@@ -41,7 +41,7 @@ async fn kill_causes_at_most_one_extra_attempt() {
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let under_way = world.ask("platform").await;
-    world.until("a call under way", async || (receiver.requests().len() == 1).then_some(())).await;
+    world.wait_for("a call under way", async || (receiver.requests().len() == 1).then_some(())).await;
     // The second callback is accepted but not attempted, because it waits behind the first.
     let accepted = world.ask("platform").await;
     world.until_state(accepted, "pending").await;
@@ -77,7 +77,7 @@ async fn callbacks_queued_at_a_stop_are_sent_once_after_it() {
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let under_way = world.ask("platform").await;
-    world.until("a call under way", async || (receiver.requests().len() == 1).then_some(())).await;
+    world.wait_for("a call under way", async || (receiver.requests().len() == 1).then_some(())).await;
     let mut waiting_ids = Vec::new();
     for _ in 0..20 {
         waiting_ids.push(world.ask("platform").await);
@@ -107,11 +107,11 @@ async fn callbacks_queued_at_a_stop_are_sent_once_after_it() {
     }
     world.until_state(under_way, "delivered").await;
     assert_eq!(world.stop().await, DrainResult::Clean);
-    let sent = |event: &tidegate_schemas::ids::EventId| {
+    let count_requests = |event: &tidegate_schemas::ids::EventId| {
         let id = event.to_string();
         receiver.requests().iter().filter(|request| request.header("webhook-id") == id).count()
     };
-    assert!(waiting_ids.iter().all(|event| sent(event) == 1));
+    assert!(waiting_ids.iter().all(|event| count_requests(event) == 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,7 +121,7 @@ async fn stored_attempt_is_not_repeated_after_a_crash() {
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let event = world.ask("platform").await;
-    world.until("a call under way", async || (receiver.requests().len() == 1).then_some(())).await;
+    world.wait_for("a call under way", async || (receiver.requests().len() == 1).then_some(())).await;
     let mut next = world.image(quick_settings()).await;
     drop(world);
     // The row of the attempt is written before that of the delivery.
@@ -158,7 +158,7 @@ async fn replayed_command_is_applied_once() {
     world.until_state(event, "delivered").await;
     world.command(event, Command::Resend).await;
     world
-        .until("a second attempt", async || world.delivery(event).await.filter(|row| row.attempts == 2))
+        .wait_for("a second attempt", async || world.delivery(event).await.filter(|row| row.attempts == 2))
         .await;
     let mut next = world.image(quick_settings()).await;
     world.stop().await;
@@ -188,7 +188,7 @@ async fn stop_waits_for_the_running_call_and_starts_no_other() {
     world.start();
     let first = world.ask("platform").await;
     let second = world.ask("platform").await;
-    world.until("a call under way", async || (receiver.requests().len() == 1).then_some(())).await;
+    world.wait_for("a call under way", async || (receiver.requests().len() == 1).then_some(())).await;
     world.until_state(second, "pending").await;
     assert_eq!(world.stop().await, DrainResult::Clean);
     let rows = (world.delivery(first).await.unwrap(), world.delivery(second).await.unwrap());

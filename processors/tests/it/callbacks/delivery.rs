@@ -153,7 +153,7 @@ async fn deliveries_without_room_are_read_from_the_store_later() {
     for event in &events {
         world.until_state(*event, "delivered").await;
     }
-    assert_eq!(receiver.requests().len(), 6, "each once");
+    assert_eq!(receiver.requests().len(), 6, "each callback is sent once");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -236,60 +236,60 @@ fn no_secrets(folder: &tempfile::TempDir) -> Secrets {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unsent_callback_follows_its_action_under_the_same_id() {
-    let old = Receiver::start(|_, _| Answer::Status(200)).await;
-    let new = Receiver::start(|_, _| Answer::Status(200)).await;
+    let old_receiver = Receiver::start(|_, _| Answer::Status(200)).await;
+    let new_receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     let folder = tempfile::tempdir().unwrap();
     let mut world = World::new(quick_settings()).await;
     world.deps.secrets = no_secrets(&folder);
     world.start();
     let (gone, shut) = (planned_for("gone"), planned_for("shut"));
-    let held = async |event: &Callback, reason: &str| {
+    let assert_held = async |event: &Callback, reason: &str| {
         world.append(event).await;
         let row = world.until_state(event.event_id, "held").await;
         assert_eq!((row.attempts, row.held_reason.as_deref()), (0, Some(reason)));
     };
-    held(&gone, "endpoint_missing").await;
-    world.configure(&act_at("shut", &[("shut", old.url("/hook"))])).await;
-    held(&shut, "secret_missing").await;
+    assert_held(&gone, "endpoint_missing").await;
+    world.configure(&act_at("shut", &[("shut", old_receiver.url("/hook"))])).await;
+    assert_held(&shut, "secret_missing").await;
     world.deps.secrets.ensure_secret(&org(), &EndpointId::new("new")).await.unwrap();
-    world.configure(&act_at("new", &[("new", new.url("/hook"))])).await;
-    world.follow().await;
+    world.configure(&act_at("new", &[("new", new_receiver.url("/hook"))])).await;
+    world.load_latest_config().await;
     for event in [&gone, &shut] {
         let row = world.until_state(event.event_id, "delivered").await;
         assert_eq!((row.attempts, row.endpoint.unwrap().as_str()), (1, "new"));
     }
     let ids: std::collections::BTreeSet<_> =
-        new.requests().iter().map(|request| request.header("webhook-id").to_owned()).collect();
+        new_receiver.requests().iter().map(|request| request.header("webhook-id").to_owned()).collect();
     assert_eq!(ids, [&gone, &shut].map(|event| event.event_id.to_string()).into());
-    assert_eq!((old.requests().len(), new.requests().len()), (0, 2));
-    new.all_are_signed(&[world.secret("new").await]);
+    assert_eq!((old_receiver.requests().len(), new_receiver.requests().len()), (0, 2));
+    new_receiver.all_are_signed(&[world.secret("new").await]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn called_endpoint_is_called_again_while_configured() {
-    let old = Receiver::start(|_, nth| Answer::Status(if nth == 1 { 200 } else { 500 })).await;
-    let new = Receiver::start(|_, _| Answer::Status(200)).await;
+    let old_receiver = Receiver::start(|_, nth| Answer::Status(if nth == 1 { 200 } else { 500 })).await;
+    let new_receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     let schedule = ["0s", "1h"].map(|pause| pause.parse().unwrap()).to_vec();
     let mut world = World::new(Settings { schedule, ..quick_settings() }).await;
-    world.configure(&act_at("old", &[("old", old.url("/hook"))])).await;
+    world.configure(&act_at("old", &[("old", old_receiver.url("/hook"))])).await;
     world.start();
     let (stays, follows) = (planned_for("old"), planned_for("old"));
     for event in [&stays, &follows] {
         world.append(event).await;
         world.until_state(event.event_id, "retry_wait").await;
     }
-    world.configure(&act_at("new", &[("new", new.url("/hook"))])).await;
-    world.follow().await;
+    world.configure(&act_at("new", &[("new", new_receiver.url("/hook"))])).await;
+    world.load_latest_config().await;
     world.command(stays.event_id, Command::Resend).await;
     let row = world.until_state(stays.event_id, "delivered").await;
     assert_eq!((row.attempts, row.endpoint.unwrap().as_str()), (2, "old"));
-    assert_eq!((old.requests().len(), new.requests().len()), (3, 0));
-    world.configure_only(&act_at("new", &[("new", new.url("/hook"))])).await;
-    world.follow().await;
+    assert_eq!((old_receiver.requests().len(), new_receiver.requests().len()), (3, 0));
+    world.configure_only(&act_at("new", &[("new", new_receiver.url("/hook"))])).await;
+    world.load_latest_config().await;
     world.command(follows.event_id, Command::Resend).await;
     let row = world.until_state(follows.event_id, "delivered").await;
     assert_eq!((row.attempts, row.endpoint.unwrap().as_str()), (2, "new"));
-    assert_eq!((old.requests().len(), new.requests().len()), (3, 1));
+    assert_eq!((old_receiver.requests().len(), new_receiver.requests().len()), (3, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -352,6 +352,6 @@ async fn invalid_event_body_is_dead_lettered() {
     world.append(&bad).await;
     let good_event = world.ask("platform").await;
     world.until_state(good_event, "delivered").await;
-    world.until("a dead letter", async || (world.dead_letters().await == 1).then_some(())).await;
+    world.wait_for("a dead letter", async || (world.dead_letters().await == 1).then_some(())).await;
     assert!(world.delivery(bad.event_id).await.is_none());
 }

@@ -72,8 +72,8 @@ impl Receiver {
     /// Verifies the signatures of all received requests.
     pub(crate) fn all_are_signed(&self, secrets: &[Secret]) {
         for request in self.requests() {
-            let now = Millis::now().0.div_euclid(1_000).unsigned_abs();
-            signature::verify(&request.headers, &request.body, secrets, now, 300).unwrap();
+            let current_second = Millis::now().0.div_euclid(1_000).unsigned_abs();
+            signature::verify(&request.headers, &request.body, secrets, current_second, 300).unwrap();
         }
     }
 }
@@ -90,22 +90,22 @@ impl Request {
 
 async fn serve(
     mut stream: TcpStream,
-    seen: Arc<Mutex<Vec<Request>>>,
+    requests: Arc<Mutex<Vec<Request>>>,
     behaviour: Arc<Behaviour>,
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
     loop {
         let Some(request) = read(&mut stream, &mut bytes).await? else { return Ok(()) };
         let answer = {
-            let mut seen = seen.lock();
-            let before = seen
+            let mut requests = requests.lock();
+            let before = requests
                 .iter()
                 .filter(|other| {
                     other.path == request.path && other.header("webhook-id") == request.header("webhook-id")
                 })
                 .count();
             let answer = behaviour(&request.path, before);
-            seen.push(request);
+            requests.push(request);
             answer
         };
         match answer {

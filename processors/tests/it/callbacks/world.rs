@@ -114,7 +114,7 @@ impl World {
     }
 
     /// Loads the latest configuration in place of the task that follows changes.
-    pub(crate) async fn follow(&self) {
+    pub(crate) async fn load_latest_config(&self) {
         self.deps.live.load_latest(&org()).await.unwrap();
     }
 
@@ -191,13 +191,13 @@ impl World {
     }
 
     pub(crate) async fn until_state(&self, event_id: EventId, state: &str) -> Delivery {
-        self.until(&format!("state {state}"), async || {
+        self.wait_for(&format!("state {state}"), async || {
             self.delivery(event_id).await.filter(|row| row.state.as_str() == state)
         })
         .await
     }
 
-    pub(crate) async fn until<T>(&self, what: &str, probe: impl AsyncFnMut() -> Option<T>) -> T {
+    pub(crate) async fn wait_for<T>(&self, what: &str, probe: impl AsyncFnMut() -> Option<T>) -> T {
         eventually(what, PATIENCE, probe).await.unwrap()
     }
 

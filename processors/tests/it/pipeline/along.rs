@@ -51,7 +51,7 @@ async fn host() -> Host {
 }
 
 async fn world(host: &Host) -> World {
-    let mut world = World::beside(long_wait_settings(), &[host.address.port()]).await;
+    let mut world = World::with_media_ports(long_wait_settings(), &[host.address.port()]).await;
     world.configure(CLIPS, false).await;
     world.start();
     world
@@ -89,7 +89,9 @@ async fn displayed_media(world: &World, job: JobId) -> Vec<(String, Vec<Media>)>
 
 /// Returns the displayed media after `items` items have been inspected.
 async fn wait_for_media(world: &mut World, job: JobId, items: usize) -> Vec<(String, Vec<(String, bool)>)> {
-    world.until("the rows", async || (displayed_media(world, job).await.len() == items).then_some(())).await;
+    world
+        .wait_for("the rows", async || (displayed_media(world, job).await.len() == items).then_some(()))
+        .await;
     world.drain().await;
     let one = |medium: Media| {
         let path = medium.url.rsplit('/').next().unwrap().to_owned();
@@ -113,9 +115,9 @@ async fn two_versions_in_a_report_show_the_media_of_both() {
         vec![images(&post("x"), &[url("seen"), url("both")]), images(&post("y"), &[url("gone-y")])];
     report_record.additional = vec![images(&post("x"), &[url("both"), url("gone")])];
     send(&world, &report_record).await;
-    let expected =
+    let expected_media =
         [item("x", &[("seen", true), ("both", true), ("gone", false)]), item("y", &[("gone-y", false)])];
-    assert_eq!(wait_for_media(&mut world, report_job_id(), 2).await, expected);
+    assert_eq!(wait_for_media(&mut world, report_job_id(), 2).await, expected_media);
     assert_eq!(host.asked("both").len(), 1);
 }
 
@@ -159,8 +161,10 @@ async fn dead_letter_contains_all_entries_of_a_shared_row() {
     report_record.thread = vec![images(&post("x"), &urls("a")), images(&post("y"), &urls("y")[..1])];
     report_record.additional = vec![images(&post("x"), &urls("b"))];
     send(&world, &report_record).await;
-    let letter = world.until("the dead letter", async || world.tail(Topic::DeadLetters).await.pop()).await;
-    world.until("the other item's row", async || displayed_media(&world, report_job_id()).await.pop()).await;
+    let letter = world.wait_for("the dead letter", async || world.tail(Topic::DeadLetters).await.pop()).await;
+    world
+        .wait_for("the other item's row", async || displayed_media(&world, report_job_id()).await.pop())
+        .await;
     world.drain().await;
     assert_eq!(world.tail(Topic::DeadLetters).await.len(), 1);
     let dead_record: DeadLetter = letter.decode().unwrap();
@@ -174,7 +178,7 @@ async fn dead_letter_contains_all_entries_of_a_shared_row() {
     let (log, store) = (&world.deps.log, &world.deps.store);
     dead_letters::replay(log, store, &DeadLetterFilter::default(), &options).await.unwrap();
     world
-        .until("both rows", async || {
+        .wait_for("both rows", async || {
             (displayed_media(&world, report_job_id()).await.len() == 2).then_some(())
         })
         .await;

@@ -48,16 +48,16 @@ async fn items_that_need_more_than_their_data_leave_the_batch() {
     assert_all_evaluated(&world, &quiet).await;
     assert_all_evaluated(&world, &later_ids).await;
     assert!(world.wait_until_evaluated(&post("scam"), scam_id).await.matched.contains("demo-scam"));
-    world.until("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
+    world.wait_for("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
     world.drain().await;
 
     let letters: Vec<DeadLetter> =
         world.tail(Topic::DeadLetters).await.iter().map(|tailed| tailed.decode().unwrap()).collect();
     let mut buried: Vec<_> = letters.iter().filter_map(|letter| letter.submission_id).collect();
     buried.sort_unstable();
-    let mut expected = poison.to_vec();
-    expected.sort_unstable();
-    assert_eq!(buried, expected);
+    let mut expected_ids = poison.to_vec();
+    expected_ids.sort_unstable();
+    assert_eq!(buried, expected_ids);
     assert_eq!(world.callbacks().await.len(), 1);
     assert_eq!(world.rows::<Plan>(&(org(), scam_id.0)).await.len(), 1);
     let versions = world.versions(&post("p3")).await;

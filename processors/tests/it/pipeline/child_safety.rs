@@ -61,7 +61,7 @@ async fn job(world: &World, class: JobClass, item: &ItemKey) -> Option<(Job, Vec
 
 async fn wait_for_job(world: &World, item: &ItemKey) -> (Job, Vec<JobCause>) {
     world
-        .until("the child-safety job", async || {
+        .wait_for("the child-safety job", async || {
             job(world, JobClass::ChildSafety, item).await.filter(|(_, causes)| !causes.is_empty())
         })
         .await
@@ -82,7 +82,7 @@ async fn a_rule_opens_a_child_safety_job_and_no_review() {
     // A later version joins the job that is open.
     world.submit_text("p1", "match doubtful").await;
     world
-        .until("the second cause", async || {
+        .wait_for("the second cause", async || {
             (wait_for_job(&world, &post("p1")).await.1.len() == 2).then_some(())
         })
         .await;
@@ -104,7 +104,9 @@ async fn a_rule_adds_its_hit_to_the_job_of_a_child_safety_report() {
     let report = report(world.version().await, 1, "match", true);
     world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
     world
-        .until("both causes", async || (wait_for_job(&world, &post("p1")).await.1.len() == 2).then_some(()))
+        .wait_for("both causes", async || {
+            (wait_for_job(&world, &post("p1")).await.1.len() == 2).then_some(())
+        })
         .await;
     world.drain().await;
     assert!(job(&world, JobClass::Review, &post("p1")).await.is_none());
@@ -134,11 +136,11 @@ async fn decision_to_escalate_is_recorded_with_its_reason() {
             .unwrap()
     };
     decide(&review, &["hand_over"]).await.unwrap();
-    world.until("its callback", async || world.events("decision.moderator").await.pop()).await;
+    world.wait_for("its callback", async || world.events("decision.moderator").await.pop()).await;
     // The record is appended again, as after a crash of the scanner.
     let record: Decision = world.tail(Topic::Decisions).await[0].decode().unwrap();
     world.append(Topic::Decisions, &post("p1").log_key(&org()), &record).await;
-    world.until("the second round", async || (world.callbacks().await.len() == 2).then_some(())).await;
+    world.wait_for("the second round", async || (world.callbacks().await.len() == 2).then_some(())).await;
     let (child_safety, causes) = wait_for_job(&world, &post("p1")).await;
     assert_eq!((causes.len(), causes[0].kind, causes[0].submission_id), (1, CauseKind::Escalation, None));
     let store = world.deps.store.clone();
@@ -147,8 +149,8 @@ async fn decision_to_escalate_is_recorded_with_its_reason() {
         let comments = comments::list_comments(&store, &escalated_job, None, 10).await.unwrap();
         comments.0.into_iter().map(|comment| (comment.author, comment.text)).collect::<Vec<_>>()
     };
-    let expected = vec![("ann".to_owned(), "no violation".to_owned())];
-    world.until("the reason", async || (comments().await == expected).then_some(())).await;
+    let expected_comments = vec![("ann".to_owned(), "no violation".to_owned())];
+    world.wait_for("the reason", async || (comments().await == expected_comments).then_some(())).await;
 
     let claimed_job = claim(&world, "child-safety").await;
     let refusal = decide(&claimed_job, &["limit_reach", "hand_over"]).await.unwrap_err();
@@ -157,13 +159,13 @@ async fn decision_to_escalate_is_recorded_with_its_reason() {
         "{refusal:?}"
     );
     world.drain().await;
-    assert_eq!(comments().await, expected);
+    assert_eq!(comments().await, expected_comments);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hash_match_opens_a_child_safety_job_without_a_report() {
     let host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
-    let mut world = World::beside(long_wait_settings(), &[host.address.port()]).await;
+    let mut world = World::with_media_ports(long_wait_settings(), &[host.address.port()]).await;
     world.start();
     let send = async |item: &str| {
         let entry = with_images(&post(item), &[host.url("a.bmp")]);
@@ -196,7 +198,7 @@ async fn child_safety_decision_is_sent_to_cleared_endpoints_only() {
             let all: Vec<_> = all.filter(|it| it.event_type == "decision.moderator").collect();
             (all.len() == count).then_some(all)
         };
-        let all = world.until("the callbacks", callbacks).await;
+        let all = world.wait_for("the callbacks", callbacks).await;
         all.into_iter().map(|it| it.endpoint.map(|endpoint| endpoint.to_string())).collect::<Vec<_>>()
     };
     world.submit_text("p1", "match").await;

@@ -51,14 +51,14 @@ async fn store_outage_only_delays_items() {
     proxy.cut();
     world.send(record).await;
     world
-        .until("the complaint", async || {
+        .wait_for("the complaint", async || {
             matches!(world.deps.health.readiness(), Readiness::NotReady { .. }).then_some(())
         })
         .await;
     assert!(world.callbacks().await.is_empty());
 
     proxy.pass().await.unwrap();
-    world.until("readiness", async || world.deps.health.readiness().is_ready().then_some(())).await;
+    world.wait_for("readiness", async || world.deps.health.readiness().is_ready().then_some(())).await;
     let row = world.wait_until_evaluated(&post("p2"), submission).await;
     assert!(row.matched.contains("demo-scam"));
     world.drain().await;

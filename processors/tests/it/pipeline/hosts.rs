@@ -48,7 +48,7 @@ async fn find_evaluated(world: &World, entry: &ItemEntry) -> Option<Item> {
 async fn ends(world: &World, entries: &[ItemEntry]) -> Vec<(String, Option<String>)> {
     let mut ends = Vec::new();
     for entry in entries {
-        let row = world.until("an evaluated row", async || find_evaluated(world, entry).await).await;
+        let row = world.wait_for("an evaluated row", async || find_evaluated(world, entry).await).await;
         ends.extend(states(&row));
     }
     ends
@@ -67,7 +67,7 @@ async fn goes_on_beside(world: &World, good: &[Host], stuck: &[ItemEntry]) {
     let fine = items("fine", good, 100);
     world.submit(fine.clone()).await;
     assert_eq!(ends(world, &fine).await, vec![ok(); 100]);
-    assert!(wait_for_all(world, stuck).await.is_empty(), "they wait still");
+    assert!(wait_for_all(world, stuck).await.is_empty(), "the items still wait");
 }
 
 fn failed_state(reason: &str) -> (String, Option<String>) {
@@ -90,7 +90,9 @@ async fn hanging_hosts_delay_no_item_of_a_good_host() {
     let stuck = items("stuck", &hanging, 20);
     world.submit(stuck.clone()).await;
     world
-        .until("each to hang", async || hanging.iter().all(|host| !host.asked("").is_empty()).then_some(()))
+        .wait_for("each to hang", async || {
+            hanging.iter().all(|host| !host.asked("").is_empty()).then_some(())
+        })
         .await;
     goes_on_beside(&world, &good_hosts, &stuck).await;
     go.add_permits(10_000);
@@ -111,7 +113,7 @@ async fn items_beyond_the_fast_path_are_evaluated_by_the_slow_one() {
     let stuck = items("stuck", &hanging, 20);
     world.submit(stuck.clone()).await;
     let handed_over = async || world.tail(Topic::ItemsSlow).await.len();
-    world.until("32 handed over", async || (handed_over().await == 32).then_some(())).await;
+    world.wait_for("32 handed over", async || (handed_over().await == 32).then_some(())).await;
     goes_on_beside(&world, &good_hosts, &stuck).await;
     assert_eq!(handed_over().await, 132);
     go.add_permits(10_000);
@@ -132,7 +134,9 @@ async fn slow_or_invalid_hosts_do_not_affect_a_good_host() {
     let slow = items("slow", &dripping, 20);
     world.submit(slow.clone()).await;
     world
-        .until("each to drip", async || dripping.iter().all(|host| !host.asked("").is_empty()).then_some(()))
+        .wait_for("each to drip", async || {
+            dripping.iter().all(|host| !host.asked("").is_empty()).then_some(())
+        })
         .await;
     // Fewer failures than the number that pauses a host.
     let (long, short, fine) =
@@ -142,7 +146,7 @@ async fn slow_or_invalid_hosts_do_not_affect_a_good_host() {
     assert_eq!(ends(&world, &long).await, vec![failed_state("reset"); 4]);
     let states: Vec<_> = ends(&world, &short).await.into_iter().map(|(state, _)| state).collect();
     assert_eq!(states, ["undecodable"; 4]);
-    assert!(wait_for_all(&world, &slow).await.is_empty(), "they wait still");
+    assert!(wait_for_all(&world, &slow).await.is_empty(), "the items still wait");
     go.add_permits(10_000);
     assert_eq!(ends(&world, &slow).await, vec![ok(); 60]);
     world.drain().await;
@@ -160,7 +164,7 @@ async fn slow_hosts_leave_permits_for_a_good_host() {
     let slow = items("slow", &boasting, 4);
     world.submit(slow.clone()).await;
     world
-        .until("all to be asked", async || {
+        .wait_for("all to be asked", async || {
             boasting.iter().all(|host| host.asked("").len() == 4).then_some(())
         })
         .await;

@@ -18,7 +18,7 @@ async fn a_matching_item_is_stored_planned_and_called_back_once() {
     assert!(row.matched.contains("demo-scam"), "{}", row.matched);
     assert_eq!(row.config_version, world.version().await);
 
-    world.until("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
+    world.wait_for("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
     let callbacks = world.callbacks().await;
     assert_eq!(callbacks.len(), 1);
     let body: serde_json::Value = serde_json::from_slice(&callbacks[0].body).unwrap();
@@ -50,7 +50,7 @@ async fn versions_of_an_item_are_stored_in_the_logs_order() {
     let last = entries.last().unwrap().submission_id;
     world.submit(entries).await;
     let rows = world
-        .until("all versions", async || {
+        .wait_for("all versions", async || {
             Some(world.versions(&post("p1")).await).filter(|rows| rows.len() == 20)
         })
         .await;
@@ -64,7 +64,7 @@ async fn rules_see_the_strikes_that_a_user_has() {
     world.submit_text("p1", "scamcoin").await;
     world.submit_text("p2", "scamcoin").await;
     world
-        .until("two strikes", async || {
+        .wait_for("two strikes", async || {
             (world.rows::<Strike>(&(org(), user("u1"))).await.len() == 2).then_some(())
         })
         .await;

@@ -54,7 +54,7 @@ async fn item_longer_than_the_search_limit_reports_the_omission() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn complete_evaluation_reports_nothing_left_out() {
+async fn complete_evaluation_reports_no_omissions() {
     let mut world = World::started().await;
     let submission = world.submit_text("p1", "good morning").await;
     assert_eq!(read_omissions(&world, &post("p1"), submission).await, (json!({}), None));

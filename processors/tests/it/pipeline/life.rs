@@ -39,7 +39,7 @@ async fn submit(world: &World, entries: Vec<ItemEntry>) -> Vec<Item> {
 
 fn suppression(row: &Item) -> Option<String> {
     let matched_rules: Vec<serde_json::Value> = serde_json::from_str(&row.matched).unwrap();
-    assert_eq!(matched_rules.len(), 1, "a rule that may not act has matched all the same");
+    assert_eq!(matched_rules.len(), 1, "a rule that may not act still matches");
     matched_rules[0]["suppressed"].as_str().map(str::to_owned)
 }
 
@@ -76,7 +76,7 @@ async fn daily_limit_bounds_the_actions_of_a_rule() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cooldown_uses_up_nothing_of_the_daily_limit() {
+async fn cooldown_does_not_use_up_the_daily_limit() {
     let mut world = World::started().await;
     world.configure(&rule("{actions_per_day: 100, per_user_cooldown: 30d}"), false).await;
     let mut entries: Vec<_> = (0..20).map(|nth| post_by("u1", &format!("p{nth}"))).collect();
@@ -85,7 +85,7 @@ async fn cooldown_uses_up_nothing_of_the_daily_limit() {
     assert_eq!(suppression(&first[0]), None);
     let rows = submit(&world, entries).await;
     let (other_row, rows) = rows.split_last().unwrap();
-    assert_eq!(suppression(other_row), None, "another user is another matter");
+    assert_eq!(suppression(other_row), None, "the cooldown of another user is separate");
     assert!(rows.iter().all(|row| suppression(row).as_deref() == Some("cooldown")));
     let cooldowns = world.rows::<Cooldown>(&(org(), "limited".into(), user("u1"))).await;
     assert_eq!(cooldowns[0].holder, first[0].submission_id);

@@ -55,7 +55,7 @@ pub(crate) fn long_wait_settings() -> Settings {
 
 pub(crate) async fn world(settings: Settings, hosts: &[&Host]) -> World {
     let ports: Vec<_> = hosts.iter().map(|host| host.address.port()).collect();
-    let mut world = World::beside(settings, &ports).await;
+    let mut world = World::with_media_ports(settings, &ports).await;
     world.configure(RULES, false).await;
     world.start();
     world
@@ -113,7 +113,7 @@ async fn item_with_slow_media_is_handed_over_and_evaluated_later() {
     let entry = with_images(&post("p1"), &[host.url("a.bmp")]);
     let submission = entry.submission_id;
     world.submit(vec![entry]).await;
-    let row = world.until("the accepted row", async || world.versions(&post("p1")).await.pop()).await;
+    let row = world.wait_for("the accepted row", async || world.versions(&post("p1")).await.pop()).await;
     assert_eq!((row.state.clone(), row.submission_id), (SubmissionState::Accepted.into(), submission));
     assert_eq!(states(&row), [("pending".to_owned(), None)]);
     let text = world.submit_text("p2", "hello").await;
@@ -121,18 +121,18 @@ async fn item_with_slow_media_is_handed_over_and_evaluated_later() {
     assert_eq!(
         world.versions(&post("p1")).await[0].state,
         SubmissionState::Accepted,
-        "another item did not wait for it"
+        "another item did not wait for the media"
     );
     go.add_permits(1);
     let row = world
-        .until("the evaluated row", async || {
+        .wait_for("the evaluated row", async || {
             world.versions(&post("p1")).await.pop().filter(|row| row.state == SubmissionState::Evaluated)
         })
         .await;
     assert_eq!((states(&row)[0].0.as_str(), row.matched.contains("\"seen\"")), ("ok", true));
-    assert_eq!(world.versions(&post("p1")).await.len(), 1, "it stands where its first record does");
+    assert_eq!(world.versions(&post("p1")).await.len(), 1, "the row keeps the position of its first record");
     world.drain().await;
-    assert_eq!(host.asked("").len(), 1, "the look that was under way went on");
+    assert_eq!(host.asked("").len(), 1, "the running inspection continued");
     assert_eq!(world.events("action.automatic").await.len(), 1);
 }
 
@@ -144,7 +144,7 @@ async fn hanging_fetch_ends_in_a_visible_state() {
     let entry = with_images(&post("p1"), &[host.url("a.bmp")]);
     world.submit(vec![entry]).await;
     let row = world
-        .until("the evaluated row", async || {
+        .wait_for("the evaluated row", async || {
             world.versions(&post("p1")).await.pop().filter(|row| row.state == SubmissionState::Evaluated)
         })
         .await;
@@ -188,12 +188,12 @@ async fn org_above_its_share_of_waits_is_handed_over() {
         (0..3).map(|nth| with_images(&post(&format!("p{nth}")), &[host.url(&nth.to_string())])).collect();
     world.submit(entries).await;
     world
-        .until("two handed over", async || (world.tail(Topic::ItemsSlow).await.len() == 2).then_some(()))
+        .wait_for("two handed over", async || (world.tail(Topic::ItemsSlow).await.len() == 2).then_some(()))
         .await;
     go.add_permits(3);
     for nth in 0..3 {
         world
-            .until("an evaluated row", async || {
+            .wait_for("an evaluated row", async || {
                 let row = world.versions(&post(&format!("p{nth}"))).await.pop();
                 row.filter(|row| row.state == SubmissionState::Evaluated)
             })
@@ -210,14 +210,14 @@ async fn item_handed_over_before_a_crash_has_its_effects_once() {
     let entry = with_images(&post("p1"), &[host.url("a.bmp")]);
     let submission = entry.submission_id;
     world.submit(vec![entry]).await;
-    world.until("the slow record", async || world.tail(Topic::ItemsSlow).await.pop()).await;
+    world.wait_for("the slow record", async || world.tail(Topic::ItemsSlow).await.pop()).await;
     // No record was committed: both are read again, and the host answers this time.
     let mut after = world.image().await;
     world.stop().await.unwrap();
     go.add_permits(16);
     after.start();
     let row = after
-        .until("the evaluated row", async || {
+        .wait_for("the evaluated row", async || {
             let rows = after.versions(&post("p1")).await.into_iter();
             rows.rev().find(|row| row.submission_id == submission && row.state == SubmissionState::Evaluated)
         })
@@ -245,16 +245,16 @@ async fn job_opens_before_its_pictures_and_shows_them_later() {
     }];
     world.append(Topic::Reports, &post("p1").log_key(&org()), &report_record).await;
     let job = world
-        .until("the job", async || {
+        .wait_for("the job", async || {
             let key = (org(), JobClass::ChildSafety, "post".into(), "p1".into());
             let pointer = world.deps.store.get::<SubjectJob>(&key).await.unwrap()?;
             world.deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap()
         })
         .await;
-    world.until("the request", async || host.asked("").pop()).await;
+    world.wait_for("the request", async || host.asked("").pop()).await;
     let media = async || {
         let limits = job_view::CauseLimits { causes: 10, bytes: usize::MAX };
-        let shown = job_view::load_causes(
+        let causes = job_view::load_causes(
             &world.deps.store,
             &world.deps.live.org(&org()).unwrap(),
             &authorize(&world.deps.store, job.job_id).await,
@@ -262,13 +262,13 @@ async fn job_opens_before_its_pictures_and_shows_them_later() {
             limits,
         )
         .await;
-        shown.unwrap().0.into_iter().flat_map(|cause| cause.media).next()
+        causes.unwrap().0.into_iter().flat_map(|cause| cause.media).next()
     };
     assert!(media().await.is_none());
     go.add_permits(1);
-    let shown = world.until("the media", media).await;
-    assert_eq!(shown.id.as_str(), "before");
-    assert!(shown.media.get().contains("\"state\":\"ok\""), "{}", shown.media);
+    let medium = world.wait_for("the media", media).await;
+    assert_eq!(medium.id.as_str(), "before");
+    assert!(medium.media.get().contains("\"state\":\"ok\""), "{}", medium.media);
     world.drain().await;
 }
 
@@ -279,7 +279,7 @@ async fn resent_item_waiting_for_media_is_the_same_version() {
     let mut world = world(short_wait_settings(), &[&host]).await;
     let entry = ItemEntry { keyed: true, ..with_images(&post("p1"), &[host.url("a.bmp")]) };
     world.submit(vec![entry.clone()]).await;
-    world.until("the accepted row", async || world.versions(&post("p1")).await.pop()).await;
+    world.wait_for("the accepted row", async || world.versions(&post("p1")).await.pop()).await;
     let edit = world.submit_text("p1", "hello").await;
     world.wait_until_evaluated(&post("p1"), edit).await;
     world.submit(vec![entry.clone()]).await;
@@ -288,7 +288,7 @@ async fn resent_item_waiting_for_media_is_the_same_version() {
     world.wait_until_evaluated(&post("p1"), last).await;
     go.add_permits(2);
     let row = world
-        .until("the evaluated row", async || {
+        .wait_for("the evaluated row", async || {
             let rows = world.versions(&post("p1")).await.into_iter();
             rows.rev().find(|row| {
                 row.submission_id == entry.submission_id && row.state == SubmissionState::Evaluated
@@ -299,13 +299,13 @@ async fn resent_item_waiting_for_media_is_the_same_version() {
     world.drain().await;
     let versions = world.versions(&post("p1")).await;
     assert_eq!(versions.len(), 3, "{versions:?}");
-    assert_eq!(versions[2].submission_id, entry.submission_id, "it stands where it came in first");
+    assert_eq!(versions[2].submission_id, entry.submission_id, "the row keeps its first position");
     assert_eq!(world.events("action.automatic").await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bank_matches_new_pictures_and_new_hashes_match_old_ones() {
-    let known = |hash: &str| {
+    let bank_documents = |hash: &str| {
         format!(
             "bank: known\nkind: pdq\ndistance: 0\nentries: [{hash}]\n---\nrule: known\nstatus: live\n\
              item_types: [post]\nwhen: {{media: {{in: [images], bank: known}}}}\nactions: [ban]\n"
@@ -316,8 +316,8 @@ async fn bank_matches_new_pictures_and_new_hashes_match_old_ones() {
         Answer::Picture(picture(seed))
     });
     let host = host.await.unwrap();
-    let mut world = World::beside(long_wait_settings(), &[host.address.port()]).await;
-    world.configure(&known(&"0f".repeat(32)), false).await;
+    let mut world = World::with_media_ports(long_wait_settings(), &[host.address.port()]).await;
+    world.configure(&bank_documents(&"0f".repeat(32)), false).await;
     world.start();
     let before = with_images(&post("before"), &[host.url("a.bmp")]);
     let other_entry = with_images(&post("other"), &[host.url("b.bmp")]);
@@ -328,7 +328,7 @@ async fn bank_matches_new_pictures_and_new_hashes_match_old_ones() {
     assert_eq!((media(&row)[0].matches.len(), row.matched.as_str()), (0, "[]"));
 
     let hash = media(&row)[0].pdq.clone().unwrap();
-    world.configure(&known(&hash), false).await;
+    world.configure(&bank_documents(&hash), false).await;
     let after = with_images(&post("after"), &[host.url("a.bmp")]);
     let after_id = after.submission_id;
     world.submit(vec![after]).await;
@@ -348,6 +348,6 @@ async fn bank_matches_new_pictures_and_new_hashes_match_old_ones() {
     assert_eq!(media(&row)[0].matches, *matches, "its hashes were kept");
     assert!(row.matched.contains("\"known\""), "{}", row.matched);
     world.drain().await;
-    assert_eq!(request_count, 2, "each picture once");
+    assert_eq!(request_count, 2, "each picture is requested once");
     assert_eq!(world.events("action.automatic").await.len(), 2);
 }

@@ -45,7 +45,7 @@ async fn move_head(world: &World, text: &str) -> ConfigVersion {
     let head = store.get::<ConfigHead>(&ConfigHead::key(other_org())).await.unwrap().unwrap();
     let version = ConfigVersion(head.config_version.0 + 1);
     let snapshot_id = CauseId::random().0;
-    let now = Millis::now();
+    let current_time = Millis::now();
     let row = ConfigSnapshot {
         org: other_org(),
         config_version: version,
@@ -54,10 +54,10 @@ async fn move_head(world: &World, text: &str) -> ConfigVersion {
         parts: 1,
         documents: text.to_owned(),
         author: "newer".to_owned(),
-        created_at: now,
+        created_at: current_time,
     };
-    store.put_rows(WriteTime::from_append(now, 0), &[row]).await.unwrap();
-    let next = ConfigHead { config_version: version, snapshot_id, changed_at: now, ..head.clone() };
+    store.put_rows(WriteTime::from_append(current_time, 0), &[row]).await.unwrap();
+    let next = ConfigHead { config_version: version, snapshot_id, changed_at: current_time, ..head.clone() };
     assert!(store.replace(&next, head.version).await.unwrap().is_done());
     version
 }
@@ -81,7 +81,7 @@ async fn letters(world: &World) -> Vec<DeadLetter> {
 async fn evaluated_of_other(world: &World, id: &str, submission: SubmissionId) {
     let key = (other_org(), "post".into(), id.into());
     world
-        .until("the item of the other org", async || {
+        .wait_for("the item of the other org", async || {
             let rows = world.rows::<tidegate_store::tables::items::items::Item>(&key).await;
             rows.into_iter().find(|row| row.submission_id == submission)
         })
@@ -102,8 +102,8 @@ async fn org_whose_config_does_not_compile_waits_alone() {
         let submission = world.submit_text(&id, "hello").await;
         world.wait_until_evaluated(&post(&id), submission).await;
     }
-    assert!(letters(&world).await.is_empty(), "it blocks no other org, so it waits");
-    assert!(world.deps.health.readiness().is_ready(), "the process is well");
+    assert!(letters(&world).await.is_empty(), "the content blocks no other org, so it waits");
+    assert!(world.deps.health.readiness().is_ready(), "the process is ready");
     move_head(&world, &documents).await;
     evaluated_of_other(&world, "w1", waiting_item).await;
     world.drain().await;
@@ -124,7 +124,7 @@ async fn waiting_content_that_blocks_others_goes_to_the_dead_letters() {
         world.wait_until_evaluated(&post(&id), submission).await;
     }
     let letters = world
-        .until("the dead letters", async || {
+        .wait_for("the dead letters", async || {
             let letters = letters(&world).await;
             (letters.len() == 8).then_some(letters)
         })
@@ -167,7 +167,7 @@ async fn lost_config_version_halts_the_consumer_until_it_is_back() {
     let record = Items { config_version: lost_version, ..world.prepare(vec![item]).await };
     world.send(record).await;
     world
-        .until("the complaint", async || match world.deps.health.readiness() {
+        .wait_for("the complaint", async || match world.deps.health.readiness() {
             Readiness::NotReady { why } => why.contains("config_no_such_version").then_some(()),
             Readiness::Ready => None,
         })
@@ -178,7 +178,7 @@ async fn lost_config_version_halts_the_consumer_until_it_is_back() {
     world.configure("item_type: video\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n", false).await;
     assert!(world.version().await < lost_version);
     world.wait_until_evaluated(&video, submission).await;
-    world.until("readiness", async || world.deps.health.readiness().is_ready().then_some(())).await;
+    world.wait_for("readiness", async || world.deps.health.readiness().is_ready().then_some(())).await;
     world.drain().await;
     assert!(letters(&world).await.is_empty(), "an outage is not poison");
 }

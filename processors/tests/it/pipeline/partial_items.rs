@@ -95,7 +95,7 @@ impl Platform {
 async fn world(platform: &Platform) -> World {
     let port = platform.clone().serve().await;
     let settings = Settings { partial_items_poll_ms: 20, ..Settings::default() };
-    let mut world = World::beside(settings, &[]).await;
+    let mut world = World::with_media_ports(settings, &[]).await;
     let endpoints = json!({ org().as_str(): {"url": format!("http://127.0.0.1:{port}/items")} });
     let endpoints = Arc::new(serde_json::from_value(endpoints).unwrap());
     world.deps.partial_items = PartialItemsDeps { endpoints, ..world.deps.partial_items.clone() };
@@ -108,7 +108,7 @@ async fn stored_requests(world: &World) -> Vec<PartialRequest> {
 
 async fn wait_for_state(world: &World, state: PartialState) -> PartialRequest {
     let settled = async || stored_requests(world).await.into_iter().find(|row| row.state == state);
-    world.until("a settled request", settled).await
+    world.wait_for("a settled request", settled).await
 }
 
 fn refresh(item: &ItemKey) -> NewRequest {
@@ -157,7 +157,8 @@ async fn items_named_by_a_report_are_fetched_without_effects() {
         (PartialTrigger::Report, Some(200), true)
     );
 
-    let fetched_row = world.until("the fetched item", async || world.versions(&post("t1")).await.pop()).await;
+    let fetched_row =
+        world.wait_for("the fetched item", async || world.versions(&post("t1")).await.pop()).await;
     assert_eq!(fetched_row.source.to_string(), "partial_items");
     world.wait_until_evaluated(&post("t1"), fetched_row.submission_id).await;
     world.wait_until_evaluated(&post("p1"), report.item.submission_id).await;
@@ -225,7 +226,7 @@ async fn fetched_items_beyond_the_limit_are_counted_and_paged() {
     world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
     let job_id = wait_for_state(&world, PartialState::Done).await.job_id.unwrap();
     for id in &ids {
-        world.until("the fetched item", async || world.versions(&post(id)).await.pop()).await;
+        world.wait_for("the fetched item", async || world.versions(&post(id)).await.pop()).await;
     }
 
     let (store, org) = (&world.deps.store, org());
@@ -281,10 +282,10 @@ async fn stored_request_is_made_after_a_crash() {
     platform.has("p9", &json!({"text": "hello"}));
     let mut world = world(&platform).await;
     requests::store_request(&world.moderation(), refresh(&post("p9"))).await.unwrap();
-    assert_eq!(platform.recorded_requests().len(), 0, "only the role asks");
+    assert_eq!(platform.recorded_requests().len(), 0, "only the role sends requests");
     world.start();
     wait_for_state(&world, PartialState::Done).await;
-    world.until("the item", async || world.versions(&post("p9")).await.pop()).await;
+    world.wait_for("the item", async || world.versions(&post("p9")).await.pop()).await;
     world.stop().await.unwrap();
 }
 
@@ -310,7 +311,7 @@ async fn request_with_failed_second_call_lists_items_of_the_first() {
     assert_eq!(found_items.len(), 100, "{row:?}");
     assert_eq!((row.http_status, platform.recorded_requests().len()), (Some(500), 2), "{row:?}");
     for key in &keys[..100] {
-        world.until("the item", async || world.versions(key).await.pop()).await;
+        world.wait_for("the item", async || world.versions(key).await.pop()).await;
     }
     world.stop().await.unwrap();
 }
@@ -319,7 +320,7 @@ async fn request_with_failed_second_call_lists_items_of_the_first() {
 async fn retried_request_keeps_items_of_its_first_attempt() {
     let (_platform, mut world, _) = half_answered_request(PartialTrigger::Report).await;
     let find_retried = async || stored_requests(&world).await.into_iter().find(|row| row.attempts >= 2);
-    let row = world.until("another attempt", find_retried).await;
+    let row = world.wait_for("another attempt", find_retried).await;
     let found_items: Vec<Value> = serde_json::from_str(&row.found).unwrap();
     assert_eq!((row.state, found_items.len()), (PartialState::Pending, 100), "{row:?}");
     world.stop().await.unwrap();
@@ -339,7 +340,7 @@ async fn submitted_item_takes_precedence_over_a_fetched_one() {
         world.wait_until_evaluated(&post("p1"), submission).await;
         requests::store_request(&world.moderation(), refresh(&post("p1"))).await.unwrap();
         wait_for_state(&world, PartialState::Done).await;
-        world.until("both", async || (world.versions(&post("p1")).await.len() == 2).then_some(())).await;
+        world.wait_for("both", async || (world.versions(&post("p1")).await.len() == 2).then_some(())).await;
         let store = &world.deps.store;
         let latest = stored::load_answer(store, &org(), &post("p1"), None).await.unwrap();
         let latest = serde_json::to_value(latest.unwrap()).unwrap();
@@ -348,7 +349,7 @@ async fn submitted_item_takes_precedence_over_a_fetched_one() {
         decide(&world, "default", Verdict::Act).await;
         // The strike is for the author in the newest version; the fetched version names no author.
         let author = (org(), user("u1"));
-        world.until("a strike", async || world.rows::<Strike>(&author).await.pop()).await;
+        world.wait_for("a strike", async || world.rows::<Strike>(&author).await.pop()).await;
         world.stop().await.unwrap();
     }
 }
@@ -359,7 +360,7 @@ async fn hanging_platform_does_not_delay_reports() {
     let mut world = world(&platform).await;
     world.start();
     let report = send(&world).await;
-    world.until("a call", async || (!platform.recorded_requests().is_empty()).then_some(())).await;
+    world.wait_for("a call", async || (!platform.recorded_requests().is_empty()).then_some(())).await;
     world.wait_until_evaluated(&post("p1"), report.item.submission_id).await;
     let other_entry = ItemEntry { ..entry(&post("p2"), "hello") };
     let submission = other_entry.submission_id;

@@ -18,7 +18,7 @@ fn of_unknown_type(id: &str) -> tidegate_schemas::records::ItemEntry {
 
 async fn letters(world: &World, count: usize) -> Vec<DeadLetter> {
     world
-        .until("the dead letters", async || {
+        .wait_for("the dead letters", async || {
             let letters = world.tail(Topic::DeadLetters).await;
             (letters.len() >= count).then(|| letters.iter().map(|tailed| tailed.decode().unwrap()).collect())
         })
@@ -75,7 +75,7 @@ async fn undecodable_record_is_dead_lettered_unchanged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_letters_are_listed_without_content_and_replayed_in_order() {
+async fn dead_letters_list_no_content_and_are_replayed_in_order() {
     let mut world = World::started().await;
     let late_entry = entry(&post("p1"), "scamcoin");
     let bad = tidegate_schemas::records::ItemEntry {
@@ -193,7 +193,7 @@ async fn stored_plan_of_superseded_content_is_not_carried_out() {
         assert!(!row.actions.contains("eventId"), "{}", row.actions);
         let row = world.wait_until_evaluated(&post("p2"), other).await;
         assert!(row.actions.contains("eventId") && !row.actions.contains("superseded"), "{}", row.actions);
-        world.until("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
+        world.wait_for("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
         world.drain().await;
         assert_eq!(world.rows::<Strike>(&(org(), user("u1"))).await.len(), 1, "only the other one's");
         let callbacks = world.callbacks().await;
@@ -215,7 +215,7 @@ async fn org_with_mostly_poison_is_diverted_alone() {
     letters(&world, 3).await;
     // The org is diverted after its dead letters are durable; parts before that are processed.
     let diverted = world
-        .until("a diverted item", async || {
+        .wait_for("a diverted item", async || {
             world.submit_as(&other_org, vec![of_unknown_type("more")]).await;
             let letters = world.tail(Topic::DeadLetters).await;
             letters

@@ -32,7 +32,7 @@ async fn claim(world: &World) -> Job {
     let reviewer = Reviewer { name: "ann".to_owned(), lease: std::time::Duration::from_secs(600) };
     let (store, queue) = (&world.deps.store, QueueId::new("default"));
     world
-        .until("a job to claim", async || {
+        .wait_for("a job to claim", async || {
             let order = QueueOrder::default();
             let next = NextJobRequest {
                 queue: &queue,
@@ -118,7 +118,7 @@ async fn old_job_is_closed_once_and_no_replay_opens_it() {
         world.deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap()
     };
     let is_closed = |job: &Job| job.state == JobState::Closed;
-    let closed = world.until("a closed job", async || newest(&world).await.filter(is_closed)).await;
+    let closed = world.wait_for("a closed job", async || newest(&world).await.filter(is_closed)).await;
     assert_eq!((closed.generation, &closed.decision), (1, &None));
     world.drain().await;
     assert!(world.callbacks().await.is_empty(), "no decision was made");
@@ -128,8 +128,9 @@ async fn old_job_is_closed_once_and_no_replay_opens_it() {
     let later_report = report(second.version().await, 2, "hello", false);
     second.append(Topic::Reports, &post("p1").log_key(&org()), &later_report).await;
     // This report follows the replayed first one.
-    let next =
-        second.until("the next job", async || newest(&second).await.filter(|job| job.generation == 2)).await;
+    let next = second
+        .wait_for("the next job", async || newest(&second).await.filter(|job| job.generation == 2))
+        .await;
     assert_ne!(next.job_id, closed.job_id);
     let row = second.deps.store.get::<Job>(&(org(), closed.job_id)).await.unwrap().unwrap();
     assert_eq!((row.closed_at, row.version), (closed.closed_at, closed.version));
@@ -146,15 +147,15 @@ async fn counts_follow_jobs_and_are_the_same_after_a_replay() {
     }
     let queue = QueueId::new("default");
     let counts = async |world: &World| {
-        let now = Millis::now();
-        queue_counts::load_counts(&world.deps.store, &org(), &queue, now).await.unwrap()
+        let current_time = Millis::now();
+        queue_counts::load_counts(&world.deps.store, &org(), &queue, current_time).await.unwrap()
     };
-    world.until("three jobs", async || (counts(&world).await.open == 3).then_some(())).await;
+    world.wait_for("three jobs", async || (counts(&world).await.open == 3).then_some(())).await;
     let job = claim(&world).await;
     let lease = std::time::Duration::from_secs(600);
     let claim_next = async |world: &World| {
-        let now = Millis::now();
-        queue_counts::count_claimed(&world.deps.store, &org(), &queue, lease, now).await.unwrap()
+        let current_time = Millis::now();
+        queue_counts::count_claimed(&world.deps.store, &org(), &queue, lease, current_time).await.unwrap()
     };
     assert_eq!(claim_next(&world).await, 1);
     let request = DecisionRequest {
@@ -172,7 +173,7 @@ async fn counts_follow_jobs_and_are_the_same_after_a_replay() {
         .await
         .unwrap()
         .unwrap();
-    world.until("two jobs", async || (counts(&world).await.open == 2).then_some(())).await;
+    world.wait_for("two jobs", async || (counts(&world).await.open == 2).then_some(())).await;
     assert_eq!(
         (counts(&world).await.last_hour, claim_next(&world).await),
         (QueueFlow { opened: 3, closed: 1 }, 0)
@@ -182,7 +183,7 @@ async fn counts_follow_jobs_and_are_the_same_after_a_replay() {
     let mut second = world.image().await;
     second.start();
     second
-        .until("the decision again", async || {
+        .wait_for("the decision again", async || {
             let row = second.deps.store.get::<Job>(&(org(), job.job_id)).await.unwrap()?;
             (row.decision_state == Some(DecisionState::Appended)).then_some(())
         })

@@ -67,7 +67,7 @@ async fn send(world: &World, job: &Job, request: &DecisionRequest) -> Result<(),
 /// Waits for this number of callbacks of decisions.
 async fn callback_bodies(world: &World, count: usize) -> Vec<Value> {
     world
-        .until("the callbacks of the decision", async || {
+        .wait_for("the callbacks of the decision", async || {
             let of_decision = world.callbacks().await.into_iter().filter(|it| it.event_type == DECIDED);
             let bodies: Vec<Value> =
                 of_decision.map(|it| serde_json::from_slice(&it.body).unwrap()).collect();
@@ -99,7 +99,7 @@ async fn a_decision_acts_on_related_items_once_under_replay() {
         assert!(acted.contains(&(&item.into(), &action.into())), "{item} {action}: {acted:?}");
     }
     for body in &bodies {
-        assert_eq!(body["decision"], bodies[0]["decision"], "all are of one decision");
+        assert_eq!(body["decision"], bodies[0]["decision"], "all callbacks belong to one decision");
         let is_own = body["item"]["id"] == "p1";
         assert_eq!(body["custom"].get("reportHistory").is_some(), is_own, "the reports are about p1: {body}");
         let author = if body["item"]["id"] == "p2" { "u2" } else { "u1" };
@@ -145,7 +145,7 @@ async fn appeal_against_a_related_item_reverses_its_strike() {
     world.append(Topic::Appeals, &post("p3").log_key(&org()), &appeal).await;
     decide(&world, "appeals", Verdict::Accept).await;
     world
-        .until("the reversal", async || world.rows::<StrikeReversal>(&(org(), user("u3"))).await.pop())
+        .wait_for("the reversal", async || world.rows::<StrikeReversal>(&(org(), user("u3"))).await.pop())
         .await;
     world.drain().await;
     assert_eq!(strikes(&world, "u1").await, Vec::<i64>::new(), "the reported item was spared");

@@ -15,9 +15,9 @@ const AUTOMATIC: &str = "action.automatic";
 async fn world_with_processed_item() -> World {
     let world = World::started().await;
     world.submit_text("p1", "scamcoin").await;
-    world.until("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
+    world.wait_for("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
     // The evaluation record is the last effect of an item.
-    world.until("its evaluation", async || world.tail(Topic::Evaluations).await.pop()).await;
+    world.wait_for("its evaluation", async || world.tail(Topic::Evaluations).await.pop()).await;
     world
 }
 
@@ -94,11 +94,13 @@ async fn replay_with_a_smaller_budget_reevaluates_no_planned_item() {
         first.submit_text("p1", "scamcoin").await;
     }
     first
-        .until("all evaluations", async || {
+        .wait_for("all evaluations", async || {
             (first.tail(Topic::Evaluations).await.len() == ITEMS).then_some(())
         })
         .await;
-    first.until("all rows", async || (first.versions(&post("p1")).await.len() == ITEMS).then_some(())).await;
+    first
+        .wait_for("all rows", async || (first.versions(&post("p1")).await.len() == ITEMS).then_some(()))
+        .await;
     let mut second = first.image().await;
     first.drain().await;
     second.settings.budget_records = 1;
@@ -138,7 +140,7 @@ async fn store_outage_is_reported_and_loses_no_work() {
     world.deps.store.close().await.unwrap();
     world.send(record_ready).await;
     world
-        .until("the complaint", async || {
+        .wait_for("the complaint", async || {
             matches!(world.deps.health.readiness(), Readiness::NotReady { .. }).then_some(())
         })
         .await;

@@ -39,11 +39,11 @@ actions: [ban]
 ";
 
 fn run_request(rule: &str, dry_run: bool) -> RunRequest {
-    let now = Millis::now();
+    let current_time = Millis::now();
     RunRequest {
         rules: vec![rule.into()],
-        since: now.minus(Duration::from_secs(7_200)),
-        until: Millis(now.0 + 1),
+        since: current_time.minus(Duration::from_secs(7_200)),
+        until: Millis(current_time.0 + 1),
         dry_run,
         clearance: Clearance::None,
         by: "test".to_owned(),
@@ -80,7 +80,7 @@ pub(crate) async fn run_to_end(world: &World, rule: &str, dry_run: bool) -> Retr
 /// Waits for the row of the repeated submission of a run.
 pub(crate) async fn wait_for_repeat(world: &World, id: &str) -> Item {
     world
-        .until("an item that was sent again", async || {
+        .wait_for("an item that was sent again", async || {
             let rows = world.versions(&post(id)).await;
             rows.into_iter().find(|row| row.source == Source::Retroact)
         })
@@ -89,7 +89,9 @@ pub(crate) async fn wait_for_repeat(world: &World, id: &str) -> Item {
 
 /// Waits until `events` events were sent. The rows of an action are written before its event.
 async fn wait_for_events(world: &World, events: usize) {
-    world.until("the events", async || (world.events(AUTOMATIC).await.len() >= events).then_some(())).await;
+    world
+        .wait_for("the events", async || (world.events(AUTOMATIC).await.len() >= events).then_some(()))
+        .await;
 }
 
 async fn submit(world: &World, texts: &[(&str, &str)]) {
@@ -161,7 +163,7 @@ async fn retroact_step_repeated_after_a_crash_has_the_same_effects() {
     replayed.configure(&MOON.replace("[limit_reach, ban]", "[ban]"), false).await;
     replayed.start();
     replayed.submit_text("last", "harmless").await;
-    replayed.until("the last item", async || replayed.versions(&post("last")).await.pop()).await;
+    replayed.wait_for("the last item", async || replayed.versions(&post("last")).await.pop()).await;
     replayed.drain().await;
     world.drain().await;
     assert_eq!((world.events(AUTOMATIC).await.len(), replayed.events(AUTOMATIC).await.len()), (4, 4));

@@ -70,7 +70,7 @@ async fn send_report(world: &World, nth: u8, text: &str, csam: bool) -> Report {
 
 pub(crate) async fn job(world: &World, class: JobClass, generation: i64) -> Job {
     world
-        .until("the job", async || {
+        .wait_for("the job", async || {
             let key = (org(), class, "post".into(), "p1".into());
             let pointer = world.deps.store.get::<SubjectJob>(&key).await.unwrap()?;
             (pointer.generation == generation).then_some(())?;
@@ -81,7 +81,7 @@ pub(crate) async fn job(world: &World, class: JobClass, generation: i64) -> Job 
 
 async fn causes(world: &World, job_id: JobId, count: usize) {
     world
-        .until("the causes", async || {
+        .wait_for("the causes", async || {
             (world.rows::<JobCause>(&(org(), job_id)).await.len() == count).then_some(())
         })
         .await;
@@ -92,7 +92,7 @@ pub(crate) async fn claim(world: &World, queue: &str) -> Job {
     let reviewer = Reviewer { name: "ann".to_owned(), lease: std::time::Duration::from_secs(600) };
     let queue = QueueId::new(queue);
     world
-        .until("a job to claim", async || {
+        .wait_for("a job to claim", async || {
             let (store, order) = (&world.deps.store, QueueOrder::default());
             let next = NextJobRequest {
                 queue: &queue,
@@ -181,10 +181,10 @@ async fn decision_strikes_and_an_accepted_appeal_takes_it_back() {
     send_report(&world, 1, "hello", false).await;
     decide(&world, "default", Verdict::Act).await;
     world
-        .until("the callback of the decision", async || world.events("decision.moderator").await.pop())
+        .wait_for("the callback of the decision", async || world.events("decision.moderator").await.pop())
         .await;
     let strike =
-        world.until("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
+        world.wait_for("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
     assert_eq!(strike.points, 1);
 
     let item = ItemEntry {
@@ -199,9 +199,9 @@ async fn decision_strikes_and_an_accepted_appeal_takes_it_back() {
     world.append(Topic::Appeals, &post("p1").log_key(&org()), &appeal).await;
     let job = decide(&world, "appeals", Verdict::Accept).await;
     assert_eq!((job.class, job.appeal_id), (JobClass::Appeal, Some(AppealId::new("a1"))));
-    world.until("the answer to the appeal", async || world.events("appeal.decision").await.pop()).await;
+    world.wait_for("the answer to the appeal", async || world.events("appeal.decision").await.pop()).await;
     let reversal = world
-        .until("the reversal", async || world.rows::<StrikeReversal>(&(org(), user("u1"))).await.pop())
+        .wait_for("the reversal", async || world.rows::<StrikeReversal>(&(org(), user("u1"))).await.pop())
         .await;
     assert_eq!(reversal.reversed, strike.cause);
     world.drain().await;
@@ -229,7 +229,7 @@ async fn unreleased_decision_is_released_by_the_next_process() {
     assert!(second.tail(Topic::Decisions).await.is_empty());
     second.start();
     second
-        .until("the callback of the decision", async || second.events("decision.moderator").await.pop())
+        .wait_for("the callback of the decision", async || second.events("decision.moderator").await.pop())
         .await;
     second.drain().await;
     assert_eq!(second.tail(Topic::Decisions).await.len(), 1);
@@ -261,12 +261,14 @@ async fn each_subscribed_endpoint_receives_each_decision() {
     send_report(&world, 1, "hello", false).await;
     let ignored = decide(&world, "default", Verdict::Ignore).await;
     world
-        .until("both endpoints", async || (world.events("decision.moderator").await.len() == 2).then_some(()))
+        .wait_for("both endpoints", async || {
+            (world.events("decision.moderator").await.len() == 2).then_some(())
+        })
         .await;
     send_report(&world, 2, "hello", false).await;
     let acted = decide(&world, "default", Verdict::Act).await;
     world
-        .until("both endpoints again", async || {
+        .wait_for("both endpoints again", async || {
             (world.events("decision.moderator").await.len() == 4).then_some(())
         })
         .await;

@@ -50,7 +50,7 @@ async fn send(world: &World, item: &str, nth: u8, text: &str, csam: bool) {
 
 async fn job(world: &World, class: JobClass, item: &str) -> Job {
     world
-        .until("the job", async || {
+        .wait_for("the job", async || {
             let key = (org(), class, "post".into(), item.into());
             let pointer = world.deps.store.get::<SubjectJob>(&key).await.unwrap()?;
             world.deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap()
@@ -62,7 +62,7 @@ async fn job(world: &World, class: JobClass, item: &str) -> Job {
 async fn await_reports(world: &World, class: JobClass, item: &str, count: usize) {
     let job_id = job(world, class, item).await.job_id;
     world
-        .until("the reports of the job", async || {
+        .wait_for("the reports of the job", async || {
             (world.rows::<JobCause>(&(org(), job_id)).await.len() == count).then_some(())
         })
         .await;
@@ -102,7 +102,7 @@ async fn reports_of_users_who_were_often_wrong_are_routed_apart() {
     decide(&world, "default", Verdict::Ignore).await;
     let reporter = user("reporter-7");
     world
-        .until("the decision", async || {
+        .wait_for("the decision", async || {
             reporters::load_accuracy(&world.deps.store, &org(), &reporter).await.unwrap()
         })
         .await;
@@ -112,7 +112,7 @@ async fn reports_of_users_who_were_often_wrong_are_routed_apart() {
     assert_eq!(place(&job(&world, JobClass::Review, "p3").await), ("default", None));
     decide(&world, "unlikely", Verdict::Act).await;
     world
-        .until("the other decision", async || {
+        .wait_for("the other decision", async || {
             let accuracy = reporters::load_accuracy(&world.deps.store, &org(), &reporter).await.unwrap();
             (accuracy == Some(0.5)).then_some(())
         })
@@ -131,7 +131,7 @@ async fn waiting_job_follows_its_reporters_once() {
     world.drain().await;
     let moved_job = job(&world, JobClass::Review, "p1").await;
     assert_eq!(place(&moved_job), ("often", Some("reports/2")));
-    assert_eq!(moved_job.priority, 1, "three reporters are one doubling");
+    assert_eq!(moved_job.priority, 1, "three reporters double the priority once");
     assert_eq!((count_open_jobs(&world, "default").await, count_open_jobs(&world, "often").await), (0, 1));
 
     let mut second = world.image().await;
@@ -219,7 +219,7 @@ async fn replayed_report_of_a_decided_job_does_not_route_the_next_one() {
     decide(&world, "scams", Verdict::Ignore).await;
     send(&world, "p1", 2, "hello", false).await;
     let second = world
-        .until("the next job", async || {
+        .wait_for("the next job", async || {
             Some(job(&world, JobClass::Review, "p1").await).filter(|job| job.generation == 2)
         })
         .await;
@@ -258,12 +258,13 @@ async fn first_report_opens_its_job_at_once_and_follows_its_pictures() {
     let quick = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
     let go = Arc::new(Semaphore::new(0));
     let slow = start_held_host(&go).await;
-    let mut world = World::beside(short_wait_settings(), &[quick.address.port(), slow.address.port()]).await;
+    let mut world =
+        World::with_media_ports(short_wait_settings(), &[quick.address.port(), slow.address.port()]).await;
     world.start();
     let known_picture = with_images(&post("known"), &[quick.url("a.bmp")]);
     world.submit(vec![known_picture]).await;
     let hash = world
-        .until("the hash of the picture", async || {
+        .wait_for("the hash of the picture", async || {
             let row = world.versions(&post("known")).await.pop()?;
             let media: Value = serde_json::from_str(&row.media).unwrap();
             media[0]["pdq"].as_str().map(str::to_owned)
@@ -283,7 +284,7 @@ async fn first_report_opens_its_job_at_once_and_follows_its_pictures() {
     );
     go.add_permits(8);
     let moved_job = world
-        .until("the job to follow its pictures", async || {
+        .wait_for("the job to follow its pictures", async || {
             Some(job(&world, JobClass::Review, "p1").await).filter(|job| job.moves.is_some())
         })
         .await;
@@ -301,13 +302,13 @@ async fn appeals_are_routed_by_their_own_list() {
     };
     world.append(Topic::Appeals, &post("p1").log_key(&org()), &appeal).await;
     let queue = QueueId::new("pleas");
-    let found = world
-        .until("the job", async || {
-            let now = Millis::now();
+    let job = world
+        .wait_for("the job", async || {
+            let current_time = Millis::now();
             let (store, org) = (&world.deps.store, org());
-            queues::list_waiting(store, &org, &queue, 1, now, |_| true).await.unwrap().pop()
+            queues::list_waiting(store, &org, &queue, 1, current_time, |_| true).await.unwrap().pop()
         })
         .await;
-    assert_eq!(place(&found), ("pleas", Some("appeals/1")));
+    assert_eq!(place(&job), ("pleas", Some("appeals/1")));
     world.drain().await;
 }

@@ -63,7 +63,7 @@ impl Model {
     }
 }
 
-async fn serve(mut socket: TcpStream, asked: Arc<Mutex<HashMap<String, Vec<Value>>>>, go: Arc<Semaphore>) {
+async fn serve(mut socket: TcpStream, recorded: Arc<Mutex<HashMap<String, Vec<Value>>>>, go: Arc<Semaphore>) {
     let mut bytes = Vec::new();
     let (head, body) = loop {
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -81,10 +81,10 @@ async fn serve(mut socket: TcpStream, asked: Arc<Mutex<HashMap<String, Vec<Value
     };
     let path = head.split(' ').nth(1).unwrap().to_owned();
     let nth = {
-        let mut asked = asked.lock().unwrap();
-        let asked = asked.entry(path.clone()).or_default();
-        asked.push(serde_json::from_str(&body).unwrap());
-        asked.len()
+        let mut recorded = recorded.lock().unwrap();
+        let recorded = recorded.entry(path.clone()).or_default();
+        recorded.push(serde_json::from_str(&body).unwrap());
+        recorded.len()
     };
     let body: Value = serde_json::from_str(&body).unwrap();
     let (status, answer) = match path.as_str() {
@@ -126,7 +126,7 @@ async fn serve(mut socket: TcpStream, asked: Arc<Mutex<HashMap<String, Vec<Value
 }
 
 async fn world(settings: Settings, documents: &str) -> World {
-    let mut world = World::beside(settings, &[]).await;
+    let mut world = World::with_media_ports(settings, &[]).await;
     world.configure(documents.trim_end_matches("---\n"), false).await;
     world.start();
     world
@@ -217,7 +217,7 @@ async fn invalid_model_answers_leave_rules_errored_with_a_reason() {
     let submission = world.submit_text("a", "hello").await;
     let row = world.wait_until_evaluated(&post("a"), submission).await;
     assert_eq!(matched_rules(&row), ["good"]);
-    let expected = [
+    let expected_errors = [
         ("busy", "status_429"),
         ("error", "status_500"),
         ("hang", "timeout"),
@@ -231,7 +231,10 @@ async fn invalid_model_answers_leave_rules_errored_with_a_reason() {
         ("slow", "timeout"),
         ("text", "shape"),
     ];
-    assert_eq!(errored_rules(&row), expected.map(|(rule, why)| (rule.to_owned(), format!("score: {why}"))));
+    assert_eq!(
+        errored_rules(&row),
+        expected_errors.map(|(rule, why)| (rule.to_owned(), format!("score: {why}")))
+    );
     assert_eq!(model.recorded_requests("/error").len(), 1, "equal calls are one");
     world.drain().await;
 }
@@ -304,8 +307,8 @@ async fn rules_search_the_text_that_a_model_returns() {
         assert_eq!(matched_rules(&row), ["scam"]);
         let hit = &parse_list(&row.matched)[0]["tree"]["model_text"]["hits"][0];
         assert_eq!((&hit["field"], &hit["found"]), (&json!("signal:speech"), &json!("SCAM")));
-        let expected = [("down", "model_text: status_500"), ("no-text", "model_text: shape")];
-        assert_eq!(errored_rules(&row), expected.map(|(rule, why)| (rule.to_owned(), why.to_owned())));
+        let expected_errors = [("down", "model_text: status_500"), ("no-text", "model_text: shape")];
+        assert_eq!(errored_rules(&row), expected_errors.map(|(rule, why)| (rule.to_owned(), why.to_owned())));
     }
     assert_eq!((model.recorded_requests("/speech").len(), model.recorded_requests("/dear").len()), (1, 0));
     let row = world.versions(&post("two")).await.remove(0);
@@ -346,7 +349,7 @@ async fn item_waiting_for_a_model_is_handed_over_to_items_slow() {
     world.submit(vec![slow, quick]).await;
     assert_eq!(matched_rules(&world.wait_until_evaluated(&post("quick"), quick_id).await), ["demo-scam"]);
     world
-        .until("an accepted row and a call", async || {
+        .wait_for("an accepted row and a call", async || {
             let row = world
                 .versions(&post("slow"))
                 .await
@@ -357,7 +360,7 @@ async fn item_waiting_for_a_model_is_handed_over_to_items_slow() {
         .await;
     model.go.add_permits(9);
     let evaluated = world
-        .until("an evaluated row", async || {
+        .wait_for("an evaluated row", async || {
             let rows = world.versions(&post("slow")).await.into_iter();
             rows.filter(|row| row.submission_id == slow_id)
                 .find(|row| row.state == SubmissionState::Evaluated)
@@ -381,7 +384,7 @@ async fn report_is_routed_by_a_score_without_a_rule() {
     world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
     let key = (org(), JobClass::Review, "post".into(), "p1".into());
     let job = world
-        .until("the job to follow its score", async || {
+        .wait_for("the job to follow its score", async || {
             let pointer = world.deps.store.get::<SubjectJob>(&key).await.unwrap()?;
             let job = world.deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap()?;
             (job.queue.as_str() == "harm").then_some(job)

@@ -46,7 +46,7 @@ async fn stop_interrupts_slow_rules_and_leaves_their_records() {
     }
     world.start();
     let load = std::sync::Arc::clone(world.deps.live.processing_load());
-    world.until("an evaluation", async || load.report(Instant::now()).orgs.pop()).await;
+    world.wait_for("an evaluation", async || load.report(Instant::now()).orgs.pop()).await;
     // A hundred of these items take longer than the drain time.
     assert_eq!(world.stop().await.unwrap(), DrainResult::Clean);
     let oldest = world.deps.log.oldest_uncommitted(Group::ITEMS, Topic::Items).await.unwrap();

@@ -37,16 +37,16 @@ async fn strike(world: &World, cause: u128, at: Millis, reverses: Option<u128>) 
 #[tokio::test(flavor = "multi_thread")]
 async fn threshold_is_crossed_once_despite_replays_and_late_strikes() {
     let mut world = World::started().await;
-    let now = Millis::now();
+    let current_time = Millis::now();
     for cause in 1..=3 {
-        strike(&world, cause, now, None).await;
+        strike(&world, cause, current_time, None).await;
     }
     // Two replays, and a late strike with an earlier cause.
-    strike(&world, 3, now, None).await;
-    strike(&world, 1, now, None).await;
-    strike(&world, 4, Millis(now.0 - 60_000), None).await;
+    strike(&world, 3, current_time, None).await;
+    strike(&world, 1, current_time, None).await;
+    strike(&world, 4, Millis(current_time.0 - 60_000), None).await;
     world
-        .until("all strikes", async || {
+        .wait_for("all strikes", async || {
             (world.rows::<tables::Strike>(&(org(), user("u1"))).await.len() == 4).then_some(())
         })
         .await;
@@ -61,13 +61,13 @@ async fn threshold_is_crossed_once_despite_replays_and_late_strikes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn withdrawn_strike_does_not_count_towards_the_threshold() {
     let mut world = World::started().await;
-    let now = Millis::now();
-    strike(&world, 1, now, None).await;
-    strike(&world, 2, now, None).await;
-    strike(&world, 100, now, Some(1)).await;
-    strike(&world, 3, now, None).await;
+    let current_time = Millis::now();
+    strike(&world, 1, current_time, None).await;
+    strike(&world, 2, current_time, None).await;
+    strike(&world, 100, current_time, Some(1)).await;
+    strike(&world, 3, current_time, None).await;
     world
-        .until("the third strike", async || {
+        .wait_for("the third strike", async || {
             (world.rows::<tables::Strike>(&(org(), user("u1"))).await.len() == 3).then_some(())
         })
         .await;
@@ -81,7 +81,7 @@ async fn three_scams_of_one_user_cross_the_threshold() {
     for id in ["p1", "p2", "p3"] {
         world.submit_text(id, "scamcoin").await;
     }
-    world.until("the crossing", async || world.events(THRESHOLD).await.pop()).await;
+    world.wait_for("the crossing", async || world.events(THRESHOLD).await.pop()).await;
     world.drain().await;
     assert_eq!(world.events(THRESHOLD).await.len(), 1);
     assert_eq!(world.events("action.automatic").await.len(), 3);
@@ -97,9 +97,9 @@ async fn threshold_that_enqueues_a_review_opens_a_job_about_the_user() {
     for id in ["p1", "p2", "p3"] {
         world.submit_text(id, "scamcoin").await;
     }
-    world.until("the crossing", async || world.events(THRESHOLD).await.pop()).await;
+    world.wait_for("the crossing", async || world.events(THRESHOLD).await.pop()).await;
     world.drain().await;
-    let again = async |world: &World| {
+    let assert_one_job = async |world: &World| {
         let key = (org(), JobClass::Review, "user".into(), "u1".into());
         let pointer = world.deps.store.get::<SubjectJob>(&key).await.unwrap().unwrap();
         let job = world.deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap().unwrap();
@@ -118,10 +118,10 @@ async fn threshold_that_enqueues_a_review_opens_a_job_about_the_user() {
         assert_eq!(body["threshold"], serde_json::to_value(crossed).unwrap());
         assert_eq!(world.events(THRESHOLD).await.len(), 1, "the callback is sent in any case");
     };
-    again(&world).await;
+    assert_one_job(&world).await;
     // Every record is replayed, because commits occur only at a stop.
     let mut second = world.image().await;
     second.start();
     second.drain().await;
-    again(&second).await;
+    assert_one_job(&second).await;
 }

@@ -211,21 +211,23 @@ async fn two_processors_miss_nothing(store: Store) {
     first.start();
     second.start();
     let authors = 20;
-    let mut sent = [Vec::new(), Vec::new()];
+    let mut sent_ids = [Vec::new(), Vec::new()];
     for nth in 0..10 {
-        for (world, (sent, half)) in [&first, &second].into_iter().zip(sent.iter_mut().zip(["a", "b"])) {
+        for (world, (sent_ids, half)) in
+            [&first, &second].into_iter().zip(sent_ids.iter_mut().zip(["a", "b"]))
+        {
             let posts: Vec<_> = (0..authors)
                 .map(|author| post_by(&format!("u{author}"), &format!("{half}{nth}-{author}"), "flood"))
                 .collect();
-            sent.extend(item_ids(&posts));
+            sent_ids.extend(item_ids(&posts));
             world.submit(posts).await;
         }
     }
     let mut matches = 0;
-    for (world, sent) in [&first, &second].into_iter().zip(&sent) {
-        matches += wait_for_all(world, sent).await.iter().filter(|row| has_matched(row)).count();
+    for (world, sent_ids) in [&first, &second].into_iter().zip(&sent_ids) {
+        matches += wait_for_all(world, sent_ids).await.iter().filter(|row| has_matched(row)).count();
     }
-    let items = sent[0].len() + sent[1].len();
+    let items = sent_ids[0].len() + sent_ids[1].len();
     assert!(matches >= items - 3 * authors, "{matches} of {items} match");
     first.drain().await;
     second.drain().await;
@@ -260,7 +262,7 @@ async fn item_waiting_for_media_is_counted_before_later_items() {
     let host = host.await.unwrap();
     let media = MediaSettings { wait_ms: 60_000, slow_wait_ms: 60_000, ..MediaSettings::default() };
     let settings = Settings { media, ..Settings::default() };
-    let mut world = World::beside(settings, &[host.address.port()]).await;
+    let mut world = World::with_media_ports(settings, &[host.address.port()]).await;
     world.configure(RULES, false).await;
     world.start();
     let author = serde_json::json!({"typeId": "user", "id": "u1"});
@@ -274,7 +276,7 @@ async fn item_waiting_for_media_is_counted_before_later_items() {
     world.submit(posts).await;
     let other_rows = wait_for_all(&world, &sent_ids[1..]).await;
     assert_eq!(other_rows.iter().map(has_matched).collect::<Vec<_>>(), [false, false, true]);
-    assert!(world.versions(&post("p0")).await.is_empty(), "it waits still");
+    assert!(world.versions(&post("p0")).await.is_empty(), "the item still waits");
     go.add_permits(1);
     assert!(!has_matched(&wait_for_all(&world, &sent_ids[..1]).await[0]));
     world.drain().await;
@@ -341,11 +343,11 @@ async fn items_outside_the_window_or_above_the_threshold_do_not_count() {
     use tidegate_store::WriteTime;
     let world = World::new().await;
     let store = &world.deps.store;
-    let now = Millis::now();
+    let current_time = Millis::now();
     let window =
         Window { key: "w".into(), measure: Measure::Count, length_millis: 3_600_000, bucket: 150_000 };
-    let put = async |minutes_ago: i64, nth: u128| {
-        let at = Millis(now.0 - minutes_ago * 60_000);
+    let put_row = async |minutes_ago: i64, nth: u128| {
+        let at = Millis(current_time.0 - minutes_ago * 60_000);
         let row = HoursEntry {
             org: org(),
             window: "w".into(),
@@ -365,13 +367,13 @@ async fn items_outside_the_window_or_above_the_threshold_do_not_count() {
     };
     for nth in 0..300_u128 {
         // 150 inside of the last hour, the others before it or more than an hour after now.
-        put([5, 59, 61, -61][usize::try_from(nth % 4).unwrap()], nth).await;
+        put_row([5, 59, 61, -61][usize::try_from(nth % 4).unwrap()], nth).await;
     }
     let key: WindowKey = serde_json::from_str("\"k\"").unwrap();
     let org = org();
     let ask = async |at_least: i64, most_rows: usize| {
         let (at_least, times, budget) =
-            (Amount::from_whole(at_least), window.around(now), RowBudget::new(most_rows));
+            (Amount::from_whole(at_least), window.around(current_time), RowBudget::new(most_rows));
         let (org, window, key) = (&org, &window, &key);
         let question =
             WindowQuery { org, window, key, at_least, times, select: &|_: &mut Vec<_>| {}, budget: &budget };

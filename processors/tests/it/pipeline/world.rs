@@ -107,7 +107,7 @@ pub(crate) fn org() -> OrgId {
     OrgId::new("acme")
 }
 
-/// Loads the job for a caller who may see all classes.
+/// Loads the job for a caller with clearance for all classes.
 pub(crate) async fn authorize(store: &Store, job: JobId) -> AuthorizedJob {
     AuthorizedJob::load(store, &org(), job, Clearance::ChildSafety).await.unwrap().unwrap()
 }
@@ -132,11 +132,11 @@ impl World {
     }
 
     pub(crate) async fn with(settings: Settings) -> Self {
-        Self::beside(settings, &[]).await
+        Self::with_media_ports(settings, &[]).await
     }
 
     /// Creates a world that may fetch media from these loopback ports.
-    pub(crate) async fn beside(settings: Settings, ports: &[u16]) -> Self {
+    pub(crate) async fn with_media_ports(settings: Settings, ports: &[u16]) -> Self {
         Self::configure_default(Self::open(tempfile::tempdir().unwrap(), settings, ports, None).await).await
     }
 
@@ -250,7 +250,7 @@ impl World {
         // The engine cleans up its folder in the background, so the copy is repeated until the folder was stable.
         let data = self.folder.path().join("data");
         let folder = self
-            .until("an image of the folder", async || {
+            .wait_for("an image of the folder", async || {
                 let folder = tempfile::tempdir().unwrap();
                 let before = files(&data).ok()?;
                 copy(&data, &folder.path().join("data")).ok()?;
@@ -318,7 +318,7 @@ impl World {
     }
 
     pub(crate) async fn wait_until_evaluated(&self, item: &ItemKey, submission: SubmissionId) -> Item {
-        self.until("an evaluated row", async || {
+        self.wait_for("an evaluated row", async || {
             self.versions(item).await.into_iter().find(|row| row.submission_id == submission)
         })
         .await
@@ -356,7 +356,7 @@ impl World {
         events
     }
 
-    pub(crate) async fn until<T>(&self, what: &str, probe: impl AsyncFnMut() -> Option<T>) -> T {
+    pub(crate) async fn wait_for<T>(&self, what: &str, probe: impl AsyncFnMut() -> Option<T>) -> T {
         eventually(what, PATIENCE, probe).await.unwrap()
     }
 

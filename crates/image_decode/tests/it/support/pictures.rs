@@ -10,7 +10,7 @@ use std::{f64::consts::TAU, io::Cursor};
 /// The whole file of a picture.
 pub(crate) fn encoded(image: &image::DynamicImage, format: image::ImageFormat) -> Vec<u8> {
     let mut bytes = Cursor::new(Vec::new());
-    image.write_to(&mut bytes, format).expect("memory takes everything");
+    image.write_to(&mut bytes, format).expect("a write to memory");
     bytes.into_inner()
 }
 
@@ -72,7 +72,7 @@ impl Draw {
         low + (high - low) * self.part()
     }
 
-    fn many<T>(&mut self, count: usize, mut one: impl FnMut(&mut Self) -> T) -> Vec<T> {
+    fn draw_many<T>(&mut self, count: usize, mut one: impl FnMut(&mut Self) -> T) -> Vec<T> {
         (0..count).map(|_| one(self)).collect()
     }
 }
@@ -119,7 +119,7 @@ fn family_of(family: u64, draw: &mut Draw) -> Brightness {
 }
 
 fn waves(draw: &mut Draw) -> Brightness {
-    let waves = draw.many(9, |draw| {
+    let waves = draw.draw_many(9, |draw| {
         [draw.between(-14.0, 14.0), draw.between(-14.0, 14.0), draw.part() * TAU, draw.between(0.3, 1.0)]
     });
     let height: f64 = waves.iter().map(|wave| wave[3]).sum();
@@ -131,7 +131,7 @@ fn waves(draw: &mut Draw) -> Brightness {
 
 /// Values on a grid, blended between its points.
 fn grid(draw: &mut Draw, side: usize) -> impl Fn(f64, f64) -> f64 + use<> {
-    let values = draw.many((side + 1) * (side + 1), Draw::part);
+    let values = draw.draw_many((side + 1) * (side + 1), Draw::part);
     move |x, y| {
         let (x, y) = (x * side as f64, y * side as f64);
         let (column, row) = ((x as usize).min(side - 1), (y as usize).min(side - 1));
@@ -149,7 +149,7 @@ fn clouds(draw: &mut Draw) -> Brightness {
 }
 
 fn rectangles(draw: &mut Draw) -> Brightness {
-    let all = draw.many(30, |draw| {
+    let all = draw.draw_many(30, |draw| {
         let (left, top) = (draw.between(-0.1, 0.95), draw.between(-0.1, 0.95));
         [left, top, left + draw.between(0.05, 0.4), top + draw.between(0.05, 0.4), draw.part()]
     });
@@ -160,7 +160,7 @@ fn rectangles(draw: &mut Draw) -> Brightness {
 }
 
 fn discs(draw: &mut Draw) -> Brightness {
-    let all = draw.many(40, |draw| [draw.part(), draw.part(), draw.between(0.02, 0.18), draw.part()]);
+    let all = draw.draw_many(40, |draw| [draw.part(), draw.part(), draw.between(0.02, 0.18), draw.part()]);
     Box::new(move |x, y| {
         let covers = |d: &&[f64; 4]| (x - d[0]).hypot(y - d[1]) < d[2];
         all.iter().rev().find(covers).map_or(0.55, |d| d[3])
@@ -168,7 +168,7 @@ fn discs(draw: &mut Draw) -> Brightness {
 }
 
 fn cells(draw: &mut Draw) -> Brightness {
-    let all = draw.many(45, |draw| [draw.part(), draw.part(), draw.part()]);
+    let all = draw.draw_many(45, |draw| [draw.part(), draw.part(), draw.part()]);
     Box::new(move |x, y| {
         let far = |c: &[f64; 3]| (x - c[0]).hypot(y - c[1]);
         all.iter().min_by(|one, other| far(one).total_cmp(&far(other))).map_or(0.0, |c| c[2])
@@ -176,7 +176,7 @@ fn cells(draw: &mut Draw) -> Brightness {
 }
 
 fn strokes(draw: &mut Draw) -> Brightness {
-    let all = draw.many(35, |draw| {
+    let all = draw.draw_many(35, |draw| {
         let angle = draw.part() * TAU;
         [
             draw.part(),
@@ -207,16 +207,17 @@ fn bent_stripes(draw: &mut Draw) -> Brightness {
 }
 
 fn blots(draw: &mut Draw) -> Brightness {
-    let all =
-        draw.many(40, |draw| [draw.part(), draw.part(), draw.between(0.02, 0.1), draw.between(-0.8, 0.8)]);
+    let all = draw
+        .draw_many(40, |draw| [draw.part(), draw.part(), draw.between(0.02, 0.1), draw.between(-0.8, 0.8)]);
     Box::new(move |x, y| {
-        let near = |b: &[f64; 4]| b[3] * (-((x - b[0]).powi(2) + (y - b[1]).powi(2)) / (b[2] * b[2])).exp();
-        0.5 + all.iter().map(near).sum::<f64>()
+        let weight_at =
+            |b: &[f64; 4]| b[3] * (-((x - b[0]).powi(2) + (y - b[1]).powi(2)) / (b[2] * b[2])).exp();
+        0.5 + all.iter().map(weight_at).sum::<f64>()
     })
 }
 
 fn skyline(draw: &mut Draw) -> Brightness {
-    let houses = draw.many(18, |draw| [draw.between(0.25, 0.8), draw.part()]);
+    let houses = draw.draw_many(18, |draw| [draw.between(0.25, 0.8), draw.part()]);
     let (sky, windows) = (grid(draw, 9), draw.between(20.0, 30.0));
     Box::new(move |x, y| {
         let house = houses[((x * 18.0) as usize).min(17)];
@@ -230,7 +231,7 @@ fn skyline(draw: &mut Draw) -> Brightness {
 
 fn mosaic(draw: &mut Draw) -> Brightness {
     let (across, down) = (9 + draw.below(8) as usize, 9 + draw.below(8) as usize);
-    let values = draw.many(across * down, Draw::part);
+    let values = draw.draw_many(across * down, Draw::part);
     Box::new(move |x, y| {
         let (column, row) = ((x * across as f64) as usize, (y * down as f64) as usize);
         values[row.min(down - 1) * across + column.min(across - 1)]

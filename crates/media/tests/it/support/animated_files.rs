@@ -24,11 +24,11 @@ pub(crate) fn webp(frames: &[RgbImage]) -> Vec<u8> {
     webp_of(frames.iter().map(|frame| frame.clone().into()), 2)
 }
 
-/// `way`: 1, a frame is disposed of before the next; 2, it replaces what is there.
+/// `way`: 1, a frame is disposed of before the next; 2, it replaces the canvas.
 pub(crate) fn webp_of(frames: impl Iterator<Item = DynamicImage>, way: u8) -> Vec<u8> {
     let part = |frame: DynamicImage| {
-        let still = encoded(&frame, ImageFormat::WebP);
-        Part { at: (0, 0), size: (frame.width(), frame.height()), way, chunks: still[12..].to_vec() }
+        let still_webp = encoded(&frame, ImageFormat::WebP);
+        Part { at: (0, 0), size: (frame.width(), frame.height()), way, chunks: still_webp[12..].to_vec() }
     };
     webp_of_parts(&frames.map(part).collect::<Vec<_>>())
 }
@@ -38,7 +38,7 @@ pub(crate) struct Part {
     pub(crate) at: (u32, u32),
     pub(crate) size: (u32, u32),
     pub(crate) way: u8,
-    /// Of a file of its own.
+    /// Chunks of a file with this frame alone.
     pub(crate) chunks: Vec<u8>,
 }
 

@@ -1,6 +1,6 @@
-//! PDQ as its description says it, step by step in double precision: slow, and plain enough to be read beside it.
+//! PDQ by its description, step by step in double precision: slow, and simple enough to compare with the description.
 //!
-//! It shares no function with the service's one pass. What it shares with it is the description.
+//! It shares the description, and no function, with the service's single pass.
 
 #![allow(
     dead_code,

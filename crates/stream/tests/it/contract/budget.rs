@@ -26,7 +26,7 @@ struct Neighbour(Inbox);
 
 impl Neighbour {
     const TOPIC: Topic = Topic::Reports;
-    /// Of its commits, while the other one could have fetched as well.
+    /// Number of its commits during which the full consumer could also have fetched.
     const TURNS: usize = 20;
 
     fn of(log: &Log) -> Self {
@@ -54,23 +54,23 @@ async fn full_budget_pauses_until_half_of_it_is_committed(fixture: &Fixture) {
     append(&log, items(0), b"key", numbers(0..30)).await;
     let mut inbox = consume(&log, Budget { records: 10, bytes: 1 << 20 });
     let mut neighbour = Neighbour::of(&log);
-    let mut held = receive(&mut inbox, 10).await;
-    assert_eq!(held.len(), 10);
+    let mut held_records = receive(&mut inbox, 10).await;
+    assert_eq!(held_records.len(), 10);
     neighbour.passes(&log, &mut inbox).await;
 
-    // Six of ten are still held: more than half.
-    complete(held.drain(..4).collect());
+    // Six of ten records are still held, more than half.
+    complete(held_records.drain(..4).collect());
     neighbour.passes(&log, &mut inbox).await;
-    complete(held.drain(..1).collect());
-    let more = receive(&mut inbox, 5).await;
-    assert_eq!(values(&more), numbers(10..15).collect::<Vec<_>>());
-    complete(held);
-    complete(more);
-    let mut rest = 15;
-    while rest > 0 {
-        let more = receive(&mut inbox, 1).await;
-        rest -= more.len();
-        complete(more);
+    complete(held_records.drain(..1).collect());
+    let next_records = receive(&mut inbox, 5).await;
+    assert_eq!(values(&next_records), numbers(10..15).collect::<Vec<_>>());
+    complete(held_records);
+    complete(next_records);
+    let mut remaining_count = 15;
+    while remaining_count > 0 {
+        let next_records = receive(&mut inbox, 1).await;
+        remaining_count -= next_records.len();
+        complete(next_records);
     }
     assert_eq!(stop(inbox).await.and(stop(neighbour.0).await), DrainResult::Clean);
     fixture.close(log).await;
@@ -82,15 +82,19 @@ async fn full_byte_budget_pauses_too(fixture: &Fixture) {
     append(&log, items(0), b"", std::iter::repeat_n(value, 30)).await;
     let mut inbox = consume(&log, Budget { records: 1_000, bytes: 50_000 });
     let mut neighbour = Neighbour::of(&log);
-    let held = receive(&mut inbox, 5).await;
-    assert!(held.len() <= 6, "{} records of 10,000 bytes under a budget of 50,000", held.len());
+    let held_records = receive(&mut inbox, 5).await;
+    assert!(
+        held_records.len() <= 6,
+        "{} records of 10,000 bytes under a budget of 50,000",
+        held_records.len()
+    );
     neighbour.passes(&log, &mut inbox).await;
-    let mut rest = 30 - held.len();
-    complete(held);
-    while rest > 0 {
-        let more = receive(&mut inbox, 1).await;
-        rest -= more.len();
-        complete(more);
+    let mut remaining_count = 30 - held_records.len();
+    complete(held_records);
+    while remaining_count > 0 {
+        let next_records = receive(&mut inbox, 1).await;
+        remaining_count -= next_records.len();
+        complete(next_records);
     }
     assert_eq!(stop(inbox).await.and(stop(neighbour.0).await), DrainResult::Clean);
     fixture.close(log).await;
@@ -105,14 +109,14 @@ async fn a_thousand_records_pass_a_budget_of_ten(fixture: &Fixture) {
         append(&log, items(index), b"key", numbers(0..250)).await;
     }
     let mut inbox = consume(&log, Budget { records: 10, bytes: 1 << 20 });
-    let mut seen = 0;
-    while seen < 1_000 {
-        let received = receive(&mut inbox, 1).await;
-        assert!(received.len() <= 10);
-        seen += received.len();
-        complete(received);
+    let mut completed_count = 0;
+    while completed_count < 1_000 {
+        let batch = receive(&mut inbox, 1).await;
+        assert!(batch.len() <= 10);
+        completed_count += batch.len();
+        complete(batch);
     }
-    assert_eq!(seen, 1_000);
+    assert_eq!(completed_count, 1_000);
     assert_eq!(stop(inbox).await, DrainResult::Clean);
     fixture.close(log).await;
 }

@@ -1,7 +1,7 @@
 //! State after a kill: every acknowledged record is stored, and possibly processed records are marked as replays.
 //!
-//! The process is this test binary itself. SIGKILL spares the page cache; that the disk was asked before
-//! an acknowledgement is shown by the trace of system calls.
+//! The process is this test binary itself. SIGKILL spares the page cache, so a trace of system calls shows the
+//! disk sync before an acknowledgement.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -41,7 +41,7 @@ async fn child() {
     let log = match std::env::var(BROKERS) {
         Ok(brokers) => {
             let fixture = Fixture::Kafka { brokers, prefix: std::env::var(PREFIX).unwrap() };
-            // The topics are the parent's.
+            // The parent owns the topics.
             open(&ManuallyDrop::new(fixture)).await
         }
         Err(_) => {
@@ -56,7 +56,7 @@ async fn child() {
         "append" => append_for_ever(log, notes).await,
         "trace" => append_traced(log, notes).await,
         "consume" => consume_for_ever(log, notes).await,
-        other => panic!("no scenario {other}"),
+        other => panic!("unknown scenario {other}"),
     }
 }
 
@@ -81,7 +81,7 @@ async fn append_for_ever(log: Log, notes: File) {
     futures::future::join_all(writers).await;
 }
 
-/// One after the other. It ends by itself: who kills the tracer leaves what is traced behind.
+/// Appends one record after the other and then ends: a killed tracer would leave the traced process running.
 async fn append_traced(log: Log, mut notes: File) {
     for n in 0..TRACED {
         log.append(&[(items(0), Record::new(b"key", n.to_string().as_bytes()))]).await.unwrap();
@@ -92,21 +92,21 @@ async fn append_traced(log: Log, mut notes: File) {
 /// Records the start of each record's effects and completes it some records later, so that a kill finds records in between.
 async fn consume_for_ever(log: Log, mut notes: File) {
     const BETWEEN: usize = 3;
-    // On a busy machine the kill comes late: no life may use up the records of those after it.
+    // On a busy machine the kill may be late, and no life may use up the records of later lives.
     const MOST: usize = 1_000;
-    let mut begun = VecDeque::new();
+    let mut open_tickets = VecDeque::new();
     let mut count = 0;
     let mut inbox = consume(&log, SMALL);
     while let Some(batch) = inbox.next().await.unwrap() {
-        for received in batch {
+        for record in batch {
             if count == MOST {
                 std::future::pending::<()>().await;
             }
             count += 1;
-            notes.write_all(format!("{}\n", received.at.offset.0).as_bytes()).unwrap();
-            begun.push_back(received.ticket);
-            if begun.len() > BETWEEN {
-                begun.pop_front().unwrap().complete();
+            notes.write_all(format!("{}\n", record.at.offset.0).as_bytes()).unwrap();
+            open_tickets.push_back(record.ticket);
+            if open_tickets.len() > BETWEEN {
+                open_tickets.pop_front().unwrap().complete();
             }
         }
     }
@@ -121,20 +121,20 @@ fn start(scenario: &str, fixture: &Fixture, notes: &Path, first: u64) -> Process
     let program = match fixture {
         Fixture::Embedded { data } => program.env(DATA, data.path()),
         Fixture::Kafka { brokers, prefix } => program.env(BROKERS, brokers).env(PREFIX, prefix),
-        Fixture::Mock { .. } => unreachable!("it is inside this process"),
+        Fixture::Mock { .. } => unreachable!("the mock cluster is inside this process"),
     };
     program.start().unwrap()
 }
 
-/// Whole lines only: the last one may be cut by the kill.
-fn noted(notes: &Path) -> Vec<u64> {
+/// Reads complete lines only, because the kill may have cut the last one.
+fn read_notes(notes: &Path) -> Vec<u64> {
     let text = std::fs::read_to_string(notes).unwrap_or_default();
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    whole.lines().map(|line| line.parse().unwrap()).collect()
+    let complete_lines = text.rfind('\n').map_or("", |end| &text[..end]);
+    complete_lines.lines().map(|line| line.parse().unwrap()).collect()
 }
 
 async fn kill_after(mut child: Process, notes: &Path, count: usize) {
-    eventually("the child's notes", PATIENCE, async || (noted(notes).len() >= count).then_some(()))
+    eventually("the child's notes", PATIENCE, async || (read_notes(notes).len() >= count).then_some(()))
         .await
         .unwrap();
     child.kill().await.unwrap();
@@ -146,12 +146,12 @@ async fn no_acknowledged_append_is_lost_when_the_process_is_killed() {
     let notes_in = tempfile::tempdir().unwrap();
     let notes = notes_in.path().join("acknowledged");
     let mut first = 0;
-    // Each life is killed after another number of acknowledgements.
+    // The number of acknowledgements before the kill differs between lives.
     for (life, count) in [17, 250, 901, 40, 333].into_iter().enumerate() {
-        let before = noted(&notes).len();
+        let before = read_notes(&notes).len();
         let child = start("append", &fixture, &notes, first);
         kill_after(child, &notes, before + count).await;
-        let acknowledged: BTreeSet<u64> = noted(&notes).into_iter().collect();
+        let acknowledged: BTreeSet<u64> = read_notes(&notes).into_iter().collect();
 
         let log = fixture.open().await;
         // Unacknowledged records may be stored too, so a final record in each partition marks the end.
@@ -160,23 +160,23 @@ async fn no_acknowledged_append_is_lost_when_the_process_is_killed() {
             append(&log, items(index), b"key", [end.clone()]).await;
         }
         let mut inbox = consume(&log, Budget { records: 1_000_000, bytes: 1 << 30 });
-        let (mut received, mut found, mut ends) = (Vec::new(), Vec::<u64>::new(), 0);
+        let (mut records, mut read_numbers, mut ends) = (Vec::new(), Vec::<u64>::new(), 0);
         while ends < 4 {
-            for one in receive(&mut inbox, 1).await {
-                match value(&one).parse() {
-                    Ok(n) => found.push(n),
-                    Err(_) => ends += usize::from(value(&one) == end),
+            for record in receive(&mut inbox, 1).await {
+                match value(&record).parse() {
+                    Ok(n) => read_numbers.push(n),
+                    Err(_) => ends += usize::from(value(&record) == end),
                 }
-                received.push(one);
+                records.push(record);
             }
         }
-        let all: BTreeSet<u64> = found.iter().copied().collect();
+        let all: BTreeSet<u64> = read_numbers.iter().copied().collect();
         let lost: Vec<_> = acknowledged.difference(&all).collect();
         assert!(lost.is_empty(), "life {life} lost {lost:?}");
-        assert_eq!(all.len(), found.len(), "life {life} doubled a record");
-        // Left uncommitted, so that the next life is read from the beginning too.
+        assert_eq!(all.len(), read_numbers.len(), "life {life} stored a record twice");
+        // The records stay uncommitted, so that the next life is also read from the beginning.
         inbox.stop();
-        drop(received);
+        drop(records);
         stop(inbox).await;
         fixture.close(log).await;
         first = all.last().map_or(0, |last| last + 1) + WRITERS;
@@ -190,7 +190,7 @@ async fn started_records_are_marked_as_replays_after_a_kill() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn started_kafka_records_are_marked_as_replays_after_a_kill() {
-    // The group waits for each of the killed until its session ends.
+    // The group waits for each killed consumer until its session ends.
     let Some(fixture) = Fixture::kafka("a killed consumer").await else { return };
     kill_consumers(&fixture, &[30, 64]).await;
 }
@@ -201,7 +201,7 @@ async fn open(fixture: &Fixture) -> Log {
     fixture.open_with(&settings).await.unwrap()
 }
 
-/// Each life is killed once it has begun so many more records than the one before.
+/// Kills each life after it has started the given number of records.
 async fn kill_consumers(fixture: &Fixture, lives: &[usize]) {
     const ALL: usize = 5_000;
     let notes_in = tempfile::tempdir().unwrap();
@@ -212,50 +212,56 @@ async fn kill_consumers(fixture: &Fixture, lives: &[usize]) {
 
     let (mut replays, mut committed) = (0, 0);
     for count in lives {
-        let before = noted(&notes).len();
+        let before = read_notes(&notes).len();
         let child = start("consume", fixture, &notes, 0);
         kill_after(child, &notes, before + count).await;
-        let begun: BTreeSet<u64> = noted(&notes).into_iter().collect();
-        let contiguous = (0..).take_while(|n| begun.contains(n)).count();
-        assert_eq!(contiguous, begun.len(), "nothing was skipped");
+        let started: BTreeSet<u64> = read_notes(&notes).into_iter().collect();
+        let contiguous = (0..).take_while(|n| started.contains(n)).count();
+        assert_eq!(contiguous, started.len(), "no record was skipped");
 
         let log = open(fixture).await;
         let mut inbox = consume(&log, SMALL);
-        let received = receive(&mut inbox, 20).await;
-        let from = received[0].at.offset.0.unsigned_abs();
-        assert!(from <= contiguous as u64, "record {contiguous} was never begun, but {from} comes first");
-        assert!(from >= committed, "{from} comes again, but {committed} was committed");
+        let records = receive(&mut inbox, 20).await;
+        let from = records[0].at.offset.0.unsigned_abs();
+        assert!(
+            from <= contiguous as u64,
+            "record {contiguous} was never started, but {from} is delivered first"
+        );
+        assert!(from >= committed, "{from} is delivered again, but {committed} was committed");
         committed = from;
-        for one in &received {
-            let offset = one.at.offset.0.unsigned_abs();
-            assert!(one.maybe_replayed || !begun.contains(&offset), "{offset} was begun, but is not marked");
-            replays += usize::from(begun.contains(&offset));
+        for record in &records {
+            let offset = record.at.offset.0.unsigned_abs();
+            assert!(
+                record.maybe_replayed || !started.contains(&offset),
+                "{offset} was started, but is not marked"
+            );
+            replays += usize::from(started.contains(&offset));
         }
-        assert!(!begun.contains(&(from + 20)), "more was begun than one budget");
+        assert!(!started.contains(&(from + 20)), "more records than one budget were started");
         inbox.stop();
-        drop(received);
+        drop(records);
         stop(inbox).await;
         fixture.close(log).await;
     }
-    assert!(replays > 0, "no kill fell between the begin of a record and its commit");
-    assert!(committed > 0, "no life committed anything");
+    assert!(replays > 0, "no kill fell between the start of a record and its commit");
+    assert!(committed > 0, "no life committed a record");
 
-    // All that no life committed comes, each record once.
+    // Every uncommitted record is delivered once.
     let log = open(fixture).await;
     let mut inbox = consume(&log, BUDGET);
     let mut next = committed;
     while next < ALL as u64 {
-        for one in receive(&mut inbox, 1).await {
-            assert_eq!(one.at.offset.0.unsigned_abs(), next);
+        for record in receive(&mut inbox, 1).await {
+            assert_eq!(record.at.offset.0.unsigned_abs(), next);
             next += 1;
-            one.ticket.complete();
+            record.ticket.complete();
         }
     }
     assert_eq!(stop(inbox).await, DrainResult::Clean);
     fixture.close(log).await;
 }
 
-/// `strace` is on the machines of the CI; without it the trace cannot be read, and the test says so.
+/// The CI machines have `strace`. Without it the test is reported as skipped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_disk_is_synced_between_a_write_and_its_acknowledgement() {
     let trace_in = tempfile::tempdir().unwrap();

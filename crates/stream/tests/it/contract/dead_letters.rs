@@ -25,18 +25,18 @@ async fn dead_letter_carries_its_origin_and_is_durable(fixture: &Fixture) {
     let record = |value: &'static [u8]| Record::new(b"the key", value).with_headers(&headers);
     log.append(&[(items(2), record(b"first")), (items(2), record(b"whole"))]).await.unwrap();
     let mut inbox = consume(&log, BUDGET);
-    let received = receive(&mut inbox, 2).await;
+    let records = receive(&mut inbox, 2).await;
     let submission = SubmissionId::random();
-    let why = DeadLetterReason {
+    let reason = DeadLetterReason {
         stage: "evaluate",
         tag: "unknown_type",
         detail: "item type post is not known".to_owned(),
         org: Some(OrgId::new("org-1")),
         submission_id: Some(submission),
     };
-    received[1].ticket.dead_letter(b"failing part", why).await.unwrap();
-    let written_at = received[1].written_at;
-    complete(received);
+    records[1].ticket.dead_letter(b"failing part", reason).await.unwrap();
+    let written_at = records[1].written_at;
+    complete(records);
     stop(inbox).await;
     fixture.close(log).await;
 
@@ -44,7 +44,7 @@ async fn dead_letter_carries_its_origin_and_is_durable(fixture: &Fixture) {
     let query = Query { topic: Topic::DeadLetters, order: Order::Newest, limit: 10, after: None };
     let page = log.read_page(query).await.unwrap();
     assert_eq!((page.records.len(), page.next), (1, None));
-    assert_eq!(&page.records[0].key[..], b"the key", "in the order of its key");
+    assert_eq!(&page.records[0].key[..], b"the key", "the dead letter keeps the key");
     let letter: DeadLetter = page.records[0].decode().unwrap();
     assert_eq!(
         (letter.topic.as_str(), letter.partition, letter.offset, letter.written_at),

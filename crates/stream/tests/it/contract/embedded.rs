@@ -27,7 +27,7 @@ fn greedy(fixture: &Fixture) -> Settings {
     settings
 }
 
-async fn first_left(log: &Log) -> Option<i64> {
+async fn read_oldest_offset(log: &Log) -> Option<i64> {
     let query = Query { topic: Topic::Items, order: Order::Oldest, limit: 1, after: None };
     log.read_page(query).await.unwrap().records.first().map(|record| record.at.offset.0)
 }
@@ -40,19 +40,21 @@ async fn retention_keeps_records_needed_by_a_registered_group() {
     for from in (0..500).step_by(20) {
         append(&log, items(0), b"key", numbers(from..from + 20)).await;
     }
-    let mut received = receive(&mut inbox, 500).await;
-    let rest = received.split_off(200);
-    complete(received);
-    // All records are too old at once. Committed ones are removed by whole segments; the others stay.
-    eventually("retention to begin", PATIENCE, async || first_left(&log).await.filter(|first| *first > 0))
-        .await
-        .unwrap();
+    let mut records = receive(&mut inbox, 500).await;
+    let uncommitted = records.split_off(200);
+    complete(records);
+    // All records are too old at once. Retention removes whole segments of committed records; the others stay.
+    eventually("retention to begin", PATIENCE, async || {
+        read_oldest_offset(&log).await.filter(|first| *first > 0)
+    })
+    .await
+    .unwrap();
     inbox.stop();
-    drop(rest);
+    drop(uncommitted);
     stop(inbox).await;
     for n in 0..20 {
         append(&log, items(1), b"key", [n.to_string()]).await;
-        let first = first_left(&log).await.unwrap();
+        let first = read_oldest_offset(&log).await.unwrap();
         assert!(first <= 200, "{first} is past the group's 200");
     }
     fixture.close(log).await;
@@ -60,19 +62,19 @@ async fn retention_keeps_records_needed_by_a_registered_group() {
     // A group without a consumer keeps its records too, also after a restart.
     let log = fixture.open_with(&greedy(&fixture)).await.unwrap();
     let mut inbox = consume(&log, BUDGET);
-    let received = receive(&mut inbox, 320).await;
-    let own: Vec<_> = received.iter().filter(|one| one.at.partition == items(0)).collect();
-    assert_eq!(own.first().map(|one| one.at.offset.0), Some(200));
-    complete(received);
-    eventually("all of it to go once it is passed", PATIENCE, async || {
-        first_left(&log).await.is_none().then_some(())
+    let records = receive(&mut inbox, 320).await;
+    let partition_records: Vec<_> = records.iter().filter(|record| record.at.partition == items(0)).collect();
+    assert_eq!(partition_records.first().map(|record| record.at.offset.0), Some(200));
+    complete(records);
+    eventually("the committed records to be removed", PATIENCE, async || {
+        read_oldest_offset(&log).await.is_none().then_some(())
     })
     .await
     .unwrap();
     append(&log, items(0), b"key", ["after".to_owned()]).await;
-    let received = receive(&mut inbox, 1).await;
-    assert_eq!((values(&received), received[0].at.offset.0), (vec!["after".to_owned()], 500));
-    complete(received);
+    let records = receive(&mut inbox, 1).await;
+    assert_eq!((values(&records), records[0].at.offset.0), (vec!["after".to_owned()], 500));
+    complete(records);
     assert_eq!(stop(inbox).await, DrainResult::Clean);
     fixture.close(log).await;
 }
@@ -82,16 +84,16 @@ async fn emptied_partition_keeps_its_offsets_after_a_restart() {
     let fixture = Fixture::embedded();
     let log = fixture.open_with(&greedy(&fixture)).await.unwrap();
     append(&log, items(0), b"key", numbers(0..300)).await;
-    let gone = async || first_left(&log).await.is_none().then_some(());
-    eventually("retention of a topic without groups", PATIENCE, gone).await.unwrap();
+    let is_emptied = async || read_oldest_offset(&log).await.is_none().then_some(());
+    eventually("retention of a topic without groups", PATIENCE, is_emptied).await.unwrap();
     fixture.close(log).await;
 
     let log = fixture.open().await;
     let mut inbox = consume(&log, BUDGET);
     append(&log, items(0), b"key", ["next".to_owned()]).await;
-    let received = receive(&mut inbox, 1).await;
-    assert_eq!(received[0].at.offset.0, 300, "an offset is never given twice");
-    complete(received);
+    let records = receive(&mut inbox, 1).await;
+    assert_eq!(records[0].at.offset.0, 300, "an offset is never assigned twice");
+    complete(records);
     stop(inbox).await;
     fixture.close(log).await;
 }
@@ -103,8 +105,8 @@ async fn dead_letters_are_kept_without_limit() {
     let to = log.partition(Topic::DeadLetters, b"key");
     append(&log, to, b"key", numbers(0..300)).await;
     append(&log, items(0), b"key", numbers(0..300)).await;
-    let gone = async || first_left(&log).await.is_none().then_some(());
-    eventually("retention of the items", PATIENCE, gone).await.unwrap();
+    let is_emptied = async || read_oldest_offset(&log).await.is_none().then_some(());
+    eventually("retention of the items", PATIENCE, is_emptied).await.unwrap();
     let query = Query { topic: Topic::DeadLetters, order: Order::Oldest, limit: 1_000, after: None };
     assert_eq!(log.read_page(query).await.unwrap().records.len(), 300);
     fixture.close(log).await;
@@ -114,7 +116,7 @@ async fn dead_letters_are_kept_without_limit() {
 async fn full_disk_refuses_requests_before_their_effects() {
     let fixture = Fixture::embedded();
     let mut settings = fixture.settings();
-    // No disk has this much free, but any has a quarter of nothing.
+    // No disk has this much free space.
     settings.embedded.min_free_bytes = Some(u64::MAX);
     let log = fixture.open_with(&settings).await.unwrap();
     let record = [(items(0), Record::new(b"key", &b"value"[..]))];
@@ -131,14 +133,14 @@ async fn full_disk_refuses_requests_before_their_effects() {
     assert!(log.readiness().is_ready());
     let noise = noise(1 << 20);
     let mut accepted = 0;
-    let refused = loop {
+    let error = loop {
         match log.append(&[(items(0), Record::new(b"key", &noise))]).await {
             Ok(()) => accepted += 1,
             Err(error) => break error,
         }
-        assert!(accepted < 128, "more than the share was taken");
+        assert!(accepted < 128, "the log exceeded its share");
     };
-    assert_eq!(refused.tag(), "full");
+    assert_eq!(error.tag(), "full");
     log.for_effects().append(&record).await.unwrap();
     fixture.close(log).await;
 }
@@ -162,8 +164,8 @@ async fn a_second_consumer_of_a_group_is_refused_by_name() {
     let fixture = Fixture::embedded();
     let log = fixture.open().await;
     let first = consume(&log, BUDGET);
-    let mut owned = first.ownership();
-    timeout(PATIENCE, owned.wait_for(|owned| !owned.partitions.is_empty())).await.unwrap().unwrap();
+    let mut ownership = first.ownership();
+    timeout(PATIENCE, ownership.wait_for(|state| !state.partitions.is_empty())).await.unwrap().unwrap();
     let mut second = consume(&log, BUDGET);
     let error = timeout(PATIENCE, second.next()).await.unwrap().unwrap_err();
     assert!(matches!(error, ConsumeError::Refused { role: ROLE, .. }), "{error}");
@@ -178,7 +180,7 @@ async fn data_of_a_newer_format_is_refused_naming_both() {
     let fixture = Fixture::embedded();
     let log = fixture.open().await;
     fixture.close(log).await;
-    let Fixture::Embedded { data } = &fixture else { unreachable!("it is the embedded one") };
+    let Fixture::Embedded { data } = &fixture else { unreachable!("the fixture is embedded") };
     {
         let db = fjall::Database::builder(data.path()).open().unwrap();
         let meta = db.keyspace("log.meta", KeyspaceCreateOptions::default).unwrap();
@@ -192,7 +194,7 @@ async fn data_of_a_newer_format_is_refused_naming_both() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_log_touches_only_keyspaces_of_its_prefix() {
     let fixture = Fixture::embedded();
-    let Fixture::Embedded { data } = &fixture else { unreachable!("it is the embedded one") };
+    let Fixture::Embedded { data } = &fixture else { unreachable!("the fixture is embedded") };
     let db = fjall::Database::builder(data.path()).open().unwrap();
     let log = Log::open_embedded(db.clone(), &fixture.settings()).unwrap();
     for topic in Topic::ALL {

@@ -1,4 +1,4 @@
-//! The engines that the contract is shown on, each with a place of its own for one test.
+//! Engines under test, each with separate storage for one test.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -22,17 +22,17 @@ use tidegate_stream::{
 use tidegate_test_support::{PATIENCE, eventually_ok, servers};
 use tokio::time::Instant;
 
-/// Where a test's log lives. Opening it again is a restart: what was durable is there.
+/// Storage of a test's log. Opening it again is a restart with the durable data.
 pub(crate) enum Fixture {
     Embedded {
         data: TempDir,
     },
-    /// Topics of its own on a shared Kafka; they go with the fixture.
+    /// Separate topics on a shared Kafka, deleted with the fixture.
     Kafka {
         brokers: String,
         prefix: String,
     },
-    /// librdkafka's own cluster inside this process, which it never leaves: its clients end with it.
+    /// Mock cluster of librdkafka inside this process. Its clients end with the process.
     Mock {
         brokers: String,
         prefix: String,
@@ -49,7 +49,7 @@ impl Fixture {
         Self::Embedded { data: tempfile::tempdir().unwrap() }
     }
 
-    /// None, and the suite is reported as skipped, where no Kafka is named.
+    /// Returns `None`, and reports the suite as skipped, if no Kafka is named.
     pub(crate) async fn kafka(contract: &str) -> Option<Self> {
         let brokers = servers::kafka(&format!("the log's contract on Kafka: {contract}"))?;
         let fixture = Self::Kafka { brokers, prefix: format!("contract-{}", SubmissionId::random()) };
@@ -57,9 +57,9 @@ impl Fixture {
         Some(fixture)
     }
 
-    /// None for what that cluster cannot do.
+    /// Returns `None` for a contract that the mock cluster does not support.
     pub(crate) fn mock(contract: &str) -> Option<Self> {
-        // It deletes no records on demand.
+        // The mock cluster deletes no records on demand.
         if contract == "an_offset_removed_by_retention_stops_the_partition_by_name" {
             return None;
         }
@@ -101,7 +101,7 @@ impl Fixture {
     pub(crate) async fn open_with(&self, settings: &Settings) -> Result<Log, OpenError> {
         match self {
             Self::Embedded { data } => {
-                // The log before may still be letting its files go.
+                // The previous log may still be closing its files.
                 let open = async || Ok(fjall::Database::builder(data.path()).open()?);
                 let db = eventually_ok("the database to open", PATIENCE, open).await.unwrap();
                 let disk = Arc::new(DiskSpace::of(data.path()));
@@ -135,7 +135,7 @@ impl Fixture {
     }
 }
 
-/// A member that left without a word is forgotten only when its session ends.
+/// Shortens the session, because the group keeps a killed member until its session ends.
 pub(crate) fn forget_soon(settings: &mut Settings) {
     settings.consume.drain_timeout_ms = 3_000;
     settings.consume.commit_timeout_ms = 1_000;
@@ -151,7 +151,7 @@ impl Drop for Fixture {
         let Self::Kafka { brokers, prefix } = self else { return };
         let admin = admin(brokers);
         let names: Vec<String> = Topic::ALL.iter().map(|topic| topic.name(prefix)).collect();
-        // On a thread without a runtime: inside one, nothing may block.
+        // The deletion blocks, so it needs a thread without a runtime.
         let deleting = std::thread::spawn(move || {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             futures::executor::block_on(admin.delete_topics(&names, &AdminOptions::new())).map(drop)

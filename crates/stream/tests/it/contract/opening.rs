@@ -11,8 +11,8 @@ contract! {
 async fn another_partition_count_is_refused_naming_both(fixture: &Fixture) {
     let log = fixture.open().await;
     fixture.close(log).await;
-    let other = Settings { partitions: Some(8), ..fixture.settings() };
-    let error = fixture.open_with(&other).await.unwrap_err();
+    let changed_settings = Settings { partitions: Some(8), ..fixture.settings() };
+    let error = fixture.open_with(&changed_settings).await.unwrap_err();
     assert!(matches!(error, OpenError::PartitionCount { configured: 8, found: 4, .. }), "{error}");
     let text = error.to_string();
     assert!(text.contains("has 4 partitions") && text.contains("stream.partitions is 8"), "{text}");

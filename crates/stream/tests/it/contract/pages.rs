@@ -20,14 +20,15 @@ contract! {
 }
 
 async fn pages(log: &Log, order: Order, limit: usize) -> Vec<String> {
-    let mut seen = Vec::new();
+    let mut read_values = Vec::new();
     let mut after = None;
     loop {
         let page = log.read_page(Query { topic: Topic::Items, order, limit, after }).await.unwrap();
         assert!(page.records.len() <= limit);
-        seen.extend(page.records.iter().map(|one| String::from_utf8(one.value.to_vec()).unwrap()));
-        // As an address line carries it.
-        let Some(next) = page.next else { return seen };
+        read_values
+            .extend(page.records.iter().map(|record| String::from_utf8(record.value.to_vec()).unwrap()));
+        // The cursor passes through its text form, as in a URL.
+        let Some(next) = page.next else { return read_values };
         after = Some(next.to_string().parse::<Cursor>().unwrap());
     }
 }
@@ -38,16 +39,16 @@ async fn pages_from_either_end_show_every_record_once(fixture: &Fixture) {
         append(&log, items(index), b"key", numbers(0..10).map(|n| format!("{index}-{n}"))).await;
     }
     for order in [Order::Oldest, Order::Newest] {
-        let seen = pages(&log, order, 7).await;
-        assert_eq!(seen.len(), 40);
+        let read_values = pages(&log, order, 7).await;
+        assert_eq!(read_values.len(), 40);
         for index in 0..4 {
-            let own: Vec<_> =
-                seen.iter().filter(|value| value.starts_with(&format!("{index}-"))).cloned().collect();
+            let partition_values: Vec<_> =
+                read_values.iter().filter(|value| value.starts_with(&format!("{index}-"))).cloned().collect();
             let mut expected: Vec<_> = numbers(0..10).map(|n| format!("{index}-{n}")).collect();
             if order == Order::Newest {
                 expected.reverse();
             }
-            assert_eq!(own, expected);
+            assert_eq!(partition_values, expected);
         }
     }
     fixture.close(log).await;
@@ -62,27 +63,27 @@ async fn an_empty_topic_is_one_empty_page(fixture: &Fixture) {
 
 async fn oldest_uncommitted_record_is_visible_to_all_processes(fixture: &Fixture) {
     let log = fixture.open().await;
-    assert_eq!(log.oldest_uncommitted(GROUP, Topic::Items).await.unwrap(), None, "nothing was appended");
+    assert_eq!(log.oldest_uncommitted(GROUP, Topic::Items).await.unwrap(), None, "no record was appended");
     append(&log, items(0), b"key", ["first".to_owned()]).await;
-    // Another time than the first's.
+    // The second record gets a later time than the first.
     tokio::time::sleep(Duration::from_millis(20)).await;
     append(&log, items(1), b"key", ["second".to_owned()]).await;
     let query = Query { topic: Topic::Items, order: Order::Oldest, limit: 2, after: None };
     let times: Vec<_> =
-        log.read_page(query).await.unwrap().records.iter().map(|one| one.written_at).collect();
+        log.read_page(query).await.unwrap().records.iter().map(|record| record.written_at).collect();
     let oldest = async || log.oldest_uncommitted(GROUP, Topic::Items).await.unwrap();
-    assert_eq!(oldest().await, Some(times[0]), "nothing was committed");
+    assert_eq!(oldest().await, Some(times[0]), "no record was committed");
 
     let mut inbox = consume(&log, BUDGET);
-    let received = receive(&mut inbox, 2).await;
-    let (first, second): (Vec<_>, Vec<_>) = received.into_iter().partition(|one| value(one) == "first");
-    for (completed, left) in [(first, Some(times[1])), (second, None)] {
+    let records = receive(&mut inbox, 2).await;
+    let (first, second): (Vec<_>, Vec<_>) = records.into_iter().partition(|record| value(record) == "first");
+    for (completed, expected_oldest) in [(first, Some(times[1])), (second, None)] {
         complete(completed);
-        let is_left = async || match oldest().await {
-            now if now == left => Ok(()),
-            other => Err(anyhow::anyhow!("{other:?} instead of {left:?}")),
+        let matches_expected = async || match oldest().await {
+            time if time == expected_oldest => Ok(()),
+            time => Err(anyhow::anyhow!("{time:?} instead of {expected_oldest:?}")),
         };
-        eventually_ok("the oldest record that is left", PATIENCE, is_left).await.unwrap();
+        eventually_ok("the oldest uncommitted record", PATIENCE, matches_expected).await.unwrap();
     }
     stop(inbox).await;
     fixture.close(log).await;

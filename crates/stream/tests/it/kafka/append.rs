@@ -25,11 +25,11 @@ async fn appended_records_are_read_back_in_order_with_all_parts() {
     let last = records.last().unwrap();
     assert_eq!((&*last.key, last.at.partition, last.at.offset.0), (&b"somebody"[..], partition, 500));
     assert_eq!(last.headers.get("trace").map(|value| &**value), Some(&b"00-11"[..]));
-    assert!(last.written_at.0 > 1_700_000_000_000, "the log's clock, not ours");
+    assert!(last.written_at.0 > 1_700_000_000_000, "the time is of the log's clock");
     complete(records);
     assert_eq!(close(&log).await, DrainResult::Clean);
 
-    // All of it was committed: a successor sees only what is new.
+    // All records were committed, so a successor receives only new ones.
     let log = installation.open().await;
     append(&log, partition, numbers(900..901)).await;
     let mut inbox = consume(&log, Topic::Strikes);
@@ -41,11 +41,11 @@ async fn appended_records_are_read_back_in_order_with_all_parts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_append_that_finds_the_queue_full_waits_for_what_it_enqueued() {
+async fn append_to_a_full_queue_waits_for_enqueued_records() {
     let Some(brokers) = servers::kafka("kafka: full queue") else { return };
     let mut settings = settings(&brokers);
     settings.kafka.producer.queue_records = 10;
-    // Nothing leaves the queue while the append fills it.
+    // No record leaves the queue while the append fills it.
     settings.kafka.producer.linger_ms = 1_000;
     let installation = Installation::with(settings).await;
     let log = installation.open().await;
@@ -57,7 +57,7 @@ async fn an_append_that_finds_the_queue_full_waits_for_what_it_enqueued() {
     assert!(matches!(error, AppendError::Full { .. }) && error.is_retriable(), "{error}");
     assert!(log.readiness().is_ready(), "a full queue is no outage");
 
-    // The refusal came after the outcome of the ten: they are durable by now, and make room.
+    // The append returned after the outcome of the ten records: they are durable by now, and the queue has room.
     let last = [(partition, Record::new(b"key", b"000050".to_vec()))];
     eventually_ok("room", PATIENCE, async || Ok(log.append(&last).await?)).await.unwrap();
     let mut inbox = consume(&log, Topic::Strikes);
@@ -69,7 +69,7 @@ async fn an_append_that_finds_the_queue_full_waits_for_what_it_enqueued() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_above_its_topics_limit_is_refused_before_any_is_sent() {
+async fn oversized_record_is_refused_before_any_is_sent() {
     let Some(brokers) = servers::kafka("kafka: record size") else { return };
     let installation = Installation::on(&brokers).await;
     let log = installation.open().await;
@@ -96,8 +96,8 @@ async fn a_record_above_its_topics_limit_is_refused_before_any_is_sent() {
     assert_eq!((records.len(), records[0].value.len()), (1, limit - 8));
     complete(records);
     close(&log).await;
-    let late = log.append(&[(partition, Record::new(b"key", b"late".to_vec()))]).await;
-    assert_eq!(late, Err(AppendError::ShuttingDown));
+    let late_result = log.append(&[(partition, Record::new(b"key", b"late".to_vec()))]).await;
+    assert_eq!(late_result, Err(AppendError::ShuttingDown));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,7 +115,7 @@ async fn close_waits_for_records_in_flight() {
             log.append(&records).await
         })
     };
-    // Until it is in the queue: a close before that would refuse it, and rightly.
+    // The record must be in the queue, because a close before that would refuse it.
     tokio::task::yield_now().await;
     assert_eq!(close(&log).await, DrainResult::Clean);
     match appending.await.unwrap() {
@@ -125,6 +125,6 @@ async fn close_waits_for_records_in_flight() {
             assert_eq!(next(&mut inbox).await.iter().map(value).collect::<Vec<_>>(), ["value"]);
             close(&log).await;
         }
-        Err(refused) => assert_eq!(refused, AppendError::ShuttingDown),
+        Err(error) => assert_eq!(error, AppendError::ShuttingDown),
     }
 }

@@ -1,4 +1,4 @@
-//! An installation with topics of its own on a shared Kafka, and functions for tests of its log.
+//! An installation with separate topics on a shared Kafka, and functions for tests of its log.
 
 use std::collections::BTreeMap;
 
@@ -23,13 +23,13 @@ pub(crate) const GROUP: Group = Group("strikes");
 pub(crate) const ROLE: Role = Role("test");
 pub(crate) const BUDGET: Budget = Budget { records: 10_000, bytes: 64 << 20 };
 
-/// Topics under a prefix that nobody else has; they go with it.
+/// Topics under a unique prefix, deleted with the installation.
 pub(crate) struct Installation {
     pub(crate) settings: Settings,
     delete: bool,
 }
 
-/// Settings for a test: nothing waits long, one copy of everything.
+/// Returns settings with short waits and one replica per topic.
 pub(crate) fn settings(brokers: &str) -> Settings {
     let mut settings = Settings {
         engine: EngineKind::Kafka,
@@ -60,7 +60,7 @@ impl Installation {
         this
     }
 
-    /// The topics go with their brokers.
+    /// Keeps the topics, because they end with their brokers.
     pub(crate) fn passing(settings: Settings) -> Self {
         Self { settings, delete: false }
     }
@@ -109,21 +109,21 @@ pub(crate) fn numbers(range: std::ops::Range<usize>) -> impl Iterator<Item = Str
 
 pub(crate) async fn next(inbox: &mut Inbox) -> Vec<ReceivedRecord> {
     let batch = timeout(PATIENCE, inbox.next()).await;
-    batch.expect("no batch came").unwrap().expect("the consumer stopped")
+    batch.expect("no batch arrived").unwrap().expect("the consumer stopped")
 }
 
-/// Waits until the consumer owns so many partitions.
-pub(crate) async fn owns(inbox: &Inbox, count: usize) {
+/// Waits until the consumer owns the given number of partitions.
+pub(crate) async fn wait_for_ownership(inbox: &Inbox, count: usize) {
     let mut ownership = inbox.ownership();
-    let owned = timeout(PATIENCE, ownership.wait_for(|own| own.partitions.len() == count)).await;
-    owned.expect("the partitions did not come").unwrap();
+    let outcome = timeout(PATIENCE, ownership.wait_for(|state| state.partitions.len() == count)).await;
+    outcome.expect("the partitions were not assigned").unwrap();
 }
 
 pub(crate) async fn close(log: &Log) -> DrainResult {
     log.close(Instant::now() + PATIENCE).await
 }
 
-/// How often each text came.
+/// Counts the occurrences of each text.
 pub(crate) fn tally<'a>(texts: impl IntoIterator<Item = &'a String>) -> BTreeMap<&'a str, usize> {
     texts.into_iter().fold(BTreeMap::new(), |mut tally, text| {
         *tally.entry(text.as_str()).or_default() += 1;

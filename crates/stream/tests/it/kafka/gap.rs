@@ -28,8 +28,8 @@ async fn delete_records(installation: &Installation, partition: Partition, befor
     installation.admin().delete_records(&list, &options).await.unwrap();
 }
 
-/// The start of a new group is committed beside its reading: waits until the broker has it.
-async fn start_is_committed(installation: &Installation, partition: Partition) {
+/// Waits until the broker has the start of a new group, which is committed concurrently with reading.
+async fn wait_for_start_commit(installation: &Installation, partition: Partition) {
     let settings = &installation.settings;
     let member: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", settings.kafka.brokers.join(","))
@@ -47,9 +47,9 @@ async fn start_is_committed(installation: &Installation, partition: Partition) {
     eventually("the group's start to be committed", PATIENCE, committed).await.unwrap();
 }
 
-async fn stopped(inbox: &Inbox) -> Vec<StoppedPartition> {
+async fn wait_for_stop(inbox: &Inbox) -> Vec<StoppedPartition> {
     let mut ownership = inbox.ownership();
-    let stopped = timeout(PATIENCE, ownership.wait_for(|own| !own.stopped.is_empty())).await;
+    let stopped = timeout(PATIENCE, ownership.wait_for(|state| !state.stopped.is_empty())).await;
     stopped.expect("no partition stopped").unwrap().stopped.clone()
 }
 
@@ -57,34 +57,40 @@ async fn stopped(inbox: &Inbox) -> Vec<StoppedPartition> {
 async fn removed_offset_stops_only_its_partition() {
     let Some(brokers) = servers::kafka("kafka: gap") else { return };
     let installation = Installation::on(&brokers).await;
-    let (gone, whole) = (Partition::new(Topic::Strikes, 0), Partition::new(Topic::Strikes, 1));
+    let (cut_partition, intact_partition) =
+        (Partition::new(Topic::Strikes, 0), Partition::new(Topic::Strikes, 1));
     let log = installation.open().await;
-    append(&log, gone, numbers(0..100)).await;
-    append(&log, whole, numbers(100..110)).await;
+    append(&log, cut_partition, numbers(0..100)).await;
+    append(&log, intact_partition, numbers(100..110)).await;
     let mut inbox = consume(&log, Topic::Strikes);
     let records = receive(&mut inbox, 110).await;
-    let (first, rest): (Vec<_>, Vec<_>) =
-        records.into_iter().partition(|record| record.at.partition == whole || record.at.offset.0 < 40);
+    let (first, uncommitted): (Vec<_>, Vec<_>) = records
+        .into_iter()
+        .partition(|record| record.at.partition == intact_partition || record.at.offset.0 < 40);
     complete(first);
     drop(inbox);
-    drop(rest);
+    drop(uncommitted);
     close(&log).await;
 
-    delete_records(&installation, gone, 70).await;
+    delete_records(&installation, cut_partition, 70).await;
     let log = installation.open().await;
-    append(&log, whole, numbers(110..111)).await;
+    append(&log, intact_partition, numbers(110..111)).await;
     let mut inbox = consume(&log, Topic::Strikes);
     let expected =
-        StoppedPartition::Gap { partition: gone, committed: NextOffset(40), start: NextOffset(70) };
-    assert_eq!(stopped(&inbox).await, std::slice::from_ref(&expected));
+        StoppedPartition::Gap { partition: cut_partition, committed: NextOffset(40), start: NextOffset(70) };
+    assert_eq!(wait_for_stop(&inbox).await, std::slice::from_ref(&expected));
     assert!(expected.to_string().contains("strikes[0]") && expected.to_string().contains("40"), "{expected}");
     let records = receive(&mut inbox, 1).await;
-    assert_eq!(records.iter().map(value).collect::<Vec<_>>(), ["000110"], "the other partition goes on");
+    assert_eq!(records.iter().map(value).collect::<Vec<_>>(), ["000110"], "the other partition continues");
     complete(records);
-    append(&log, gone, numbers(111..112)).await;
-    append(&log, whole, numbers(112..113)).await;
+    append(&log, cut_partition, numbers(111..112)).await;
+    append(&log, intact_partition, numbers(112..113)).await;
     let records = receive(&mut inbox, 1).await;
-    assert_eq!(records.iter().map(value).collect::<Vec<_>>(), ["000112"], "nothing of the stopped one");
+    assert_eq!(
+        records.iter().map(value).collect::<Vec<_>>(),
+        ["000112"],
+        "no record of the stopped partition"
+    );
     complete(records);
     close(&log).await;
 }
@@ -97,9 +103,9 @@ async fn new_group_detects_removals_before_its_first_commit() {
     let log = installation.open().await;
     append(&log, partition, numbers(0..10)).await;
     let mut inbox = consume(&log, Topic::Strikes);
-    // Read, and died with it.
+    // The member reads the records and ends without a commit.
     let records = receive(&mut inbox, 10).await;
-    start_is_committed(&installation, partition).await;
+    wait_for_start_commit(&installation, partition).await;
     drop(records);
     drop(inbox);
     close(&log).await;
@@ -108,14 +114,14 @@ async fn new_group_detects_removals_before_its_first_commit() {
     let log = installation.open().await;
     let inbox = consume(&log, Topic::Strikes);
     assert_eq!(
-        stopped(&inbox).await,
+        wait_for_stop(&inbox).await,
         [StoppedPartition::Gap { partition, committed: NextOffset(0), start: NextOffset(5) }]
     );
     close(&log).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_group_begins_at_the_oldest_record_that_is_left() {
+async fn new_group_starts_at_the_oldest_remaining_record() {
     let Some(brokers) = servers::kafka("kafka: start of a new group") else { return };
     let installation = Installation::on(&brokers).await;
     let partition = Partition::new(Topic::Strikes, 0);

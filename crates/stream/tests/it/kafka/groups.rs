@@ -1,4 +1,4 @@
-//! Members come, go and are slow, under both group protocols.
+//! Members that join, leave or are slow, under both group protocols.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,7 +12,9 @@ use tidegate_stream::{
 use tidegate_test_support::{PATIENCE, eventually, servers};
 use tokio::time::sleep;
 
-use super::fixture::{Installation, append, close, consume, next, numbers, owns, settings, tally};
+use super::fixture::{
+    Installation, append, close, consume, next, numbers, settings, tally, wait_for_ownership,
+};
 use crate::support::{complete, receive, value};
 
 fn with(brokers: &str, protocol: GroupProtocol) -> Settings {
@@ -32,20 +34,20 @@ async fn a_handler_slower_than_the_poll_interval_keeps_its_partitions() {
         append(&log, Partition::new(Topic::Strikes, 0), numbers(0..100)).await;
         let mut inbox = consume(&log, Topic::Strikes);
         let records = receive(&mut inbox, 100).await;
-        owns(&inbox, 2).await;
+        wait_for_ownership(&inbox, 2).await;
         let before = inbox.ownership().borrow().clone();
-        // The handler's own time, half again the interval: that is what is tested, so it must pass.
+        // The handler takes half again the interval. The test is about this time, so it cannot wait for less.
         sleep(Duration::from_millis(10_500)).await;
         assert_eq!(*inbox.ownership().borrow(), before, "{protocol:?}: no rebalance");
         assert!(records.iter().all(|record| !record.ticket.is_cancelled()));
         complete(records);
         assert_eq!(close(&log).await, DrainResult::Clean);
-        nothing_is_left(&installation).await;
+        assert_all_committed(&installation).await;
     }
 }
 
 /// Checks that all records are committed: a new member of the group receives only new records.
-async fn nothing_is_left(installation: &Installation) {
+async fn assert_all_committed(installation: &Installation) {
     let log = installation.open().await;
     for index in 0..2 {
         append(&log, Partition::new(Topic::Strikes, index), [format!("fence {index}")]).await;
@@ -58,9 +60,9 @@ async fn nothing_is_left(installation: &Installation) {
     assert_eq!(close(&log).await, DrainResult::Clean);
 }
 
-async fn joined(log: &Log) -> Inbox {
+async fn join_group(log: &Log) -> Inbox {
     let inbox = consume(log, Topic::Strikes);
-    owns(&inbox, 1).await;
+    wait_for_ownership(&inbox, 1).await;
     inbox
 }
 
@@ -73,29 +75,29 @@ async fn takeover_waits_for_work_in_flight_without_loss() {
         for index in 0..2 {
             append(&first, Partition::new(Topic::Strikes, index), numbers(0..200)).await;
         }
-        let mut old = consume(&first, Topic::Strikes);
-        // Of each partition some: nobody knows which of them will be moved.
-        let (kept, done): (Vec<_>, Vec<_>) =
-            receive(&mut old, 400).await.into_iter().partition(|record| record.at.offset.0 >= 100);
-        complete(done);
+        let mut old_inbox = consume(&first, Topic::Strikes);
+        // Some records of each partition stay open, because either partition may be moved.
+        let (open_records, done_records): (Vec<_>, Vec<_>) =
+            receive(&mut old_inbox, 400).await.into_iter().partition(|record| record.at.offset.0 >= 100);
+        complete(done_records);
 
         // The second member wants a partition; the first gives it up only when its work is done.
-        let mut new = consume(&second, Topic::Strikes);
+        let mut new_inbox = consume(&second, Topic::Strikes);
         eventually("the first member to be asked for a partition", PATIENCE, async || {
-            kept.iter().any(|record| record.ticket.is_cancelled()).then_some(())
+            open_records.iter().any(|record| record.ticket.is_cancelled()).then_some(())
         })
         .await
         .unwrap();
-        assert!(new.ownership().borrow().partitions.is_empty(), "its work is in flight");
-        complete(kept);
-        owns(&new, 1).await;
-        owns(&old, 1).await;
+        assert!(new_inbox.ownership().borrow().partitions.is_empty(), "its work is in flight");
+        complete(open_records);
+        wait_for_ownership(&new_inbox, 1).await;
+        wait_for_ownership(&old_inbox, 1).await;
         for index in 0..2 {
             append(&second, Partition::new(Topic::Strikes, index), [format!("late {index}")]).await;
         }
-        let late: BTreeSet<String> =
-            [next(&mut old).await, next(&mut new).await].concat_texts().into_iter().collect();
-        assert_eq!(late, BTreeSet::from(["late 0".to_owned(), "late 1".to_owned()]), "{protocol:?}");
+        let late_values: BTreeSet<String> =
+            [next(&mut old_inbox).await, next(&mut new_inbox).await].concat_texts().into_iter().collect();
+        assert_eq!(late_values, BTreeSet::from(["late 0".to_owned(), "late 1".to_owned()]), "{protocol:?}");
         assert_eq!(close(&first).await, DrainResult::Clean);
         assert_eq!(close(&second).await, DrainResult::Clean);
     }
@@ -132,29 +134,34 @@ async fn late_completion_by_a_former_owner_is_ignored() {
             )
             .await;
         }
-        let mut old = consume(&first, Topic::Strikes);
-        let held = receive(&mut old, 100).await;
-        let mut new = joined(&second).await;
-        let moved = new.ownership().borrow().partitions[0].0;
+        let mut old_inbox = consume(&first, Topic::Strikes);
+        let held_records = receive(&mut old_inbox, 100).await;
+        let mut new_inbox = join_group(&second).await;
+        let moved_partition = new_inbox.ownership().borrow().partitions[0].0;
         // The drain's deadline is over: the new owner has the records, and the old one completes them only now.
-        let (late, own): (Vec<_>, Vec<_>) = held.into_iter().partition(|record| record.at.partition == moved);
-        assert!(late.iter().all(|record| record.ticket.is_cancelled()));
-        let again = receive(&mut new, 50).await;
-        assert!(again.iter().all(|record| record.maybe_replayed), "an earlier owner may have worked on them");
-        complete(late);
-        complete(own);
-        assert_eq!(tally(&again.iter().map(value).collect::<Vec<_>>()).len(), 50, "{protocol:?}");
-        // The new owner dies without completing: what the loser completed must come once more.
-        drop(again);
-        drop(new);
+        let (late_records, kept_records): (Vec<_>, Vec<_>) =
+            held_records.into_iter().partition(|record| record.at.partition == moved_partition);
+        assert!(late_records.iter().all(|record| record.ticket.is_cancelled()));
+        let redelivered = receive(&mut new_inbox, 50).await;
+        assert!(
+            redelivered.iter().all(|record| record.maybe_replayed),
+            "an earlier owner may have worked on them"
+        );
+        complete(late_records);
+        complete(kept_records);
+        assert_eq!(tally(&redelivered.iter().map(value).collect::<Vec<_>>()).len(), 50, "{protocol:?}");
+        // The new owner ends without completing, so the records that the former owner completed are delivered again.
+        drop(redelivered);
+        drop(new_inbox);
         close(&second).await;
         close(&first).await;
         let third = installation.open().await;
         let mut inbox = consume(&third, Topic::Strikes);
-        let mut seen = BTreeSet::new();
-        while seen.len() < 50 {
+        let mut read_values = BTreeSet::new();
+        while read_values.len() < 50 {
             let records = next(&mut inbox).await;
-            seen.extend(records.iter().filter(|record| record.at.partition == moved).map(value));
+            read_values
+                .extend(records.iter().filter(|record| record.at.partition == moved_partition).map(value));
             complete(records);
         }
         close(&third).await;

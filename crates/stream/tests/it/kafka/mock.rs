@@ -1,4 +1,4 @@
-//! Against librdkafka's own mock cluster: no server is needed, so this runs everywhere.
+//! Tests on librdkafka's own mock cluster, which need no server.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,7 +9,7 @@ use tidegate_test_support::{PATIENCE, eventually};
 use super::fixture::{append, close, consume, next, numbers, settings};
 use crate::support::{complete, receive, value};
 
-/// It lives as long as the process: clients of a cluster that is gone do not end.
+/// Starts a cluster that lives as long as the process, because clients of a stopped cluster do not end.
 fn cluster() -> &'static MockCluster<'static, DefaultProducerContext> {
     Box::leak(Box::new(MockCluster::new(1).unwrap()))
 }
@@ -34,18 +34,22 @@ async fn records_pass_through_the_mock_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_topic_that_the_broker_does_not_know_yet_is_asked_for_again() {
+async fn opening_waits_until_the_broker_has_the_topic() {
     let cluster = cluster();
     let settings = settings(&cluster.bootstrap_servers());
     let names = Topic::ALL.map(|topic| topic.name(&settings.prefix));
-    let (late, known) = names.split_last().unwrap();
-    for name in known {
+    let (late_topic, existing_topics) = names.split_last().unwrap();
+    for name in existing_topics {
         cluster.create_topic(name, 2, 1).unwrap();
     }
     let mut opening = tokio::spawn(Log::open_kafka(settings));
-    let early = tokio::time::timeout(Duration::from_millis(500), &mut opening).await;
-    assert!(early.is_err(), "it gave up, or did not ask: {:?}", early.map(|opened| opened.unwrap().err()));
-    cluster.create_topic(late, 2, 1).unwrap();
+    let early_result = tokio::time::timeout(Duration::from_millis(500), &mut opening).await;
+    assert!(
+        early_result.is_err(),
+        "opening ended before the topic existed: {:?}",
+        early_result.map(|opened| opened.unwrap().err())
+    );
+    cluster.create_topic(late_topic, 2, 1).unwrap();
     let log = opening.await.unwrap().unwrap();
     assert_eq!(close(&log).await, DrainResult::Clean);
 }
@@ -67,12 +71,12 @@ async fn broker_outage_makes_the_log_unready_without_loss() {
     cluster.broker_up(1).unwrap();
     appending.await.unwrap();
     eventually("ready", PATIENCE, async || log.readiness().is_ready().then_some(())).await.unwrap();
-    let mut seen = BTreeSet::new();
-    while seen.len() < 10 {
+    let mut read_values = BTreeSet::new();
+    while read_values.len() < 10 {
         let records = next(&mut inbox).await;
-        seen.extend(records.iter().map(value));
+        read_values.extend(records.iter().map(value));
         complete(records);
     }
-    assert_eq!(seen, numbers(10..20).collect());
+    assert_eq!(read_values, numbers(10..20).collect());
     close(&log).await;
 }

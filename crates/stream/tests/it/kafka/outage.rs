@@ -1,4 +1,4 @@
-//! A broker of our own is killed and comes back, under appends and consumption.
+//! A separate broker is killed and restarted under appends and consumption.
 
 use std::collections::BTreeSet;
 
@@ -17,10 +17,10 @@ async fn a_broker_killed_under_load_loses_no_acknowledged_record() {
     if servers::kafka("kafka: broker killed").is_none() {
         return;
     }
-    let own = OwnServer::start("kafka", &[]).await.unwrap();
-    let mut settings = settings(&own.told("TIDEGATE_TEST_KAFKA").await.unwrap());
+    let server = OwnServer::start("kafka", &[]).await.unwrap();
+    let mut settings = settings(&server.told("TIDEGATE_TEST_KAFKA").await.unwrap());
     settings.kafka.consumer.group_protocol = GroupProtocol::Consumer;
-    // A record that no broker takes is given up before the test is.
+    // An append without a broker fails before the test times out.
     settings.kafka.socket_timeout_ms = 3_000;
     settings.kafka.producer.message_timeout_ms = 6_000;
     settings.kafka.producer.append_timeout_ms = 8_000;
@@ -51,35 +51,39 @@ async fn a_broker_killed_under_load_loses_no_acknowledged_record() {
         }
     });
     let mut inbox = consume(&log, Topic::Strikes);
-    let (seen, mut progress) = (std::sync::Arc::new(parking_lot::Mutex::new(BTreeSet::new())), 0);
+    let (read_values, mut progress) = (std::sync::Arc::new(parking_lot::Mutex::new(BTreeSet::new())), 0);
     let consuming = tokio::spawn({
-        let seen = std::sync::Arc::clone(&seen);
+        let read_values = std::sync::Arc::clone(&read_values);
         async move {
             while let Some(records) = inbox.next().await.unwrap() {
-                seen.lock().extend(records.iter().map(value));
+                read_values.lock().extend(records.iter().map(value));
                 complete(records);
             }
             inbox.wait_until_drained().await
         }
     });
-    let mut passes = async |what: &str| {
-        eventually(what, PATIENCE, async || (seen.lock().len() > progress + 20).then_some(())).await.unwrap();
-        progress = seen.lock().len();
+    let mut passes = async |expectation: &str| {
+        eventually(expectation, PATIENCE, async || (read_values.lock().len() > progress + 20).then_some(()))
+            .await
+            .unwrap();
+        progress = read_values.lock().len();
     };
     passes("the first records").await;
     for _ in 0..2 {
-        own.kill().await.unwrap();
+        server.kill().await.unwrap();
         eventually("not ready", PATIENCE, async || (!log.readiness().is_ready()).then_some(()))
             .await
             .unwrap();
-        own.start_again().await.unwrap();
+        server.start_again().await.unwrap();
         eventually("ready", PATIENCE, async || log.readiness().is_ready().then_some(())).await.unwrap();
         passes("records after the restart").await;
     }
     stop.cancel();
     let (acknowledged, refused) = appending.await.unwrap();
-    let missing = || acknowledged.iter().filter(|value| !seen.lock().contains(*value)).count();
-    eventually("every acknowledged record", PATIENCE, async || (missing() == 0).then_some(())).await.unwrap();
+    let count_missing = || acknowledged.iter().filter(|value| !read_values.lock().contains(*value)).count();
+    eventually("every acknowledged record", PATIENCE, async || (count_missing() == 0).then_some(()))
+        .await
+        .unwrap();
     assert!(acknowledged.len() > 60, "{} acknowledged, {refused} refused", acknowledged.len());
     assert_eq!(close(&log).await, DrainResult::Clean);
     assert_eq!(timeout(PATIENCE, consuming).await.unwrap().unwrap(), DrainResult::Clean);

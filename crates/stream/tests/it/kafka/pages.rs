@@ -19,24 +19,25 @@ async fn pages_have_no_gap_or_overlap_in_either_order() {
         append(&log, partition, numbers(number..number + 1)).await;
     }
     for order in [Order::Oldest, Order::Newest] {
-        let (mut seen, mut after, mut pages) = (Vec::new(), None, 0);
+        let (mut read_values, mut after, mut pages) = (Vec::new(), None, 0);
         loop {
             let page =
                 log.read_page(Query { topic: Topic::DeadLetters, order, limit: 5, after }).await.unwrap();
             assert!(page.records.len() <= 5);
-            seen.extend(page.records.iter().map(|record| String::from_utf8(record.value.to_vec()).unwrap()));
+            read_values
+                .extend(page.records.iter().map(|record| String::from_utf8(record.value.to_vec()).unwrap()));
             pages += 1;
             match page.next {
                 Some(next) => after = Some(next.to_string().parse().unwrap()),
                 None => break,
             }
         }
-        let mut sorted = seen.clone();
+        let mut sorted = read_values.clone();
         sorted.sort();
         assert_eq!(sorted, numbers(0..23).collect::<Vec<_>>(), "{order:?}");
         assert_eq!(pages, 5, "{order:?}");
-        // Each append waited for the one before, so times do not fall; equal ones may swap partitions.
-        assert_eq!(seen.first().unwrap() < seen.last().unwrap(), order == Order::Oldest);
+        // Each append waited for the previous one, so times do not decrease; equal ones may swap partitions.
+        assert_eq!(read_values.first().unwrap() < read_values.last().unwrap(), order == Order::Oldest);
     }
     close(&log).await;
 }

@@ -1,4 +1,4 @@
-//! Brokers that are there and refuse us are told from brokers that are away.
+//! Refusals by a broker are distinguished from unreachable brokers.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -14,7 +14,7 @@ const SASL_HANDSHAKE: i16 = 17;
 const API_VERSIONS: i16 = 18;
 const SASL_AUTHENTICATE: i16 = 36;
 
-/// Speaks as much Kafka as it takes to refuse a password.
+/// Implements just enough of the Kafka protocol to refuse a password.
 fn refuse_password(mut stream: TcpStream) -> io::Result<()> {
     loop {
         let mut size = [0; 4];
@@ -32,7 +32,7 @@ fn refuse_password(mut stream: TcpStream) -> io::Result<()> {
             }
         };
         match key {
-            // Unsupported version: asked again for the oldest.
+            // Unsupported version: the client asks again with the oldest one.
             API_VERSIONS if version > 0 => apis(&mut answer, 35),
             API_VERSIONS => apis(&mut answer, 0),
             SASL_HANDSHAKE => {
@@ -42,10 +42,10 @@ fn refuse_password(mut stream: TcpStream) -> io::Result<()> {
                 answer.extend(b"PLAIN");
             }
             SASL_AUTHENTICATE => {
-                let why = b"Authentication failed: Invalid username or password";
+                let reason = b"Authentication failed: Invalid username or password";
                 answer.extend(58_i16.to_be_bytes());
-                answer.extend(i16::try_from(why.len()).unwrap().to_be_bytes());
-                answer.extend(why);
+                answer.extend(i16::try_from(reason.len()).unwrap().to_be_bytes());
+                answer.extend(reason);
                 answer.extend(0_i32.to_be_bytes());
             }
             _ => return Ok(()),
@@ -75,12 +75,12 @@ async fn refused_credentials_are_no_outage_but_a_missing_broker_is() {
     }
     settings.kafka.socket_timeout_ms = 2_000;
     settings.kafka.open_timeout_ms = 10_000;
-    let refused = Log::open_kafka(settings.clone()).await.unwrap_err();
-    assert!(matches!(refused, OpenError::Refused { .. }) && !refused.is_outage(), "{refused}");
-    assert!(refused.to_string().contains("Invalid username or password"), "{refused}");
+    let error = Log::open_kafka(settings.clone()).await.unwrap_err();
+    assert!(matches!(error, OpenError::Refused { .. }) && !error.is_outage(), "{error}");
+    assert!(error.to_string().contains("Invalid username or password"), "{error}");
 
     settings.kafka.brokers = vec![format!("127.0.0.1:{}", free_port().unwrap())];
     settings.kafka.open_timeout_ms = 500;
-    let away = Log::open_kafka(settings).await.unwrap_err();
-    assert!(away.is_outage(), "{away}");
+    let outage = Log::open_kafka(settings).await.unwrap_err();
+    assert!(outage.is_outage(), "{outage}");
 }

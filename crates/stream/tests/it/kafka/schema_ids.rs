@@ -1,4 +1,4 @@
-//! Schema ids on Kafka: an unknown one pauses its partition and goes on, a newer version is read, whatever registry.
+//! Schema ids on Kafka: an unknown id pauses its partition until it is known, and a newer version is read.
 
 use rdkafka::{
     ClientConfig,
@@ -19,7 +19,7 @@ use crate::support::{complete, receive, value};
 #[allow(dead_code, reason = "the unit tests use the rest")]
 mod fake;
 
-/// What another program writes.
+/// Writes a record as another program would.
 async fn write(installation: &Installation, partition: Partition, id: u32, datum: &[u8]) {
     let brokers = installation.settings.kafka.brokers.join(",");
     let producer: FutureProducer = ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
@@ -45,7 +45,7 @@ fn items() -> Items {
 }
 
 /// The next version's schema, and its datum for the same record: the added string at the end.
-fn newer(record: &Items) -> (String, Vec<u8>) {
+fn build_newer_datum(record: &Items) -> (String, Vec<u8>) {
     let mut schema: serde_json::Value = serde_json::from_str(Items::SCHEMA).unwrap();
     let field = serde_json::json!({ "name": "added_later", "type": "string", "default": "" });
     schema["fields"].as_array_mut().unwrap().push(field);
@@ -64,22 +64,23 @@ async fn an_unknown_schema_pauses_its_partition_until_it_is_known() {
         Some(RegistrySettings { url: fake.url.clone(), retry_ms: 20, ..RegistrySettings::default() });
     let installation = Installation::with(settings).await;
     let log = installation.open().await;
-    let (waits, other) = (Partition::new(Topic::Items, 0), Partition::new(Topic::Items, 1));
+    let (paused_partition, other_partition) =
+        (Partition::new(Topic::Items, 0), Partition::new(Topic::Items, 1));
     let record = items();
-    let (schema, datum) = newer(&record);
-    append(&log, waits, numbers(0..1)).await;
-    write(&installation, waits, 9, &datum).await;
-    append(&log, waits, numbers(1..5)).await;
-    append(&log, other, numbers(5..6)).await;
+    let (schema, datum) = build_newer_datum(&record);
+    append(&log, paused_partition, numbers(0..1)).await;
+    write(&installation, paused_partition, 9, &datum).await;
+    append(&log, paused_partition, numbers(1..5)).await;
+    append(&log, other_partition, numbers(5..6)).await;
 
     let mut inbox = consume(&log, Topic::Items);
-    let mut before: Vec<_> = receive(&mut inbox, 2).await.into_iter().collect();
-    before.sort_by_key(value);
-    assert_eq!(before.iter().map(value).collect::<Vec<_>>(), ["000000", "000005"]);
-    complete(before);
+    let mut early_records: Vec<_> = receive(&mut inbox, 2).await.into_iter().collect();
+    early_records.sort_by_key(value);
+    assert_eq!(early_records.iter().map(value).collect::<Vec<_>>(), ["000000", "000005"]);
+    complete(early_records);
     let mut ownership = inbox.ownership();
     let stopped =
-        timeout(PATIENCE, ownership.wait_for(|own| !own.stopped.is_empty())).await.unwrap().unwrap();
+        timeout(PATIENCE, ownership.wait_for(|state| !state.stopped.is_empty())).await.unwrap().unwrap();
     assert!(
         matches!(stopped.stopped[..], [StoppedPartition::UnknownSchema { schema: 9, .. }]),
         "{stopped:?}"
@@ -87,23 +88,23 @@ async fn an_unknown_schema_pauses_its_partition_until_it_is_known() {
     drop(stopped);
     assert!(log.readiness().is_ready(), "an upgrade in progress is no outage");
 
-    // The registry goes away meanwhile: that is an outage, and still not poison.
+    // The registry is unreachable meanwhile, which is an outage and still no poison record.
     fake.state.lock().unwrap().status = Some(503);
     let unready = async || (!log.readiness().is_ready()).then_some(());
     tidegate_test_support::eventually("not ready", PATIENCE, unready).await.unwrap();
     fake.add_schema(9, &schema);
     fake.state.lock().unwrap().status = None;
-    let after = receive(&mut inbox, 5).await;
-    assert_eq!(Items::decode(&after[0].value).unwrap(), record, "in the reader's schema");
-    assert_eq!(after[1..].iter().map(value).collect::<Vec<_>>(), numbers(1..5).collect::<Vec<_>>());
-    complete(after);
+    let late_records = receive(&mut inbox, 5).await;
+    assert_eq!(Items::decode(&late_records[0].value).unwrap(), record, "in the reader's schema");
+    assert_eq!(late_records[1..].iter().map(value).collect::<Vec<_>>(), numbers(1..5).collect::<Vec<_>>());
+    complete(late_records);
     assert!(inbox.ownership().borrow().stopped.is_empty());
     assert!(log.readiness().is_ready());
     close(&log).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn versions_side_by_side_read_each_other_through_a_real_registry() {
+async fn versions_read_each_other_through_a_real_registry() {
     let Some(brokers) = servers::kafka("kafka: real registry") else { return };
     let Some(url) = servers::registry("kafka: real registry") else { return };
     let mut settings = settings(&brokers);
@@ -117,7 +118,7 @@ async fn versions_side_by_side_read_each_other_through_a_real_registry() {
     log.append(&[(partition, tidegate_stream::Record::new(b"key", datum))]).await.unwrap();
 
     // A newer program registers its version under the same subject, and writes with it.
-    let (schema, datum) = newer(&next_one);
+    let (schema, datum) = build_newer_datum(&next_one);
     let subject = format!("{}-value", Topic::Items.name(&installation.settings.prefix));
     #[expect(clippy::disallowed_methods, reason = "the test's own registry")]
     let client = reqwest::Client::new();
@@ -135,12 +136,12 @@ async fn versions_side_by_side_read_each_other_through_a_real_registry() {
     write(&installation, partition, id, &datum).await;
 
     let mut inbox = consume(&log, Topic::Items);
-    let mut received = next(&mut inbox).await;
-    while received.len() < 2 {
-        received.extend(next(&mut inbox).await);
+    let mut records = next(&mut inbox).await;
+    while records.len() < 2 {
+        records.extend(next(&mut inbox).await);
     }
-    let decoded: Vec<_> = received.iter().map(|received| Items::decode(&received.value).unwrap()).collect();
+    let decoded: Vec<_> = records.iter().map(|received| Items::decode(&received.value).unwrap()).collect();
     assert_eq!(decoded, [record, next_one]);
-    complete(received);
+    complete(records);
     close(&log).await;
 }

@@ -1,4 +1,4 @@
-//! TLS and passwords, in the build that has them: who is trusted, and what is said where nobody is.
+//! TLS and passwords, in builds with the feature: trusted certificates and the errors for others.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -7,10 +7,10 @@ use tidegate_stream::{
 };
 use tidegate_test_support::{OwnServer, PATIENCE, Proxy, eventually, servers};
 
-use super::fixture::{Installation, append, close, consume, next, numbers, owns, settings};
+use super::fixture::{Installation, append, close, consume, next, numbers, settings, wait_for_ownership};
 use crate::support::{complete, receive, value};
 
-/// The same topics through listeners that speak TLS.
+/// Returns settings for the same topics through listeners that speak TLS.
 fn through(installation: &Settings, brokers: &str, keys: &[(&str, &str)]) -> Settings {
     let mut settings = installation.clone();
     settings.kafka.brokers = brokers.split(',').map(str::to_owned).collect();
@@ -25,7 +25,7 @@ fn file(certificates: &Path, name: &str) -> String {
     certificates.join(name).display().to_string()
 }
 
-async fn refused(settings: Settings) -> OpenError {
+async fn expect_open_error(settings: Settings) -> OpenError {
     let error = Log::open_kafka(settings).await.map(drop).unwrap_err();
     assert!(!error.is_outage(), "{error}");
     error
@@ -49,20 +49,20 @@ async fn records_are_appended_read_and_taken_over_through_tls() {
     for index in 0..2 {
         append(&first, Partition::new(Topic::Strikes, index), numbers(0..100)).await;
     }
-    let mut old = consume(&first, Topic::Strikes);
-    complete(receive(&mut old, 200).await);
+    let mut old_inbox = consume(&first, Topic::Strikes);
+    complete(receive(&mut old_inbox, 200).await);
     let second = Log::open_kafka(settings).await.unwrap();
-    let mut new = consume(&second, Topic::Strikes);
-    owns(&new, 1).await;
-    owns(&old, 1).await;
+    let mut new_inbox = consume(&second, Topic::Strikes);
+    wait_for_ownership(&new_inbox, 1).await;
+    wait_for_ownership(&old_inbox, 1).await;
     assert_eq!(close(&first).await, DrainResult::Clean);
-    owns(&new, 2).await;
+    wait_for_ownership(&new_inbox, 2).await;
     for index in 0..2 {
         append(&second, Partition::new(Topic::Strikes, index), [format!("late {index}")]).await;
     }
-    let records = receive(&mut new, 2).await;
-    let late: BTreeSet<_> = records.iter().map(value).collect();
-    assert_eq!(late, BTreeSet::from(["late 0".to_owned(), "late 1".to_owned()]));
+    let records = receive(&mut new_inbox, 2).await;
+    let late_values: BTreeSet<_> = records.iter().map(value).collect();
+    assert_eq!(late_values, BTreeSet::from(["late 0".to_owned(), "late 1".to_owned()]));
     complete(records);
     assert_eq!(close(&second).await, DrainResult::Clean);
 }
@@ -75,24 +75,25 @@ async fn untrusted_or_mismatched_certificate_is_refused_by_name() {
     };
     let stranger = file(&certificates, "stranger.pem");
     let keys = [("security.protocol", "SSL"), ("ssl.ca.location", stranger.as_str())];
-    let error = refused(through(&settings(&brokers), &brokers, &keys)).await;
+    let error = expect_open_error(through(&settings(&brokers), &brokers, &keys)).await;
     assert!(error.to_string().contains("verif"), "{error}");
-    // By default the system's authorities are looked for, and none of them knows the broker.
-    let error = refused(through(&settings(&brokers), &brokers, &keys[..1])).await;
+    // By default the authorities of the system are used, and none of them signed the certificate.
+    let error = expect_open_error(through(&settings(&brokers), &brokers, &keys[..1])).await;
     assert!(error.to_string().contains("verif"), "{error}");
 
-    // Elsewhere the loopback has one address.
+    // Other systems have a single loopback address.
     if cfg!(target_os = "linux") {
         let first = brokers.split(',').next().unwrap();
         let elsewhere = Proxy::at("127.0.0.2", first).await.unwrap();
         let authority = file(&certificates, "ca.pem");
         let keys = [("security.protocol", "SSL"), ("ssl.ca.location", authority.as_str())];
-        let error = refused(through(&settings(&brokers), &elsewhere.address().to_string(), &keys)).await;
+        let error =
+            expect_open_error(through(&settings(&brokers), &elsewhere.address().to_string(), &keys)).await;
         assert!(error.to_string().contains("certificate"), "{error}");
     }
 }
 
-/// It may be a broker that starts, so it counts as away; the reason is told.
+/// The broker may also be starting, so it counts as unreachable; the error contains the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_mismatch_is_reported_with_its_reason() {
     let case = "kafka: one side";
@@ -120,7 +121,7 @@ async fn files_that_cannot_be_used_are_named() {
     for key in ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location"] {
         for path in [&missing, &garbage] {
             let keys = [("security.protocol", "SSL"), (key, path.as_str())];
-            let error = refused(through(&settings("127.0.0.1:1"), "127.0.0.1:1", &keys)).await;
+            let error = expect_open_error(through(&settings("127.0.0.1:1"), "127.0.0.1:1", &keys)).await;
             assert!(matches!(error, OpenError::Settings(_)), "{error}");
             assert!(error.to_string().contains(key) && error.to_string().contains(path), "{error}");
         }
@@ -156,7 +157,7 @@ async fn the_right_password_opens_and_a_wrong_one_is_refused_by_name() {
         complete(records);
         assert_eq!(close(&log).await, DrainResult::Clean);
 
-        let error = refused(with("mistaken")).await;
+        let error = expect_open_error(with("mistaken")).await;
         assert!(matches!(error, OpenError::Refused { .. }), "{error}");
         assert!(error.to_string().to_lowercase().contains("authentication"), "{mechanism}: {error}");
         assert!(!error.to_string().contains("mistaken"), "{error}");
@@ -169,10 +170,11 @@ async fn broker_with_client_certificates_is_found_after_a_kill() {
     if servers::kafka_tls(case).is_none() {
         return;
     }
-    let own = OwnServer::start("kafka", &[("KAFKA_SETTINGS", "listener.name.tls.ssl.client.auth=required")]);
-    let own = own.await.unwrap();
-    let brokers = own.told("TIDEGATE_TEST_KAFKA_TLS").await.unwrap();
-    let certificates = own.told("TIDEGATE_TEST_TLS").await.unwrap();
+    let server =
+        OwnServer::start("kafka", &[("KAFKA_SETTINGS", "listener.name.tls.ssl.client.auth=required")]);
+    let server = server.await.unwrap();
+    let brokers = server.told("TIDEGATE_TEST_KAFKA_TLS").await.unwrap();
+    let certificates = server.told("TIDEGATE_TEST_TLS").await.unwrap();
     let [authority, certificate, key] =
         ["ca.pem", "client.pem", "client.key"].map(|name| file(Path::new(&certificates), name));
     let keys = [
@@ -182,8 +184,8 @@ async fn broker_with_client_certificates_is_found_after_a_kill() {
         ("ssl.key.location", key.as_str()),
     ];
     let settings = settings(&brokers);
-    let unknown = Log::open_kafka(through(&settings, &brokers, &keys[..2])).await.map(drop).unwrap_err();
-    assert!(unknown.to_string().contains("certificate"), "{unknown}");
+    let error = Log::open_kafka(through(&settings, &brokers, &keys[..2])).await.map(drop).unwrap_err();
+    assert!(error.to_string().contains("certificate"), "{error}");
 
     let installation = Installation::passing(through(&settings, &brokers, &keys));
     kafka::create_topics(&installation.settings).await.unwrap();
@@ -193,9 +195,9 @@ async fn broker_with_client_certificates_is_found_after_a_kill() {
     let records = next(&mut inbox).await;
     assert_eq!(records.iter().map(value).collect::<Vec<_>>(), ["before"]);
     complete(records);
-    own.kill().await.unwrap();
+    server.kill().await.unwrap();
     eventually("not ready", PATIENCE, async || (!log.readiness().is_ready()).then_some(())).await.unwrap();
-    own.start_again().await.unwrap();
+    server.start_again().await.unwrap();
     eventually("ready", PATIENCE, async || log.readiness().is_ready().then_some(())).await.unwrap();
     append(&log, Partition::new(Topic::Strikes, 0), ["after".to_owned()]).await;
     loop {

@@ -1,4 +1,4 @@
-//! Topics are made as the promises need them, and refused where they are not.
+//! Topics are created with the required settings, and refused with others.
 
 use rdkafka::admin::{AdminOptions, NewTopic, TopicReplication};
 use tidegate_stream::{Log, Topic, error::OpenError, kafka};
@@ -17,14 +17,15 @@ async fn creating_topics_twice_changes_no_topic() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_partition_count_that_differs_refuses_to_start_and_names_both() {
+async fn mismatched_partition_count_refuses_the_start() {
     let Some(brokers) = servers::kafka("kafka: partition count") else { return };
     let installation = Installation::on(&brokers).await;
-    let mut other = installation.settings.clone();
-    other.partitions = Some(3);
-    for error in
-        [kafka::create_topics(&other).await.unwrap_err(), Log::open_kafka(other.clone()).await.unwrap_err()]
-    {
+    let mut changed_settings = installation.settings.clone();
+    changed_settings.partitions = Some(3);
+    for error in [
+        kafka::create_topics(&changed_settings).await.unwrap_err(),
+        Log::open_kafka(changed_settings.clone()).await.unwrap_err(),
+    ] {
         let OpenError::PartitionCount { topic, configured: 3, found: 2, .. } = &error else {
             panic!("{error}")
         };
@@ -37,9 +38,10 @@ async fn a_topic_with_the_writers_clock_is_refused_by_name() {
     let Some(brokers) = servers::kafka("kafka: timestamp type") else { return };
     let installation = Installation::passing(settings(&brokers));
     let name = Topic::Callbacks.name(&installation.settings.prefix);
-    let new = NewTopic::new(&name, 2, TopicReplication::Fixed(1)).set("message.timestamp.type", "CreateTime");
-    let made = installation.admin().create_topics([&new], &AdminOptions::new()).await.unwrap();
-    assert!(made[0].is_ok());
+    let new_topic =
+        NewTopic::new(&name, 2, TopicReplication::Fixed(1)).set("message.timestamp.type", "CreateTime");
+    let results = installation.admin().create_topics([&new_topic], &AdminOptions::new()).await.unwrap();
+    assert!(results[0].is_ok());
     let error = kafka::create_topics(&installation.settings).await.unwrap_err().to_string();
     installation.admin().delete_topics(&[&name], &AdminOptions::new()).await.unwrap();
     assert_eq!(error, format!("{name} has message.timestamp.type=CreateTime, but needs LogAppendTime"));

@@ -33,30 +33,30 @@ pub(crate) fn consume(log: &Log, budget: Budget) -> Inbox {
     log.consume(GROUP, &[Topic::Items], budget, ROLE, CancellationToken::new())
 }
 
-/// At least `count` records.
+/// Receives at least `count` records.
 pub(crate) async fn receive(inbox: &mut Inbox, count: usize) -> Vec<ReceivedRecord> {
-    let mut received = Vec::new();
-    while received.len() < count {
-        let next = timeout(PATIENCE, inbox.next()).await;
-        let next = next.unwrap_or_else(|_| panic!("{} of {count} records came", received.len()));
-        received.extend(next.unwrap().expect("the consumer goes on"));
+    let mut records = Vec::new();
+    while records.len() < count {
+        let batch = timeout(PATIENCE, inbox.next()).await;
+        let batch = batch.unwrap_or_else(|_| panic!("received {} of {count} records", records.len()));
+        records.extend(batch.unwrap().expect("the consumer is running"));
     }
-    received
+    records
 }
 
-pub(crate) fn value(received: &ReceivedRecord) -> String {
-    String::from_utf8(received.value.to_vec()).unwrap()
+pub(crate) fn value(record: &ReceivedRecord) -> String {
+    String::from_utf8(record.value.to_vec()).unwrap()
 }
 
-pub(crate) fn values(received: &[ReceivedRecord]) -> Vec<String> {
-    received.iter().map(value).collect()
+pub(crate) fn values(records: &[ReceivedRecord]) -> Vec<String> {
+    records.iter().map(value).collect()
 }
 
-pub(crate) fn complete(received: Vec<ReceivedRecord>) {
-    received.into_iter().for_each(|one| one.ticket.complete());
+pub(crate) fn complete(records: Vec<ReceivedRecord>) {
+    records.into_iter().for_each(|record| record.ticket.complete());
 }
 
-/// Stops the consumer, and waits until it has let go.
+/// Stops the consumer, and waits until it has released its partitions.
 pub(crate) async fn stop(mut inbox: Inbox) -> tidegate_stream::consumer::inbox::DrainResult {
     inbox.stop();
     assert!(timeout(PATIENCE, inbox.next()).await.unwrap().unwrap().is_none(), "a stopped inbox ends");

@@ -10,7 +10,7 @@ struct Bits {
 }
 
 impl Bits {
-    fn put(&mut self, value: u32, count: u32) {
+    fn put_bits(&mut self, value: u32, count: u32) {
         for bit in 0..count {
             if self.left == 0 {
                 self.bytes.push(0);
@@ -23,45 +23,45 @@ impl Bits {
 
     /// A code of one symbol.
     fn one(&mut self, symbol: u8) {
-        self.put(0b101, 3);
-        self.put(symbol.into(), 8);
+        self.put_bits(0b101, 3);
+        self.put_bits(symbol.into(), 8);
     }
 
-    /// A code of two symbols, whose words are 0 and 1.
+    /// A code of two symbols with the words 0 and 1.
     fn two(&mut self, zero: u8, one: u8) {
-        self.put(0b111, 3);
-        self.put(zero.into(), 8);
-        self.put(one.into(), 8);
+        self.put_bits(0b111, 3);
+        self.put_bits(zero.into(), 8);
+        self.put_bits(one.into(), 8);
     }
 
     /// A code of the symbol 0, in four bits.
     fn zero(&mut self) {
-        self.put(1, 4);
+        self.put_bits(1, 4);
     }
 
     /// A code of as many symbols as have words of one length, in nine bytes.
     fn uniform(&mut self, length: u32) {
-        self.put(0, 1);
+        self.put_bits(0, 1);
         let place = ORDER.iter().position(|symbol| *symbol == length).unwrap() as u32;
-        self.put(place.max(3) - 3, 4);
-        (0..=place.max(3)).for_each(|at| self.put((at == place).into(), 3));
-        self.put(1, 1);
-        self.put(5, 3);
-        self.put((1 << length) - 2, 12);
+        self.put_bits(place.max(3) - 3, 4);
+        (0..=place.max(3)).for_each(|at| self.put_bits((at == place).into(), 3));
+        self.put_bits(1, 1);
+        self.put_bits(5, 3);
+        self.put_bits((1 << length) - 2, 12);
     }
 
-    /// A code whose lengths are written one by one.
+    /// A code with explicit lengths.
     fn of_lengths(&mut self, lengths: &[u8]) {
-        self.put(0b1_1110, 5);
-        ORDER.iter().for_each(|symbol| self.put(if *symbol < 16 { 4 } else { 0 }, 3));
-        self.put(0, 1);
-        lengths.iter().for_each(|length| self.put(u32::from(length.reverse_bits() >> 4), 4));
+        self.put_bits(0b1_1110, 5);
+        ORDER.iter().for_each(|symbol| self.put_bits(if *symbol < 16 { 4 } else { 0 }, 3));
+        self.put_bits(0, 1);
+        lengths.iter().for_each(|length| self.put_bits(u32::from(length.reverse_bits() >> 4), 4));
     }
 }
 
 const ORDER: [u32; 19] = [17, 18, 0, 1, 2, 3, 4, 5, 16, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// What a group is of.
+/// Codes of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Codes {
     /// Of one symbol each.
@@ -74,7 +74,7 @@ pub(crate) enum Codes {
     Trees,
 }
 
-/// What stands before the groups.
+/// Data before the groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Before {
     Nothing,
@@ -88,10 +88,10 @@ pub(crate) const SIDE: u32 = 64;
 /// The content of a chunk `VP8L`.
 pub(crate) fn vp8l(before: Before, groups: u32, codes: Codes) -> Vec<u8> {
     let mut bits = Bits::default();
-    bits.put(0x2f, 8);
-    bits.put(SIDE - 1, 14);
-    bits.put(SIDE - 1, 14);
-    bits.put(0, 4);
+    bits.put_bits(0x2f, 8);
+    bits.put_bits(SIDE - 1, 14);
+    bits.put_bits(SIDE - 1, 14);
+    bits.put_bits(0, 4);
     [bits.bytes, stream(before, groups, codes)].concat()
 }
 
@@ -99,42 +99,42 @@ pub(crate) fn vp8l(before: Before, groups: u32, codes: Codes) -> Vec<u8> {
 pub(crate) fn stream(before: Before, groups: u32, codes: Codes) -> Vec<u8> {
     let mut bits = Bits::default();
     let width = if before == Before::Transforms { transforms(&mut bits) } else { SIDE };
-    bits.put(0, 1);
-    bits.put(1 | 11 << 1, 5);
+    bits.put_bits(0, 1);
+    bits.put_bits(1 | 11 << 1, 5);
     // Blocks of 4 x 4.
-    bits.put(1, 4);
-    bits.put(0, 1);
+    bits.put_bits(1, 4);
+    bits.put_bits(0, 1);
     let [low, high, ..] = (groups - 1).to_le_bytes();
     bits.two(low, 0);
     [high, 0, 0, 0].into_iter().for_each(|symbol| bits.one(symbol));
-    (1..width / 4 * (SIDE / 4)).for_each(|_| bits.put(1, 1));
-    bits.put(0, 1);
+    (1..width / 4 * (SIDE / 4)).for_each(|_| bits.put_bits(1, 1));
+    bits.put_bits(0, 1);
     (0..groups).for_each(|_| group(&mut bits, codes));
     bits.bytes.extend([0; (SIDE * SIDE * 2) as usize]);
     bits.bytes
 }
 
-/// The width that is left.
+/// Writes the transforms. Returns the remaining width.
 fn transforms(bits: &mut Bits) -> u32 {
-    // The predictor of each 4 x 4: one is written, 193 are copied, and the others come from a cache of two colours.
-    bits.put(1, 6);
-    bits.put(1 | 1 << 1, 5);
+    // The predictor of each 4 x 4: one is written, 193 are copied, and the others are read from a cache of two colours.
+    bits.put_bits(1, 6);
+    bits.put_bits(1 | 1 << 1, 5);
     let mut green = [0; 256 + 24 + 2];
     (green[5], green[256 + 15], green[281]) = (1, 2, 2);
     bits.of_lengths(&green);
     (0..3).for_each(|_| bits.zero());
     bits.two(1, 13);
-    bits.put(0, 1);
-    bits.put(0b01, 2 + 6);
+    bits.put_bits(0, 1);
+    bits.put_bits(0b01, 2 + 6);
     // From one pixel before, as it is said for pictures without rows.
-    bits.put(1 | 24 << 1, 1 + 5);
-    (1 + 193..256).for_each(|_| bits.put(0b11, 2));
+    bits.put_bits(1 | 24 << 1, 1 + 5);
+    (1 + 193..256).for_each(|_| bits.put_bits(0b11, 2));
     // The colours of all, less green, and by a table of four.
     for (kind, more, length) in [(1, 7, 3), (2, 0, 0), (3, 3, 8)] {
-        bits.put(1 | kind << 1, 3);
-        bits.put(more, length);
+        bits.put_bits(1 | kind << 1, 3);
+        bits.put_bits(more, length);
         if length > 0 {
-            bits.put(0, 1);
+            bits.put_bits(0, 1);
             (0..5).for_each(|_| bits.zero());
         }
     }
@@ -165,8 +165,8 @@ fn group(bits: &mut Bits, codes: Codes) {
 fn longest(alphabet: usize) -> Vec<u8> {
     let mut free = 1_u32 << 15;
     let length_of = |at| {
-        let others = (alphabet - 1 - at) as u32;
-        let length = (1..15).find(|length| free - others >= 1 << (15 - length)).unwrap_or(15);
+        let remaining_symbols = (alphabet - 1 - at) as u32;
+        let length = (1..15).find(|length| free - remaining_symbols >= 1 << (15 - length)).unwrap_or(15);
         free -= 1 << (15 - length);
         length
     };

@@ -12,7 +12,7 @@ use tidegate_image_decode::Reason;
 
 use self::lossless::{Before, Codes};
 
-/// Returns every bomb with a name and the reason that it is refused for.
+/// Returns every bomb with a name and its reason of refusal.
 pub(crate) fn all() -> Vec<(&'static str, Vec<u8>, Reason)> {
     vec![
         ("JPEG", jpeg_bomb(0xc0), Reason::Pixels),
@@ -123,7 +123,7 @@ fn bmp_bomb() -> Vec<u8> {
     bytes
 }
 
-/// Where the value of an entry of the first directory stands.
+/// Position of the value of an entry in the first directory.
 fn tiff_value(bytes: &[u8], tag: u16) -> usize {
     let directory = u32::from_le_bytes(bytes[4..8].try_into().unwrap()) as usize;
     let entries = bytes[directory + 2..].chunks_exact(12);
