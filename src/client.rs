@@ -239,6 +239,7 @@ impl Client {
 
     async fn parse_response<T: DeserializeOwned>(&self, response: Response) -> anyhow::Result<T> {
         let status = response.status();
+        // Read before the status is checked: the body of a refusal holds its reasons.
         let bytes = response.bytes().await.context("the answer was cut off")?;
         if !status.is_success() {
             return Err(self.error_from_response(status, &bytes));
@@ -259,6 +260,7 @@ impl Client {
     }
 
     fn error_from_response(&self, status: StatusCode, body: &[u8]) -> anyhow::Error {
+        // The token in server.json is a new one after each start, so a key that was valid may end with the process.
         if status == StatusCode::UNAUTHORIZED {
             return anyhow!(
                 "the admin API at {} rejects this key (from {}): it was revoked, or the process was restarted \
@@ -290,8 +292,10 @@ impl Client {
 /// Removes user and password from an address, even from an invalid one: a password may be in the place of the port.
 fn redact_credentials(address: &str) -> String {
     let (scheme, remainder) = address.split_at(address.find("://").map_or(0, |index| index + 3));
+    // Only these are repeated: any other text before `://` may be part of a password.
     let known_scheme =
         ["http://", "https://"].into_iter().find(|prefix| *prefix == scheme).unwrap_or_default();
+    // The last `@`, because a password may contain others.
     match remainder.rsplit_once('@') {
         Some((_, host)) => format!("{known_scheme}...@{host}"),
         None if is_host_with_port(remainder) => address.to_owned(),
@@ -304,9 +308,10 @@ fn redact_credentials(address: &str) -> String {
 fn is_host_with_port(text: &str) -> bool {
     let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
     let (host, port) = authority.rsplit_once(':').unwrap_or((authority, ""));
-    let has_port = port.bytes().all(|byte| byte.is_ascii_digit()) || port.ends_with(']');
+    // A `]` ends an IPv6 address that has no port.
+    let is_port_or_ipv6 = port.bytes().all(|byte| byte.is_ascii_digit()) || port.ends_with(']');
     // An escaped `@` would be part of the host, with credentials before it.
-    has_port && host.is_ascii() && !host.contains('%')
+    is_port_or_ipv6 && host.is_ascii() && !host.contains('%')
 }
 
 /// Creates an HTTP client without address checks, for addresses that the operator names.
@@ -317,6 +322,7 @@ fn is_host_with_port(text: &str) -> bool {
 pub(crate) fn new_http_client() -> anyhow::Result<reqwest::Client> {
     const TIMEOUT: Duration = Duration::from_secs(90);
     reqwest::Client::builder()
+        // A proxy of the environment would receive the key of every plain HTTP request.
         .no_proxy()
         // A redirect could lead to another server, which must not get the key.
         .redirect(reqwest::redirect::Policy::none())

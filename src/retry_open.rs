@@ -49,16 +49,17 @@ impl OpenRetry {
         mut attempt: impl AsyncFnMut() -> Result<T, OpenError>,
     ) -> anyhow::Result<T> {
         let mut backoff = FIRST_BACKOFF;
+        // Set before the first attempt, so that `/readyz` names the part while an attempt hangs.
         self.health.set_complaint(part, Some("it is being opened".to_owned()));
         loop {
             match attempt().await {
-                Ok(open) => {
+                Ok(opened_part) => {
                     self.health.set_complaint(part, None);
                     // The log said that the start waits, so it also says that the wait is over.
                     if backoff > FIRST_BACKOFF {
                         tracing::info!(part, "the part is available; the start continues");
                     }
-                    return Ok(open);
+                    return Ok(opened_part);
                 }
                 Err(OpenError::Refused(error)) => return Err(error),
                 Err(OpenError::Unavailable(why)) => {
@@ -79,6 +80,7 @@ impl OpenRetry {
         listener: &TcpListener,
         placeholders: &PlaceholderServers,
     ) -> std::io::Result<()> {
+        // A handle of its own: the port stays open for the real server when the placeholder closes.
         let listener = duplicate(listener)?;
         let (unavailable, closing) = (self.unavailable.clone(), placeholders.closing.clone());
         placeholders.tasks.spawn(async move {

@@ -140,6 +140,7 @@ impl Cli {
 
 /// Runs a command on a runtime with one worker thread.
 fn run_single_threaded(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    // These commands wait for one request at a time, so more workers would be idle.
     runtime::run(runtime::Settings { workers: 1, ..runtime::Settings::default() }, command)
 }
 

@@ -12,6 +12,7 @@ use anyhow::Context as _;
 
 use tidegate_catalog::write_private;
 
+// Without `Debug`: its values are keys, which must not reach a log line.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct EnvFile {
     pub(crate) url: String,
@@ -48,6 +49,7 @@ impl EnvFile {
     }
 
     fn parse(text: &str) -> Option<Self> {
+        // Split at the first `=`, because keys may end with others.
         let pairs: BTreeMap<_, _> = text.lines().filter_map(|line| line.split_once('=')).collect();
         let value = |name: &str| pairs.get(name).map(|value| (*value).to_owned());
         Some(Self {

@@ -55,29 +55,32 @@ pub(crate) async fn open(settings: &Settings, retry: &OpenRetry) -> anyhow::Resu
         .as_ref()
         .zip(data)
         .map(|((database, _), data)| tidegate_embedded_data::closing_handle(data, database));
-    match open_with(settings, embedded, master_key, retry).await {
+    match open_with_database(settings, embedded, master_key, retry).await {
         Ok((log, store, keys, secrets, live)) => {
             Ok(SharedParts { log, store, live, keys, secrets, database })
         }
         Err(error) => {
             let Some(database) = database else { return Err(error) };
+            // Reading all table files may take long and must not block a worker either.
             Err(tokio::task::spawn_blocking(move || database.name_damage(error)).await?)
         }
     }
 }
 
-type Parts = (Log, Store, Keys, Secrets, Arc<LiveConfigs>);
+/// Parts that depend on log and store, before they form [`SharedParts`].
+type OpenedParts = (Log, Store, Keys, Secrets, Arc<LiveConfigs>);
 
-async fn open_with(
+async fn open_with_database(
     settings: &Settings,
     embedded: Option<Embedded>,
     master_key: MasterKey,
     retry: &OpenRetry,
-) -> anyhow::Result<Parts> {
+) -> anyhow::Result<OpenedParts> {
     let (log, store) = open_log_and_store(settings, embedded, retry).await?;
     let keys = Keys::new(store.clone(), &settings.catalog);
     let secrets = Secrets::new(store.clone(), master_key, &settings.catalog);
     let lost_master_key = settings.security.lost_master_key.as_deref();
+    // Claimed before a role starts: secrets sealed under a wrong key could not be opened later.
     let claim = retry.open("master key", async || {
         secrets.claim_store(lost_master_key).await.map_err(|error| {
             let is_outage = error.is_outage();
@@ -127,6 +130,7 @@ async fn open_log_and_store(
                 let open = move || Log::open_embedded_marked(database, &settings, mark, disk);
                 Ok(tokio::task::spawn_blocking(open).await??)
             }
+            // An embedded engine always has its database here, so this is Kafka.
             _ => retry.open("log", async || open_kafka(settings).await).await,
         }
     };

@@ -63,7 +63,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Returns the text of a variable; values from files have a type already.
-    fn text(&self) -> Option<&str> {
+    fn variable_text(&self) -> Option<&str> {
         match self.node {
             Node::Leaf { value: toml::Value::String(text), origin: Origin::Variable(_) } => Some(text),
             _ => None,
@@ -86,10 +86,11 @@ fn from_toml_error(error: &toml::de::Error) -> Fault {
     de::Error::custom(error.message())
 }
 
+/// Implements methods for numbers and booleans, which are parsed if they are the text of a variable.
 macro_rules! parsed {
     ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-            let value = match self.text() {
+            let value = match self.variable_text() {
                 Some(text) => parse_inline(text.trim()).map_err(self.locate_fault())?,
                 None => self.clone_leaf().map_err(self.locate_fault())?,
             };
@@ -111,6 +112,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match self.node {
             Node::Table(_) => self.deserialize_map(visitor),
+            // Not parsed, because strings are read here too: a name such as `123` in a variable has to stay text.
             Node::Leaf { value, .. } => value
                 .clone()
                 .deserialize_any(visitor)
@@ -120,7 +122,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match (self.node, self.text()) {
+        match (self.node, self.variable_text()) {
             (Node::Table(table), _) => {
                 let entries = Entries { entries: table.iter(), path: &self.path, value: None };
                 visitor.visit_map(entries).map_err(self.locate_fault())
@@ -145,7 +147,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
 
     /// Lists are written as in the file (`["a", "b"]`) or, in a variable, as `a,b`.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        let value = match self.text().map(str::trim) {
+        let value = match self.variable_text().map(str::trim) {
             None => self.clone_leaf().map_err(self.locate_fault())?,
             Some(text) if text.starts_with('[') => parse_inline(text).map_err(self.locate_fault())?,
             Some(text) => return visitor.visit_seq(CommaSeparated { reader: &self, parts: text.split(',') }),
@@ -154,6 +156,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        // TOML has no null, so a setting that is present has a value. An absent one gets its default.
         visitor.visit_some(self)
     }
 
@@ -180,7 +183,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
                 _ => Err(self.locate_fault()(de::Error::custom("exactly one of its kinds is expected"))),
             },
             Node::Leaf { .. } => self
-                .text()
+                .variable_text()
                 // A variable may hold an inline table; any other text names a variant.
                 .filter(|text| text.trim_start().starts_with('{'))
                 .map_or_else(|| self.clone_leaf(), parse_inline)
@@ -199,6 +202,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
 /// Parses text as a value of the settings file.
 fn parse_inline(text: &str) -> Result<toml::Value, Fault> {
     let file = format!("value = {text}");
+    // The parser's message is dropped: it describes the line made above, which the operator did not write.
     let table: toml::Table = toml::from_str(&file)
         .map_err(|_| de::Error::custom("the value cannot be read: write it as in the settings file"))?;
     table.into_iter().next().map(|(_, value)| value).ok_or_else(|| de::Error::custom("the value is empty"))
@@ -222,6 +226,7 @@ impl<'de> SeqAccess<'de> for CommaSeparated<'_> {
         let Some(part) = self.parts.by_ref().map(str::trim).find(|part| !part.is_empty()) else {
             return Ok(None);
         };
+        // Only a leaf has text to split.
         let Node::Leaf { origin, .. } = self.reader.node else { return Ok(None) };
         let node = Node::Leaf { value: toml::Value::String(part.to_owned()), origin: origin.clone() };
         seed.deserialize(Reader { node: &node, path: self.reader.path.clone() }).map(Some)
@@ -271,6 +276,7 @@ impl<'de> VariantAccess<'de> for Reader<'_> {
     type Error = Fault;
 
     fn unit_variant(self) -> Result<(), Fault> {
+        // Only a section gets here, and its kind has a value. A kind without one is read from a leaf.
         Err(self.locate_fault()(de::Error::custom("this kind takes no value")))
     }
 

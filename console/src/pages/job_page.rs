@@ -187,7 +187,7 @@ fn cause_section(cause: &CauseResponse) -> Markup {
     html! {
         section.cause {
             h3 { (cause.kind) ", " (time(&cause.at)) }
-            @if cause.rules.get() != "[]" { p { "Rules" } (raw(&cause.rules)) }
+            @if cause.rules.get() != "[]" { p { "Rules" } (stored_json(&cause.rules)) }
             @if let Some(threshold) = &cause.threshold {
                 p {
                     (code(&threshold.id)) ": " (threshold.strikes) " strikes, and the limit is " (threshold.limit)
@@ -207,7 +207,7 @@ fn report_section(report: &ReportView) -> Markup {
                 (item_name(&report.reporter.user.key)) ", " (time(&report.reported_at))
                 @if let Some(fault) = &report.reporter.user.fault { p.hint dir="auto" { (fault) } }
             }
-            @if let Some(policy) = &report.policy { dt { "Policy" } dd { (raw(policy)) } }
+            @if let Some(policy) = &report.policy { dt { "Policy" } dd { (stored_json(policy)) } }
             @if let Some(reason) = &report.reason { dt { "Reason" } dd dir="auto" { (reason) } }
             @if report.csam { dt { "Child safety" } dd { "marked in the report" } }
         }
@@ -245,6 +245,7 @@ fn unknown_actions(actions: &RawValue) -> Markup {
         known: bool,
         did_you_mean: Option<String>,
     }
+    // A list of another form gives no hint. It is shown above as JSON in any case.
     let actions: Vec<Action> = serde_json::from_str(actions.get()).unwrap_or_default();
     html! {
         @for action in actions.iter().filter(|action| !action.known) {
@@ -260,12 +261,12 @@ fn unknown_actions(actions: &RawValue) -> Markup {
 fn item_section(title: &str, item: &SentItem) -> Markup {
     html! {
         h4 { (title) ": " (item_name(&item.key)) }
-        @if item.withheld { p.hint { "Withheld" } } @else { (raw(&item.data)) }
+        @if item.withheld { p.hint { "Withheld" } } @else { (stored_json(&item.data)) }
     }
 }
 
 fn json_section(title: &str, entries: &RawValue) -> Markup {
-    html! { @if entries.get() != "[]" { h4 { (title) } (raw(entries)) } }
+    html! { @if entries.get() != "[]" { h4 { (title) } (stored_json(entries)) } }
 }
 
 fn json(value: &impl serde::Serialize) -> Markup {
@@ -277,7 +278,7 @@ fn json(value: &impl serde::Serialize) -> Markup {
 }
 
 /// Formats stored JSON with line breaks. Text that is not JSON is shown unchanged.
-fn raw(value: &RawValue) -> Markup {
+fn stored_json(value: &RawValue) -> Markup {
     match serde_json::from_str::<Value>(value.get()) {
         Ok(value) => json(&value),
         Err(_) => html! { pre.json tabindex="0" dir="auto" { (value.get()) } },

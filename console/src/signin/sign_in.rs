@@ -27,8 +27,11 @@ use crate::{
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct SignInQuery {
+    /// Path to open after the sign-in.
     next: String,
+    /// Not empty if a form was sent after the session had ended.
     ended: String,
+    /// Not empty after a sign-out.
     out: String,
 }
 
@@ -109,8 +112,8 @@ struct SignInRefusal {
 
 /// Starts a session for the holder of a key.
 async fn begin_session(api: &Api, key: &str, id: Option<&RequestId>) -> Result<SessionToken, SignInRefusal> {
-    let key = api.deps.keys.authenticate(key).await.map_err(refuse_key)?;
-    if !key.has_scope(Scope::Review) {
+    let key_holder = api.deps.keys.authenticate(key).await.map_err(refuse_key)?;
+    if !key_holder.has_scope(Scope::Review) {
         return Err(SignInRefusal {
             status: StatusCode::FORBIDDEN,
             reason:
@@ -118,8 +121,8 @@ async fn begin_session(api: &Api, key: &str, id: Option<&RequestId>) -> Result<S
                     .to_owned(),
         });
     }
-    tidegate_web::record_org(&key.org);
-    record_and_start_session(api, &key, id).await.map_err(|problem| SignInRefusal {
+    tidegate_web::record_org(&key_holder.org);
+    record_and_start_session(api, &key_holder, id).await.map_err(|problem| SignInRefusal {
         status: problem.status,
         reason: problem.errors.first().map_or_else(String::new, |error| error.detail.clone()),
     })
@@ -169,10 +172,10 @@ pub(super) async fn sign_out(State(api): State<Api>, request: Request) -> Result
 fn console_path(requested_path: &str) -> &str {
     let relative = requested_path.strip_prefix('/').unwrap_or("/");
     // `//host` and `/\host` would lead to another site.
-    let is_own =
+    let is_console_path =
         !relative.starts_with(['/', '\\']) && requested_path.bytes().all(|byte| byte.is_ascii_graphic());
     // A return to the sign-in or the sign-out would end in a loop or in no session.
-    if is_own && !relative.starts_with("sign-") { requested_path } else { "/" }
+    if is_console_path && !relative.starts_with("sign-") { requested_path } else { "/" }
 }
 
 fn render_sign_in_page(

@@ -302,18 +302,19 @@ fn read_copy(file: &mut File) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let mut file = file.take(COPY_STRIDE);
     loop {
-        let before = text.len();
+        let length_before = text.len();
         file.by_ref().take(CHUNK_BYTES as u64).read_to_end(&mut text)?;
         // Only the first checksum counts: a shorter copy overwrites just the beginning of a longer one.
         // The whole text is searched again, because the checksum line can span two chunks.
-        let sum = text.windows(5).position(|bytes| bytes == b"\nsum ");
+        let sum_start = text.windows(5).position(|bytes| bytes == b"\nsum ");
         if let Some(end) =
-            sum.and_then(|at| Some(at + 1 + text[at + 1..].iter().position(|byte| *byte == b'\n')?))
+            sum_start.and_then(|at| Some(at + 1 + text[at + 1..].iter().position(|byte| *byte == b'\n')?))
         {
             text.truncate(end + 1);
             return Ok(text);
         }
-        if text.len() == before || text.first() != HEADER.as_bytes().first() {
+        // At the end of the file, or in a hole of zeros between two copies, there is no checksum to wait for.
+        if text.len() == length_before || text.first() != HEADER.as_bytes().first() {
             return Ok(Vec::new());
         }
     }
@@ -321,8 +322,7 @@ fn read_copy(file: &mut File) -> io::Result<Vec<u8>> {
 
 fn decode(copy: &[u8]) -> Option<(u64, DurableState)> {
     let text = std::str::from_utf8(copy).ok()?;
-    let at = text.rfind("sum ")?;
-    let (body, sum) = text.split_at(at);
+    let (body, sum) = text.split_at(text.rfind("sum ")?);
     if sum.trim_end() != format!("sum {}", checksum(body.as_bytes())) {
         return None;
     }

@@ -146,7 +146,7 @@ impl BatchRows {
 enum Batch {
     Complete(BatchRows),
     /// No batch, or an incomplete one.
-    None,
+    Unreadable,
 }
 
 impl Journal {
@@ -186,7 +186,8 @@ impl Journal {
         // A finished journal was full, so a crash cannot explain unreadable bytes at its end.
         let mut is_proven = is_finished;
         let mut search_start = valid_end;
-        // Looks for batches after the gap: one that was written after a sync of bytes in the gap proves that durable bytes are lost.
+        // Looks for batches after the gap. Only the end of a batch can be recognised, so reading resumes after one.
+        // A batch that was written after a sync of bytes in the gap proves that durable bytes are lost.
         while let Some(batch_start) = self.find_batch_end(search_start)? {
             self.seek(batch_start)?;
             search_start = batch_start;
@@ -221,9 +222,9 @@ impl Journal {
     fn read_batch(&mut self) -> io::Result<Batch> {
         match self.parse_batch() {
             Ok(Some(batch)) => Ok(Batch::Complete(batch)),
-            Ok(None) => Ok(Batch::None),
+            Ok(None) => Ok(Batch::Unreadable),
             // The file ends within the batch: a crash cut it off.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Batch::None),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Batch::Unreadable),
             Err(error) => Err(error),
         }
     }
@@ -234,24 +235,25 @@ impl Journal {
         if tag != 1 {
             return Ok(None);
         }
-        let items = u32::from_le_bytes(self.read_array()?);
+        let item_count = u32::from_le_bytes(self.read_array()?);
         let sequence = u64::from_le_bytes(self.read_array()?);
         let mut batch = BatchRows { sequence, tables: Vec::new(), counters: BTreeMap::new() };
-        let mut sum = Xxh3::new();
-        for _ in 0..items {
+        let mut checksum = Xxh3::new();
+        for _ in 0..item_count {
             let [tag] = self.read_array()?;
-            sum.update(&[tag]);
+            checksum.update(&[tag]);
             match tag {
                 2 => {
                     // Kind, compression, keyspace, and the lengths of key, value and stored value.
                     let head: [u8; 20] = self.read_array()?;
-                    sum.update(&head);
+                    checksum.update(&head);
                     let [_, _, table @ .., _, _, _, _, _, _, _, _, _, _] = head;
                     let table = u64::from_le_bytes(table);
                     let key_length = u16::from_le_bytes([head[10], head[11]]);
+                    // The stored length: a compressed value takes fewer bytes in the file.
                     let value_length = u32::from_le_bytes([head[16], head[17], head[18], head[19]]);
                     let row = self.read_row(u64::from(key_length) + u64::from(value_length))?;
-                    sum.update(row);
+                    checksum.update(row);
                     let (key, value) = row.split_at(usize::from(key_length));
                     let counter = sync_counter(key, value);
                     // Rows of one table are adjacent, so comparing with the last table suffices.
@@ -262,12 +264,12 @@ impl Journal {
                         batch.counters.insert(writer, (table, count));
                     }
                 }
-                4 => sum.update(&self.read_array::<8>()?),
+                4 => checksum.update(&self.read_array::<8>()?),
                 _ => return Ok(None),
             }
         }
         let end: [u8; 13] = self.read_array()?;
-        let is_complete = end[0] == 3 && end[1..9] == sum.digest().to_le_bytes() && end[9..] == *MAGIC;
+        let is_complete = end[0] == 3 && end[1..9] == checksum.digest().to_le_bytes() && end[9..] == *MAGIC;
         Ok(is_complete.then_some(batch))
     }
 
@@ -338,6 +340,7 @@ impl Journal {
 }
 
 fn durable_sync_count(writer: &str, durable: Option<&DurableState>) -> u64 {
+    // Without a mark no count is known to be durable, so none is missing.
     durable.map_or(0, |durable| if writer == LOG_SYNCS_KEY { durable.log_syncs } else { durable.store_syncs })
 }
 

@@ -121,6 +121,7 @@ impl Record {
                 ["accepted-journal", number] => {
                     record.accepted_journals.insert(number.parse().ok()?);
                 }
+                // Lines of later versions are ignored.
                 _ => {}
             }
         }
@@ -171,9 +172,9 @@ impl WatcherHandle {
         };
         watcher.record_journal_rows(versions, scan);
         watcher.update_record();
-        let (stop, stopped) = mpsc::channel();
+        let (stop, stop_receiver) = mpsc::channel();
         let thread = std::thread::Builder::new().name("unflushed rows".to_owned()).spawn(move || {
-            while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+            while stop_receiver.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
                 watcher.update_record();
                 watcher.bound_journals();
             }
@@ -184,6 +185,7 @@ impl WatcherHandle {
 
 impl Drop for WatcherHandle {
     fn drop(&mut self) {
+        // The thread ends when its channel is closed, so the sender goes first.
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             let _panicked = thread.join();
@@ -197,7 +199,7 @@ struct Watcher {
     record: Record,
     /// Record in the file. `None` after a failed write.
     written_record: Option<Record>,
-    /// By table: id of its active memtable, and an early sequence number in it.
+    /// By table: id of its active memtable, and the highest sequence number in it when it was first seen.
     memtables: HashMap<u64, (u64, u64)>,
     /// By table: id of its version in memory, and the version in its file, read after that id.
     versions: HashMap<u64, (u64, Option<String>)>,
@@ -212,7 +214,7 @@ impl Watcher {
             let persisted = keyspace.tree.get_highest_persisted_seqno();
             let first_rows = scan.first_rows.iter().filter_map(|first_rows| first_rows.get(&table).copied());
             let first_sequence =
-                first_rows.filter(|row| persisted.is_none_or(|persisted| *row > persisted)).min();
+                first_rows.filter(|first| persisted.is_none_or(|persisted| *first > persisted)).min();
             if let (Some(sequence), Some(version)) = (first_sequence, versions.0.get(&table).cloned()) {
                 self.record.rows.insert(table, UnflushedRow { version, sequence });
             }
@@ -229,12 +231,13 @@ impl Watcher {
 
     /// Returns the version of a table. Reads its file only after a change: there are many tables, and few change.
     fn table_version(&mut self, keyspace: &fjall::Keyspace) -> Option<String> {
-        let number = keyspace.tree.current_version().id();
+        // Read before the file, so that the next call notices a change in between.
+        let version_id = keyspace.tree.current_version().id();
         match self.versions.get(&keyspace.id()) {
-            Some((known_number, version)) if *known_number == number => version.clone(),
+            Some((known_id, version)) if *known_id == version_id => version.clone(),
             _ => {
                 let version = tables::read_version(keyspace.path());
-                self.versions.insert(keyspace.id(), (number, version.clone()));
+                self.versions.insert(keyspace.id(), (version_id, version.clone()));
                 version
             }
         }

@@ -90,6 +90,7 @@ impl Lease {
         let Inner { total, state, gauge } = &*self.budget;
         // One lock for org, connection and total: the check and the update must not interleave.
         let mut state = state.lock();
+        // Cannot underflow: each amount was taken from the remainder.
         let remaining = (total - state.used_amount).checked_sub(amount).ok_or(BudgetRefusal::Total)?;
         let connection = self.holder.connection.as_deref();
         let held_by_connection = connection.map_or(0, |connection| connection.load(Ordering::Relaxed));
@@ -170,12 +171,12 @@ mod tests {
     #[test]
     fn newcomer_finds_room_beside_many_busy_orgs() {
         let budget = test_budget(100_000);
-        let mut held = Vec::new();
+        let mut leases = Vec::new();
         for name in 0..20 {
             let first = budget.take(org(&name.to_string()), 1).expect("there is room for a newcomer");
-            held.push(first);
+            leases.push(first);
             while let Ok(lease) = budget.take(org(&name.to_string()), 100) {
-                held.push(lease);
+                leases.push(lease);
             }
         }
     }

@@ -184,14 +184,14 @@ mod tests {
             slow.push(budget.reserve(&org("o"), 1, 100).now_or_never().unwrap().unwrap());
         }
         for size in [1, 20, 100] {
-            let mut good = budget.reserve(&org("o"), 1, size).now_or_never().unwrap().unwrap();
-            good.grow(size, size).now_or_never().unwrap().unwrap();
+            let mut small_body = budget.reserve(&org("o"), 1, size).now_or_never().unwrap().unwrap();
+            small_body.grow(size, size).now_or_never().unwrap().unwrap();
         }
         // One body may grow to its end; a second one must wait until the first has ended.
         slow[0].grow(100, 100).now_or_never().unwrap().unwrap();
-        let mut waits = slow[1].grow(10, 100).boxed();
-        assert!(poll!(&mut waits).is_pending());
-        drop(waits);
+        let mut second_growth = slow[1].grow(10, 100).boxed();
+        assert!(poll!(&mut second_growth).is_pending());
+        drop(second_growth);
         drop(slow.swap_remove(0));
         assert!(slow.last_mut().unwrap().grow(10, 100).now_or_never().unwrap().is_ok());
     }
@@ -200,7 +200,7 @@ mod tests {
     async fn org_reserves_at_most_its_share() {
         let budget = GrowingBudget::new(4, 2, HOUR);
         let first = budget.reserve(&org("greedy"), 9, 9).await.unwrap();
-        assert_eq!(first.bytes(), 2, "it announces more than there is for it, and gets all of that");
+        assert_eq!(first.bytes(), 2, "the reservation is reduced to the share of the org");
         let (greedy, last) = (org("greedy"), org("last"));
         let mut second = budget.reserve(&greedy, 1, 1).boxed();
         assert!(poll!(&mut second).is_pending());
@@ -211,24 +211,24 @@ mod tests {
         assert!(second.await.is_ok() && fourth.await.is_ok());
         drop(third);
         assert!(budget.0.bodies.lock().by_number.is_empty());
-        let late = GrowingBudget::new(1, 1, Duration::ZERO);
-        let _reservation = late.reserve(&org("o"), 1, 1).await.unwrap();
-        assert_eq!(late.reserve(&org("o"), 1, 1).await.err(), Some(BudgetFull));
+        let zero_wait_budget = GrowingBudget::new(1, 1, Duration::ZERO);
+        let _reservation = zero_wait_budget.reserve(&org("o"), 1, 1).await.unwrap();
+        assert_eq!(zero_wait_budget.reserve(&org("o"), 1, 1).await.err(), Some(BudgetFull));
     }
 
     #[tokio::test]
     async fn growth_beyond_the_announced_bound_does_not_wait() {
         let budget = GrowingBudget::new(10, 10, HOUR);
-        let mut held = budget.reserve(&org("o"), 2, 2).await.unwrap();
-        let other = budget.reserve(&org("o"), 4, 4).await.unwrap();
-        assert_eq!(held.grow(7, 20).await, Err(BudgetFull));
-        assert_eq!(held.bytes(), 2);
-        held.grow(6, 6).await.unwrap();
-        drop(other);
-        held.grow(7, 20).await.unwrap();
-        assert_eq!(held.bytes(), 7);
+        let mut reservation = budget.reserve(&org("o"), 2, 2).await.unwrap();
+        let other_reservation = budget.reserve(&org("o"), 4, 4).await.unwrap();
+        assert_eq!(reservation.grow(7, 20).await, Err(BudgetFull));
+        assert_eq!(reservation.bytes(), 2);
+        reservation.grow(6, 6).await.unwrap();
+        drop(other_reservation);
+        reservation.grow(7, 20).await.unwrap();
+        assert_eq!(reservation.bytes(), 7);
         // A complete body needs no more budget.
-        held.complete();
+        reservation.complete();
         assert!(budget.reserve(&org("o"), 3, 3).now_or_never().unwrap().is_ok());
     }
 
@@ -242,22 +242,22 @@ mod tests {
             let _clock = clock.enter();
             let budget = GrowingBudget::new(100, 60, HOUR);
             let mut open: Vec<(Reservation, u64)> = Vec::new();
-            let mut coming: Vec<_> = sizes.into_iter().collect();
+            let mut pending_bodies: Vec<_> = sizes.into_iter().collect();
             let mut picks = picks.into_iter();
-            while !(open.is_empty() && coming.is_empty()) {
-                if let Some((size, name)) = coming.pop() {
+            while !(open.is_empty() && pending_bodies.is_empty()) {
+                if let Some((size, name)) = pending_bodies.pop() {
                     let entered = budget.reserve(&org(&name.to_string()), 1, size).now_or_never();
-                    open.extend(entered.map(|held| (held.unwrap(), size)));
+                    open.extend(entered.map(|reservation| (reservation.unwrap(), size)));
                 }
-                let go_on = |(held, size): &mut (Reservation, u64)| {
-                    let next = held.bytes() + 1;
-                    next > *size || held.grow(next, *size).now_or_never().is_some()
+                let can_grow = |(reservation, size): &mut (Reservation, u64)| {
+                    let next = reservation.bytes() + 1;
+                    next > *size || reservation.grow(next, *size).now_or_never().is_some()
                 };
                 let picked = picks.next().unwrap_or_default() % open.len().max(1);
-                if !open.get_mut(picked).is_some_and(go_on) {
-                    prop_assert!(open.is_empty() || open.iter_mut().any(go_on), "all wait for each other");
+                if !open.get_mut(picked).is_some_and(can_grow) {
+                    prop_assert!(open.is_empty() || open.iter_mut().any(can_grow), "all bodies wait for each other");
                 }
-                open.retain(|(held, size)| held.bytes() < *size);
+                open.retain(|(reservation, size)| reservation.bytes() < *size);
             }
         }
     }

@@ -69,11 +69,11 @@ mod tests {
     #[tokio::test]
     async fn an_org_waits_for_its_own_permits_only() {
         let permits = OrgPermits::new(1);
-        let (org, other) = (OrgId::new("o"), OrgId::new("n"));
-        let held = permits.acquire(&org).await;
+        let (org, other_org) = (OrgId::new("o"), OrgId::new("n"));
+        let permit = permits.acquire(&org).await;
         assert!(permits.acquire(&org).now_or_never().is_none());
-        assert!(permits.acquire(&other).now_or_never().is_some());
-        drop(held);
+        assert!(permits.acquire(&other_org).now_or_never().is_some());
+        drop(permit);
         assert!(permits.acquire(&org).now_or_never().is_some());
     }
 
@@ -81,9 +81,9 @@ mod tests {
     async fn request_for_more_than_all_permits_waits_for_all() {
         let permits = OrgPermits::new(3);
         let org = OrgId::new("o");
-        let held = permits.acquire_many(&org, 2).await;
+        let permit = permits.acquire_many(&org, 2).await;
         assert!(permits.acquire_many(&org, 9).now_or_never().is_none());
-        drop(held);
+        drop(permit);
         let _all = permits.acquire_many(&org, 9).now_or_never().unwrap();
         assert!(permits.try_acquire(&org).is_none());
     }

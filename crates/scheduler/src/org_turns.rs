@@ -51,17 +51,17 @@ mod tests {
 
     #[tokio::test]
     async fn orgs_alternate_at_a_limit_of_one() {
-        let (turns, busy, other) = (OrgTurns::new(1), OrgId::new("busy"), OrgId::new("other"));
+        let (turns, busy, other_org) = (OrgTurns::new(1), OrgId::new("busy"), OrgId::new("other"));
         let running = turns.acquire(&busy).await;
         let mut waiting: Vec<_> = (0..30).map(|_| turns.acquire(&busy).boxed()).collect();
         for turn in &mut waiting {
             assert!(poll!(turn).is_pending());
         }
-        let mut others = turns.acquire(&other).boxed();
-        assert!(poll!(&mut others).is_pending());
+        let mut other_turn = turns.acquire(&other_org).boxed();
+        assert!(poll!(&mut other_turn).is_pending());
         drop(running);
         assert!(poll!(&mut waiting[0]).is_pending(), "the other org is first");
-        assert!(others.now_or_never().is_some());
+        assert!(other_turn.now_or_never().is_some());
         assert!(waiting.remove(0).now_or_never().is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! Permits for tasks: waits in the queue, and releases on drop.
+//! Permits for tasks: waits in the queue, and releases on drop. The user of the scheduler defines which keys are proven.
 
 use std::sync::Arc;
 
@@ -26,6 +26,7 @@ type IsProven = dyn Fn(&OrgId, &[Key]) -> bool + Send + Sync;
 /// Permission to run, released on drop.
 pub struct Permit {
     scheduler: Scheduler,
+    /// `None` only while the permit is dropped.
     grant: Option<Grant>,
 }
 
@@ -46,7 +47,7 @@ impl Scheduler {
 
     /// Waits for a permit. Dropping the future cancels the entry.
     pub async fn acquire(&self, org: &OrgId, keys: &[Key], weight: usize) -> Result<Permit, QueueFull> {
-        let (sender, permit) = oneshot::channel();
+        let (sender, permit_receiver) = oneshot::channel();
         let id = {
             let mut queue = self.0.queue.lock();
             queue.push(self.build_request(org, keys, weight), sender)?
@@ -54,7 +55,7 @@ impl Scheduler {
         let _cancel = CancelOnDrop { scheduler: self, id };
         self.dispatch();
         // The sender is dropped unsent only if this future is dropped, so the error is never returned.
-        permit.await.map_err(|_| QueueFull::Entries)
+        permit_receiver.await.map_err(|_| QueueFull::Entries)
     }
 
     /// Returns a permit if one is free now.
@@ -63,7 +64,7 @@ impl Scheduler {
             let mut queue = self.0.queue.lock();
             queue.try_start(self.build_request(org, keys, weight))?
         };
-        self.observe();
+        self.report_totals();
         Some(Permit { scheduler: self.clone(), grant: Some(grant) })
     }
 
@@ -100,10 +101,10 @@ impl Scheduler {
             // the next entry.
             drop(sender.send(Permit { scheduler: self.clone(), grant: Some(grant) }));
         }
-        self.observe();
+        self.report_totals();
     }
 
-    fn observe(&self) {
+    fn report_totals(&self) {
         (self.0.observe)(self.totals());
     }
 }
@@ -126,7 +127,7 @@ impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         let cancelled = self.scheduler.0.queue.lock().cancel(&self.id);
         if cancelled.is_some() {
-            self.scheduler.observe();
+            self.scheduler.report_totals();
         }
     }
 }
@@ -180,7 +181,7 @@ mod tests {
         let first = acquire(&scheduler).await.unwrap();
         let (mut second, mut third) = (acquire(&scheduler), acquire(&scheduler));
         assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending());
-        // The permit is in the second one's channel, which drops it without having looked.
+        // The permit is in the channel of the second entry, which drops it unread.
         drop(first);
         assert!(poll!(&mut third).is_pending());
         drop(second);
@@ -190,15 +191,15 @@ mod tests {
 
     #[test]
     fn observer_sees_each_change() {
-        let seen = Arc::new(Mutex::new(Totals::default()));
-        let observed = Arc::clone(&seen);
+        let last_totals = Arc::new(Mutex::new(Totals::default()));
+        let observed_totals = Arc::clone(&last_totals);
         let scheduler =
-            Scheduler::new(Limits::UNLIMITED, |_, _| true, move |totals| *observed.lock() = totals);
+            Scheduler::new(Limits::UNLIMITED, |_, _| true, move |totals| *observed_totals.lock() = totals);
         let org = OrgId::new("o");
         let permits: Vec<_> = (0..3).map(|_| scheduler.try_acquire(&org, &[], 2).unwrap()).collect();
-        assert_eq!(*seen.lock(), Totals { running: 3, waiting: 0, weight: 6 });
+        assert_eq!(*last_totals.lock(), Totals { running: 3, waiting: 0, weight: 6 });
         drop(permits);
-        assert_eq!(*seen.lock(), Totals::default());
+        assert_eq!(*last_totals.lock(), Totals::default());
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use std::{
     hash::Hash,
 };
 
-/// Number of idle owners that are remembered in addition to as many as have work.
+/// Number of idle owners that are remembered, beyond one for each owner with work.
 const MAX_IDLE_OWNERS: usize = 64;
 
 /// Queues of owners, ordered by charged cost. Work of one owner keeps its order.
@@ -37,6 +37,7 @@ impl<K: Clone + Ord + Hash, T> UsageQueue<K, T> {
     pub fn push(&mut self, owner: &K, entry: T) {
         // Swept only when idle owners outnumber the others, so that the cost is spread over many pushes.
         if self.owners.len() > 2 * self.waiting.len() + MAX_IDLE_OWNERS {
+            // An idle owner ahead of the virtual time stays: without its usage it would return with credit.
             let virtual_time = self.virtual_time;
             self.owners.retain(|_, queue| !queue.entries.is_empty() || queue.usage > virtual_time);
         }
@@ -77,6 +78,7 @@ impl<K: Clone + Ord + Hash, T> UsageQueue<K, T> {
 
     /// Adds a cost to the owner's usage.
     pub fn charge(&mut self, owner: &K, cost: u64) {
+        // An idle owner may have been removed while its last entry ran. Its cost is forgotten with it.
         let Some(queue) = self.owners.get_mut(owner) else { return };
         let was_waiting = self.waiting.remove(&(queue.usage, owner.clone()));
         queue.usage = queue.usage.saturating_add(cost);
@@ -124,7 +126,7 @@ mod tests {
         }
         assert_eq!(
             slow_before_quick_ended, 2,
-            "a cost of 100 of quick entries stands beside one of 100 of slow ones"
+            "slow entries of a cost of 100 run beside quick ones of the same cost"
         );
         assert!(queue.pop().is_none() && queue.is_empty());
     }
@@ -146,7 +148,7 @@ mod tests {
             Some(owner)
         });
         let order: Vec<_> = order.take(4).collect();
-        assert_eq!(order, ["new", "new", "busy", "new"], "it is ahead by the entry that was served last");
+        assert_eq!(order, ["new", "new", "busy", "new"], "the new owner is ahead by the entry served last");
     }
 
     #[test]

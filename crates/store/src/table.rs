@@ -140,6 +140,7 @@ pub fn take<'a, C: Column>(
     table: &'static Table,
     column: &'static str,
 ) -> Result<C, CorruptCell> {
+    // Engines pass one cell a column. A missing one is read as null, so a required column reports a corrupt row.
     let cell = cells.next().unwrap_or(Cell::Null);
     C::from_cell(cell).map_err(|mismatch| CorruptCell { table: table.name, column, reason: mismatch.0 })
 }
@@ -217,6 +218,7 @@ macro_rules! table {
                     $($crate::table!(@column $v, $vty, Asc),)*
                 },
                 partition: [$(stringify!($p)),+].len(),
+                // The list may be empty, so its element type has to be named.
                 cluster: { const CLUSTER: &[&str] = &[$($(stringify!($c)),*)?]; CLUSTER.len() },
             };
 
@@ -254,6 +256,7 @@ macro_rules! table {
         $crate::table!(@mode $mode $name);
     };
 
+    // Rules that begin with `@` are steps of the rule above, chosen by the mode of the table.
     (@struct Fact [$(#[$doc:meta])*] $name:ident [$($(#[$fdoc:meta])* $field:ident : $ty:ty,)*]) => {
         $(#[$doc])*
         #[allow(unreachable_pub)]
@@ -304,6 +307,7 @@ macro_rules! table {
     (@build Fact $cells:ident { $($field:ident,)* }) => { Ok(Self { $($field,)* }) };
     (@build View $cells:ident { $($field:ident,)* }) => { Ok(Self { $($field,)* }) };
     (@build Versioned $cells:ident { $($field:ident,)* }) => {
+        // The other cells were taken before, so the next one is the last column.
         Ok(Self { version: $crate::take(&mut $cells, Self::TABLE, "version")?, $($field,)* })
     };
 

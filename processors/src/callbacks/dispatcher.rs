@@ -135,8 +135,8 @@ impl Dispatcher {
         result
     }
 
-    /// Returns the endpoint of the delivery's queue. Deliveries without an endpoint share one queue; they are held
-    /// without a call, so the queue stays fast.
+    /// Returns the endpoint of the delivery's queue. Deliveries without an endpoint share one queue. Their
+    /// attempts make no call, so the queue stays fast.
     fn queue_endpoint(&self, row: &Delivery) -> EndpointId {
         let endpoint = self.configured_endpoint(row).or_else(|| row.endpoint.clone());
         endpoint.unwrap_or_else(|| EndpointId::new(""))
@@ -213,10 +213,11 @@ impl Dispatcher {
 
     /// Makes attempts until `stop`. Then waits for the running attempts and releases the queued ones.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) -> DrainResult {
-        let mut calls = JoinSet::new();
+        // Calls, and releases of attempts whose shard was lost.
+        let mut tasks = JoinSet::new();
         let mut ownership = self.ownership.clone();
         let mut has_ownership_updates = true;
-        self.on_ownership_change(&mut calls);
+        self.on_ownership_change(&mut tasks);
         let mut metrics_tick = interval(Duration::from_secs(1));
         // After a stall one tick is enough; a burst would only repeat the same values.
         metrics_tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -224,28 +225,28 @@ impl Dispatcher {
             while !stop.is_cancelled()
                 && let Some(call) = self.start_call()
             {
-                calls.spawn(call.run());
+                tasks.spawn(call.run());
             }
             tokio::select! {
                 // The stop first: a steady supply of finished calls must not delay it.
                 biased;
                 () = stop.cancelled() => break,
-                Some(_) = calls.join_next() => {}
+                Some(_) = tasks.join_next() => {}
                 change = ownership.changed(), if has_ownership_updates => {
                     has_ownership_updates = change.is_ok();
-                    self.on_ownership_change(&mut calls);
+                    self.on_ownership_change(&mut tasks);
                 }
                 () = self.queue_changed.notified() => {}
                 _ = metrics_tick.tick() => self.record_metrics(),
             }
         }
         let queued_attempts = self.queues.lock().close();
-        let join_calls = async { while calls.join_next().await.is_some() {} };
+        let join_tasks = async { while tasks.join_next().await.is_some() {} };
         // Concurrently, so the next owner gets the queued attempts before the running calls have ended.
-        let wind_down = async { tokio::join!(join_calls, self.release_attempts(&queued_attempts)) };
+        let wind_down = async { tokio::join!(join_tasks, self.release_attempts(&queued_attempts)) };
         let drain = timeout(self.settings.drain_timeout(), wind_down).await;
         // Aborts the remaining calls. Their due rows start new attempts at the end of the lease.
-        calls.shutdown().await;
+        tasks.shutdown().await;
         self.record_metrics();
         drain.map_or(DrainResult::Forced, |_| DrainResult::Clean)
     }

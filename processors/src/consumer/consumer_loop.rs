@@ -172,9 +172,10 @@ impl<H: Handler> ConsumerLoop<H> {
         for part in revoked_parts {
             self.finish_part(part, PartOutcome::Abandoned);
         }
+        // All parts were revoked. Returning releases the slot.
         let Some(first_part) = parts.first() else { return };
         if self.poison_monitor.is_diverted(&first_part.key.org, self.started_at.elapsed()) {
-            // Single parts reach the diversion check of `start_part`.
+            // Single parts reach the diversion check of `start_part`. No part was attempted, so this is no retry.
             return self.queues.separate(parts, false);
         }
         let retry_loop = Arc::clone(&self.retry_loop);
@@ -224,6 +225,7 @@ impl<H: Handler> ConsumerLoop<H> {
                 self.record_outcome(&part.key.org, outcome, 1);
                 self.finish_part(part, outcome);
             }
+            // Its partition was revoked, so the next owner reads the record again.
             Ok(FinishedTask::UnreadableRecord { ticket, outcome: PartOutcome::Abandoned }) => drop(ticket),
             Ok(FinishedTask::UnreadableRecord { ticket, .. }) => {
                 ticket.complete();
@@ -275,6 +277,7 @@ impl<H: Handler> ConsumerLoop<H> {
         match action {
             PoisonAction::Continue => {}
             PoisonAction::Divert => {
+                // An unreadable record has no org and never causes a diversion.
                 if let Some(org) = org {
                     tracing::error!(%role, %org, "most of an org's content cannot be processed; it is diverted to the dead letters");
                 }

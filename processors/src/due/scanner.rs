@@ -106,7 +106,6 @@ impl<T: DueTable> DueScanner<T> {
         settings: Arc<Settings>,
         health: Health,
     ) -> Self {
-        let (latest_minute, is_reported) = (AtomicI64::default(), AtomicBool::default());
         Self {
             role,
             topic,
@@ -115,8 +114,8 @@ impl<T: DueTable> DueScanner<T> {
             sweep_interval: sweep,
             settings,
             health,
-            latest_minute,
-            is_set_back_reported: is_reported,
+            latest_minute: AtomicI64::default(),
+            is_set_back_reported: AtomicBool::default(),
         }
     }
 
@@ -156,6 +155,7 @@ impl<T: DueTable> DueScanner<T> {
                     // The task of a shard ends only when it is cancelled or panics.
                     if exit.is_err() {
                         tracing::error!(role = %scanner.role, "a scan of due rows panicked and is restarted");
+                        // The error does not name the shard, so all of them start again with a new index.
                         shards.values().for_each(CancellationToken::cancel);
                         shards.clear();
                         // A panic that repeats at once must not occupy a core.
@@ -181,6 +181,7 @@ impl<T: DueTable> DueScanner<T> {
                     pause
                 }
                 Err(error) => {
+                    // Kept over all failed passes: it is one outage until a pass succeeds.
                     outage.get_or_insert_with(|| self.health.report_outage(self.role, error.tag()));
                     tracing::debug!(role = %self.role, shard, tag = error.tag(), "{error}");
                     backoff.next()
@@ -268,6 +269,7 @@ impl<T: DueTable> DueScanner<T> {
     /// Moves the cursor back with the clock. Returns the minutes by which the clock was set back, unless already reported.
     fn follow_clock(&self, index: &mut DueIndex<T::Row>, now: Millis) -> Option<i64> {
         let latest_minute = index.cursor() + LATE_MINUTES;
+        // `fetch_max` returns the former value, which is lower if this shard has the latest minute.
         let minutes_behind =
             self.latest_minute.fetch_max(latest_minute, Relaxed).max(latest_minute) - minute_of(now);
         let minutes_set_back = if minutes_behind < MIN_SET_BACK_MINUTES { 0 } else { minutes_behind };

@@ -241,6 +241,7 @@ impl Banks {
                 Ok(ExitCode::SUCCESS)
             }
             Self::Add { bank, values, labels, source, expires_at, distance, reference, note, connection } => {
+                // An empty list would remove the labels of existing entries; `null` keeps them.
                 let labels = Some(labels).filter(|labels| !labels.is_empty());
                 let entry = |value: &String| {
                     json!({
@@ -251,6 +252,7 @@ impl Banks {
                 let body = json!({"entries": values.iter().map(entry).collect::<Vec<_>>()});
                 let result: AddResult =
                     connection.open()?.post(&format!("/banks/{bank}/entries"), &body).await?;
+                // A rejection has the position of its entry in the request.
                 for rejection in &result.rejected {
                     print_error(format!("{}: {}", values[rejection.index], rejection.reason));
                 }
@@ -305,6 +307,7 @@ async fn show(client: &Client, bank: &str, limit: usize) -> anyhow::Result<ExitC
     let (mut remaining, mut cursor) = (limit, None);
     while remaining > 0 {
         let page = fetch_page(client, bank, remaining.min(PAGE), cursor.take()).await?;
+        // These entries come in addition to those of the page, so both together may exceed the limit.
         let in_document = page.document.into_iter().map(|mut entry| {
             entry["inDocument"] = json!(true);
             entry

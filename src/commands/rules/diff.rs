@@ -152,6 +152,7 @@ fn display_value(value: &Json) -> String {
 /// Prints the number of new and lost matches of each rule, with the first items of each kind.
 fn print_match_changes(before: &Arc<Compiled>, after: &Arc<Compiled>, file: &Path) -> anyhow::Result<bool> {
     const MAX_LISTED_ITEMS: usize = 5;
+    // One time for both folders: the passing of time must not look like a difference of the rules.
     let (now, mut compared_items, mut refused_lines) = (Millis::now(), 0, RefusedLines::default());
     let mut changes: BTreeMap<(String, bool), Vec<String>> = BTreeMap::new();
     for line in items::lines(file)? {

@@ -117,6 +117,7 @@ async fn run_steps(client: &Client, id: &str, per_second: u64) -> anyhow::Result
     let mut sent_before = None;
     loop {
         let started_at = Instant::now();
+        // Kept as received: `--json` prints fields that this version does not know.
         let raw: Json = client
             .post_in_turn(&format!("/rules/retroactions/{id}/step"), &json!({"most": per_second}))
             .await?;

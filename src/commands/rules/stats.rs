@@ -59,6 +59,7 @@ impl Stats {
         let response: StatsResponse = self.connection.open()?.get("/rules/stats", &query).await?;
         let is_empty = response.items.is_empty();
         for item in response.items {
+            // Printed as received, with fields that this version does not know.
             if self.json {
                 print_line(Json::Object(item));
             } else {

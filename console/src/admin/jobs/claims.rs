@@ -86,12 +86,12 @@ struct ReleaseRequest {
 async fn claim_job(
     State(api): State<Api>,
     caller: Caller,
-    Path(job): Path<String>,
+    Path(id): Path<String>,
     Body(ClaimRequest { reviewer, roles }): Body<ClaimRequest>,
 ) -> Result<(Extension<AuditDetail>, Json<JobSummaryResponse>), Problem> {
     let reviewer = require_named_reviewer(&api, &caller, reviewer)?;
-    let (store, job) = (&api.deps.moderation.store, parse_id(&job)?);
-    let job = load_viewable_job(&api, &caller, job).await?;
+    let (store, job_id) = (&api.deps.moderation.store, parse_id(&id)?);
+    let job = load_viewable_job(&api, &caller, job_id).await?;
     let config = load_config(&api, &caller).await?;
     // Checked before the claim: a refused reviewer must not hold the job.
     require_queue_access(&config, &job.row().queue, &reviewer, &roles)?;
@@ -180,12 +180,13 @@ fn request_newer_data(api: &Api, job: AuthorizedJob) {
 async fn release_job(
     State(api): State<Api>,
     caller: Caller,
-    Path(job): Path<String>,
+    Path(id): Path<String>,
     Body(ReleaseRequest { epoch, reviewer }): Body<ReleaseRequest>,
 ) -> Result<(StatusCode, Extension<AuditDetail>), Problem> {
     let reviewer = caller.reviewer(reviewer);
-    let (store, job) = (&api.deps.moderation.store, parse_id(&job)?);
-    let job = load_authorized_job(&api, &caller, job).await?;
+    let (store, job_id) = (&api.deps.moderation.store, parse_id(&id)?);
+    // Without a view in the audit, because the response has no data of the job.
+    let job = load_authorized_job(&api, &caller, job_id).await?;
     let result = queues::release(store, &job, epoch, &reviewer).await;
     if result.map_err(faults::moderation_problem)? {
         let detail = AuditDetail::of_job(job.class(), json!({ "reviewer": reviewer }));

@@ -73,29 +73,32 @@ pub fn plan_item(config: &Compiled, evaluated: &EvaluatedSubmission<'_>) -> Plan
             rules_by_action.entry(&action.id).or_default().push(rule);
         }
     }
-    let actions: Vec<_> =
-        // The map is sorted by action, so a replay lists the actions in the same order.
-        rules_by_action.into_iter().map(|(id, by)| list_action(&mut plan, config, evaluated, id, &by)).collect();
-    let sampled = rules.iter().filter(|rule| is_sampled(evaluated, rule));
-    let sampled: Vec<_> = sampled.map(|rule| rule_hit(evaluated, rule.rule, rule.version)).collect();
-    add_review(&mut plan, config, evaluated, "sample", sampled);
-    let heads = rule_gates::failures_for_review(config, evaluated);
-    let hits = heads.into_iter().map(|head| rule_hit(evaluated, &head.rule, &head.version));
-    add_review(&mut plan, config, evaluated, "error", hits.collect());
+    // The map is sorted by action, so a replay lists the actions in the same order.
+    let actions: Vec<_> = rules_by_action
+        .into_iter()
+        .map(|(id, rules)| list_action(&mut plan, config, evaluated, id, &rules))
+        .collect();
+    let sampled_rules = rules.iter().filter(|rule| is_sampled(evaluated, rule));
+    let sampled_hits = sampled_rules.map(|rule| rule_hit(evaluated, rule.rule, rule.version));
+    add_review(&mut plan, config, evaluated, "sample", sampled_hits.collect());
+    let failed_rules = rule_gates::failures_for_review(config, evaluated);
+    let failed_hits = failed_rules.into_iter().map(|head| rule_hit(evaluated, &head.rule, &head.version));
+    add_review(&mut plan, config, evaluated, "error", failed_hits.collect());
 
+    // `rule_matches` lists all matches before the failures that count as matches.
     let (matches, failures) = rules.split_at(evaluated.outcome.matched.len());
     let (matched, matched_more) = list_matches(config, evaluated, matches);
     let (errored, errored_more) = list_failures(config, evaluated, failures);
-    let mut left_out = evaluated.outcome.omissions();
-    left_out.matched_more += matched_more;
-    left_out.errored_more += errored_more;
+    let mut omissions = evaluated.outcome.omissions();
+    omissions.matched_more += matched_more;
+    omissions.errored_more += errored_more;
     plan.evaluation = Some(Findings {
         evaluated_at: evaluated.append_ms,
         matched,
         errored,
         actions: to_json(&actions),
         media: to_json(&evaluated.media),
-        left_out,
+        left_out: omissions,
         user: evaluated.user.cloned(),
     });
     plan.rule_outcomes.extend(rules.iter().map(|rule| RuleOutcome {
@@ -121,20 +124,20 @@ fn list_matches(
     let mut list = BoundedList::new(config.plan().limits());
     // Acting rules first, so that the omitted matches are those without effects.
     for acting in [true, false] {
-        let selected = matches.iter().enumerate().filter(|(_, it)| it.acts() == acting);
-        for (position, it) in selected {
+        let selected = matches.iter().enumerate().filter(|(_, rule)| rule.acts() == acting);
+        for (position, rule) in selected {
             if list.is_full() {
                 break;
             }
-            let full = &evaluated.outcome.matched[position];
-            let to_json = |rule_match: &Match| {
+            let full_match = &evaluated.outcome.matched[position];
+            let match_json = |rule_match: &Match| {
                 to_json(&ListedMatch {
                     rule_match,
-                    suppressed: it.suppressed,
-                    sampled: is_sampled(evaluated, it),
+                    suppressed: rule.suppressed,
+                    sampled: is_sampled(evaluated, rule),
                 })
             };
-            list.add(position, to_json(full), || to_json(&full.shortened()));
+            list.add(position, match_json(full_match), || match_json(&full_match.shortened()));
         }
     }
     list.finish(matches.len())
@@ -146,7 +149,7 @@ fn list_failures(
     evaluated: &EvaluatedSubmission<'_>,
     failures: &[RuleMatch<'_>],
 ) -> (String, usize) {
-    let suppressed: HashMap<&RuleId, Option<Suppression>> =
+    let suppression_by_rule: HashMap<&RuleId, Option<Suppression>> =
         failures.iter().map(|failure| (failure.rule, failure.suppressed)).collect();
     let mut list = BoundedList::new(config.plan().limits());
     let errored = &evaluated.outcome.errored;
@@ -157,7 +160,7 @@ fn list_failures(
             }
             let counts_as = rule_gates::failure_consequence(config, failure);
             if counts_as.is_some() == has_consequence {
-                let suppressed = suppressed.get(&failure.rule).copied().flatten();
+                let suppressed = suppression_by_rule.get(&failure.rule).copied().flatten();
                 let entry = to_json(&ListedFailure { failure, counts_as, suppressed });
                 // A failure has no shorter form, because it has no explanation.
                 list.add(position, entry.clone(), || entry);
@@ -167,19 +170,19 @@ fn list_failures(
     list.finish(errored.len())
 }
 
-/// Adds an action to the plan, or lists the reason why it is not taken. `by` holds the rules that ask for it.
+/// Adds an action to the plan, or lists the reason why it is not taken. `rules` are the rules that ask for it.
 fn list_action<'a>(
     plan: &mut Plan,
     config: &Compiled,
     evaluated: &EvaluatedSubmission<'_>,
     id: &'a ActionId,
-    by: &[&RuleMatch<'a>],
+    rules: &[&RuleMatch<'a>],
 ) -> ListedAction<'a> {
-    let acting = by.iter().any(|rule| rule.acts());
+    let acting = rules.iter().any(|rule| rule.acts());
     // Only the strongest reason is listed, with the rules to which it applies. One acting rule is enough to take
     // the action.
-    let reason = if acting { None } else { by.iter().filter_map(|rule| rule.suppressed).min() };
-    let causes: Vec<_> = by.iter().filter(|rule| rule.suppressed == reason).copied().collect();
+    let reason = if acting { None } else { rules.iter().filter_map(|rule| rule.suppressed).min() };
+    let causes: Vec<_> = rules.iter().filter(|rule| rule.suppressed == reason).copied().collect();
     let policies = union_of_policies(&causes);
     let suppressed = match reason {
         Some(why) => Some(why.as_str()),
@@ -275,7 +278,9 @@ fn merge_parameters(
 fn is_sampled(evaluated: &EvaluatedSubmission<'_>, rule: &RuleMatch<'_>) -> bool {
     evaluated.review_suppression.is_none()
         && rule.acts()
-        && rule.enforcement.is_some_and(|life| life.is_sampled(rule.rule, evaluated.submission_id))
+        && rule
+            .enforcement
+            .is_some_and(|enforcement| enforcement.is_sampled(rule.rule, evaluated.submission_id))
 }
 
 /// Adds a review that rules ask for without an action: a sample, or a failed rule.

@@ -113,6 +113,7 @@ pub(crate) fn report_cause_id(report_id: ReportId) -> Uuid {
 pub async fn open_or_join(store: &Store, request: &JobRequest, now: Millis) -> Result<JobId, Error> {
     loop {
         let pointer = load_newest_generation(store, request).await?;
+        // A replay may have its cause in a job that was decided since. Joining the newest job would show the cause twice.
         if let Some(job_id) = find_in_earlier_generations(store, request, pointer.generation).await? {
             return Ok(job_id);
         }
@@ -284,7 +285,7 @@ pub(crate) fn subject_key(org: &OrgId, class: JobClass, item: &ItemKey) -> (OrgI
     (org.clone(), class, item.type_id.clone(), item.id.clone())
 }
 
-/// Counts the distinct reporters of the item including `with`, up to [`MOST_REPORTERS`].
+/// Counts the distinct reporters of the item including `reporter`, up to [`MOST_REPORTERS`].
 pub(crate) async fn count_reporters(
     store: &Store,
     org: &OrgId,
@@ -292,6 +293,7 @@ pub(crate) async fn count_reporters(
     reporter: &ItemKey,
 ) -> Result<usize, Error> {
     let subject_key = subject_key(org, JobClass::Review, item);
+    // All generations are read, and a user can have a row in each, so the rows are reduced to distinct users.
     let rows =
         store.scan::<SubjectReporter>(&subject_key, RowRange::all().limit(MOST_REPORTERS)).all().await?;
     let mut users: HashSet<ItemKey> =
@@ -310,6 +312,7 @@ async fn raise_priority(
     now: Millis,
 ) -> Result<Job, Error> {
     let combined = PrioritySignals::parse_from(job)?.unwrap_or_default().combined_with(signals);
+    // Weights may have been lowered since the job was opened, but another cause must not move the job back.
     let priority = combined.priority(&request.placement.order_of(&job.queue)).max(job.priority);
     let mut raised_job = Job { priority, signals: Some(signals_to_json(combined)?), ..job.clone() };
     // The entry is written first: a row that refers to a missing entry would hide the job.
@@ -379,6 +382,7 @@ async fn open_job(
     if let Some(user) = &request.placement.user {
         user_history::put_job(store, &job.org, user, (job_id, created_at), &job.item).await?;
     }
+    // The event of a lost race does not count, because the winner's row does not confirm it.
     queue_counts::put_event(store, &job, QueueChange::Opened, created_at).await?;
     let inserted = store.insert_new(&job).await?;
     // A loser of the race joins the winner's row instead.

@@ -113,8 +113,8 @@ fn find_refusal(job: &Job, moves: &[JobMove], by: &str, now: Millis) -> Option<M
     if job.state != JobState::Open {
         return Some(MoveRefusal::Closed);
     }
-    if let Some((by, until)) = queues::claimed_by_other(job, by, now) {
-        return Some(MoveRefusal::Claimed { by, until });
+    if let Some((holder, until)) = queues::claimed_by_other(job, by, now) {
+        return Some(MoveRefusal::Claimed { by: holder, until });
     }
     (moves.len() >= MOST_MOVES).then_some(MoveRefusal::TooManyMoves { most: MOST_MOVES })
 }
@@ -179,7 +179,7 @@ pub(super) async fn prepare_move(
     let order = config.queue(to).map(|queue| queue.document.order.clone()).unwrap_or_default();
     let priority = signals.priority(&order);
     let at = jobs::choose_entry_time(store, &job.org, to, priority, now).await?;
-    // A move by hand has removed `routed_for` before, so its presence means that the list moves the job.
+    // A move by hand has removed `routed_for` before, so its presence means that the routing list moves the job.
     let routed = job.routed_for.is_some();
     let job_move = JobMove { at, from: job.queue.clone(), to: to.clone(), job: None, routed };
     let mut moves = job_moves::parse_moves(job)?;
@@ -195,6 +195,7 @@ pub(super) async fn prepare_move(
         ..job.clone()
     };
     jobs::put_entry(store, &moved_job, at, now).await?;
+    // Two events: the job leaves one queue and enters another. They count only once the row lists the move.
     queue_counts::put_event(store, job, QueueChange::Closed, at).await?;
     queue_counts::put_event(store, &moved_job, QueueChange::Opened, at).await?;
     Ok((moved_job, job_move))
@@ -291,7 +292,7 @@ async fn hand_over_causes(
                 Some(id) => store.get::<Report>(&(job.org.clone(), id)).await?,
                 None => None,
             };
-            let request = JobRequest {
+            let review_request = JobRequest {
                 org: job.org.clone(),
                 class: JobClass::Review,
                 subject: job.item.clone(),
@@ -316,7 +317,7 @@ async fn hand_over_causes(
                     config: Some(Arc::clone(config)),
                 },
             };
-            review_job = Some(jobs::open_or_join(store, &request, now).await?);
+            review_job = Some(jobs::open_or_join(store, &review_request, now).await?);
         }
     }
     Ok(review_job)

@@ -25,7 +25,7 @@ fn is_idle<T>(queue: &FairQueue<T>) -> bool {
         && queue.blocked_by_total.is_empty()
 }
 
-/// Limits as media fetches have them.
+/// Returns the limits of media fetches.
 fn fetches() -> Limits {
     Limits {
         running: 256,
@@ -73,7 +73,7 @@ fn key_at_its_limit_blocks_no_other_key() {
 
 #[test]
 fn hanging_keys_leave_a_permit_to_the_next_key() {
-    for (keys, is_proven, each) in [
+    for (keys, is_proven, entries_per_key) in [
         (1, false, 8),
         (12, false, 3),
         (31, false, 1),
@@ -86,7 +86,10 @@ fn hanging_keys_leave_a_permit_to_the_next_key() {
         crowd(&mut queue, "a", keys, 20, is_proven);
         let mut running = BTreeMap::<_, usize>::new();
         start_all(&mut queue).iter().for_each(|grant| *running.entry(grant.keys.clone()).or_default() += 1);
-        assert!(running.values().all(|own| *own == each || *own + 1 == each), "{keys}: {running:?}");
+        assert!(
+            running.values().all(|count| *count == entries_per_key || *count + 1 == entries_per_key),
+            "{keys}: {running:?}"
+        );
         assert_eq!(running.len(), keys);
         queue.push(Request { is_proven, ..request("a", &["good"]) }, 9_999).unwrap();
         assert_eq!(queue.start_next().unwrap().1, 9_999, "{keys}");
@@ -105,7 +108,7 @@ fn unproven_keys_leave_half_to_proven_ones() {
     assert_eq!(value, 9_999);
     queue.finish(grant);
     queue.push(good, 10_000).unwrap();
-    assert_eq!(queue.start_next(), None, "it is no longer proven");
+    assert_eq!(queue.start_next(), None, "the key is no longer proven");
     queue.update_proven(&OrgId::new("a"), |keys| *keys[0] == *"good");
     assert_eq!(queue.start_next().unwrap().1, 10_000);
 }
@@ -113,14 +116,14 @@ fn unproven_keys_leave_half_to_proven_ones() {
 #[test]
 fn orgs_share_a_key_by_halves() {
     let mut queue = FairQueue::new(fetches());
-    let mut had = Vec::new();
+    let mut started_counts = Vec::new();
     for org in ["a", "b", "c", "d"] {
         crowd(&mut queue, org, 1, 100, false);
         let started = start_all(&mut queue);
         assert!(started.iter().all(|grant| grant.org == OrgId::new(org)), "{org}");
-        had.push(started.len());
+        started_counts.push(started.len());
     }
-    assert_eq!(had, [8, 4, 2, 1]);
+    assert_eq!(started_counts, [8, 4, 2, 1]);
 }
 
 #[test]
@@ -146,9 +149,9 @@ fn entry_above_the_weight_limit_runs_alone() {
     let first = queue.try_start(heavy("a")).unwrap();
     queue.push(heavy("b"), ()).unwrap();
     assert!(queue.start_next().is_none());
-    let beside = queue.try_start(Request { weight: 70, ..proven("o", "c") }).unwrap();
-    queue.finish(beside);
-    assert!(queue.start_next().is_none(), "another kind ended");
+    let proven_grant = queue.try_start(Request { weight: 70, ..proven("o", "c") }).unwrap();
+    queue.finish(proven_grant);
+    assert!(queue.start_next().is_none(), "an entry of another kind ended");
     queue.finish(first);
     assert!(queue.start_next().is_some());
 }
@@ -204,8 +207,8 @@ fn start_time_does_not_depend_on_queue_length() {
         queue.finish(running.pop_front().unwrap());
         running.extend(start_all(&mut queue));
     }
-    let each = queue.examined / 1_000;
-    assert!(each < 256, "{each} flows for each start");
+    let flows_per_start = queue.examined / 1_000;
+    assert!(flows_per_start < 256, "{flows_per_start} flows for each start");
 }
 
 #[derive(Clone, Debug)]
@@ -238,16 +241,25 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn limits() -> impl Strategy<Value = Limits> {
-    let some = |most: usize| prop_oneof![3 => 1..most, 1 => Just(usize::MAX)];
-    (some(12), some(8), some(6), some(5), some(40), some(8), some(40)).prop_map(|it| Limits {
-        running: it.0,
-        running_per_org: it.1,
-        running_per_key: it.2,
-        running_per_org_and_key: it.3,
-        weight_per_org: it.4,
-        waiting_per_org: it.5,
-        waiting_weight_per_org: it.6,
-    })
+    let limit_below = |most: usize| prop_oneof![3 => 1..most, 1 => Just(usize::MAX)];
+    (
+        limit_below(12),
+        limit_below(8),
+        limit_below(6),
+        limit_below(5),
+        limit_below(40),
+        limit_below(8),
+        limit_below(40),
+    )
+        .prop_map(|it| Limits {
+            running: it.0,
+            running_per_org: it.1,
+            running_per_key: it.2,
+            running_per_org_and_key: it.3,
+            weight_per_org: it.4,
+            waiting_per_org: it.5,
+            waiting_weight_per_org: it.6,
+        })
 }
 
 /// Waiting and running entries as lists, from which every count is computed independently.
@@ -301,29 +313,29 @@ impl Model {
     /// States the rules of the crate's documentation again, with independently computed counts.
     fn may_run(&self, it: &Request) -> bool {
         let Limits { running, running_per_org, running_per_key, running_per_org_and_key, .. } = self.limits;
-        let own = |grant: &Grant| grant.org == it.org;
-        let alike = |grant: &Grant| own(grant) && grant.is_proven == it.is_proven;
-        if self.count(own) >= running - self.running.len() {
+        let is_of_org = |grant: &Grant| grant.org == it.org;
+        let is_alike = |grant: &Grant| is_of_org(grant) && grant.is_proven == it.is_proven;
+        if self.count(is_of_org) >= running - self.running.len() {
             return false;
         }
         let share = |limit: usize, all: usize, alike: usize| {
             let half = if it.is_proven { limit } else { (limit.div_ceil(2)).saturating_sub(alike) };
             limit.saturating_sub(all).min(half)
         };
-        let left = share(running_per_org, self.count(own), self.count(alike));
-        let own_of = |key: &Key| self.count(|grant| own(grant) && grant.keys.contains(key));
-        let most = it.keys.iter().map(own_of).max().unwrap_or(0);
-        if most + 1 > left.min(running_per_org_and_key) {
+        let free_permits = share(running_per_org, self.count(is_of_org), self.count(is_alike));
+        let running_of_key = |key: &Key| self.count(|grant| is_of_org(grant) && grant.keys.contains(key));
+        let most = it.keys.iter().map(running_of_key).max().unwrap_or(0);
+        if most + 1 > free_permits.min(running_per_org_and_key) {
             return false;
         }
-        let at = |key: &Key| self.count(|grant| grant.keys.contains(key));
-        if it.keys.iter().any(|key| own_of(key) + at(key) >= running_per_key) {
+        let running_at_key = |key: &Key| self.count(|grant| grant.keys.contains(key));
+        if it.keys.iter().any(|key| running_of_key(key) + running_at_key(key) >= running_per_key) {
             return false;
         }
-        let weight_left = share(self.limits.weight_per_org, self.weigh(own), self.weigh(alike));
-        let weight_of = |key: &Key| self.weigh(|grant| own(grant) && grant.keys.contains(key));
+        let weight_left = share(self.limits.weight_per_org, self.weigh(is_of_org), self.weigh(is_alike));
+        let weight_of = |key: &Key| self.weigh(|grant| is_of_org(grant) && grant.keys.contains(key));
         let most = it.keys.iter().map(weight_of).max().unwrap_or(0);
-        self.count(alike) == 0 || most + it.weight <= weight_left
+        self.count(is_alike) == 0 || most + it.weight <= weight_left
     }
 
     fn waiting_of<'m>(&'m self, org: &'m OrgId) -> impl Iterator<Item = &'m Request> {
@@ -362,10 +374,14 @@ impl Model {
     fn start_next(&mut self) -> bool {
         let Some((grant, value)) = self.queue.start_next() else {
             let runnable = self.waiting.iter().find(|(_, request, _)| self.may_run(request));
-            assert_eq!(runnable, None, "it could run");
+            assert_eq!(runnable, None, "a waiting entry could run");
             return false;
         };
-        let at = self.waiting.iter().position(|(.., waiting)| *waiting == value).expect("it waits");
+        let at = self
+            .waiting
+            .iter()
+            .position(|(.., waiting)| *waiting == value)
+            .expect("the started entry was waiting");
         let (_, request, _) = &self.waiting[at];
         assert!(self.may_run(request), "above a limit: {request:?}");
         assert_eq!((&grant.org, &grant.keys), (&request.org, &request.keys));
@@ -442,13 +458,13 @@ impl Model {
         let limits = &self.limits;
         assert!(self.running.len() <= limits.running);
         for grant in &self.running {
-            let own = |it: &Grant| it.org == grant.org;
-            assert!(self.count(own) <= limits.running_per_org);
-            assert!(self.count(|it| own(it) && !it.is_proven) <= limits.running_per_org.div_ceil(2));
+            let is_of_org = |it: &Grant| it.org == grant.org;
+            assert!(self.count(is_of_org) <= limits.running_per_org);
+            assert!(self.count(|it| is_of_org(it) && !it.is_proven) <= limits.running_per_org.div_ceil(2));
             for key in &*grant.keys {
-                let at = |it: &Grant| it.keys.contains(key);
-                assert!(self.count(at) <= limits.running_per_key);
-                assert!(self.count(|it| own(it) && at(it)) <= limits.running_per_org_and_key);
+                let has_key = |it: &Grant| it.keys.contains(key);
+                assert!(self.count(has_key) <= limits.running_per_key);
+                assert!(self.count(|it| is_of_org(it) && has_key(it)) <= limits.running_per_org_and_key);
             }
         }
     }
@@ -471,7 +487,7 @@ proptest! {
             while model.start_next() {}
             model.check();
         }
-        prop_assert!(model.waiting.is_empty(), "whatever waits, waits for another one's end");
+        prop_assert!(model.waiting.is_empty(), "every waiting entry waits for the end of another one");
         prop_assert!(is_idle(&model.queue));
     }
 }

@@ -153,15 +153,15 @@ impl Engine {
             let mut cells = set_version(cells, version);
             self.check_row_size(table, &cells)?;
             let key = cells[..table.key_columns().len()].to_vec();
-            let mut tail: Vec<BoundValue<'_>> =
+            let mut values_after_cells: Vec<BoundValue<'_>> =
                 vec![Cell::Int(version_slot(version)).into(), Cell::Uuid(op).into()];
             let mut values: Vec<BoundValue<'_>> =
                 table.ttl_millis().map(time_to_live).map(BoundValue::Cell).into_iter().collect();
-            // Values are bound in the order of the statement: new cells, operation, key, condition.
-            tail.extend(cells.drain(..key.len()).map(BoundValue::Cell));
-            tail.push(Cell::BigInt(expected_version).into());
+            // Bound in the order of the statement: time to live, new cells, operation, key, condition.
+            values_after_cells.extend(cells.drain(..key.len()).map(BoundValue::Cell));
+            values_after_cells.push(Cell::BigInt(expected_version).into());
             values.extend(cells.drain(..).map(BoundValue::Cell));
-            values.extend(tail);
+            values.extend(values_after_cells);
             let (kind, expected_version) = (StatementKind::Replace, Some(expected_version));
             let write = ConditionalWrite { table, kind, values, key, op, version, expected_version };
             self.write_until_known(write).await
@@ -183,6 +183,7 @@ impl Engine {
         let mut outcome_unknown = false;
         loop {
             let result = {
+                // Released before the pauses, so that other statements run during them.
                 let _permit = self.acquire_permit().await?;
                 self.0.session.execute_unpaged(&statement, &values).await.map_err(faults::from_execution)
             };
@@ -221,6 +222,7 @@ impl Engine {
                     if expected_version.is_some() && expected_version == current_row.version() => {}
                 Some(current_row) => return Ok(WriteOutcome::Conflict(current_row.cells)),
                 None if expected_version.is_some() => return Ok(WriteOutcome::Missing),
+                // An insert whose row does not exist was not applied, and its condition holds.
                 None => {}
             }
             // Contenders can refuse every attempt although each answer arrives in time.

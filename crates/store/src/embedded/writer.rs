@@ -139,6 +139,7 @@ impl Writer {
 
     /// Hands the writes to the operating system, or syncs them and records the sync in the mark.
     fn persist(&self, mode: PersistMode) -> fjall::Result<()> {
+        // A sync in a removed folder protects no data, so the mark must not count it.
         if mode == PersistMode::Buffer || self.folder.is_in_place().is_err() {
             return self.db.persist(mode);
         }
@@ -190,6 +191,7 @@ impl Writer {
 /// Caller that waits for an answer.
 struct Caller {
     reply: oneshot::Sender<Result<WriteResult, Error>>,
+    /// Permit of the write queue.
     room: Option<OwnedSemaphorePermit>,
 }
 
@@ -219,6 +221,7 @@ impl<'a> PutGroup<'a> {
         // The batch has one of the keys already. It is written first, so that the comparison sees its row.
         if !self.add_keys(&puts) {
             self.flush();
+            // Succeeds: the set is empty now, and a request names each key once.
             self.add_keys(&puts);
         }
         match select_winners(self.db, puts, new_rows) {
@@ -228,6 +231,7 @@ impl<'a> PutGroup<'a> {
                 }
                 self.waiting_callers.push(caller);
             }
+            // The keys stay registered, which at worst causes one early flush.
             Err(error) => self.answers.push((Err(engine_error(error)), caller)),
         }
     }

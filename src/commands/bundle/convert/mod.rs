@@ -183,6 +183,7 @@ impl Convert {
         stop_on_signal(&meter)?;
         let progress_thread = progress_form.watch(&meter);
         let result = convert::convert(&job, &meter);
+        // Ends the line of the progress before the report is printed below it.
         drop(progress_thread);
         match result {
             // Standard output carries the bundle, so the report is printed on standard error.
@@ -212,12 +213,13 @@ impl Convert {
 
     fn into_job(self) -> anyhow::Result<Job> {
         let target = if self.out.as_os_str() == "-" {
+            // Not `io::stdout()` itself, which flushes at each end of a line.
             let stream = io::stdout().as_fd().try_clone_to_owned().context("standard output")?;
             Target::Stream(Arc::new(stream.into()))
         } else {
             Target::File(self.out)
         };
-        let exported = match self.source.as_of {
+        let exported_at = match self.source.as_of {
             Some(at) => Some(at),
             // Reproducible builds set the time of their outputs with `SOURCE_DATE_EPOCH`.
             None => source_date_epoch()?,
@@ -238,11 +240,12 @@ impl Convert {
             }
         };
         let mut aoi_options = aoi::Options::default();
+        // The option replaces the known reasons, so without it they must stay.
         if !self.equal_reason.is_empty() {
             aoi_options.equal_reasons = self.equal_reason;
         }
         Ok(Job {
-            exported_at: exported,
+            exported_at,
             input_format: self.from.map(Into::into),
             polis: polis::Options {
                 variant: self.variant.map(Into::into),
