@@ -361,7 +361,7 @@ async fn jobs_of_one_instant_are_listed_and_claimed_once() {
 #[tokio::test]
 async fn denied_callback_names_the_setting_that_allows_its_address() {
     let place = Place::new();
-    let demo = place.start_with(&[("TIDEGATE__CALLBACKS__BLOCKED_ATTEMPTS", "1")]).await.unwrap();
+    let mut demo = place.start_with(&[("TIDEGATE__CALLBACKS__BLOCKED_ATTEMPTS", "1")]).await.unwrap();
     let text = "endpoint: inner\nurl: http://192.168.77.7/\n---\naction: tell\nkind: callback\nendpoint: inner\n---\n\
         rule: inner\nstatus: live\nwhen: {text: {in: [text], words: [innerword]}}\nactions: [tell]\n";
     let change = json!({ "files": [{ "name": "d.yaml", "text": text }] });
@@ -383,8 +383,8 @@ async fn denied_callback_names_the_setting_that_allows_its_address() {
             "{delivery_details}"
         );
     }
-    let log = demo.process.output().unwrap();
-    let line = log.lines().find(|line| line.contains("a callback is not delivered")).unwrap();
+    // The line is written after the row that ends the delivery.
+    let line = demo.process.line("a callback is not delivered", PATIENCE).await.unwrap();
     assert!(line.contains("egress.allow_cidrs") && !line.contains("192.168"), "{line}");
 }
 
