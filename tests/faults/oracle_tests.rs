@@ -319,11 +319,11 @@ fn job_exists_once_with_each_cause_once() {
     assert_eq!(count_faults(|_, seen| drop(seen.jobs.remove(1))), (4, 0, 0));
     assert_eq!(count_faults(|_, seen| seen.jobs.push(seen.jobs[3].clone())).1, 3);
     let again = |_: &mut SentRequests, seen: &mut Observations| {
-        seen.jobs[1].causes[1] = seen.jobs[1].causes[0].clone()
+        seen.jobs[1].causes[1] = seen.jobs[1].causes[0].clone();
     };
     assert_eq!(count_faults(again), (1, 1, 0));
     let joined = |_: &mut SentRequests, seen: &mut Observations| {
-        seen.jobs[0].causes.push(("rule".to_owned(), "t".to_owned()))
+        seen.jobs[0].causes.push(("rule".to_owned(), "t".to_owned()));
     };
     assert_eq!(count_faults(joined), (0, 1, 0));
     assert_eq!(count_faults(|_, seen| seen.jobs.push(job("review", "plain", None, &[]))), (0, 0, 1));
@@ -428,12 +428,12 @@ fn daily_limit_is_never_exceeded() {
 #[test]
 fn cooldown_action_is_taken_once_for_a_user() {
     let twice = |_: &mut SentRequests, seen: &mut Observations| {
-        seen.callbacks.push(limited("e9", limits::ONCE, "scam2"))
+        seen.callbacks.push(limited("e9", limits::ONCE, "scam2"));
     };
     assert_eq!(count_faults(twice), (0, 1, 0));
     assert_eq!(count_faults(|_, seen| drop(seen.callbacks.pop())), (1, 0, 0));
     let plain = |_: &mut SentRequests, seen: &mut Observations| {
-        seen.callbacks.push(limited("e9", limits::DAILY, "plain"))
+        seen.callbacks.push(limited("e9", limits::DAILY, "plain"));
     };
     assert_eq!(count_faults(plain), (0, 0, 1));
 }
