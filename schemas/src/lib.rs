@@ -6,6 +6,7 @@ pub mod documents;
 pub mod duration;
 mod folder;
 pub mod hex;
+pub mod history;
 pub mod ids;
 pub mod item_types;
 pub mod json;

@@ -32,7 +32,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("scheduler", &["schemas"]),
     ("store", &["schemas", "scheduler", "embedded-data"]),
     ("egress", &["schemas"]),
-    ("exporter", &["schemas", "store"]),
+    ("history", &["schemas", "store"]),
+    ("exporter", &["schemas", "store", "history"]),
     ("catalog", &["schemas", "scheduler", "rules", "media", "stream", "store", "egress"]),
     (
         "moderation",
@@ -40,7 +41,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("web", &["schemas", "scheduler", "rules", "media", "stream", "store", "egress", "catalog"]),
     ("ingest", &["schemas", "rules", "media", "stream", "store", "egress", "catalog", "moderation", "web"]),
-    ("console", &["schemas", "rules", "media", "stream", "store", "egress", "catalog", "moderation", "web"]),
+    (
+        "console",
+        &["schemas", "rules", "media", "stream", "store", "egress", "history", "catalog", "moderation", "web"],
+    ),
     (
         "processors",
         &["schemas", "rules", "media", "stream", "store", "egress", "scheduler", "catalog", "moderation"],
@@ -57,6 +61,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "stream",
             "store",
             "egress",
+            "history",
             "exporter",
             "catalog",
             "moderation",

@@ -9,6 +9,7 @@ use crate::{Row as _, Table};
 
 pub mod callbacks;
 pub mod catalog;
+pub mod history;
 pub mod items;
 pub mod review;
 
@@ -67,6 +68,8 @@ pub const ALL: &[&Table] = &[
     callbacks::deliveries::DeliveryByDay::TABLE,
     callbacks::due::Due::TABLE,
     callbacks::due::DueCursor::TABLE,
+    history::events::HistoryEvent::TABLE,
+    history::child_safety_items::ChildSafetyItem::TABLE,
     catalog::audit::AuditEntry::TABLE,
     catalog::orgs::Org::TABLE,
     catalog::configs::ConfigHead::TABLE,

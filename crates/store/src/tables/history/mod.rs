@@ -1,0 +1,4 @@
+//! History of organisations by time, for exports.
+
+pub mod child_safety_items;
+pub mod events;
