@@ -110,7 +110,7 @@ impl HandledRecord for Strike {
     }
 
     async fn accept(deps: &moderation::Deps, job: &RecordJob<Self>) -> Result<(), moderation::Error> {
-        strikes::accept(deps, &job.record, job.position.offset.0).await
+        strikes::accept(deps, &job.record, job.position.offset.0, job.written_at).await
     }
 }
 

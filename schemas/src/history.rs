@@ -47,6 +47,40 @@ string_enum! {
     }
 }
 
+/// Event that the table stores as JSON under its kind.
+pub trait EventOfKind: Serialize {
+    const KIND: HistoryKind;
+
+    /// Returns the JSON of the event.
+    fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("events have string keys only")
+    }
+}
+
+macro_rules! kinds {
+    ($($Event:ident: $Kind:ident),+ $(,)?) => {$(
+        impl EventOfKind for $Event {
+            const KIND: HistoryKind = HistoryKind::$Kind;
+        }
+    )+};
+}
+
+kinds! {
+    ReportEvent: Report,
+    DecisionEvent: Decision,
+    AppealEvent: Appeal,
+    ActionTakenEvent: Action,
+    StrikeEvent: Strike,
+    JobOpenedEvent: Job,
+}
+
+/// A job was opened. The event counts only if its time equals the creation time in the job's row: another time was left by a
+/// process that lost the race to open the job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobOpenedEvent {
+    pub class: JobClass,
+}
+
 /// A user of the platform reported an item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -43,7 +43,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("ingest", &["schemas", "rules", "media", "stream", "store", "egress", "catalog", "moderation", "web"]),
     (
         "console",
-        &["schemas", "rules", "media", "stream", "store", "egress", "history", "catalog", "moderation", "web"],
+        &[
+            "schemas",
+            "rules",
+            "media",
+            "stream",
+            "store",
+            "egress",
+            "history",
+            "catalog",
+            "moderation",
+            "web",
+        ],
     ),
     (
         "processors",

@@ -53,8 +53,11 @@ impl Dataset {
 
 const ITEM_TYPE_ID: Column = required("itemTypeId", Text, "Item type of the item");
 const ITEM_ID: Column = required("itemId", Text, "Id of the item on the platform");
-const CHILD_SAFETY: Column =
-    required("childSafety", Boolean, "True for child-safety material; such rows need the scope `child_safety`");
+const CHILD_SAFETY: Column = required(
+    "childSafety",
+    Boolean,
+    "True for child-safety material; such rows need the scope `child_safety`",
+);
 
 const ITEMS: &[Column] = &[
     required("submissionId", Text, "Id of the submission"),
@@ -239,7 +242,6 @@ const DELIVERIES: &[Column] = &[
     optional("lastStatus", Integer, "HTTP status of the last attempt"),
     optional("lastError", Text, "Error of the last attempt"),
     required("sequence", Integer, "Sequence number of the event"),
-    CHILD_SAFETY,
 ];
 
 const AUDIT: &[Column] = &[

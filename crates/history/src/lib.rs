@@ -5,10 +5,20 @@
 
 mod column;
 mod dataset;
+mod error;
+pub mod ndjson;
+mod reader;
+mod request;
+mod restricted_items;
+mod row;
 mod value;
 
 pub use self::{
     column::{Column, ColumnType},
     dataset::Dataset,
+    error::Error,
+    reader::RowReader,
+    request::{InvalidPart, InvalidPosition, Part, RestrictionLookup, RowPosition, RowRequest, Visibility},
+    row::StoredRow,
     value::Value,
 };

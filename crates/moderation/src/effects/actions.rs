@@ -78,6 +78,7 @@ impl Plan {
             points,
             hits: input.hits.clone(),
             actor: input.actor.map(str::to_owned),
+            policies: input.policies.to_vec(),
         });
         if points != 0
             && let Some(user) = input.user
@@ -110,6 +111,7 @@ impl Plan {
             at: input.at,
             rules: input.rules.iter().map(|rule| rule.id.clone()).collect(),
             hits: input.hits.clone(),
+            policies: input.policies.to_vec(),
             signals: PrioritySignals {
                 severity: priority::highest_severity(config, input.policies),
                 ..PrioritySignals::default()

@@ -7,7 +7,7 @@ use tidegate_schemas::{
     records::{self, Command, JobClass, Record as _},
 };
 use tidegate_store::{
-    WriteTime,
+    Batch, WriteTime,
     tables::{
         items::{plans::PlanKind, strikes::ActionByItem},
         review::jobs::CauseKind,
@@ -15,7 +15,7 @@ use tidegate_store::{
 };
 use tidegate_stream::{Record, Topic, failpoint};
 
-use super::{Plan, PlannedCallback, PlannedFinding, PlannedReview, PlannedStrike};
+use super::{Plan, PlannedCallback, PlannedFinding, PlannedReview, PlannedStrike, history_rows};
 use crate::{
     Deps, Error,
     jobs::{self, Cause, JobRequest, Placement},
@@ -26,6 +26,7 @@ use crate::{
 #[boxed]
 pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
     // Every write time is the cause's own time, so a replay writes the same rows.
+    let mut batch = Batch::new();
     for action in &plan.taken {
         let row = ActionByItem {
             org: plan.org.clone(),
@@ -38,9 +39,14 @@ pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
             points: action.points,
             hits: hits_to_json(&action.hits)?,
             actor: action.actor.clone(),
+            recorded_at: plan.recorded_at,
         };
-        deps.store.put_rows(WriteTime::from_append(action.at, 0), &[row]).await?;
+        batch.put_owned(WriteTime::from_append(action.at, 0), row);
     }
+    for row in history_rows::rows_of(plan) {
+        batch.put_owned(WriteTime::from_append(row.at, 0), row);
+    }
+    deps.store.write(batch).await?;
     for review in &plan.reviews {
         open_job(deps, plan, review).await?;
     }
@@ -77,6 +83,7 @@ pub(crate) async fn open_job(deps: &Deps, plan: &Plan, review: &PlannedReview) -
             submission_id,
             rules: serde_json::to_string(&review.rules).map_err(Error::corrupt("plan"))?,
             hits: hits_to_json(&review.hits)?,
+            policies: review.policies.clone(),
             threshold: review
                 .threshold
                 .as_ref()

@@ -7,6 +7,7 @@
 mod actions;
 mod apply;
 mod bounded_list;
+mod history_rows;
 use async_recursion::async_recursion as boxed;
 pub mod events;
 mod plan;
@@ -22,8 +23,10 @@ use tidegate_catalog::Compiled;
 use tidegate_rules::Omissions;
 use tidegate_schemas::{
     documents::Event,
+    history::DecisionEvent,
     ids::{
-        ActionId, CauseId, ConfigVersion, EndpointId, EventId, ItemKey, Millis, OrgId, RuleId, SubmissionId,
+        ActionId, CauseId, ConfigVersion, EndpointId, EventId, ItemKey, Millis, OrgId, PolicyId, RuleId,
+        SubmissionId,
     },
 };
 use tidegate_store::{
@@ -38,6 +41,7 @@ use uuid::Uuid;
 pub(crate) use actions::{ActionInput, copy_of, subscribers};
 pub use apply::apply;
 pub(crate) use apply::open_job;
+pub(crate) use history_rows::decision_row as decision_history_row;
 pub use plan::plan_item;
 pub use planned_queue::PlannedQueue;
 pub(crate) use rule_gates::derive_event_id;
@@ -72,6 +76,18 @@ pub struct Plan {
     /// Verdicts of a decision on the rules that led to it.
     #[serde(default)]
     pub verdicts: Vec<PlannedFinding>,
+    /// Append time of the record that this plan was made for. Absent in plans of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_at: Option<Millis>,
+    /// True if the effects concern child-safety material.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_child_safety: bool,
+    /// History event of the decision. Only plans of decisions have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Box<DecisionEvent>>,
+    /// Actions of crossed thresholds. Only plans of thresholds have them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub threshold_actions: Vec<PlannedThresholdAction>,
     /// Outcomes of rules, for the statistics. Not stored: a replay would count them again.
     #[serde(skip)]
     pub rule_outcomes: Vec<RuleOutcome>,
@@ -140,6 +156,19 @@ pub struct PlannedAction {
     /// Person or system that took the action; absent for actions of rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<PolicyId>,
+}
+
+/// Action of a threshold that a user crossed, for the history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedThresholdAction {
+    pub event_id: EventId,
+    pub user: ItemKey,
+    pub action: ActionId,
+    pub threshold: String,
+    pub at: Millis,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -181,6 +210,9 @@ pub struct PlannedReview {
     pub rules: Vec<RuleId>,
     #[serde(default)]
     pub hits: Vec<RuleHit>,
+    /// Policies of the rules or the decision that ask for the review.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<PolicyId>,
     /// Severity and reach, for the priority.
     #[serde(default)]
     pub signals: PrioritySignals,
@@ -218,6 +250,10 @@ impl Plan {
             strikes: Vec::new(),
             reviews: Vec::new(),
             verdicts: Vec::new(),
+            recorded_at: None,
+            is_child_safety: false,
+            decision: None,
+            threshold_actions: Vec::new(),
             rule_outcomes: Vec::new(),
         }
     }

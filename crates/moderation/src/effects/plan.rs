@@ -1,6 +1,6 @@
 //! Builds the plan of an evaluated item; pure. `rule_gates` decides which of the matched rules act.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -297,6 +297,7 @@ fn add_review(
     // Each hit is stored in the plan and in the job's cause, so their number is bounded.
     hits.truncate(config.plan().limits().stored_matches);
     let policies = hits.iter().filter_map(|hit| config.rule(&hit.rule)).flat_map(|rule| &rule.policies);
+    let policies: BTreeSet<_> = policies.cloned().collect();
     plan.reviews.push(PlannedReview {
         subject: evaluated.item.clone(),
         user: evaluated.user.cloned(),
@@ -306,9 +307,10 @@ fn add_review(
         at: evaluated.append_ms,
         rules: hits.iter().map(|hit| hit.rule.clone()).collect(),
         signals: PrioritySignals {
-            severity: priority::highest_severity(config, policies),
+            severity: priority::highest_severity(config, &policies),
             ..PrioritySignals::default()
         },
+        policies: policies.into_iter().collect(),
         hits,
         routed_by: None,
         threshold: None,

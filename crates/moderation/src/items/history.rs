@@ -7,23 +7,19 @@ use std::{fmt, ops::Range, str::FromStr, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use tidegate_schemas::{
-    ids::{HOUR_MS, Millis, OrgId, SubmissionId},
+    ids::{HOUR_MS, Millis, OrgId},
     records::Source,
 };
 use tidegate_store::{
     CursorPartition, PartitionCursor, Row as _, RowRange, Store,
-    tables::items::{history::ItemOfHour, items::Item},
+    tables::items::{
+        history::{ItemOfHour, RANDOM_BITS, SHARDS, random_bits_of, shard_of},
+        items::Item,
+    },
 };
 
 use super::stored::Submission;
 use crate::Error;
-
-/// Number of random bits at the end of an id.
-const RANDOM_BITS: u32 = 62;
-
-/// Number of partitions of an hour, so that a busy hour is spread.
-const SHARDS: i64 = 32;
-const SHARD_BITS: u32 = SHARDS.trailing_zeros();
 
 /// Number of shards read concurrently, and per page.
 const CONCURRENT_READS: usize = 32;
@@ -54,15 +50,6 @@ pub(crate) fn index_row(submission: &Submission<'_>) -> Option<ItemOfHour> {
         offset: at.offset,
         position: i64::from(at.position),
     })
-}
-
-fn random_bits_of(submission: SubmissionId) -> i64 {
-    let low = submission.0.as_u128() & ((1 << RANDOM_BITS) - 1);
-    i64::try_from(low).unwrap_or(i64::MAX)
-}
-
-fn shard_of(draw: i64) -> i64 {
-    draw >> (RANDOM_BITS - SHARD_BITS)
 }
 
 /// Sample of submissions by id. A larger sample contains the smaller ones.
@@ -219,6 +206,7 @@ async fn load_items(store: &Store, places: Vec<ItemOfHour>) -> Result<Vec<Item>,
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use tidegate_schemas::ids::SubmissionId;
     use uuid::Uuid;
 
     use super::*;

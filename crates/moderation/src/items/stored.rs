@@ -39,13 +39,16 @@ pub struct Submission<'a> {
     pub entry: &'a ItemEntry,
     /// Coordinates of the first record of the submission.
     pub at: Coordinates,
+    /// Append time of the record in processing, which is later than `at` for a record that was sent on.
+    pub recorded_at: Millis,
     /// True if the item waited for its media on the slow path.
     pub is_late: bool,
 }
 
 impl<'a> Submission<'a> {
     pub fn new(header: &'a records::Items, entry: &'a ItemEntry, coordinates: Coordinates) -> Self {
-        Self { header, entry, at: entry.origin.unwrap_or(coordinates), is_late: false }
+        let at = entry.origin.unwrap_or(coordinates);
+        Self { header, entry, at, recorded_at: coordinates.append_ms, is_late: false }
     }
 
     pub(crate) fn stage(&self) -> Stage {

@@ -223,11 +223,12 @@ pub async fn hand_over(deps: &Deps, submission: &Submission<'_>, is_resent: bool
 pub async fn carry_out(
     deps: &Deps,
     submission: &Submission<'_>,
-    plan: Plan,
+    mut plan: Plan,
 ) -> Result<Vec<RuleOutcome>, Error> {
     // A plan without effects is not stored: a conditional write costs four round trips in CQL, and most items match
     // no rule.
     let mut plan = if plan.has_effects() {
+        plan.recorded_at = Some(submission.recorded_at);
         Box::pin(effects::adopt(&deps.store, plan, Millis::now())).await?
     } else {
         plan

@@ -13,5 +13,6 @@ pub(crate) mod user_history;
 
 pub use self::opening::{BuiltInQueue, Cause, JobRequest, Placement, open_for_appeal, open_or_join};
 pub(crate) use self::opening::{
-    choose_entry_time, count_reporters, has_cause, put_entry, report_cause_id, signals_to_json, subject_key,
+    appeal_job_id, choose_entry_time, count_reporters, has_cause, parse_policies, put_entry, report_cause_id,
+    signals_to_json, subject_key,
 };

@@ -12,18 +12,25 @@ use std::{collections::HashSet, sync::Arc};
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     documents::QueueOrder,
+    history::JobOpenedEvent,
     ids::{
-        AppealId, DAY_MS, ItemId, ItemKey, JobId, Kind, Millis, OrgId, QueueId, ReportId, SubmissionId,
-        TypeId, derive,
+        AppealId, DAY_MS, ItemId, ItemKey, JobId, Kind, Millis, OrgId, PolicyId, QueueId, ReportId,
+        SubmissionId, TypeId, derive,
     },
     records::JobClass,
     string_enum,
 };
 use tidegate_store::{
-    InsertOutcome, ReplaceOutcome, RowRange, Store, WriteTime,
-    tables::review::{
-        jobs::{CauseKind, Job, JobCause, JobState, QueueDay, QueueEntry, SubjectJob, SubjectReporter},
-        queue_counts::QueueChange,
+    Batch, InsertOutcome, ReplaceOutcome, RowRange, Store, WriteTime,
+    tables::{
+        history::{
+            child_safety_items::ChildSafetyItem,
+            events::{EventHead, HistoryEvent},
+        },
+        review::{
+            jobs::{CauseKind, Job, JobCause, JobState, QueueDay, QueueEntry, SubjectJob, SubjectReporter},
+            queue_counts::QueueChange,
+        },
     },
 };
 use uuid::Uuid;
@@ -64,6 +71,8 @@ pub struct Cause {
     pub hits: Option<String>,
     /// JSON of the crossed threshold.
     pub threshold: Option<String>,
+    /// Policies of the report, the rules or the appeal.
+    pub policies: Vec<PolicyId>,
 }
 
 /// Request to open or join the job of a subject.
@@ -139,10 +148,7 @@ pub async fn open_for_appeal(
     appeal_id: &AppealId,
     now: Millis,
 ) -> Result<JobId, Error> {
-    let job_id = derive(
-        Kind::Job,
-        &[request.org.as_str().as_bytes(), b"appeal", appeal_id.as_str().as_bytes(), &1_i64.to_be_bytes()],
-    );
+    let job_id = appeal_job_id(&request.org, appeal_id);
     if !includes_cause(store, request, job_id).await?
         && !open_job(store, request, job_id, 1, request.placement.signals, now).await?.is_new()
     {
@@ -150,6 +156,14 @@ pub async fn open_for_appeal(
         put_cause(store, request, job_id).await?;
     }
     Ok(job_id)
+}
+
+/// Derives the id of an appeal's job.
+pub(crate) fn appeal_job_id(org: &OrgId, appeal_id: &AppealId) -> JobId {
+    derive(
+        Kind::Job,
+        &[org.as_str().as_bytes(), b"appeal", appeal_id.as_str().as_bytes(), &1_i64.to_be_bytes()],
+    )
 }
 
 fn derive_job_id(request: &JobRequest, generation: i64) -> JobId {
@@ -384,6 +398,7 @@ async fn open_job(
     }
     // The event of a lost race does not count, because the winner's row does not confirm it.
     queue_counts::put_event(store, &job, QueueChange::Opened, created_at).await?;
+    put_history(store, &job).await?;
     let inserted = store.insert_new(&job).await?;
     // A loser of the race joins the winner's row instead.
     if matches!(inserted, InsertOutcome::New) {
@@ -435,9 +450,37 @@ async fn put_cause(store: &Store, request: &JobRequest, job_id: JobId) -> Result
         rules: cause.rules.clone(),
         hits: cause.hits.clone(),
         threshold: cause.threshold.clone(),
+        policies: policies_to_json(&cause.policies)?,
     };
     store.put_rows(WriteTime::from_append(cause.at, 0), &[row]).await?;
     Ok(())
+}
+
+/// Parses the policies of a stored cause.
+pub(crate) fn parse_policies(text: Option<&str>) -> Result<Vec<PolicyId>, Error> {
+    text.map_or(Ok(Vec::new()), serde_json::from_str).map_err(Error::corrupt("job"))
+}
+
+fn policies_to_json(policies: &[PolicyId]) -> Result<Option<String>, Error> {
+    if policies.is_empty() {
+        return Ok(None);
+    }
+    serde_json::to_string(policies).map(Some).map_err(Error::corrupt("job"))
+}
+
+/// Writes the history event of a new job, and the entry of a child-safety job in the list of restricted items.
+async fn put_history(store: &Store, job: &Job) -> Result<(), Error> {
+    let is_child_safety = job.class == JobClass::ChildSafety;
+    let head =
+        EventHead { org: &job.org, id: job.job_id.0, at: job.created_at, item: &job.item, is_child_safety };
+    let event = HistoryEvent::new(head, &JobOpenedEvent { class: job.class });
+    let mut batch = Batch::new();
+    let at = WriteTime::from_append(job.created_at, 0);
+    batch.put_owned(at, event);
+    if is_child_safety {
+        batch.put_owned(at, ChildSafetyItem::new(&job.org, &job.item, job.created_at));
+    }
+    Ok(store.write(batch).await?)
 }
 
 fn missing_row(job_id: JobId) -> Error {

@@ -10,13 +10,15 @@ use serde_json::{Value, json};
 use tidegate_catalog::{Compiled, routing::Choice};
 use tidegate_schemas::{
     documents::RoutingList,
-    ids::{AppealId, ItemKey, Kind, Millis, OrgId, PolicyId, derive},
+    history::AppealEvent,
+    ids::{ActionId, AppealId, ItemKey, Kind, Millis, OrgId, PolicyId, derive},
     nearest,
     records::{self, JobClass, Source},
 };
 use tidegate_store::{
-    InsertOutcome, RowRange, Store, WriteTime,
+    Batch, InsertOutcome, RowRange, Store, WriteTime,
     tables::{
+        history::events::{EventHead, HistoryEvent},
         items::strikes::ActionByItem,
         review::{
             appeals::{Appeal, AppealClaim},
@@ -27,7 +29,7 @@ use tidegate_store::{
 use uuid::Uuid;
 
 use crate::{
-    Deps, Error, effects,
+    Deps, Error, child_safety, effects,
     items::{
         context::{self, StoredMention},
         context_media,
@@ -69,7 +71,7 @@ pub async fn claim(
 pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -> Result<(), Error> {
     let config = effects::load_config(deps, &appeal.org, appeal.config_version, written_at).await?;
     // Before the job, so that every reviewer of the job finds the appeal.
-    store_first(&deps.store, &config, appeal, written_at).await?;
+    store_first(deps, &config, appeal, written_at).await?;
     let Choice { queue, routed_by } = choose_queue(&config, appeal, written_at);
     let policies: Vec<_> = appeal.violating_policies.iter().map(|policy| PolicyId::new(&policy.id)).collect();
     let signals = PrioritySignals {
@@ -83,7 +85,7 @@ pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -
         subject: appeal.item.key(),
         queue,
         cause: Cause {
-            id: derive(Kind::JobCause, &[b"appeal", appeal.appeal_id.as_str().as_bytes()]),
+            id: cause_id(appeal),
             kind: CauseKind::Appeal,
             at: written_at,
             report_id: None,
@@ -92,6 +94,7 @@ pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -
             rules: "[]".to_owned(),
             hits: None,
             threshold: None,
+            policies,
         },
         placement: Placement {
             routed_by,
@@ -122,13 +125,35 @@ fn choose_queue(config: &Arc<Compiled>, appeal: &records::Appeal, written_at: Mi
     routing::choose_queue(config, list, (&item, values), &cause_facts, written_at)
 }
 
-/// Stores the appeal unless its id is stored: a repeated appeal concerns the same actions as the first.
+fn cause_id(appeal: &records::Appeal) -> Uuid {
+    derive(Kind::JobCause, &[b"appeal", appeal.appeal_id.as_str().as_bytes()])
+}
+
+async fn history_row(deps: &Deps, appeal: &records::Appeal, at: Millis) -> Result<HistoryEvent, Error> {
+    let item = appeal.item.key();
+    let is_child_safety = child_safety::is_restricted(&deps.store, &appeal.org, &item).await?;
+    let head = EventHead { org: &appeal.org, id: cause_id(appeal), at, item: &item, is_child_safety };
+    let event = AppealEvent {
+        appeal_id: appeal.appeal_id.clone(),
+        appealed_by: appeal.appealed_by.clone(),
+        appealed_at: appeal.appealed_at,
+        received_at: appeal.received_at,
+        actions: appeal.actions_taken.iter().map(|action| ActionId::new(&action.id)).collect(),
+        policies: appeal.violating_policies.iter().map(|policy| PolicyId::new(&policy.id)).collect(),
+        reason: appeal.reason.clone(),
+        job_id: jobs::appeal_job_id(&appeal.org, &appeal.appeal_id),
+    };
+    Ok(HistoryEvent::new(head, &event))
+}
+
+/// Stores the appeal and its history event unless its id is stored: a repeated appeal concerns the same actions as the first.
 async fn store_first(
-    store: &Store,
+    deps: &Deps,
     config: &Compiled,
     appeal: &records::Appeal,
     written_at: Millis,
 ) -> Result<(), Error> {
+    let store = &deps.store;
     let key = (appeal.org.clone(), appeal.appeal_id.clone());
     if store.get::<Appeal>(&key).await?.is_some() {
         return Ok(());
@@ -147,7 +172,11 @@ async fn store_first(
         }
     }
     let row = appeal_row(appeal, context::to_json(&mentions)?, written_at)?;
-    store.put_rows(WriteTime::from_append(written_at, 0), &[row]).await?;
+    let at = WriteTime::from_append(written_at, 0);
+    let mut batch = Batch::new();
+    // The event first: a replay that finds the appeal's row writes no event.
+    batch.put_owned(at, history_row(deps, appeal, written_at).await?).begin_step().put_row(at, &row);
+    store.write(batch).await?;
     Ok(())
 }
 

@@ -67,6 +67,7 @@ pub async fn escalate(
             rules: "[]".to_owned(),
             hits: None,
             threshold: None,
+            policies: Vec::new(),
         },
         placement: Placement { signals, config, user, ..Placement::default() },
     };

@@ -307,6 +307,7 @@ async fn hand_over_causes(
                     rules: cause.rules,
                     hits: cause.hits,
                     threshold: cause.threshold,
+                    policies: jobs::parse_policies(cause.policies.as_deref())?,
                 },
                 placement: Placement {
                     routed_by: None,

@@ -4,12 +4,16 @@ use async_recursion::async_recursion as boxed;
 use tidegate_catalog::routing::Choice;
 use tidegate_schemas::{
     documents::RoutingList,
-    ids::{Millis, PolicyId},
+    history::{HistoryKind, ReportEvent},
+    ids::{JobId, Millis, PolicyId},
     records::{self, Coordinates, JobClass, Record as _, Source},
 };
 use tidegate_store::{
-    WriteTime,
-    tables::review::{jobs::CauseKind, reports::Report},
+    Store, WriteTime,
+    tables::{
+        history::events::{EventHead, HistoryEvent, shard_of},
+        review::{jobs::CauseKind, reports::Report},
+    },
 };
 use tidegate_stream::{Record, Topic};
 use uuid::Uuid;
@@ -37,6 +41,7 @@ pub async fn accept(
     written_at: Millis,
     is_resent: bool,
 ) -> Result<(), Error> {
+    let written_at = load_recorded_time(&deps.store, report).await?.unwrap_or(written_at);
     let row = report_row(report, written_at)?;
     // Before the job, so that every reviewer of the job finds the report.
     deps.store.put_rows(WriteTime::from_append(written_at, 0), std::slice::from_ref(&row)).await?;
@@ -44,6 +49,9 @@ pub async fn accept(
     let user_rows = user_history::report_rows(&row, request.placement.user.as_ref());
     deps.store.put_rows(WriteTime::from_append(written_at, 0), &user_rows).await?;
     let job = jobs::open_or_join(&deps.store, &request, Millis::now()).await?;
+    deps.store
+        .put_rows(WriteTime::from_append(written_at, 0), &[history_row(report, written_at, job)])
+        .await?;
     if let (Some(config), JobClass::Review) = (&request.placement.config, request.class) {
         let occasion = RerouteTrigger::Reported(report.report_id);
         reroute_waiting_job(deps, config, &request.subject, occasion, Millis::now()).await?;
@@ -118,6 +126,7 @@ async fn job_request(
             rules: "[]".to_owned(),
             hits: None,
             threshold: None,
+            policies: policy.iter().cloned().collect(),
         },
         placement: Placement {
             routed_by,
@@ -145,6 +154,32 @@ async fn submit_item(deps: &Deps, report: &records::Report, is_resent: bool) -> 
     let headers: &[(&str, &[u8])] = if is_resent { &[(RESENT, b"1")] } else { &[] };
     deps.log.append(&[(partition, Record::new(&key, items.to_datum()).with_headers(headers))]).await?;
     Ok(())
+}
+
+/// Returns the time under which the history lists the report already, so that a repeated record adds no second event. A row
+/// without an event does not count: its record failed, and exports may have passed its time.
+async fn load_recorded_time(store: &Store, report: &records::Report) -> Result<Option<Millis>, Error> {
+    let Some(row) = store.get::<Report>(&(report.org.clone(), report.report_id)).await? else {
+        return Ok(None);
+    };
+    let (id, at) = (report.report_id.0, row.written_at);
+    let key = (report.org.clone(), HistoryKind::Report, at.day(), shard_of(id), at, id);
+    Ok(store.get::<HistoryEvent>(&key).await?.map(|event| event.at))
+}
+
+fn history_row(report: &records::Report, at: Millis, job_id: JobId) -> HistoryEvent {
+    let item = report.item.key();
+    let head =
+        EventHead { org: &report.org, id: report.report_id.0, at, item: &item, is_child_safety: report.csam };
+    let event = ReportEvent {
+        reporter: report.reporter.clone(),
+        reported_at: report.reported_at,
+        received_at: report.received_at,
+        policy: report.policy_id.as_ref().map(|policy| PolicyId::new(&policy.id)),
+        reason: report.reason.clone(),
+        job_id,
+    };
+    HistoryEvent::new(head, &event)
 }
 
 fn report_row(report: &records::Report, written_at: Millis) -> Result<Report, Error> {

@@ -30,7 +30,12 @@ use crate::{
 
 /// Stores the strike and sends the events of crossed thresholds.
 #[boxed]
-pub async fn accept(deps: &Deps, strike: &records::Strike, seq: i64) -> Result<(), Error> {
+pub async fn accept(
+    deps: &Deps,
+    strike: &records::Strike,
+    seq: i64,
+    written_at: Millis,
+) -> Result<(), Error> {
     let seq = store_strike(&deps.store, strike, seq).await?;
     // A reversal lowers the total, so it crosses no threshold.
     if strike.reverses.is_some() {
@@ -46,7 +51,9 @@ pub async fn accept(deps: &Deps, strike: &records::Strike, seq: i64) -> Result<(
             if crossings.is_empty() {
                 return Ok(());
             }
-            effects::adopt(&deps.store, build_plan(&config, cause, strike, &crossings), Millis::now()).await?
+            let mut plan = build_plan(&config, cause, strike, &crossings);
+            plan.recorded_at = Some(written_at);
+            effects::adopt(&deps.store, plan, Millis::now()).await?
         }
     };
     effects::apply(deps, &plan).await
@@ -131,16 +138,15 @@ fn build_plan(
     strike: &records::Strike,
     crossings: &[Crossing<'_>],
 ) -> effects::Plan {
+    let threshold_actions = crossings.iter().map(|crossing| effects::PlannedThresholdAction {
+        event_id: derive_event_id(strike, crossing),
+        user: strike.user.clone(),
+        action: crossing.threshold.action.clone(),
+        threshold: crossing.threshold.key.clone(),
+        at: strike.at,
+    });
     let callbacks = crossings.iter().map(|crossing| {
-        let event_id: EventId = derive(
-            Kind::ThresholdEvent,
-            &[
-                strike.org.as_str().as_bytes(),
-                strike.user.to_string().as_bytes(),
-                crossing.threshold.key.as_bytes(),
-                strike.cause.as_bytes(),
-            ],
-        );
+        let event_id = derive_event_id(strike, crossing);
         let event = events::ActionEvent {
             id: event_id,
             event_type: Event::UserThreshold,
@@ -173,9 +179,22 @@ fn build_plan(
     });
     effects::Plan {
         callbacks: callbacks.collect(),
+        threshold_actions: threshold_actions.collect(),
         reviews: crossings.iter().filter_map(|crossing| plan_review(config, strike, crossing)).collect(),
         ..effects::Plan::empty(&strike.org, cause, PlanKind::Threshold, config.version())
     }
+}
+
+fn derive_event_id(strike: &records::Strike, crossing: &Crossing<'_>) -> EventId {
+    derive(
+        Kind::ThresholdEvent,
+        &[
+            strike.org.as_str().as_bytes(),
+            strike.user.to_string().as_bytes(),
+            crossing.threshold.key.as_bytes(),
+            strike.cause.as_bytes(),
+        ],
+    )
 }
 
 /// Plans a review of the user if the threshold's action opens a job.
@@ -195,6 +214,7 @@ fn plan_review(
         at: strike.at,
         rules: Vec::new(),
         hits: Vec::new(),
+        policies: Vec::new(),
         signals: PrioritySignals::default(),
         routed_by: None,
         threshold: Some(crossing.to_event_part()),

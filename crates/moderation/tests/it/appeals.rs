@@ -35,6 +35,7 @@ async fn take(store: &Store, at: i64) {
         points: 1,
         hits: None,
         actor: None,
+        recorded_at: None,
     };
     store.put_rows(WriteTime::from_append(Millis(at), 0), &[row]).await.unwrap();
 }

@@ -76,6 +76,7 @@ fn request(item: &str, cause: u128, class: JobClass) -> JobRequest {
             rules: "[]".to_owned(),
             hits: None,
             threshold: None,
+            policies: Vec::new(),
         },
         placement: Placement::default(),
     }

@@ -59,6 +59,7 @@ fn job_request(cause: u128, class: JobClass) -> JobRequest {
             rules: "[]".to_owned(),
             hits: None,
             threshold: None,
+            policies: Vec::new(),
         },
         placement: Placement::default(),
     }

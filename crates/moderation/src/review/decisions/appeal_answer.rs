@@ -37,6 +37,7 @@ pub(super) async fn plan(
     let appealed_actions = appeals::find_appealed_actions(&deps.store, &appeal).await?;
     let reversed_actions: &[ActionByItem] = if is_accepted { &appealed_actions } else { &[] };
     let is_child_safety = child_safety::is_restricted(&deps.store, &decision.org, &appeal.item).await?;
+    plan.is_child_safety = is_child_safety;
     for endpoint in subscribers(config, Event::AppealDecision, None, is_child_safety) {
         let name = endpoint.as_ref().map_or("", |endpoint| endpoint.as_str());
         let event_id: EventId =

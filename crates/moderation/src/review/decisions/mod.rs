@@ -8,6 +8,7 @@
 
 mod appeal_answer;
 mod findings;
+mod history;
 mod plan;
 mod related;
 mod release;

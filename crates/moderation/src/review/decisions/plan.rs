@@ -9,14 +9,14 @@ use tidegate_schemas::{
     records::{self, JobClass, Verdict},
 };
 use tidegate_store::{
-    RowRange, WriteTime,
+    Batch, RowRange, WriteTime,
     tables::{
         items::{plans::PlanKind, rules::Finding},
         review::{decisions::Decision, jobs::JobCause},
     },
 };
 
-use super::{appeal_answer, findings};
+use super::{appeal_answer, findings, history};
 use crate::{
     Deps, Error,
     child_safety::find_restricted,
@@ -37,8 +37,20 @@ pub async fn accept(deps: &Deps, decision: &records::Decision, written_at: Milli
             effects::adopt(&deps.store, build_plan(deps, decision, written_at).await?, Millis::now()).await?
         }
     };
+    let recorded_at = plan.recorded_at.unwrap_or(written_at);
+    let history_row = match plan.decision.as_deref() {
+        Some(event) => effects::decision_history_row(&plan, &decision.item, event, recorded_at),
+        // The plan is of an earlier version.
+        None => {
+            let event = history::decision_event(decision, None);
+            effects::decision_history_row(&plan, &decision.item, &event, recorded_at)
+        }
+    };
+    let mut batch = Batch::new();
+    batch.put_owned(WriteTime::from_append(recorded_at, 0), history_row);
     // Before the effects, because the clearance of their events is read from this row.
-    deps.store.put_rows(WriteTime::from_append(decision.decided_at, 0), &[decision_row(decision)?]).await?;
+    batch.put_owned(WriteTime::from_append(decision.decided_at, 0), decision_row(decision, recorded_at)?);
+    deps.store.write(batch).await?;
     reporters::record_outcome(&deps.store, decision).await?;
     effects::apply(deps, &plan).await?;
     comment_escalations(deps, decision, &plan).await
@@ -58,7 +70,7 @@ async fn comment_escalations(deps: &Deps, decision: &records::Decision, plan: &P
     Ok(())
 }
 
-fn decision_row(decision: &records::Decision) -> Result<Decision, Error> {
+fn decision_row(decision: &records::Decision, recorded_at: Millis) -> Result<Decision, Error> {
     Ok(Decision {
         org: decision.org.clone(),
         day: decision.decided_at.day(),
@@ -74,6 +86,7 @@ fn decision_row(decision: &records::Decision) -> Result<Decision, Error> {
         decided_by: decision.decided_by.clone(),
         decided_at: decision.decided_at,
         related: related_to_json(decision)?,
+        recorded_at: Some(recorded_at),
     })
 }
 
@@ -99,10 +112,13 @@ async fn build_plan(deps: &Deps, decision: &records::Decision, written_at: Milli
     let config =
         effects::load_config(deps, &decision.org, decision.config_version, decision.decided_at).await?;
     let mut plan = Plan::empty(&decision.org, decision.decision_id.0, PlanKind::Decision, config.version());
+    let causes = load_causes(deps, decision).await?;
+    let job = history::load_decided_job(&deps.store, decision, &causes).await?;
+    plan.decision = Some(Box::new(history::decision_event(decision, job)));
+    plan.recorded_at = Some(written_at);
     match decision.verdict {
         Verdict::Ignore | Verdict::Act => {
             let is_act = decision.verdict == Verdict::Act;
-            let causes = load_causes(deps, decision).await?;
             let hits = findings::parse_hits(causes.iter().filter_map(|cause| cause.hits.as_deref()))?;
             let user = author::find_struck_user(deps, &config, decision).await?;
             let custom_values =
@@ -115,6 +131,7 @@ async fn build_plan(deps: &Deps, decision: &records::Decision, written_at: Milli
                 .collect::<Result<Vec<_>, Error>>()?;
             let decision_ref = decision_events::decision_ref(&config, decision, &parameter_values, &related);
             let is_child_safety = is_about_child_safety(deps, &config, decision).await?;
+            plan.is_child_safety = is_child_safety;
             let context = DecisionPlanner {
                 config: &config,
                 decision,

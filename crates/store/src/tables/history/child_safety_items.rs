@@ -1,6 +1,7 @@
 //! Items with a child-safety job, so that an export without the scope can leave them out without a look-up per row.
 
-use tidegate_schemas::ids::{ItemId, Millis, OrgId, TypeId};
+use tidegate_schemas::ids::{ItemId, ItemKey, Kind, Millis, OrgId, TypeId, derive};
+use uuid::Uuid;
 
 use crate::table;
 
@@ -14,3 +15,15 @@ table! {
 
 /// Number of partitions of an organisation.
 pub const SHARDS: i64 = 64;
+
+impl ChildSafetyItem {
+    pub fn new(org: &OrgId, item: &ItemKey, at: Millis) -> Self {
+        let (type_id, item_id) = (item.type_id.clone(), item.id.clone());
+        let digest: Uuid = derive(
+            Kind::JobCause,
+            &[b"child-safety-item", type_id.as_str().as_bytes(), item_id.as_str().as_bytes()],
+        );
+        let shard = i64::from(digest.as_bytes()[15]) % SHARDS;
+        Self { org: org.clone(), shard, type_id, item_id, at }
+    }
+}

@@ -1,7 +1,7 @@
 //! Append-only events by day. `tidegate-moderation` writes them with the effects, `tidegate-history` reads them.
 
 use tidegate_schemas::{
-    history::HistoryKind,
+    history::{EventOfKind, HistoryKind},
     ids::{ItemKey, Millis, OrgId},
 };
 use uuid::Uuid;
@@ -22,6 +22,33 @@ table! {
         child_safety: bool,
         /// JSON of the event of this kind, as `tidegate_schemas::history` declares it.
         event: String,
+    }
+}
+
+/// Subject and time of an event.
+#[derive(Clone, Copy, Debug)]
+pub struct EventHead<'a> {
+    pub org: &'a OrgId,
+    pub id: Uuid,
+    /// Append time of the record whose processing causes the event.
+    pub at: Millis,
+    pub item: &'a ItemKey,
+    pub is_child_safety: bool,
+}
+
+impl HistoryEvent {
+    pub fn new<E: EventOfKind>(head: EventHead<'_>, event: &E) -> Self {
+        Self {
+            org: head.org.clone(),
+            kind: E::KIND,
+            day: head.at.day(),
+            shard: shard_of(head.id),
+            at: head.at,
+            id: head.id,
+            item: head.item.clone(),
+            child_safety: head.is_child_safety,
+            event: event.to_json(),
+        }
     }
 }
 

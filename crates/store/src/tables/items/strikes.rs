@@ -35,5 +35,7 @@ table! {
         hits: Option<String>,
         /// Person or system that took the action; absent for actions of rules and thresholds, and for rows of earlier versions.
         actor: Option<String>,
+        /// Time of the action's history event; absent in rows of earlier versions, which wrote none.
+        recorded_at: Option<Millis>,
     }
 }

@@ -28,6 +28,8 @@ table! {
         decided_at: Millis,
         /// JSON list of the actions on items that belong to the job.
         related: Option<String>,
+        /// Time of the decision's history event; absent in rows of earlier versions, which wrote none.
+        recorded_at: Option<Millis>,
     }
 }
 

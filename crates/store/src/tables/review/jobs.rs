@@ -104,6 +104,8 @@ table! {
         hits: Option<String>,
         /// JSON: the threshold that was crossed.
         threshold: Option<String>,
+        /// JSON: policies of the report, the rules or the appeal; absent in rows of earlier versions.
+        policies: Option<String>,
     }
 }
 

@@ -1,0 +1,61 @@
+//! Leaves out rows about child-safety material.
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{BuildHasher as _, RandomState},
+};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use tidegate_schemas::ids::{ItemKey, OrgId};
+use tidegate_store::{
+    RowRange, Store,
+    tables::history::child_safety_items::{ChildSafetyItem, SHARDS},
+};
+
+use crate::{Error, RestrictionLookup};
+
+/// Partitions that are read at the same time.
+const CONCURRENT_READS: usize = 16;
+
+/// Items of an organisation that have or had a child-safety job.
+pub(crate) struct RestrictedItems {
+    lookup: RestrictionLookup,
+    hasher: RandomState,
+    /// Hashes of the candidates: eight bytes each, so that a million of them fits into memory. A collision costs a look-up.
+    candidates: HashSet<u64>,
+    /// Results of earlier look-ups.
+    known: HashMap<ItemKey, bool>,
+}
+
+impl RestrictedItems {
+    pub(crate) async fn load(store: &Store, org: &OrgId, lookup: RestrictionLookup) -> Result<Self, Error> {
+        let hasher = RandomState::new();
+        let hash = |row: ChildSafetyItem| hasher.hash_one(ItemKey { type_id: row.type_id, id: row.item_id });
+        let candidates: Vec<Vec<u64>> = stream::iter(0..SHARDS)
+            .map(|shard| {
+                let rows = store.scan::<ChildSafetyItem>(&(org.clone(), shard), RowRange::all()).stream();
+                rows.map_ok(hash).try_collect()
+            })
+            .buffer_unordered(CONCURRENT_READS)
+            .try_collect()
+            .await?;
+        let candidates = candidates.into_iter().flatten().collect();
+        Ok(Self { lookup, hasher, candidates, known: HashMap::new() })
+    }
+
+    /// True if one of the items may be restricted, so that [`Self::find_restricted`] has to be asked.
+    pub(crate) fn is_candidate(&self, item: &ItemKey) -> bool {
+        !self.candidates.is_empty() && self.candidates.contains(&self.hasher.hash_one(item))
+    }
+
+    /// True if the item is restricted now.
+    pub(crate) async fn is_restricted(&mut self, item: &ItemKey) -> Result<bool, Error> {
+        if let Some(is_restricted) = self.known.get(item) {
+            return Ok(*is_restricted);
+        }
+        let restricted = (self.lookup)(vec![item.clone()]).await?;
+        let is_restricted = restricted.contains(item);
+        self.known.insert(item.clone(), is_restricted);
+        Ok(is_restricted)
+    }
+}
