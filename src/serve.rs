@@ -9,9 +9,9 @@ use tidegate_catalog::{Keys, Secrets, change::Changes, first_start};
 use tidegate_console::LocalToken;
 use tidegate_egress::Client;
 use tidegate_media::Decoders;
-use tidegate_moderation::{media::MediaInspector, scores::Scorer};
+use tidegate_moderation::{history_backfill, media::MediaInspector, scores::Scorer};
 use tidegate_schemas::ids::SubmissionId;
-use tidegate_store::system_clock;
+use tidegate_store::{Store, system_clock};
 use tidegate_stream::consumer::inbox::DrainResult;
 use tidegate_web::HttpServer;
 use tokio::{net::TcpListener, time::Instant};
@@ -175,6 +175,11 @@ impl RoleProcess<'_> {
         let follow_task = tokio::spawn(async move { followed_configs.run(stop_signal).await });
         self.background.run(self.health.clone().watch(parts, self.background.stop_token()));
 
+        // On a cluster an operator runs it as a command; here no other process can open the store.
+        if matches!(store, Store::Embedded(_)) {
+            self.background.run(back_fill(store.clone(), signal.clone()));
+        }
+
         let addresses = servers.addresses;
         let demo = match (demo, servers.receiver) {
             (Some(demo), Some(listener)) => {
@@ -264,6 +269,20 @@ impl RoleProcess<'_> {
             }
             (end, _) => end,
         })
+    }
+}
+
+/// Writes history events for rows of earlier versions.
+async fn back_fill(store: Store, stop: CancellationToken) {
+    let mut rows = 0;
+    let run = history_backfill::run(&store, |progress| rows += progress.rows);
+    match stop.run_until_cancelled(run).await {
+        Some(Ok(())) if rows > 0 => tracing::info!(rows, "history events of earlier rows are written"),
+        // The next start continues.
+        Some(Ok(())) | None => {}
+        Some(Err(error)) => {
+            tracing::error!(%error, "history events of earlier rows are incomplete; the next start continues");
+        }
     }
 }
 

@@ -6,6 +6,7 @@ pub mod dead_letters;
 mod deps;
 pub mod effects;
 mod error;
+pub mod history_backfill;
 pub mod items;
 pub mod jobs;
 pub mod media;

@@ -6,6 +6,7 @@ pub(crate) mod job_skips;
 mod opening;
 pub mod priority;
 pub mod queue_counts;
+pub(crate) mod reviewed_policies;
 pub mod routing;
 pub mod stored_decision;
 pub mod summary;

@@ -69,6 +69,7 @@ pub const ALL: &[&Table] = &[
     callbacks::due::Due::TABLE,
     callbacks::due::DueCursor::TABLE,
     history::events::HistoryEvent::TABLE,
+    history::backfill::BackfilledPart::TABLE,
     history::child_safety_items::ChildSafetyItem::TABLE,
     catalog::audit::AuditEntry::TABLE,
     catalog::orgs::Org::TABLE,

@@ -1,7 +1,5 @@
 //! History event of a decision.
 
-use std::collections::BTreeSet;
-
 use tidegate_schemas::{
     history::{ActionSource, DecidedJob, DecisionEvent, RelatedAction},
     ids::JobId,
@@ -12,7 +10,7 @@ use tidegate_store::{
     tables::review::jobs::{Job, JobCause},
 };
 
-use crate::{Error, jobs};
+use crate::{Error, jobs::reviewed_policies::load_reviewed_policies};
 
 /// Loads the facts about the decided job; `None` for actions that the platform took itself.
 pub(super) async fn load_decided_job(
@@ -24,16 +22,13 @@ pub(super) async fn load_decided_job(
         return Ok(None);
     }
     let job = store.get::<Job>(&(decision.org.clone(), decision.job_id)).await?;
-    let mut reviewed_policies = BTreeSet::new();
-    for cause in causes {
-        reviewed_policies.extend(jobs::parse_policies(cause.policies.as_deref())?);
-    }
+    let reviewed_policies = load_reviewed_policies(store, &decision.org, causes).await?;
     Ok(Some(DecidedJob {
         job_id: decision.job_id,
         class: decision.class,
         queue: job.as_ref().map(|job| job.queue.clone()),
         created_at: job.as_ref().map(|job| job.created_at),
-        reviewed_policies: reviewed_policies.into_iter().collect(),
+        reviewed_policies,
     }))
 }
 

@@ -1,4 +1,5 @@
 //! History of organisations by time, for exports.
 
+pub mod backfill;
 pub mod child_safety_items;
 pub mod events;
