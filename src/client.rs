@@ -82,6 +82,11 @@ impl Connection {
 }
 
 impl Server {
+    /// Returns the organisation of the option `--org`.
+    pub(crate) fn org(&self) -> Option<&str> {
+        self.org.as_deref()
+    }
+
     /// Opens a client. `settings` is the file that names the data folder.
     pub(crate) fn open(self, settings: Option<&Path>) -> anyhow::Result<Client> {
         let Self { server, token, org, data } = self;
@@ -197,6 +202,17 @@ impl Client {
         body: Option<&B>,
     ) -> anyhow::Result<T> {
         self.parse_response(self.send(method, path, query, body).await?).await
+    }
+
+    /// Starts a GET with a long body, which has no time limit as a whole.
+    pub(crate) async fn get_stream(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<Response> {
+        let response = self.send::<Value>(Method::GET, path, query, None).await?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let bytes = response.bytes().await.context("the answer was cut off")?;
+        Err(self.error_from_response(status, &bytes))
     }
 
     async fn send<B: Serialize>(

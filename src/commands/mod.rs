@@ -12,6 +12,7 @@ mod demo;
 mod diff;
 mod documents;
 mod encoding;
+mod export;
 mod keys;
 mod lint;
 mod list;
@@ -81,6 +82,8 @@ enum Command {
     /// Add, list and remove entries of banks
     #[command(subcommand)]
     Banks(banks::Banks),
+    /// Write a dataset of the history to files: decisions, reports, actions and others
+    Export(Box<export::ExportCommand>),
     /// Convert, check, inspect and compare data bundles
     #[command(subcommand)]
     Bundle(bundle::Bundle),
@@ -126,6 +129,7 @@ impl Cli {
             Command::Rules(command) => command.run(),
             Command::Routing(command) => run_single_threaded(command.run()),
             Command::Banks(command) => run_single_threaded(command.run()),
+            Command::Export(command) => run_single_threaded(command.run()),
             Command::Bundle(command) => Ok(command.run()),
             Command::Media(command) => command.run(),
             Command::Keys(command) => run_single_threaded(command.run()),

@@ -25,7 +25,7 @@ fn report(item: &str, report: &str, csam: bool) -> SentReport {
     }
 }
 
-fn sent() -> SentRequests {
+fn build_sent_requests() -> SentRequests {
     let threats = [("threat", Content::Threat), ("plain", Content::Plain)];
     let scams = ["scam1", "scam2", "scam3"].map(|id| (id, Content::Scam));
     let decision = Some(("ACCEPT".to_owned(), Reply::Accepted));
@@ -97,11 +97,11 @@ fn job(class: &str, item: &str, appeal: Option<&str>, causes: &[(&str, &str)]) -
     }
 }
 
-fn seen() -> Observations {
+fn build_observations() -> Observations {
     let submitted = |submissions: &[&str]| SeenItem {
         submissions: submissions.iter().map(|id| ((*id).to_owned(), true)).collect(),
     };
-    let mut items: BTreeMap<_, _> = sent().items.into_keys().map(|id| (id, submitted(&["s"]))).collect();
+    let mut items: BTreeMap<_, _> = build_sent_requests().items.into_keys().map(|id| (id, submitted(&["s"]))).collect();
     items.insert("reported".to_owned(), submitted(&["r1", "r2"]));
     items.insert("worse".to_owned(), submitted(&["r3"]));
     Observations {
@@ -128,7 +128,7 @@ fn seen() -> Observations {
 
 /// Counts the faults after `wrong` changed a correct run: (lost, doubled, invented).
 fn count_faults(wrong: impl FnOnce(&mut SentRequests, &mut Observations)) -> (usize, usize, usize) {
-    let (mut sent, mut seen) = (sent(), seen());
+    let (mut sent, mut seen) = (build_sent_requests(), build_observations());
     wrong(&mut sent, &mut seen);
     let verdict = judge(&sent, &seen);
     (verdict.lost.len(), verdict.doubled.len(), verdict.invented.len())
@@ -136,7 +136,7 @@ fn count_faults(wrong: impl FnOnce(&mut SentRequests, &mut Observations)) -> (us
 
 #[test]
 fn a_run_without_a_fault_is_clean_and_counted() {
-    assert_eq!(judge(&sent(), &seen()), Verdict::default());
+    assert_eq!(judge(&build_sent_requests(), &build_observations()), Verdict::default());
     let expected_counts = Counts {
         acknowledged: 11,
         unanswered: 0,
@@ -149,7 +149,7 @@ fn a_run_without_a_fault_is_clean_and_counted() {
         own_actions: 0,
         fetched: 0,
     };
-    assert_eq!(counts(&sent(), &seen()), expected_counts);
+    assert_eq!(counts(&build_sent_requests(), &build_observations()), expected_counts);
 }
 
 #[test]
@@ -385,7 +385,7 @@ fn delivery_faults_are_reported() {
 
 #[test]
 fn a_verdict_shows_its_numbers_first() {
-    let (sent, mut seen) = (sent(), seen());
+    let (sent, mut seen) = (build_sent_requests(), build_observations());
     seen.callbacks.remove(0);
     let text = judge(&sent, &seen).to_string();
     assert!(text.starts_with("the oracle found 1 lost, 0 doubled, 0 invented\n  lost: events of"), "{text}");
@@ -442,7 +442,7 @@ fn cooldown_action_is_taken_once_for_a_user() {
 fn window_matches_only_when_full_and_misses_no_item() {
     // The extra scams have only events of the window, so other faults are ignored.
     let count_window_faults = |wrong: &dyn Fn(&mut SentRequests, &mut Observations)| {
-        let (mut sent, mut seen) = (sent(), seen());
+        let (mut sent, mut seen) = (build_sent_requests(), build_observations());
         wrong(&mut sent, &mut seen);
         let verdict = judge(&sent, &seen);
         let of = |lines: &[String]| lines.iter().filter(|line| line.contains(limits::FLOOD)).count();

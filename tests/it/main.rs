@@ -18,6 +18,7 @@ mod content;
 mod data_folder;
 mod demo;
 mod disk_full;
+mod exports;
 mod lost_data;
 mod media;
 mod partial_items;

@@ -254,3 +254,57 @@ const AUDIT: &[Column] = &[
     optional("status", Integer, "HTTP status; absent if the outcome is unknown"),
     optional("detail", Text, "JSON object with details of the change"),
 ];
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::{collections::BTreeSet, fmt::Write as _, fs};
+
+    use super::*;
+
+    fn type_name(column: &Column) -> String {
+        let name = match column.column_type {
+            Text => "text",
+            Integer => "integer",
+            Boolean => "boolean",
+            Time => "time",
+            Texts => "list of texts",
+            Structs(members) => {
+                let members: Vec<_> =
+                    members.iter().map(|member| format!("`{}`: {}", member.name, type_name(member))).collect();
+                return format!("list of ({})", members.join(", "));
+            }
+        };
+        if column.is_nullable { format!("{name} or null") } else { name.to_owned() }
+    }
+
+    /// Renders the section of the guide that lists a dataset.
+    fn render(dataset: Dataset) -> String {
+        let mut section = format!("### `{dataset}`\n\n| column | type | meaning |\n|---|---|---|\n");
+        for column in dataset.columns() {
+            writeln!(section, "| `{}` | {} | {} |", column.name, type_name(column), column.about).unwrap();
+        }
+        section
+    }
+
+    #[test]
+    fn guide_lists_the_columns_of_every_dataset() {
+        let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/exports.md");
+        let guide = fs::read_to_string(guide).unwrap();
+        for dataset in Dataset::ALL {
+            let section = render(*dataset);
+            assert!(guide.contains(&section), "docs/guides/exports.md must contain:\n{section}");
+        }
+    }
+
+    #[test]
+    fn names_of_columns_are_distinct_and_begin_with_id_and_time() {
+        for dataset in Dataset::ALL {
+            let columns = dataset.columns();
+            let names: BTreeSet<_> = columns.iter().map(|column| column.name).collect();
+            assert_eq!(names.len(), columns.len(), "{dataset}");
+            assert_eq!((columns[0].column_type, columns[1].column_type), (Text, Time), "{dataset}");
+        }
+    }
+}

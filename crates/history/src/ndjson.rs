@@ -1,8 +1,61 @@
 //! Rows as lines of JSON.
 
-use std::io::Write as _;
+use std::{borrow::Cow, io::Write as _};
+
+use serde_json::{Map, Value as Json};
+use tidegate_schemas::item_types::datetime;
 
 use crate::{Column, ColumnType, Value};
+
+/// Line that is no row of the dataset.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidLine {
+    #[error("the line is no JSON object: {0}")]
+    Json(serde_json::Error),
+    #[error("member `{0}` is missing")]
+    Missing(&'static str),
+    #[error("member `{0}` has another type than the column")]
+    Type(&'static str),
+}
+
+/// Reads the values of a line. A member that is not listed in `columns` is ignored.
+pub fn parse_row(columns: &[Column], line: &[u8]) -> Result<Vec<Value<'static>>, InvalidLine> {
+    let mut members: Map<String, Json> = serde_json::from_slice(line).map_err(InvalidLine::Json)?;
+    columns.iter().map(|column| parse_member(column, members.remove(column.name))).collect()
+}
+
+fn parse_member(column: &Column, member: Option<Json>) -> Result<Value<'static>, InvalidLine> {
+    match member {
+        None => Err(InvalidLine::Missing(column.name)),
+        Some(Json::Null) if column.is_nullable => Ok(Value::Null),
+        Some(json) => parse_value(column, json).ok_or(InvalidLine::Type(column.name)),
+    }
+}
+
+fn parse_value(column: &Column, json: Json) -> Option<Value<'static>> {
+    Some(match (column.column_type, json) {
+        (ColumnType::Text, Json::String(text)) => Value::text(text),
+        (ColumnType::Integer, json) => Value::Integer(json.as_i64()?),
+        (ColumnType::Boolean, Json::Bool(value)) => Value::Boolean(value),
+        (ColumnType::Time, Json::String(text)) => Value::Time(datetime::parse(&text)?),
+        (ColumnType::Texts, Json::Array(entries)) => {
+            let texts = entries.into_iter().map(|entry| match entry {
+                Json::String(text) => Some(Cow::Owned(text)),
+                _ => None,
+            });
+            Value::Texts(texts.collect::<Option<_>>()?)
+        }
+        (ColumnType::Structs(members), Json::Array(entries)) => {
+            let structs = entries.into_iter().map(|entry| {
+                let Json::Object(mut object) = entry else { return None };
+                let values = members.iter().map(|member| parse_member(member, object.remove(member.name)).ok());
+                values.collect::<Option<Vec<_>>>()
+            });
+            Value::Structs(structs.collect::<Option<_>>()?)
+        }
+        _ => return None,
+    })
+}
 
 /// Appends a row as one line. Members stand in the order of the columns, absent values as `null`.
 pub fn write_row(columns: &[Column], values: &[Value<'_>], out: &mut Vec<u8>) {
@@ -123,5 +176,8 @@ mod tests {
         });
         assert_eq!(serde_json::from_slice::<serde_json::Value>(&line).unwrap(), expected);
         assert_eq!(line.last(), Some(&b'\n'));
+        assert_eq!(parse_row(&columns, &line).unwrap(), values);
+        let error = parse_row(&columns[..1], b"{}").unwrap_err();
+        assert_eq!(error.to_string(), "member `id` is missing");
     }
 }

@@ -119,7 +119,7 @@ fn write_time(at: Millis) -> WriteTime {
     WriteTime(WriteTime::from_append(at, 0).0 - 1)
 }
 
-fn put(batch: &mut Batch<'static>, event: HistoryEvent) {
+fn put_event(batch: &mut Batch<'static>, event: HistoryEvent) {
     batch.put_owned(write_time(event.at), event);
 }
 
@@ -133,7 +133,7 @@ impl Source for Job {
             item: &self.item,
             is_child_safety,
         };
-        put(batch, HistoryEvent::new(head, &JobOpenedEvent { class: self.class }));
+        put_event(batch, HistoryEvent::new(head, &JobOpenedEvent { class: self.class }));
         if is_child_safety {
             let row = ChildSafetyItem::new(&self.org, &self.item, self.created_at);
             batch.put_owned(write_time(self.created_at), row);
@@ -164,7 +164,7 @@ impl Source for JobCause {
             reason: report.reason.clone(),
             job_id: self.job_id,
         };
-        put(batch, HistoryEvent::new(head, &event));
+        put_event(batch, HistoryEvent::new(head, &event));
         Ok(())
     }
 }
@@ -192,7 +192,7 @@ impl Source for Appeal {
             reason: self.reason.clone(),
             job_id: appeal_job_id(&self.org, &self.appeal_id),
         };
-        put(batch, HistoryEvent::new(head, &event));
+        put_event(batch, HistoryEvent::new(head, &event));
         Ok(())
     }
 }
@@ -250,7 +250,7 @@ impl Source for Decision {
             item: &self.item,
             is_child_safety,
         };
-        put(batch, HistoryEvent::new(head, &event));
+        put_event(batch, HistoryEvent::new(head, &event));
         Ok(())
     }
 }
@@ -283,7 +283,7 @@ impl Source for ActionByItem {
             threshold: None,
             actor: self.actor.clone(),
         };
-        put(batch, HistoryEvent::new(head, &event));
+        put_event(batch, HistoryEvent::new(head, &event));
         if let Some(user) = self.user.filter(|_| self.points != 0) {
             let event = StrikeEvent {
                 change: StrikeChange::Issued,
@@ -292,7 +292,7 @@ impl Source for ActionByItem {
                 action: self.action,
                 reversed: None,
             };
-            put(batch, HistoryEvent::new(head, &event));
+            put_event(batch, HistoryEvent::new(head, &event));
         }
         Ok(())
     }
@@ -321,7 +321,7 @@ impl Source for StrikeReversal {
                 action: strike.action,
                 reversed: Some(EventId(self.reversed.0)),
             };
-            put(batch, HistoryEvent::new(head, &event));
+            put_event(batch, HistoryEvent::new(head, &event));
             break;
         }
         Ok(())

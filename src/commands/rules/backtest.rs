@@ -82,7 +82,7 @@ impl Span {
     }
 }
 
-pub(super) fn parse_time_or_age(text: &str, now: Millis) -> anyhow::Result<Millis> {
+pub(in crate::commands) fn parse_time_or_age(text: &str, now: Millis) -> anyhow::Result<Millis> {
     match (Lookback::parse(text), datetime::parse(text)) {
         (Some(age), _) => Ok(age.start(now)),
         (None, Some(at)) => Ok(at),

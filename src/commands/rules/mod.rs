@@ -2,7 +2,7 @@
 //!
 //! Documents are checked by the catalog, exactly as when they are applied.
 
-mod backtest;
+pub(in crate::commands) mod backtest;
 mod bench;
 mod diff;
 mod explain;

@@ -1,0 +1,202 @@
+//! Rows for an export: from the admin API of a running process, or directly from the tables of a cluster.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use anyhow::{Context as _, anyhow, bail};
+use bytes::{Buf as _, BytesMut};
+use futures::FutureExt as _;
+use reqwest::Response;
+use tidegate_history::{
+    Column, Dataset, Part, RowPosition, RowReader, RowRequest, StoredRow, Value, Visibility, ndjson,
+};
+use tidegate_moderation::child_safety;
+use tidegate_schemas::ids::{Millis, OrgId};
+use tidegate_store::Store;
+
+use crate::client::Client;
+
+/// Place that an export reads from.
+pub(crate) enum HistorySource {
+    Server(Client),
+    Tables { store: Store, org: OrgId, with_child_safety: bool },
+}
+
+/// Rows to read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SourceRequest {
+    pub(crate) dataset: Dataset,
+    pub(crate) since: Millis,
+    pub(crate) until: Millis,
+    pub(crate) part: Part,
+}
+
+/// Running read of a dataset.
+pub(crate) enum Rows {
+    Server { response: Box<Response>, columns: &'static [Column], buffer: BytesMut, has_ended: bool },
+    Tables { reader: Box<RowReader>, dataset: Dataset },
+}
+
+/// Some rows of a dataset.
+pub(crate) enum RowPage {
+    Lines { lines: VecDeque<BytesMut>, columns: &'static [Column] },
+    Stored { rows: Vec<StoredRow>, dataset: Dataset },
+}
+
+impl HistorySource {
+    /// Returns the newest time before which all events are stored.
+    pub(crate) async fn load_snapshot_time(&self) -> anyhow::Result<Millis> {
+        match self {
+            Self::Server(client) => {
+                let overview: Overview = client.get("/exports", &[]).await?;
+                overview.until.parse()
+            }
+            Self::Tables { store, .. } => Ok(tidegate_history::load_snapshot_time(store).await?.until),
+        }
+    }
+
+    /// Returns the end of the period: the given one, or by default the snapshot time. A later one than that is refused, because
+    /// events of the time in between may still be missing.
+    pub(crate) async fn resolve_until(&self, until: Option<Millis>) -> anyhow::Result<Millis> {
+        let snapshot_time = self.load_snapshot_time().await?;
+        match until {
+            Some(until) if until > snapshot_time => bail!(
+                "--until {} is later than {}, the newest time whose events are all stored: leave --until out, or \
+                 export later",
+                until.iso(),
+                snapshot_time.iso()
+            ),
+            Some(until) => Ok(until),
+            None => Ok(snapshot_time),
+        }
+    }
+
+    pub(crate) async fn open(&self, request: SourceRequest) -> anyhow::Result<Rows> {
+        let SourceRequest { dataset, since, until, part } = request;
+        match self {
+            Self::Server(client) => {
+                let mut query = vec![
+                    ("since", since.iso()),
+                    ("until", until.iso()),
+                    ("columns", dataset.columns().iter().map(|column| column.name).collect::<Vec<_>>().join(",")),
+                ];
+                if part != Part::WHOLE {
+                    query.push(("part", part.to_string()));
+                }
+                let response = client.get_stream(&format!("/exports/{dataset}"), &query).await?;
+                Ok(Rows::Server {
+                    response: Box::new(response),
+                    columns: dataset.columns(),
+                    buffer: BytesMut::new(),
+                    has_ended: false,
+                })
+            }
+            Self::Tables { store, org, with_child_safety } => {
+                let visibility = if *with_child_safety {
+                    Visibility::All
+                } else {
+                    visibility_without_child_safety(store, org)
+                };
+                let after: Option<RowPosition> = None;
+                let request =
+                    RowRequest { org: org.clone(), dataset, since, until, part, after, visibility };
+                Ok(Rows::Tables { reader: Box::new(RowReader::new(store, request)), dataset })
+            }
+        }
+    }
+
+    pub(crate) async fn close(self) -> anyhow::Result<()> {
+        if let Self::Tables { store, .. } = self {
+            store.close().await?;
+        }
+        Ok(())
+    }
+}
+
+/// Builds the visibility for exports without child-safety material.
+pub(crate) fn visibility_without_child_safety(store: &Store, org: &OrgId) -> Visibility {
+    let (store, org) = (store.clone(), org.clone());
+    Visibility::WithoutChildSafety(Arc::new(move |items| {
+        let (store, org) = (store.clone(), org.clone());
+        async move { child_safety::find_restricted(&store, &org, &items).await }.boxed()
+    }))
+}
+
+/// Answer of `GET /exports`.
+#[derive(serde::Deserialize)]
+struct Overview {
+    until: InstantText,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(transparent)]
+struct InstantText(String);
+
+impl InstantText {
+    fn parse(&self) -> anyhow::Result<Millis> {
+        tidegate_schemas::item_types::datetime::parse(&self.0)
+            .ok_or_else(|| anyhow!("the service answers with no instant: {}", self.0))
+    }
+}
+
+impl Rows {
+    /// Returns the next rows; `None` after the last.
+    pub(crate) async fn next_page(&mut self) -> anyhow::Result<Option<RowPage>> {
+        match self {
+            Self::Tables { reader, dataset } => {
+                let page = reader.next_page().await?;
+                Ok(page.map(|rows| RowPage::Stored { rows, dataset: *dataset }))
+            }
+            Self::Server { response, columns, buffer, has_ended } => {
+                if *has_ended {
+                    return Ok(None);
+                }
+                let chunk = response.chunk().await.context(
+                    "the export was cut off: the service stopped or failed; run the command again",
+                )?;
+                match chunk {
+                    Some(chunk) => buffer.extend_from_slice(&chunk),
+                    None => {
+                        *has_ended = true;
+                        if !buffer.is_empty() {
+                            bail!("the export ends inside of a row: run the command again");
+                        }
+                    }
+                }
+                Ok(Some(RowPage::Lines { lines: split_lines(buffer), columns }))
+            }
+        }
+    }
+}
+
+/// Removes the complete lines from the buffer.
+fn split_lines(buffer: &mut BytesMut) -> VecDeque<BytesMut> {
+    let mut lines = VecDeque::new();
+    while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+        lines.push_back(buffer.split_to(end));
+        buffer.advance(1);
+    }
+    lines
+}
+
+impl RowPage {
+    /// Calls `receive` with the values of each row.
+    pub(crate) fn for_each_row(
+        &self,
+        mut receive: impl FnMut(&[Value<'_>]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Stored { rows, dataset } => {
+                for row in rows {
+                    row.read(*dataset, &mut receive)??;
+                }
+            }
+            Self::Lines { lines, columns } => {
+                for line in lines {
+                    let values = ndjson::parse_row(columns, line).context("the service sent an invalid row")?;
+                    receive(&values)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
