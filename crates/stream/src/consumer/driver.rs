@@ -20,7 +20,7 @@ use super::{
     budget::GateChange,
     drain::{Drain, DrainCause, DrainStep},
     engine::{Engine, Event},
-    inbox::{BatchQueue, DrainResult, Ownership, ReceivedRecord},
+    inbox::{BatchQueue, CompletedTimes, DrainResult, Ownership, ReceivedRecord},
     ledger::LedgerError,
     ticket::{DeadLetterSink, Epoch, Lease, Origin, Outcome, Settlement, SettlementQueue, Ticket},
 };
@@ -65,6 +65,7 @@ pub(crate) struct DriverContext {
     pub(crate) queue: Arc<BatchQueue>,
     pub(crate) settlements: Arc<SettlementQueue>,
     pub(crate) ownership: watch::Sender<Ownership>,
+    pub(crate) completed_times: CompletedTimes,
     /// Cancelled by the role, or with the whole log.
     pub(crate) stop: CancellationToken,
     pub(crate) closing: CancellationToken,
@@ -91,6 +92,8 @@ pub(crate) struct Driver<E: Engine> {
     commit_failed: bool,
     last_schema_retry: Instant,
     settlements: Vec<Settlement>,
+    /// True if completed times changed since they were published.
+    has_new_times: bool,
 }
 
 impl<E: Engine> Driver<E> {
@@ -109,6 +112,7 @@ impl<E: Engine> Driver<E> {
             commit_failed: false,
             last_schema_retry: now,
             settlements: Vec::new(),
+            has_new_times: false,
         }
     }
 
@@ -128,6 +132,7 @@ impl<E: Engine> Driver<E> {
             if self.ending.is_some() && self.releases.is_empty() {
                 break;
             }
+            self.publish_completed_times();
             self.update_gate();
             let max_wait = self.next_wait(now);
             for event in self.engine.poll(max_wait, self.assignments.available()) {
@@ -158,6 +163,7 @@ impl<E: Engine> Driver<E> {
             Event::Lost(partitions) => self.handle_lost(&partitions),
             Event::Committed { partition, next } => {
                 crate::failpoint!("after_commit");
+                self.has_new_times = true;
                 if let Err(error) = self.assignments.acknowledge(partition, next) {
                     tracing::warn!(%role, %error, "a commit was acknowledged that was never sent");
                 }
@@ -176,6 +182,12 @@ impl<E: Engine> Driver<E> {
             Event::End { partition, end } => {
                 if let Some(owned) = self.owned.get_mut(&partition) {
                     owned.end = Some(end);
+                }
+            }
+            Event::EndSnapshot { complete_until, ends } => {
+                self.has_new_times = true;
+                for (partition, end) in ends {
+                    self.assignments.observe_end(partition, end, complete_until);
                 }
             }
             Event::Unreachable { detail } => {
@@ -209,6 +221,7 @@ impl<E: Engine> Driver<E> {
             former_assignment.lease.cancelled.cancel();
         }
         self.assignments.assign(partition, epoch, next, end);
+        self.has_new_times = true;
         self.resume_if_stopped(partition);
         tracing::debug!(role = %self.context.role, %partition, %next, "assigned");
         if self.assignments.is_full() {
@@ -261,7 +274,10 @@ impl<E: Engine> Driver<E> {
             }
         };
         let Some(owned) = self.owned.get(&partition) else { return Ok(None) };
-        let maybe_replayed = match self.assignments.deliver(partition, record.at.offset, record.bytes()) {
+        let later_appends_from = record.written_at.minus(E::APPEND_TIME_STEP);
+        let delivery =
+            self.assignments.deliver(partition, record.at.offset, record.bytes(), later_appends_from);
+        let maybe_replayed = match delivery {
             Ok(maybe_replayed) => maybe_replayed,
             // An engine may fetch a record again after a resume. Skip it: its first ticket is still open.
             Err(AssignmentError::Ledger { error: LedgerError::NotAscending { .. }, .. }) => return Ok(None),
@@ -521,12 +537,19 @@ impl<E: Engine> Driver<E> {
     }
 
     fn forget(&mut self, partitions: &[Partition]) {
+        self.has_new_times = true;
         for partition in partitions {
             self.owned.remove(partition);
             self.assignments.release(*partition);
             if let Some(stop) = self.stopped.remove(partition) {
                 metrics::stopped(self.context.group, &stop, false);
             }
+        }
+    }
+
+    fn publish_completed_times(&mut self) {
+        if std::mem::take(&mut self.has_new_times) {
+            self.context.completed_times.replace(self.assignments.completed_times());
         }
     }
 

@@ -62,6 +62,8 @@ struct ScriptedEngine {
 impl Engine for ScriptedEngine {
     const DEAF_FOR: Duration = Duration::from_millis(5);
 
+    const APPEND_TIME_STEP: Duration = Duration::from_millis(10);
+
     fn poll(&mut self, wait: Duration, _available: Amount) -> Vec<Event> {
         let is_frozen = {
             let mut seen = self.seen.lock();
@@ -147,7 +149,7 @@ fn fetched(index: u32, offsets: std::ops::Range<i64>) -> Event {
             framed.into()
         },
         headers: Headers::default(),
-        written_at: Millis(0),
+        written_at: Millis(1_000 + offset),
     };
     Event::Fetched(offsets.map(one).collect())
 }
@@ -339,6 +341,38 @@ async fn a_refused_commit_is_repeated_and_still_holds_the_budget() {
     fixture.seen.lock().refuse_commits = false;
     fixture.until("the commit", |seen| seen.committed.contains(&(partition(0), NextOffset(10)))).await;
     fixture.until("the resumption", |seen| seen.paused.is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn completed_times_follow_acknowledged_commits_and_observed_ends() {
+    let mut fixture = fixture(60_000);
+    let times = fixture.inbox.completed_times();
+    let until = async |expected: &[(Partition, Millis)]| {
+        eventually("the completed times", PATIENCE, async || (times.read() == expected).then_some(()))
+            .await
+            .unwrap();
+    };
+    let end_snapshot = |complete_until, ends: &[(u32, i64)]| Event::EndSnapshot {
+        complete_until: Millis(complete_until),
+        ends: ends.iter().map(|(index, end)| (partition(*index), NextOffset(*end))).collect(),
+    };
+    fixture.script.send(fetched(0, 0..2)).unwrap();
+    let received = fixture.receive(2).await;
+    fixture.script.send(end_snapshot(5_000, &[(0, 2), (1, 0)])).unwrap();
+    until(&[(partition(1), Millis(5_000))]).await;
+    fixture.seen.lock().refuse_commits = true;
+    let mut received = received.into_iter();
+    received.next().unwrap().ticket.complete();
+    let polls = fixture.seen.lock().polls;
+    fixture.until("polling to go on", |seen| seen.polls > polls + 10).await;
+    assert_eq!(times.read(), [(partition(1), Millis(5_000))], "no commit has passed the record");
+    fixture.seen.lock().refuse_commits = false;
+    // The engine's tolerance before the append time of the committed record.
+    until(&[(partition(0), Millis(990)), (partition(1), Millis(5_000))]).await;
+    received.next().unwrap().ticket.complete();
+    until(&[(partition(0), Millis(5_000)), (partition(1), Millis(5_000))]).await;
+    fixture.script.send(Event::Lost(vec![partition(0)])).unwrap();
+    until(&[(partition(1), Millis(5_000))]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

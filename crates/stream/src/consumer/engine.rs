@@ -5,6 +5,8 @@
 
 use std::time::{Duration, Instant};
 
+use tidegate_schemas::ids::Millis;
+
 use super::budget::Amount;
 use crate::{
     record::FetchedRecord,
@@ -34,6 +36,9 @@ pub(crate) enum Event {
     Gap { partition: Partition, committed: NextOffset, start: NextOffset },
     /// End of a partition, for the lag.
     End { partition: Partition, end: NextOffset },
+    /// Ends of assigned partitions, about once a second: every record with an append time below `complete_until` is below
+    /// the end of its partition, including records that are appended later.
+    EndSnapshot { complete_until: Millis, ends: Vec<(Partition, NextOffset)> },
     /// The log is unreachable; the engine keeps trying. Not fatal.
     Unreachable { detail: String },
     /// The log is reachable again.
@@ -46,6 +51,9 @@ pub(crate) trait Engine: Send {
     /// Longest time for which `poll` may miss the driver's wakeup. While the driver expects a settlement, it requests no
     /// longer waits. An engine that sleeps on the wakeup itself can use a long time.
     const DEAF_FOR: Duration;
+
+    /// Largest time by which a record can have an earlier append time than the record before it.
+    const APPEND_TIME_STEP: Duration;
 
     /// Waits up to `wait` for events and returns them in order. Fetches at most `available`, but always allows one record
     /// of any size if `available.records` is above 0. Serves the group and the commits even if no amount is available or

@@ -1,7 +1,7 @@
 //! Receiving end of a consumer: batches of records, owned partitions, and the result of the drain.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fmt,
     sync::Arc,
     time::{Duration, Instant},
@@ -166,11 +166,28 @@ impl Backpressure {
     }
 }
 
+/// Handle to read how far a consumer has completed its partitions, as append times.
+#[derive(Clone, Debug, Default)]
+pub struct CompletedTimes(Arc<Mutex<BTreeMap<Partition, Millis>>>);
+
+impl CompletedTimes {
+    /// Returns, for each owned partition, the append time below which every record is completed and passed by a durable commit.
+    /// No record below it is appended or returned any more. A partition without a known time is absent.
+    pub fn read(&self) -> Vec<(Partition, Millis)> {
+        self.0.lock().iter().map(|(partition, until)| (*partition, *until)).collect()
+    }
+
+    pub(crate) fn replace(&self, times: impl Iterator<Item = (Partition, Millis)>) {
+        *self.0.lock() = times.collect();
+    }
+}
+
 /// Records of one group for one role. Dropping it stops the consumer.
 #[derive(Debug)]
 pub struct Inbox {
     pub(crate) queue: Arc<BatchQueue>,
     pub(crate) ownership: watch::Receiver<Ownership>,
+    pub(crate) completed_times: CompletedTimes,
     pub(crate) drained: watch::Receiver<Option<DrainResult>>,
     pub(crate) stop: CancellationToken,
     pub(crate) _stop_on_drop: DropGuard,
@@ -193,6 +210,10 @@ impl Inbox {
     /// Returns a watch on the owned partitions.
     pub fn ownership(&self) -> watch::Receiver<Ownership> {
         self.ownership.clone()
+    }
+
+    pub fn completed_times(&self) -> CompletedTimes {
+        self.completed_times.clone()
     }
 
     pub fn backpressure(&self) -> Backpressure {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use thiserror::Error;
+use tidegate_schemas::ids::Millis;
 
 use super::budget::Amount;
 use crate::topics::{NextOffset, Offset};
@@ -35,6 +36,7 @@ struct Slot {
     offset: Offset,
     state: RecordState,
     bytes: usize,
+    later_appends_from: Millis,
 }
 
 /// Ring of the delivered records that no acknowledged commit has passed.
@@ -47,6 +49,8 @@ pub(crate) struct Ledger {
     /// One past the last delivered record, or the start of reading.
     end: NextOffset,
     acknowledged: NextOffset,
+    /// Lower bound of the append times at `acknowledged` and above. `None` until a commit passes a record.
+    acknowledged_until: Option<Millis>,
     /// Number of complete slots at the front, before the first that is not complete.
     completed_prefix: usize,
     /// Number of slots in the state `Open`.
@@ -60,19 +64,25 @@ impl Ledger {
             slots: VecDeque::new(),
             end: start,
             acknowledged: start,
+            acknowledged_until: None,
             completed_prefix: 0,
             open_count: 0,
             held_amount: Amount::ZERO,
         }
     }
 
-    /// Adds a delivered record.
-    pub(crate) fn deliver(&mut self, offset: Offset, bytes: usize) -> Result<(), LedgerError> {
+    /// Adds a delivered record. No later record of the partition has an append time below `later_appends_from`.
+    pub(crate) fn deliver(
+        &mut self,
+        offset: Offset,
+        bytes: usize,
+        later_appends_from: Millis,
+    ) -> Result<(), LedgerError> {
         // A record that is delivered twice would get two tickets.
         if offset.0 < self.end.0 {
             return Err(LedgerError::NotAscending { got: offset, expected: self.end });
         }
-        self.slots.push_back(Slot { offset, state: RecordState::Open, bytes });
+        self.slots.push_back(Slot { offset, state: RecordState::Open, bytes, later_appends_from });
         self.end = offset.next();
         self.open_count += 1;
         self.held_amount += Amount::one(bytes);
@@ -136,6 +146,7 @@ impl Ledger {
         while self.slots.front().is_some_and(|slot| slot.offset.0 < next.0) {
             if let Some(slot) = self.slots.pop_front() {
                 freed_amount += Amount::one(slot.bytes);
+                self.acknowledged_until = self.acknowledged_until.max(Some(slot.later_appends_from));
                 // The frontier bounds `next`, so every removed slot belongs to the completed prefix.
                 self.completed_prefix -= 1;
             }
@@ -148,6 +159,10 @@ impl Ledger {
 
     pub(crate) const fn acknowledged(&self) -> NextOffset {
         self.acknowledged
+    }
+
+    pub(crate) const fn acknowledged_until(&self) -> Option<Millis> {
+        self.acknowledged_until
     }
 
     /// Number of records in work.
@@ -170,7 +185,7 @@ mod tests {
     fn ledger(offsets: &[i64]) -> Ledger {
         let mut ledger = Ledger::new(NextOffset(offsets[0]));
         for offset in offsets {
-            ledger.deliver(Offset(*offset), 10).unwrap();
+            ledger.deliver(Offset(*offset), 10, Millis(*offset * 100)).unwrap();
         }
         ledger
     }
@@ -212,6 +227,18 @@ mod tests {
     }
 
     #[test]
+    fn acknowledged_time_follows_commits_and_not_completions() {
+        let mut ledger = ledger(&[5, 6, 7]);
+        ledger.complete(Offset(6)).unwrap();
+        ledger.complete(Offset(5)).unwrap();
+        assert_eq!(ledger.acknowledged_until(), None, "a crash now returns both records");
+        ledger.acknowledge(NextOffset(6)).unwrap();
+        assert_eq!(ledger.acknowledged_until(), Some(Millis(500)));
+        ledger.acknowledge(NextOffset(7)).unwrap();
+        assert_eq!(ledger.acknowledged_until(), Some(Millis(600)));
+    }
+
+    #[test]
     fn an_abandoned_record_is_no_longer_in_flight_and_never_passed() {
         let mut ledger = ledger(&[0, 1, 2]);
         ledger.abandon(Offset(1)).unwrap();
@@ -226,7 +253,7 @@ mod tests {
         let mut ledger = ledger(&[5, 6]);
         ledger.complete(Offset(6)).unwrap();
         assert_eq!(
-            ledger.deliver(Offset(6), 1),
+            ledger.deliver(Offset(6), 1, Millis(0)),
             Err(LedgerError::NotAscending { got: Offset(6), expected: NextOffset(7) })
         );
         assert_eq!(ledger.complete(Offset(4)), Err(LedgerError::NotOutstanding(Offset(4))));

@@ -10,7 +10,7 @@ use super::{
     assignments::Assignments,
     driver::{Driver, DriverContext},
     engine::Engine,
-    inbox::{BatchQueue, DrainResult, Inbox, Ownership},
+    inbox::{BatchQueue, CompletedTimes, DrainResult, Inbox, Ownership},
     ticket::{DeadLetterSink, SettlementQueue},
 };
 use crate::{
@@ -51,6 +51,7 @@ struct EndGuard {
     queue: Arc<BatchQueue>,
     role: Role,
     ownership: watch::Sender<Ownership>,
+    completed_times: CompletedTimes,
     drained: watch::Sender<Option<DrainResult>>,
     result: DrainResult,
 }
@@ -61,6 +62,7 @@ impl Drop for EndGuard {
         // The queue keeps its first end, so this has no effect after an orderly one.
         self.queue.end(Err(ConsumeError::Broken { role: self.role, detail }));
         self.ownership.send_replace(Ownership::default());
+        self.completed_times.replace(std::iter::empty());
         self.drained.send_replace(Some(self.result));
     }
 }
@@ -78,6 +80,7 @@ impl ConsumerThreads {
         let queue = Arc::new(BatchQueue::default());
         let (ownership, ownership_watch) = watch::channel(Ownership::default());
         let (drained, drain_result) = watch::channel(None);
+        let completed_times = CompletedTimes::default();
         let stop = stop.child_token();
         self.register(drain_result.clone());
 
@@ -91,12 +94,19 @@ impl ConsumerThreads {
             queue: Arc::clone(&queue),
             settlements: Arc::new(SettlementQueue::new(Arc::clone(&wakeup))),
             ownership: ownership.clone(),
+            completed_times: completed_times.clone(),
             stop: stop.clone(),
             closing: self.closing.clone(),
         };
         // `Forced` holds if the thread panics; an orderly end replaces it.
-        let guard =
-            EndGuard { queue: Arc::clone(&queue), role, ownership, drained, result: DrainResult::Forced };
+        let guard = EndGuard {
+            queue: Arc::clone(&queue),
+            role,
+            ownership,
+            completed_times: completed_times.clone(),
+            drained,
+            result: DrainResult::Forced,
+        };
         let driver_wakeup = Arc::clone(&wakeup);
         let thread = std::thread::Builder::new().name(format!("consume-{}", group.0)).spawn(move || {
             let mut guard = guard;
@@ -129,6 +139,7 @@ impl ConsumerThreads {
         Inbox {
             queue,
             ownership: ownership_watch,
+            completed_times,
             drained: drain_result,
             _stop_on_drop: stop.clone().drop_guard(),
             stop,

@@ -8,7 +8,7 @@ use std::{
         Arc,
         mpsc::{Sender, sync_channel},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -31,6 +31,10 @@ use crate::{
 /// Largest amount of one poll, so that the driver can hand out records between polls.
 const POLL_RECORDS: usize = 4_096;
 const POLL_BYTES: usize = 4 << 20;
+/// Interval between two reports of all ends with a time.
+const END_SNAPSHOT_INTERVAL: Duration = Duration::from_secs(1);
+/// Margin for a clock that is set back while the log runs, as a time service does in small steps.
+const CLOCK_MARGIN: Duration = Duration::from_secs(1);
 /// Records of one partition in a poll, before the next partition has its turn.
 const PARTITION_RECORDS: usize = 512;
 
@@ -53,6 +57,7 @@ pub(super) struct EmbeddedEngine {
     next_reader: usize,
     events: Arc<Mutex<Vec<Event>>>,
     is_unreachable: bool,
+    next_snapshot_at: Instant,
 }
 
 impl EmbeddedEngine {
@@ -83,6 +88,7 @@ impl EmbeddedEngine {
             next_reader: 0,
             events: Arc::default(),
             is_unreachable: false,
+            next_snapshot_at: Instant::now(),
         };
 
         let count = engine.state.partition_count;
@@ -114,6 +120,7 @@ impl EmbeddedEngine {
     fn collect(&mut self, available: Amount, events: &mut Vec<Event>) {
         events.append(&mut self.events.lock());
         self.check_bounds(events);
+        self.report_snapshot(events);
         match self.read(available) {
             Ok(records) => {
                 if std::mem::take(&mut self.is_unreachable) {
@@ -152,6 +159,21 @@ impl EmbeddedEngine {
                 });
             }
         }
+    }
+
+    /// Reports all ends with a time, once an interval.
+    fn report_snapshot(&mut self, events: &mut Vec<Event>) {
+        let current_time = Instant::now();
+        if current_time < self.next_snapshot_at {
+            return;
+        }
+        self.next_snapshot_at = current_time + END_SNAPSHOT_INTERVAL;
+        // Before the ends: a batch that is published in between only raises them.
+        let complete_until = self.state.append_time_floor().minus(CLOCK_MARGIN);
+        let ends = self.readers.iter().filter_map(|reader| {
+            Some((reader.partition, NextOffset(self.state.stored(reader.partition)?.end())))
+        });
+        events.push(Event::EndSnapshot { complete_until, ends: ends.collect() });
     }
 
     fn read(&mut self, available: Amount) -> Result<Vec<FetchedRecord>, ReadError> {
@@ -209,6 +231,9 @@ impl EmbeddedEngine {
 impl Engine for EmbeddedEngine {
     // `poll` sleeps on the driver's wakeup, so it misses no settlement.
     const DEAF_FOR: Duration = Duration::from_secs(60);
+
+    // The writer never lowers the append time within a partition.
+    const APPEND_TIME_STEP: Duration = Duration::ZERO;
 
     fn poll(&mut self, wait: Duration, available: Amount) -> Vec<Event> {
         let mut events = Vec::new();

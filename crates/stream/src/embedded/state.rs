@@ -14,7 +14,7 @@ use std::{
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use parking_lot::{Mutex, RwLock};
 use tidegate_embedded_data::{DiskSpace, DurableMark, LOG_SYNCS_KEY};
-use tidegate_schemas::Folder;
+use tidegate_schemas::{Folder, ids::Millis};
 
 use super::{
     disk_quota::DiskQuota,
@@ -58,6 +58,9 @@ pub(super) struct State {
     /// Mark of the durable state, in a file beside the database.
     pub(super) mark: Option<Arc<DurableMark>>,
     pub(super) health: Arc<Health>,
+    /// Append time of the batch that is being written. After a failed write it stays set until a write succeeds, because a
+    /// restart may recover the failed batch.
+    unpublished_append: Mutex<Option<Millis>>,
 }
 
 impl State {
@@ -92,6 +95,7 @@ impl State {
             settings,
             partition_count,
             health,
+            unpublished_append: Mutex::default(),
         };
         let existing_partitions: BTreeSet<Partition> =
             state.db.list_keyspace_names().iter().filter_map(|name| format::parse_keyspace(name)).collect();
@@ -114,6 +118,27 @@ impl State {
             // Keeps the first reason; later ones follow from it.
             let _first = self.fatal_error.set(format!("the data folder was taken away: {error}"));
         })
+    }
+
+    /// Returns the append time of a new batch, and marks it as unpublished.
+    pub(super) fn begin_append(&self) -> Millis {
+        let mut unpublished_append = self.unpublished_append.lock();
+        // Read under the lock, so that `append_time_floor` sees either the mark or an earlier clock.
+        let append_time = Millis::now();
+        *unpublished_append =
+            unpublished_append.map_or(Some(append_time), |earlier| Some(earlier.min(append_time)));
+        append_time
+    }
+
+    /// Ends the mark of `begin_append`, after the new ends are stored.
+    pub(super) fn publish_append(&self) {
+        *self.unpublished_append.lock() = None;
+    }
+
+    /// Returns a time: all records with an earlier append time are below the ends that are loaded after this call.
+    pub(super) fn append_time_floor(&self) -> Millis {
+        let unpublished_append = self.unpublished_append.lock();
+        unpublished_append.unwrap_or_else(Millis::now)
     }
 
     pub(super) fn syncs(&self) -> u64 {

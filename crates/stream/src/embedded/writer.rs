@@ -226,7 +226,7 @@ impl LogWriter {
         let mut writes = state.db.batch().durability(Some(PersistMode::SyncData));
         let mut advances: BTreeMap<Partition, PartitionAdvance> = BTreeMap::new();
         let mut appended_counts: BTreeMap<Topic, u64> = BTreeMap::new();
-        let now = Millis::now();
+        let now = state.begin_append();
 
         for append in &mut batch.appends {
             for (partition, mut record) in append.records.drain(..) {
@@ -293,6 +293,7 @@ impl LogWriter {
             *stored.segments.lock() = updated_segments;
             stored.set_end(end);
         }
+        state.publish_append();
         let mut groups = state.groups.write();
         for ((group, partition), next) in positions {
             groups.entry(group.to_owned()).or_default().insert(partition, next);

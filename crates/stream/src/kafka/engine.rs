@@ -17,6 +17,7 @@ use super::{
     arena::Arena,
     client_stats::{self, BrokerHealth},
     committer::{CommitOutcome, Committer},
+    end_queries::{EndAnswer, EndQueries},
     rebalance_events::{self, ConsumerEvent, EventQueue},
     topic_names::{TopicNames, index_of},
 };
@@ -37,6 +38,8 @@ const MAX_POLL_AMOUNT: Amount = Amount { records: 4_096, bytes: 4 << 20 };
 const QUERY_RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// Longest time for which one query to the brokers may block the driver. Unanswered queries are repeated.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Interval between two queries for the ends of all partitions.
+const END_QUERY_INTERVAL: Duration = Duration::from_secs(2);
 /// Stands for an unknown end of a partition: all its records count as possible replays.
 const UNKNOWN_END: i64 = i64::MAX;
 /// Longest time to leave the group. Without brokers, leaving never ends.
@@ -83,6 +86,9 @@ pub(super) struct KafkaEngine {
     /// `None` once closed.
     consumer: Option<Arc<BaseConsumer<EventQueue>>>,
     committer: Option<Committer>,
+    end_queries: Option<EndQueries>,
+    next_end_query_at: Instant,
+    max_replication_delay: Duration,
     names: Arc<TopicNames>,
     wakeup: Arc<Wakeup>,
     health: Arc<BrokerHealth>,
@@ -126,9 +132,14 @@ impl KafkaEngine {
         let consumer = Arc::new(consumer);
         let committer = Committer::start(Arc::clone(&consumer), Arc::clone(&names), Arc::clone(&wakeup))
             .map_err(|why| format!("cannot start the commit thread: {why}"))?;
+        let end_queries = EndQueries::start(Arc::clone(&consumer), Arc::clone(&names), Arc::clone(&wakeup))
+            .map_err(|why| format!("cannot start the thread of the end queries: {why}"))?;
         Ok(Self {
             consumer: Some(consumer),
             committer: Some(committer),
+            end_queries: Some(end_queries),
+            next_end_query_at: Instant::now(),
+            max_replication_delay: settings.max_replication_delay(),
             names,
             wakeup,
             health,
@@ -153,6 +164,7 @@ impl KafkaEngine {
             self.fail(detail, events);
         }
         self.query_brokers(events);
+        self.query_ends(events);
         let (mut records, available) = self.take_deferred(available);
         let PollResult { arena, errors, is_empty } = self.poll_client(available);
         let (amount, mut polled) = (arena.amount(), arena.into_records());
@@ -448,6 +460,21 @@ impl KafkaEngine {
         Ok(())
     }
 
+    /// Reports the answer to the last query for the ends, and sends the next one once an interval.
+    fn query_ends(&mut self, events: &mut Vec<Event>) {
+        let Some(end_queries) = &self.end_queries else { return };
+        if let Some(EndAnswer { asked_at, ends }) = end_queries.take_answer() {
+            // Brokers report only replicated records, so one with an earlier append time may still follow.
+            let complete_until = asked_at.minus(self.max_replication_delay);
+            events.push(Event::EndSnapshot { complete_until, ends });
+        }
+        let current_time = Instant::now();
+        if current_time >= self.next_end_query_at && !self.next.is_empty() {
+            self.next_end_query_at = current_time + END_QUERY_INTERVAL;
+            end_queries.request(self.next.keys().copied().collect());
+        }
+    }
+
     fn list(&self, partitions: impl Iterator<Item = Partition>) -> TopicPartitionList {
         let mut list = TopicPartitionList::new();
         for partition in partitions {
@@ -460,6 +487,9 @@ impl KafkaEngine {
 impl Engine for KafkaEngine {
     // `poll` sleeps on the driver's wakeup, which librdkafka notifies too.
     const DEAF_FOR: Duration = Duration::from_secs(1);
+
+    // A new leader may stamp records with a clock that is behind that of its predecessor.
+    const APPEND_TIME_STEP: Duration = Duration::from_secs(5);
 
     fn poll(&mut self, wait: Duration, available: Amount) -> Vec<Event> {
         let mut events = Vec::new();
@@ -522,7 +552,7 @@ impl Engine for KafkaEngine {
 
     fn close(&mut self) {
         let Some(consumer) = self.consumer.take() else { return };
-        let committer = self.committer.take();
+        let (committer, end_queries) = (self.committer.take(), self.end_queries.take());
         while let Some(revoking) = self.revoking.pop_front() {
             if let Err(why) = rebalance_events::return_partitions(&consumer, &revoking.list) {
                 tracing::warn!("partitions could not be given back to their group: {why}");
@@ -536,6 +566,9 @@ impl Engine for KafkaEngine {
             if let Some(committer) = committer {
                 committer.join();
             }
+            if let Some(end_queries) = end_queries {
+                end_queries.join();
+            }
             drop(consumer);
             // The caller may have timed out.
             done.send(()).ok();
@@ -548,7 +581,7 @@ impl Engine for KafkaEngine {
     }
 }
 
-// A panicking driver does not call `close`, and the commit thread would keep the consumer in its group.
+// A panicking driver does not call `close`, and its other threads would keep the consumer in its group.
 impl Drop for KafkaEngine {
     fn drop(&mut self) {
         Engine::close(self);

@@ -5,6 +5,7 @@
 mod arena;
 mod client_stats;
 mod committer;
+mod end_queries;
 mod engine;
 mod log;
 mod page_reader;

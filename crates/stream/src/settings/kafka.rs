@@ -2,7 +2,7 @@
 //!
 //! `kafka/topics` compares the topics on the brokers with them.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf};
+use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 use rdkafka::{ClientConfig, config::RDKafkaLogLevel};
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,10 @@ pub struct KafkaSettings {
     pub socket_timeout_ms: u64,
     /// Interval between statistics, the source of metrics, lag and readiness, in milliseconds. Default 1,000.
     pub statistics_interval_ms: u64,
+    /// Longest time between the append time of a record and its visibility to consumers, in milliseconds. Exports end this
+    /// long before the present. At least 1.5 times `replica.lag.time.max.ms` of the brokers (30,000) plus the difference of
+    /// clocks. Default 60,000.
+    pub max_replication_delay_ms: u64,
     pub producer: ProducerSettings,
     pub consumer: ConsumerSettings,
     pub topics: TopicSettings,
@@ -166,6 +170,7 @@ impl Default for KafkaSettings {
             open_timeout_ms: 30_000,
             socket_timeout_ms: 10_000,
             statistics_interval_ms: 1_000,
+            max_replication_delay_ms: 60_000,
             producer: ProducerSettings::default(),
             consumer: ConsumerSettings::default(),
             topics: TopicSettings::default(),
@@ -256,6 +261,10 @@ const CLASSIC_ONLY: &[&str] =
 pub(crate) const BATCH_OVERHEAD: usize = 64 << 10;
 
 impl KafkaSettings {
+    pub(crate) const fn max_replication_delay(&self) -> Duration {
+        Duration::from_millis(self.max_replication_delay_ms)
+    }
+
     /// Refuses invalid values. The error names both settings of a contradiction. `drain_ms` and `commit_ms` are the longest
     /// times for a release of partitions.
     pub fn validate(&self, drain_ms: u64, commit_ms: u64) -> Result<(), String> {
@@ -266,6 +275,7 @@ impl KafkaSettings {
             ("open_timeout_ms", self.open_timeout_ms),
             ("socket_timeout_ms", self.socket_timeout_ms),
             ("statistics_interval_ms", self.statistics_interval_ms),
+            ("max_replication_delay_ms", self.max_replication_delay_ms),
             ("producer.queue_records", self.producer.queue_records.into()),
             ("consumer.prefetch_kib", self.consumer.prefetch_kib.into()),
             ("topics.retention_hours", self.topics.retention_hours),

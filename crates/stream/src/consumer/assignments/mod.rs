@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use thiserror::Error;
+use tidegate_schemas::ids::Millis;
 
 use super::{
     budget::{Amount, BudgetGate, GateChange},
@@ -31,6 +32,13 @@ pub(crate) enum SettleResult {
     Stale,
 }
 
+/// End of a partition at some time: no record at `end` or above has an append time below `complete_until`.
+#[derive(Clone, Copy, Debug)]
+struct ObservedEnd {
+    end: NextOffset,
+    complete_until: Millis,
+}
+
 #[derive(Debug)]
 struct Assignment {
     epoch: Epoch,
@@ -39,6 +47,20 @@ struct Assignment {
     requested: NextOffset,
     /// End of the partition at its assignment. No earlier owner received records from here on.
     end: NextOffset,
+    /// Observation that no acknowledged commit has reached yet.
+    pending_end: Option<ObservedEnd>,
+    completed_until: Option<Millis>,
+}
+
+impl Assignment {
+    fn update_completed_time(&mut self) {
+        let acknowledged = self.ledger.acknowledged();
+        let reached_end = self.pending_end.take_if(|observed| acknowledged >= observed.end);
+        self.completed_until = self
+            .completed_until
+            .max(self.ledger.acknowledged_until())
+            .max(reached_end.map(|observed| observed.complete_until));
+    }
 }
 
 #[derive(Debug)]
@@ -57,7 +79,9 @@ impl Assignments {
     pub(crate) fn assign(&mut self, partition: Partition, epoch: Epoch, next: NextOffset, end: NextOffset) {
         self.release(partition);
         let ledger = Ledger::new(next);
-        self.assigned.insert(partition, Assignment { epoch, ledger, requested: next, end });
+        let assignment =
+            Assignment { epoch, ledger, requested: next, end, pending_end: None, completed_until: None };
+        self.assigned.insert(partition, assignment);
     }
 
     /// Counts a delivered record. Returns true if an earlier owner may have processed it.
@@ -66,11 +90,12 @@ impl Assignments {
         partition: Partition,
         offset: Offset,
         bytes: usize,
+        later_appends_from: Millis,
     ) -> Result<bool, AssignmentError> {
         let assignment = self.assigned.get_mut(&partition).ok_or(AssignmentError::NotAssigned(partition))?;
         assignment
             .ledger
-            .deliver(offset, bytes)
+            .deliver(offset, bytes, later_appends_from)
             .map_err(|error| AssignmentError::Ledger { partition, error })?;
         self.gate.charge(Amount::one(bytes));
         Ok(offset.0 < assignment.end.0)
@@ -117,8 +142,28 @@ impl Assignments {
             .ledger
             .acknowledge(next)
             .map_err(|error| AssignmentError::Ledger { partition, error })?;
+        assignment.update_completed_time();
         self.gate.refund(freed_amount);
         Ok(())
+    }
+
+    /// Notes the end of a partition: no record at `end` or above has an append time below `complete_until`.
+    pub(crate) fn observe_end(&mut self, partition: Partition, end: NextOffset, complete_until: Millis) {
+        let Some(assignment) = self.assigned.get_mut(&partition) else { return };
+        let observed = ObservedEnd { end, complete_until };
+        match &mut assignment.pending_end {
+            // Under constant load the latest end is never reached, so an earlier one is kept until it is.
+            Some(pending) if pending.end < end => {}
+            pending => *pending = Some(observed),
+        }
+        assignment.update_completed_time();
+    }
+
+    /// Returns the append time of each partition below which all records are completed and passed by an acknowledged commit.
+    pub(crate) fn completed_times(&self) -> impl Iterator<Item = (Partition, Millis)> {
+        self.assigned
+            .iter()
+            .filter_map(|(partition, assignment)| Some((*partition, assignment.completed_until?)))
     }
 
     /// Marks a commit as not begun, so that the next one includes its offsets again.

@@ -21,10 +21,10 @@ fn settled(index: u32, epoch: u64, offset: i64, outcome: Outcome) -> Settlement 
 fn settlement_of_a_lost_assignment_is_ignored() {
     let mut assignments = Assignments::new(BUDGET);
     assignments.assign(partition(0), Epoch(1), NextOffset(0), NextOffset(0));
-    assignments.deliver(partition(0), Offset(0), 1).unwrap();
+    assignments.deliver(partition(0), Offset(0), 1, Millis(0)).unwrap();
     assignments.release(partition(0));
     assignments.assign(partition(0), Epoch(2), NextOffset(0), NextOffset(0));
-    assignments.deliver(partition(0), Offset(0), 1).unwrap();
+    assignments.deliver(partition(0), Offset(0), 1, Millis(0)).unwrap();
     assert_eq!(assignments.settle(settled(0, 1, 0, Outcome::Complete)), Ok(SettleResult::Stale));
     assert_eq!(assignments.begin_commit(), []);
     assert_eq!(assignments.settle(settled(0, 2, 0, Outcome::Complete)), Ok(SettleResult::Counted));
@@ -37,16 +37,16 @@ fn records_before_the_assignment_may_be_replays() {
     let mut assignments = Assignments::new(Budget { records: 1, bytes: 100 });
     assignments.assign(partition(0), Epoch(1), NextOffset(5), NextOffset(13));
     for offset in 5..13 {
-        assert_eq!(assignments.deliver(partition(0), Offset(offset), 1), Ok(true));
+        assert_eq!(assignments.deliver(partition(0), Offset(offset), 1, Millis(0)), Ok(true));
     }
-    assert_eq!(assignments.deliver(partition(0), Offset(13), 1), Ok(false));
+    assert_eq!(assignments.deliver(partition(0), Offset(13), 1, Millis(0)), Ok(false));
 }
 
 #[test]
 fn a_failed_commit_is_begun_again() {
     let mut assignments = Assignments::new(BUDGET);
     assignments.assign(partition(0), Epoch(1), NextOffset(0), NextOffset(0));
-    assignments.deliver(partition(0), Offset(0), 1).unwrap();
+    assignments.deliver(partition(0), Offset(0), 1, Millis(0)).unwrap();
     assignments.settle(settled(0, 1, 0, Outcome::Complete)).unwrap();
     assert_eq!(assignments.begin_commit().len(), 1);
     assert_eq!(assignments.begin_commit(), [], "begun once while the answer is open");
@@ -57,6 +57,51 @@ fn a_failed_commit_is_begun_again() {
     assert_eq!(assignments.begin_commit(), [(partition(0), NextOffset(1))]);
     assignments.acknowledge(partition(0), NextOffset(1)).unwrap();
     assert_eq!(assignments.uncommitted(&[partition(0)]), 0);
+}
+
+fn completed_until(assignments: &Assignments) -> Option<Millis> {
+    assignments.completed_times().find(|(own, _)| *own == partition(0)).map(|(_, until)| until)
+}
+
+fn complete_and_commit(assignments: &mut Assignments, offset: i64) {
+    assignments.settle(settled(0, 1, offset, Outcome::Complete)).unwrap();
+    for (own, next) in assignments.begin_commit() {
+        assignments.acknowledge(own, next).unwrap();
+    }
+}
+
+#[test]
+fn observed_end_counts_once_the_commit_reaches_it() {
+    let mut assignments = Assignments::new(BUDGET);
+    assignments.assign(partition(0), Epoch(1), NextOffset(0), NextOffset(0));
+    assert_eq!(completed_until(&assignments), None);
+    assignments.observe_end(partition(0), NextOffset(0), Millis(50));
+    assert_eq!(completed_until(&assignments), Some(Millis(50)), "an empty partition is complete");
+
+    assignments.deliver(partition(0), Offset(0), 1, Millis(60)).unwrap();
+    assignments.deliver(partition(0), Offset(1), 1, Millis(70)).unwrap();
+    assignments.observe_end(partition(0), NextOffset(2), Millis(100));
+    assert_eq!(completed_until(&assignments), Some(Millis(50)), "two records are open");
+    complete_and_commit(&mut assignments, 0);
+    assert_eq!(completed_until(&assignments), Some(Millis(60)), "one record is open");
+    // Three more records were appended, but the earlier end is kept.
+    assignments.observe_end(partition(0), NextOffset(5), Millis(200));
+    complete_and_commit(&mut assignments, 1);
+    assert_eq!(completed_until(&assignments), Some(Millis(100)));
+}
+
+#[test]
+fn same_end_at_a_later_time_replaces_the_observation() {
+    let mut assignments = Assignments::new(BUDGET);
+    assignments.assign(partition(0), Epoch(1), NextOffset(0), NextOffset(0));
+    assignments.deliver(partition(0), Offset(0), 1, Millis(10)).unwrap();
+    assignments.observe_end(partition(0), NextOffset(1), Millis(100));
+    assignments.observe_end(partition(0), NextOffset(1), Millis(300));
+    complete_and_commit(&mut assignments, 0);
+    assert_eq!(completed_until(&assignments), Some(Millis(300)));
+    // An observation that arrives late lowers no time.
+    assignments.observe_end(partition(0), NextOffset(1), Millis(200));
+    assert_eq!(completed_until(&assignments), Some(Millis(300)));
 }
 
 #[derive(Clone, Debug)]
@@ -170,7 +215,7 @@ proptest! {
                         let known = world.exists.entry(own).or_default();
                         let offset = known.range(from..).next().copied().unwrap_or(from + gap);
                         known.insert(offset);
-                        let maybe_replayed = assignments.deliver(own, Offset(offset), bytes).unwrap();
+                        let maybe_replayed = assignments.deliver(own, Offset(offset), bytes, Millis(offset)).unwrap();
                         let is_new = world.handed_out.entry(own).or_default().insert(offset);
                         prop_assert!(is_new || maybe_replayed, "{} at {} is a replay without a mark", own, offset);
                         world.delivered_to.insert(own, offset + 1);

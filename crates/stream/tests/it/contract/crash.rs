@@ -20,7 +20,7 @@ use tidegate_test_support::{PATIENCE, Process, Program, eventually, servers};
 
 use crate::{
     contract::fixture::{Fixture, forget_soon, mark},
-    support::{BUDGET, append, consume, items, numbers, receive, stop, value},
+    support::{BUDGET, append, complete, consume, items, numbers, receive, stop, value},
 };
 
 const SCENARIO: &str = "TIDEGATE_STREAM_CHILD";
@@ -56,6 +56,7 @@ async fn child() {
         "append" => append_for_ever(log, notes).await,
         "trace" => append_traced(log, notes).await,
         "consume" => consume_for_ever(log, notes).await,
+        "promise" => note_completed_times(log, notes).await,
         other => panic!("unknown scenario {other}"),
     }
 }
@@ -107,6 +108,27 @@ async fn consume_for_ever(log: Log, mut notes: File) {
             open_tickets.push_back(record.ticket);
             if open_tickets.len() > BETWEEN {
                 open_tickets.pop_front().unwrap().complete();
+            }
+        }
+    }
+}
+
+/// Appends records, completes each some records later, and notes the completed times of their partition.
+async fn note_completed_times(log: Log, mut notes: File) {
+    const OPEN: usize = 3;
+    let mut inbox = consume(&log, BUDGET);
+    let completed_times = inbox.completed_times();
+    let mut open_tickets = VecDeque::new();
+    for n in 0.. {
+        append(&log, items(0), b"key", [n.to_string()]).await;
+        let records = receive(&mut inbox, 1).await;
+        open_tickets.extend(records.into_iter().map(|record| record.ticket));
+        if open_tickets.len() > OPEN {
+            open_tickets.pop_front().unwrap().complete();
+        }
+        for (partition, until) in completed_times.read() {
+            if partition == items(0) {
+                notes.write_all(format!("{}\n", until.0).as_bytes()).unwrap();
             }
         }
     }
@@ -198,6 +220,7 @@ async fn started_kafka_records_are_marked_as_replays_after_a_kill() {
 async fn open(fixture: &Fixture) -> Log {
     let mut settings = fixture.settings();
     forget_soon(&mut settings);
+    settings.kafka.max_replication_delay_ms = 1_000;
     fixture.open_with(&settings).await.unwrap()
 }
 
@@ -259,6 +282,37 @@ async fn kill_consumers(fixture: &Fixture, lives: &[usize]) {
     }
     assert_eq!(stop(inbox).await, DrainResult::Clean);
     fixture.close(log).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_record_below_a_completed_time_returns_after_a_kill() {
+    check_completed_times(&Fixture::embedded()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_kafka_record_below_a_completed_time_returns_after_a_kill() {
+    let Some(fixture) = Fixture::kafka("completed times before a kill").await else { return };
+    check_completed_times(&fixture).await;
+}
+
+async fn check_completed_times(fixture: &Fixture) {
+    let notes_in = tempfile::tempdir().unwrap();
+    let notes = notes_in.path().join("times");
+    for count in [60, 300, 40] {
+        let before = read_notes(&notes).len();
+        let child = start("promise", fixture, &notes, 0);
+        kill_after(child, &notes, before + count).await;
+        let promised_time = read_notes(&notes).last().copied().unwrap();
+
+        let log = open(fixture).await;
+        let mut inbox = consume(&log, BUDGET);
+        let records = receive(&mut inbox, 1).await;
+        let returned_time = records[0].written_at.0.unsigned_abs();
+        assert!(returned_time >= promised_time, "{returned_time} returns, but {promised_time} was promised");
+        complete(records);
+        stop(inbox).await;
+        fixture.close(log).await;
+    }
 }
 
 /// The CI machines have `strace`. Without it the test is reported as skipped.

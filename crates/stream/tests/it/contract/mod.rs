@@ -2,6 +2,7 @@
 
 mod appending;
 mod budget;
+mod completed_times;
 mod consuming;
 mod crash;
 mod dead_letters;
