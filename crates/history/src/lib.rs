@@ -11,6 +11,7 @@ mod reader;
 mod request;
 mod restricted_items;
 mod row;
+pub mod snapshot;
 mod value;
 
 pub use self::{

@@ -71,6 +71,7 @@ pub const ALL: &[&Table] = &[
     history::events::HistoryEvent::TABLE,
     history::backfill::BackfilledPart::TABLE,
     history::child_safety_items::ChildSafetyItem::TABLE,
+    history::handled_times::HandledTime::TABLE,
     catalog::audit::AuditEntry::TABLE,
     catalog::orgs::Org::TABLE,
     catalog::configs::ConfigHead::TABLE,

@@ -3,3 +3,4 @@
 pub mod backfill;
 pub mod child_safety_items;
 pub mod events;
+pub mod handled_times;
