@@ -5,6 +5,7 @@
 pub mod callbacks;
 mod consumer;
 mod due;
+mod handled_times;
 mod handlers;
 mod health;
 mod items;

@@ -10,7 +10,7 @@ use tidegate_schemas::{
 };
 use tidegate_stream::{
     Topic,
-    consumer::inbox::{DrainResult, Inbox},
+    consumer::inbox::{CompletedTimes, DrainResult, Inbox},
     topics::{Group, Role},
 };
 use tokio::task::JoinSet;
@@ -23,6 +23,7 @@ use crate::{
         auto_close::AutoCloseTurns, decisions::DueDecisions, partial_items::DuePartialItems,
         scanner::DueScanner,
     },
+    handled_times::HandledTimesWriter,
     handlers::RecordHandler,
     items::{
         alarm_thresholds::{AlarmThresholds, ThresholdFactors},
@@ -71,8 +72,13 @@ pub async fn process(
     let fetcher =
         PartialItemsFetcher::new(moderation_deps.clone(), client, secrets, |name| std::env::var(name).ok())
             .map_err(|error| RoleError::Failure { role: Role("process"), detail: error.to_string() })?;
-    let mut roles =
-        Roles { deps, settings: Arc::clone(&settings), stop: stop.child_token(), tasks: JoinSet::new() };
+    let mut roles = Roles {
+        deps,
+        settings: Arc::clone(&settings),
+        stop: stop.child_token(),
+        tasks: JoinSet::new(),
+        completed_times: Vec::new(),
+    };
 
     let facts = FactLookup::new(moderation_deps.store.clone(), &settings)
         .map_err(|error| RoleError::Failure { role: Role("process"), detail: error.to_string() })?;
@@ -117,6 +123,7 @@ pub async fn process(
     roles.scan_due_decisions(&decisions_inbox, moderation_deps.clone());
     roles.scan_old_jobs(&decisions_inbox, moderation_deps.clone());
     roles.run_consumer("decisions", decisions_inbox, RecordHandler::<Decision>::new(moderation_deps));
+    roles.report_handled_times();
     let result = roles.join_all().await;
     // The counter task stops with the roles' token, so counts of items that ended during the drain are written here.
     let last_counts = async {
@@ -132,6 +139,8 @@ struct Roles {
     settings: Arc<Settings>,
     stop: CancellationToken,
     tasks: JoinSet<Result<DrainResult, RoleError>>,
+    /// Progress of the consumers started so far.
+    completed_times: Vec<CompletedTimes>,
 }
 
 impl Roles {
@@ -147,6 +156,7 @@ impl Roles {
     }
 
     fn run_consumer<H: Handler>(&mut self, name: &'static str, inbox: Inbox, handler: H) {
+        self.completed_times.push(inbox.completed_times());
         let consumer = ConsumerLoop::new(
             Role(name),
             inbox,
@@ -203,6 +213,16 @@ impl Roles {
             stop.cancelled().await;
             request_tasks.close();
             request_tasks.wait().await;
+            Ok(DrainResult::Clean)
+        });
+    }
+
+    fn report_handled_times(&mut self) {
+        let completed_times = std::mem::take(&mut self.completed_times);
+        let writer = HandledTimesWriter::new(self.deps.log.clone(), self.deps.store.clone(), completed_times);
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            writer.run(stop).await;
             Ok(DrainResult::Clean)
         });
     }

@@ -4,6 +4,7 @@ mod along;
 mod batches;
 mod child_safety;
 mod cluster;
+mod handled_times;
 mod history;
 mod hosts;
 mod items;
