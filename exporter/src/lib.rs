@@ -12,6 +12,7 @@ pub mod meter;
 mod model;
 pub mod plural;
 pub mod privacy;
+pub mod report_page;
 pub mod sources;
 pub mod storage;
 pub mod tables;

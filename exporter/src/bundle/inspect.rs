@@ -360,7 +360,7 @@ fn reserve(free_bytes: &mut usize, bytes: usize) -> bool {
 
 /// Texts, numbers and flags by name. A text where the form has an object, a list or a number is omitted, since it can
 /// be personal data.
-fn collect_fields(row: &Row, form: &Object) -> Map<String, Value> {
+pub(crate) fn collect_fields(row: &Row, form: &Object) -> Map<String, Value> {
     let mut fields = Map::new();
     for (index, field) in form.fields.iter().enumerate() {
         let value = if row.text(index).is_some() && field.value.may_be_text() {
@@ -381,7 +381,7 @@ fn collect_fields(row: &Row, form: &Object) -> Map<String, Value> {
     fields
 }
 
-fn lossy_text(row: &Row, field: usize) -> String {
+pub(crate) fn lossy_text(row: &Row, field: usize) -> String {
     String::from_utf8_lossy(row.text(field).unwrap_or_default()).into_owned()
 }
 

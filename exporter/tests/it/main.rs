@@ -11,6 +11,7 @@ mod hostile;
 mod inputs;
 mod polis;
 mod privacy;
+mod report_page;
 mod schema;
 mod shared;
 mod stopped;

@@ -4,6 +4,7 @@ mod convert;
 mod diff;
 mod digest;
 mod inspect;
+mod report;
 mod schema;
 mod validate;
 
@@ -24,6 +25,8 @@ pub(crate) enum Bundle {
     Validate(validate::Validate),
     /// Show the content of a bundle: head, totals, data card and items, without free text by default
     Inspect(inspect::Inspect),
+    /// Write an HTML page about a bundle that opens offline: data card, participation, agreement and opinion map
+    Report(report::Report),
     /// Compare two bundles by the ids of their elements (exit code 1: they differ)
     Diff(diff::Diff),
     /// Print the SHA-256 of a bundle
@@ -39,6 +42,7 @@ impl Bundle {
             Self::Convert(command) => command.run(),
             Self::Validate(command) => command.run(),
             Self::Inspect(command) => command.run(),
+            Self::Report(command) => command.run(),
             Self::Diff(command) => command.run(),
             Self::Digest(command) => command.run(),
             Self::Schema(command) => command.run(),
