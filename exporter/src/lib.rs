@@ -1,9 +1,11 @@
 //! Converts exports of deliberation tools to data bundles, checks bundles, and turns them into tables.
 //!
-//! A library of the command line. It works on files alone and needs no running service.
+//! `deliberation` makes bundles of the service's own moderation. A library of the command line: it works on files and
+//! lines, and needs no running service.
 
 pub mod bundle;
 pub mod convert;
+pub mod deliberation;
 pub mod error;
 pub mod form;
 mod input;

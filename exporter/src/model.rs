@@ -2,13 +2,13 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "a list of items in memory is shorter than 2^32")]
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde_json::{Map, Value};
 
 use crate::{
     error::{ConvertError, ErrorKind},
-    form::ELIGIBLE_STATUSES,
+    form::{ELIGIBLE_STATUSES, ORIGIN_MODEL, ORIGIN_ORGANIZER, ORIGIN_PARTICIPANT},
     input::{FileDigest, Role, table::canonical_number},
     timestamp::Timestamp,
 };
@@ -27,11 +27,47 @@ pub(crate) struct Source {
     pub(crate) url: String,
 }
 
-/// Phase of a conversion; supported tools have exactly one.
+/// Phase of a conversion. Tools have exactly one, the service's own moderation has several.
 #[derive(Clone, Debug)]
 pub(crate) struct Phase {
     pub(crate) id: &'static str,
     pub(crate) kind: &'static str,
+    /// Title; `None` for the title of the source.
+    pub(crate) title: Option<&'static str>,
+    /// Type of the items of this phase.
+    pub(crate) item_type: &'static str,
+}
+
+/// Author of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Participant,
+    Organizer,
+    /// Rule or other program.
+    Model,
+}
+
+impl Origin {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Participant => ORIGIN_PARTICIPANT,
+            Self::Organizer => ORIGIN_ORGANIZER,
+            Self::Model => ORIGIN_MODEL,
+        }
+    }
+
+    pub(crate) fn organizer_if(is_organizer: bool) -> Self {
+        if is_organizer { Self::Organizer } else { Self::Participant }
+    }
+}
+
+/// Item in a phase, as the subject of responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Question {
+    /// Index of the phase.
+    pub(crate) phase: u16,
+    /// Index of the item.
+    pub(crate) item: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -43,7 +79,9 @@ pub(crate) struct Item {
     pub(crate) id: String,
     pub(crate) text: String,
     pub(crate) status: String,
-    pub(crate) organizer: bool,
+    pub(crate) origin: Origin,
+    /// Index of the item's phase.
+    pub(crate) phase: u16,
     pub(crate) created: Option<Timestamp>,
     /// Pseudonym of the author; never exported.
     pub(crate) author: Option<u128>,
@@ -61,6 +99,12 @@ impl Item {
 #[derive(Clone, Debug)]
 pub(crate) struct PublishedOutcome {
     pub(crate) kind: &'static str,
+    /// Index of the outcome's phase.
+    pub(crate) phase: u16,
+    /// Distinguishes outcomes of one kind for one item.
+    pub(crate) number: Option<String>,
+    /// True if the outcome says nothing about people, so that public bundles contain it.
+    pub(crate) is_public: bool,
     pub(crate) rank: Option<u64>,
     pub(crate) score: Option<f64>,
     pub(crate) observations: Option<u64>,
@@ -71,7 +115,17 @@ pub(crate) struct PublishedOutcome {
 
 impl PublishedOutcome {
     pub(crate) fn counts(kind: &'static str, counts: Map<String, Value>) -> Self {
-        Self { kind, rank: None, score: None, observations: None, counts, other_members: Map::new() }
+        Self {
+            kind,
+            phase: 0,
+            number: None,
+            is_public: false,
+            rank: None,
+            score: None,
+            observations: None,
+            counts,
+            other_members: Map::new(),
+        }
     }
 }
 
@@ -92,10 +146,15 @@ pub(crate) struct Artifact {
 pub(crate) struct BundleHeader {
     pub(crate) adapter: String,
     pub(crate) source: Source,
-    pub(crate) phase: Phase,
-    pub(crate) item_type: &'static str,
+    pub(crate) phases: Vec<Phase>,
     /// Items in output order.
     pub(crate) items: Vec<Item>,
+    /// Questions in output order, which rows refer to as subjects; `None` if each item is one question in the only
+    /// phase.
+    pub(crate) questions: Option<Vec<Question>>,
+    /// True if bundles of overlapping periods are made from one source. Public counts are lowered to multiples of k
+    /// then, so that two bundles cannot be subtracted from each other.
+    pub(crate) is_recurring: bool,
     /// Names of the participant groups.
     pub(crate) groups: Vec<String>,
     /// True if items are compared in pairs instead of answered one by one.
@@ -112,9 +171,10 @@ impl BundleHeader {
         Self {
             adapter: adapter.into(),
             source,
-            phase: Phase { id: "phase-opinion", kind: "opinion" },
-            item_type: "statement",
+            phases: vec![Phase { id: "phase-opinion", kind: "opinion", title: None, item_type: "statement" }],
             items,
+            questions: None,
+            is_recurring: false,
             groups: Vec::new(),
             pairwise: false,
             rows: Vec::new(),
@@ -126,10 +186,41 @@ impl BundleHeader {
     /// Header for options that are compared in pairs.
     pub(crate) fn of_options(adapter: impl Into<String>, source: Source, items: Vec<Item>) -> Self {
         Self {
-            phase: Phase { id: "phase-prioritize", kind: "prioritize" },
-            item_type: "option",
+            phases: vec![Phase {
+                id: "phase-prioritize",
+                kind: "prioritize",
+                title: None,
+                item_type: "option",
+            }],
             pairwise: true,
             ..Self::of_statements(adapter, source, items)
+        }
+    }
+
+    pub(crate) fn question_count(&self) -> usize {
+        self.questions.as_ref().map_or(self.items.len(), Vec::len)
+    }
+
+    pub(crate) fn question(&self, at: usize) -> Question {
+        match &self.questions {
+            Some(questions) => questions[at],
+            None => Question { phase: 0, item: at as u32 },
+        }
+    }
+
+    /// Item of a question.
+    pub(crate) fn question_item(&self, at: usize) -> &Item {
+        &self.items[self.question(at).item as usize]
+    }
+
+    /// Key of a question for ids of responses and outcomes. It contains the phase if there are several.
+    pub(crate) fn question_key(&self, at: usize) -> Cow<'_, str> {
+        let key = self.question_item(at).key.as_str();
+        match &self.questions {
+            Some(questions) => {
+                Cow::Owned(format!("{}:{key}", self.phases[usize::from(questions[at].phase)].kind))
+            }
+            None => Cow::Borrowed(key),
         }
     }
 }

@@ -6,20 +6,20 @@ use std::collections::HashSet;
 
 use crate::{
     form::{Answer, coverage},
-    model::Item,
+    model::BundleHeader,
     privacy::suppression::{Counts, HiddenCells},
     storage::rows::{NO_OBJECT, Row},
 };
 
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// Counts by item: answers to the item alone, and comparisons with the item as subject.
-    items: Vec<Counts>,
-    /// Counts by item and group; the first group holds participants without one.
+    /// Counts by question: answers to the item alone, and comparisons with the item as subject.
+    questions: Vec<Counts>,
+    /// Counts by question and group; the first group holds participants without one.
     groups: Vec<Counts>,
     group_count: usize,
-    /// Number of distinct participants with an answer, by item.
-    participants_by_item: Vec<u64>,
+    /// Number of distinct participants with an answer, by question.
+    participants_by_question: Vec<u64>,
     pairs: Option<PairTables>,
     rows: u64,
 }
@@ -56,31 +56,31 @@ impl CountTable {
 }
 
 impl Tally {
-    pub(crate) fn new(items: usize, groups: usize, pairwise: bool) -> Self {
+    pub(crate) fn new(questions: usize, groups: usize, pairwise: bool) -> Self {
         let group_count = if groups == 0 { 0 } else { groups + 1 };
         Self {
-            items: vec![Counts::default(); items],
-            groups: vec![Counts::default(); items * group_count],
+            questions: vec![Counts::default(); questions],
+            groups: vec![Counts::default(); questions * group_count],
             group_count,
-            participants_by_item: vec![0; items],
+            participants_by_question: vec![0; questions],
             pairs: pairwise.then(PairTables::default),
             rows: 0,
         }
     }
 
     pub(crate) fn clear(&mut self) {
-        *self = Self::new(self.items.len(), self.group_count.saturating_sub(1), self.pairs.is_some());
+        *self = Self::new(self.questions.len(), self.group_count.saturating_sub(1), self.pairs.is_some());
     }
 
     #[inline]
     pub(crate) fn add(&mut self, row: Row, answer_number: u32) {
         self.rows += 1;
-        let (item, answer) = (row.subject as usize, row.answer() as usize);
-        self.items[item][answer] += 1;
+        let (question, answer) = (row.subject as usize, row.answer() as usize);
+        self.questions[question][answer] += 1;
         // Event bundles have several rows per participant and item; coverage counts the pair once.
-        self.participants_by_item[item] += u64::from(answer_number == 1);
+        self.participants_by_question[question] += u64::from(answer_number == 1);
         if self.group_count > 0 {
-            self.groups[item * self.group_count + row.group()][answer] += 1;
+            self.groups[question * self.group_count + row.group()][answer] += 1;
         }
         if let Some(pairs) = &mut self.pairs {
             pairs.add(row);
@@ -91,11 +91,11 @@ impl Tally {
         self.rows
     }
 
-    pub(crate) fn item(&self, at: usize) -> &Counts {
-        &self.items[at]
+    pub(crate) fn question(&self, at: usize) -> &Counts {
+        &self.questions[at]
     }
 
-    /// Counts of an item by group, without participants outside all groups.
+    /// Counts of a question by group, without participants outside all groups.
     pub(crate) fn groups(&self, at: usize) -> &[Counts] {
         match self.group_count {
             0 => &[],
@@ -103,18 +103,23 @@ impl Tally {
         }
     }
 
-    /// One count table per item or compared pair.
+    /// One count table per question or compared pair.
     pub(crate) fn tables(&self) -> Vec<CountTable> {
         match &self.pairs {
             Some(pairs) => pairs.tables.clone(),
             None => {
-                let tables = self.items.iter().enumerate();
+                let tables = self.questions.iter().enumerate();
                 tables.map(|(at, counts)| CountTable::new(at as u32, NO_OBJECT, *counts)).collect()
             }
         }
     }
 
-    pub(crate) fn coverage(&self, items: &[Item], participants: u64) -> f64 {
+    pub(crate) fn coverage(&self, head: &BundleHeader, participants: u64) -> f64 {
+        // No participant is expected to answer all moderation claims, so none of them is eligible.
+        if head.questions.is_some() {
+            return coverage::of([]);
+        }
+        let items = &head.items;
         let eligible = items.iter().filter(|item| item.is_eligible()).count() as u64;
         let phase = match &self.pairs {
             Some(pairs) => {
@@ -129,7 +134,7 @@ impl Tally {
             None => {
                 let answered = items
                     .iter()
-                    .zip(&self.participants_by_item)
+                    .zip(&self.participants_by_question)
                     .filter(|(item, _)| item.is_eligible())
                     .map(|(_, count)| count);
                 coverage::Phase::Single { participants, eligible, answered: answered.sum() }

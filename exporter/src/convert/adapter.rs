@@ -10,7 +10,7 @@ use crate::{
     model::BundleHeader,
     privacy::participants::{ParticipantRegistry, RegistryFor},
     sources::{aoi::Ideas, pocket_polis::PocketPolis, polis::Polis, sensemaking::Sensemaking},
-    storage::rows::{ReadResult, Row, order::Flow},
+    storage::rows::{ReadResult, Row, order::Flow, spool::SpooledRows},
     tally::CountTable,
     unpack::Compression,
 };
@@ -21,6 +21,8 @@ pub(super) enum Adapter {
     Ideas(Ideas),
     Pocket(PocketPolis),
     Sensemaking(Sensemaking),
+    /// Rows of a source without input files.
+    Spooled(SpooledRows),
 }
 
 impl Adapter {
@@ -47,6 +49,9 @@ impl Adapter {
             Format::Bundle => Err(ConvertError::Refused(
                 "the input is already a bundle: choose an output format with --to".to_owned(),
             )),
+            Format::Moderation => Err(ConvertError::Refused(
+                "the service's own moderation is exported by `tidegate bundle export`".to_owned(),
+            )),
             Format::Sensemaking => {
                 let (tallies, head, people) = Sensemaking::open(files, &job.limits, id, registry_for)?;
                 Ok((Self::Sensemaking(tallies), head, people))
@@ -60,20 +65,21 @@ impl Adapter {
             Self::Ideas(_) => Format::AllOurIdeas,
             Self::Pocket(_) => Format::PocketPolis,
             Self::Sensemaking(_) => Format::Sensemaking,
+            Self::Spooled(_) => Format::Moderation,
         }
     }
 
     pub(super) fn variant(&self) -> Option<&'static str> {
         match self {
             Self::Polis(polis) => Some(polis.variant.name()),
-            Self::Ideas(_) | Self::Pocket(_) | Self::Sensemaking(_) => None,
+            Self::Ideas(_) | Self::Pocket(_) | Self::Sensemaking(_) | Self::Spooled(_) => None,
         }
     }
 
     pub(super) fn is_sorted_by_item(&self) -> bool {
         match self {
             Self::Polis(polis) => polis.is_sorted_by_item(),
-            Self::Ideas(_) | Self::Pocket(_) | Self::Sensemaking(_) => false,
+            Self::Ideas(_) | Self::Pocket(_) | Self::Sensemaking(_) | Self::Spooled(_) => false,
         }
     }
 
@@ -82,7 +88,7 @@ impl Adapter {
             Self::Polis(polis) => polis.rows_file(),
             Self::Ideas(ideas) => Some(ideas.rows_file()),
             Self::Pocket(pocket) => Some(pocket.rows_file()),
-            Self::Sensemaking(_) => None,
+            Self::Sensemaking(_) | Self::Spooled(_) => None,
         }
     }
 
@@ -90,7 +96,7 @@ impl Adapter {
     pub(super) fn tallies(&self) -> Option<&[CountTable]> {
         match self {
             Self::Sensemaking(tallies) => Some(tallies.tallies()),
-            Self::Polis(_) | Self::Ideas(_) | Self::Pocket(_) => None,
+            Self::Polis(_) | Self::Ideas(_) | Self::Pocket(_) | Self::Spooled(_) => None,
         }
     }
 
@@ -106,6 +112,7 @@ impl Adapter {
             Self::Polis(polis) => polis.read_rows(limits, meter, people, notes, on_row),
             Self::Ideas(ideas) => ideas.read_rows(limits, meter, people, notes, on_row),
             Self::Pocket(pocket) => pocket.read_rows(limits, meter, people, on_row),
+            Self::Spooled(rows) => rows.read(people, on_row),
             Self::Sensemaking(_) => Ok(ReadResult { flow: Flow::Continue, rows: 0, file_digest: None }),
         }
     }

@@ -13,7 +13,7 @@ use crate::{
     form::{Answer, SOURCE_RESPONSE_COUNTS},
     model::BundleHeader,
     plural::{format_count, was_or_were},
-    privacy::suppression::{Disclosure, min_total, suppress_participants, suppress_with},
+    privacy::suppression::{Disclosure, lower_count, lower_participants, min_total, suppress_participants, suppress_with},
     storage::rows::NO_OBJECT,
     tally::{CountTable, Tally},
 };
@@ -29,11 +29,23 @@ pub(super) fn individual_outcomes<'h>(
     tally: &Tally,
     members: &[Vec<String>],
 ) -> Outcomes<'h> {
-    let mut outcomes = Outcomes::new(head.phase.id);
+    let mut outcomes = Outcomes::new(&head.phases);
+    if let Some(questions) = &head.questions {
+        for item in &head.items {
+            let published_outcomes = item.outcomes.iter();
+            published_outcomes
+                .for_each(|outcome| outcomes.add_published_outcome(&item.key, &item.id, outcome));
+        }
+        for (at, question) in questions.iter().enumerate() {
+            let (key, id) = (head.question_key(at), &head.question_item(at).id);
+            outcomes.add_counts(question.phase, &key, id, tally.question(at), &SINGLE, &[]);
+        }
+        return outcomes;
+    }
     for (at, item) in head.items.iter().enumerate() {
         // The tally counts a compared item only as the subject, so its counts would be incomplete.
         if !head.pairwise {
-            outcomes.add_counts(&item.key, &item.id, tally.item(at), &SINGLE, &[]);
+            outcomes.add_counts(0, &item.key, &item.id, tally.question(at), &SINGLE, &[]);
         }
         item.outcomes.iter().for_each(|outcome| outcomes.add_published_outcome(&item.key, &item.id, outcome));
         if !head.groups.is_empty() {
@@ -60,6 +72,8 @@ pub(super) struct PublicCounts {
     max_unseen_answers: u64,
     cells_hidden: u64,
     k: Option<u64>,
+    /// Published counts are multiples of this number.
+    step: u64,
 }
 
 /// Selects the counts to disclose; all of them if there is no `k`.
@@ -79,8 +93,10 @@ pub(super) fn select_public_counts(
             max_unseen_answers: 0,
             cells_hidden: 0,
             k: None,
+            step: 1,
         };
     };
+    let step = if head.is_recurring { k } else { 1 };
     let mut kept_tables = Vec::new();
     let (mut cells_hidden, mut max_unseen_answers) = (0, 0);
     for table in tables {
@@ -89,15 +105,20 @@ pub(super) fn select_public_counts(
         let disclosure = suppress_with(&table.counts, table.unknown.hidden_answers, k, answers);
         if let Disclosure::Table { hidden: hidden_cells } = disclosure {
             cells_hidden += hidden_cells.iter().filter(|is_hidden| **is_hidden).count() as u64;
-            kept_tables.push((*table, hidden_cells));
+            let counts = table.counts.map(|count| lower_count(count, step));
+            kept_tables.push((CountTable { counts, ..*table }, hidden_cells));
         } else if table.counts.iter().any(|count| *count > 0) {
             // Items without answers, such as rejected ones, may be recognisable, so they add to no bound.
             max_unseen_answers += min_total(k, answers) - 1;
         }
     }
-    let mut items = vec![false; head.items.len()];
+    // Items without a question have no counts to hide.
+    let mut items = vec![head.questions.is_some(); head.items.len()];
+    for question in head.questions.iter().flatten() {
+        items[question.item as usize] = false;
+    }
     for (table, _) in &kept_tables {
-        items[table.subject as usize] = true;
+        items[head.question(table.subject as usize).item as usize] = true;
         if table.object != NO_OBJECT {
             // Both items of a disclosed pair appear in the bundle.
             items[table.object as usize] = true;
@@ -113,6 +134,7 @@ pub(super) fn select_public_counts(
         max_unseen_answers,
         cells_hidden,
         k: Some(k),
+        step,
     }
 }
 
@@ -127,6 +149,10 @@ impl PublicCounts {
             (table.counts.iter().sum(), shown_sum)
         });
         let totals: Vec<_> = totals.collect();
+        if self.step > 1 {
+            let shown_sum = totals.iter().map(|(_, shown_sum)| shown_sum).sum();
+            return Some(lower_participants(all, shown_sum, self.step));
+        }
         // If all answers are hidden, the bundle must not confirm that anyone answered.
         let has_visible_answers = totals.iter().any(|(_, shown_sum)| *shown_sum > 0);
         suppress_participants(all, &totals, self.max_unseen_answers, k)
@@ -135,6 +161,22 @@ impl PublicCounts {
 
     pub(super) fn notes(&self) -> Vec<String> {
         let Some(k) = self.k else { return Vec::new() };
+        if self.step > 1 {
+            // Without numbers: those of two bundles could be subtracted.
+            let min_answers = min_total(k, SINGLE.len() as u64);
+            return vec![
+                format!("Items with fewer than {min_answers} answers in each of their phases are left out."),
+                format!(
+                    "Counts from 1 to {} and counts that would reveal them are hidden; they are named in outcomes.",
+                    k - 1
+                ),
+                format!(
+                    "Counts and the number of participants are lowered to multiples of {k}, so that two bundles \
+                        cannot be subtracted from each other."
+                ),
+                "Single decisions are left out. Times are rounded to days.".to_owned(),
+            ];
+        }
         let of_pairs = self.tables.iter().any(|(table, _)| table.object != NO_OBJECT);
         let mut notes = vec![
             dropped_note(self.items_dropped, "item", k, of_pairs),
@@ -174,9 +216,10 @@ impl PublicCounts {
 
     /// Outcomes of the disclosed counts; with `published`, also those of the source.
     pub(super) fn outcomes<'h>(&self, head: &'h BundleHeader, published: bool) -> Outcomes<'h> {
-        let mut outcomes = Outcomes::new(head.phase.id);
+        let mut outcomes = Outcomes::new(&head.phases);
         for (table, hidden_cells) in self.tables.iter().filter(|(table, _)| table.object == NO_OBJECT) {
-            let item = &head.items[table.subject as usize];
+            let at = table.subject as usize;
+            let (phase, key, item) = (head.question(at).phase, head.question_key(at), head.question_item(at));
             let unknown_counts = &table.unknown;
             let answers =
                 SINGLE.into_iter().filter(|answer| !unknown_counts.absent_answers[*answer as usize]);
@@ -187,15 +230,14 @@ impl PublicCounts {
                 .zip(unknown_counts.hidden_answers)
                 .map(|(is_hidden, is_unknown)| *is_hidden || is_unknown)
                 .collect();
-            outcomes.add_counts(&item.key, &item.id, &table.counts, &answers, &hidden_cells);
+            outcomes.add_counts(phase, &key, &item.id, &table.counts, &answers, &hidden_cells);
         }
-        if published {
-            for item in &head.items {
-                let other_outcomes =
-                    item.outcomes.iter().filter(|outcome| outcome.kind != SOURCE_RESPONSE_COUNTS);
-                other_outcomes
-                    .for_each(|outcome| outcomes.add_published_outcome(&item.key, &item.id, outcome));
-            }
+        for item in &head.items {
+            let other_outcomes = item
+                .outcomes
+                .iter()
+                .filter(|outcome| outcome.is_public || published && outcome.kind != SOURCE_RESPONSE_COUNTS);
+            other_outcomes.for_each(|outcome| outcomes.add_published_outcome(&item.key, &item.id, outcome));
         }
         outcomes
     }
@@ -216,7 +258,8 @@ impl PublicCounts {
         let mut compared_pairs = BTreeSet::new();
         for (table, _, count) in self.cells() {
             responses += count;
-            let (subject, object) = (table.subject as usize, table.object as usize);
+            let subject = head.question(table.subject as usize).item as usize;
+            let object = table.object as usize;
             if table.object == NO_OBJECT {
                 answered += if eligible.contains(&subject) { count } else { 0 };
             } else if eligible.contains(&subject) && eligible.contains(&object) {

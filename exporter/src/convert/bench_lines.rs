@@ -35,8 +35,7 @@ pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, ConvertError> {
         |scope: Option<&str>| Ok(ParticipantRegistry::new(&key, scope.unwrap_or_default(), job.participants));
     let format = adapter::choose_format(&files, job)?;
     let (adapter, head, mut people) = Adapter::open(format, &files, job, &mut registry_for)?;
-    let items = head.items.iter().map(|item| (item.key.as_str(), item.id.as_str()));
-    let formatter = RowFormatter::new(items, head.phase.id, false);
+    let formatter = RowFormatter::new(&head, false);
     let (mut bytes, mut cache) = (Vec::with_capacity(BLOCK + MAX_LINE), LineCache::default());
     let mut write = |bytes: &mut Vec<u8>| {
         let result = out.write_all(bytes);

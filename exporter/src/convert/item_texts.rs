@@ -12,7 +12,7 @@ use crate::{
     error::ConvertError,
     form::{TEXT_REVIEWED_BY, TextAuthor},
     meter::Meter,
-    model::{BundleHeader, Item},
+    model::{BundleHeader, Item, Origin},
     plural::HiddenBelow,
     privacy::{
         Profile, TextTreatment,
@@ -39,7 +39,7 @@ pub(super) fn prepare_texts(
     let lines = head.items.iter().map(|item| {
         meter.check_stop()?;
         let text = match job.texts() {
-            _ if item.organizer => item.text.clone(),
+            _ if item.origin == Origin::Organizer => item.text.clone(),
             TextTreatment::Keep => item.text.clone(),
             TextTreatment::Redact => {
                 let (text, count) = redact(&item.text);
@@ -137,7 +137,7 @@ impl ItemTexts {
         };
         for (item, line) in head.items.iter().zip(&self.lines).filter(|(_, line)| line.is_published) {
             meter.check_stop()?;
-            content.participant_text |= !item.organizer && !line.text.is_empty();
+            content.participant_text |= item.origin == Origin::Participant && !line.text.is_empty();
             // The search is slow, and one identifying text decides.
             content.identifying_text = content.identifying_text
                 || identifies(&line.text, TextAuthor::People)
@@ -166,10 +166,11 @@ fn tool_texts<'h>(head: &'h BundleHeader, job: &'h Job) -> impl Iterator<Item = 
         .chain(head.items.iter().map(|item| item.status.as_str()))
 }
 
-/// Values of published outcomes; empty for public bundles, which omit them.
+/// Values of published outcomes. Public bundles omit those about people.
 fn published_values<'h>(head: &'h BundleHeader, job: &Job) -> impl Iterator<Item = (&'h String, &'h Value)> {
     let is_private = job.profile == Profile::Private;
-    let outcomes = head.items.iter().filter(move |_| is_private).flat_map(|item| &item.outcomes);
+    let outcomes = head.items.iter().flat_map(|item| &item.outcomes);
+    let outcomes = outcomes.filter(move |outcome| is_private || outcome.is_public);
     outcomes.flat_map(|outcome| outcome.counts.iter().chain(&outcome.other_members))
 }
 
@@ -197,7 +198,8 @@ mod tests {
             id: "statement:1".to_owned(),
             text: "text".to_owned(),
             status: "approved".to_owned(),
-            organizer: false,
+            origin: Origin::Participant,
+            phase: 0,
             created: None,
             author: None,
             outcomes: Vec::new(),

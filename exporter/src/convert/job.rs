@@ -26,6 +26,8 @@ pub enum Format {
     PocketPolis,
     /// A data bundle, as input of a conversion to tables.
     Bundle,
+    /// The service's own moderation. It has no input files.
+    Moderation,
 }
 
 impl Format {
@@ -36,6 +38,7 @@ impl Format {
             Self::Sensemaking => "sensemaking",
             Self::PocketPolis => "pocket-polis",
             Self::Bundle => "bundle",
+            Self::Moderation => "moderation",
         }
     }
 }

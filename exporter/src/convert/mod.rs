@@ -14,7 +14,10 @@ mod overlap;
 mod read_rows;
 mod workspace;
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+};
 
 #[doc(hidden)]
 pub use self::bench_lines::lines;
@@ -45,11 +48,13 @@ use crate::{
     input::{Input, Member, Role, note_dropped_columns},
     json::write::encode_hex,
     meter::Meter,
+    model::BundleHeader,
     privacy::{
         Profile,
         data_card::{Card, Content, compute_card},
         participants::{Key, ParticipantRegistry},
     },
+    storage::rows::spool::SpooledRows,
     tables,
     tally::Tally,
     timestamp::Timestamp,
@@ -123,14 +128,55 @@ fn convert_export(
     head.notes.extend(item_texts::notes(&texts, job));
     // Progress refers to the response file; the other files were read above.
     meter.bytes_expected.store(adapter.rows_file().map_or(0, Member::stored_bytes), Ordering::Relaxed);
-    let mut conversion =
-        Conversion { job, meter, workspace, adapter, head, people: &mut people, texts, constants };
-    let report = if conversion.has_counts_only() {
-        conversion.write_counts()?
-    } else {
-        conversion.write_individual()?
-    };
-    conversion.finish(report)
+    Conversion { job, meter, workspace, adapter, head, people: &mut people, texts, constants }.run()
+}
+
+/// Source whose items and rows were prepared without input files.
+pub(crate) struct PreparedSource {
+    pub(crate) rows: SpooledRows,
+    pub(crate) head: BundleHeader,
+    pub(crate) people: ParticipantRegistry,
+}
+
+/// Open output of a bundle that is not made of input files.
+pub(crate) struct PreparedConversion {
+    workspace: Workspace,
+    /// Given key of the pseudonyms, or a random one.
+    pub(crate) key: Key,
+}
+
+impl PreparedConversion {
+    /// Checks the options and opens the output.
+    pub(crate) fn open(job: &Job) -> Result<Self, ConvertError> {
+        check_options(job)?;
+        overlap::refuse_overlap(job)?;
+        let key = job.key.clone().map_or_else(Key::generate, Ok)?;
+        Ok(Self { workspace: Workspace::open(job)?, key })
+    }
+
+    /// Folder for temporary files.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.workspace.folder
+    }
+
+    /// Writes the bundle with its sidecars.
+    pub(crate) fn write(
+        self,
+        job: &Job,
+        source: PreparedSource,
+        meter: &Arc<Meter>,
+    ) -> Result<Report, ConvertError> {
+        let PreparedSource { rows, mut head, mut people } = source;
+        job.overrides.apply(&mut head.source, job.truncate_metadata, &mut head.notes)?;
+        if job.profile == Profile::Public {
+            head.notes.extend(item_texts::replace_identifying_ids(&mut head.items, meter)?);
+        }
+        let texts = item_texts::prepare_texts(&head, job, meter)?;
+        let exported_at = job.exported_at.unwrap_or_else(Timestamp::now);
+        let constants = Constants { naming: job.naming, schema_url: job.schema_url.clone(), exported_at };
+        let (workspace, adapter) = (self.workspace, Adapter::Spooled(rows));
+        Conversion { job, meter, workspace, adapter, head, people: &mut people, texts, constants }.run()
+    }
 }
 
 /// A given key needs a source id: equal participant ids of two conversations would otherwise get one pseudonym.
@@ -204,24 +250,29 @@ struct Conversion<'w> {
     meter: &'w Arc<Meter>,
     workspace: Workspace,
     adapter: Adapter,
-    head: crate::model::BundleHeader,
+    head: BundleHeader,
     people: &'w mut ParticipantRegistry,
     texts: ItemTexts,
     constants: Constants,
 }
 
 impl Conversion<'_> {
+    /// Writes the bundle of counts or of individual answers.
+    fn run(mut self) -> Result<Report, ConvertError> {
+        let report = if self.has_counts_only() { self.write_counts()? } else { self.write_individual()? };
+        self.finish(report)
+    }
+
     fn has_counts_only(&self) -> bool {
         self.job.profile == Profile::Public || self.adapter.tallies().is_some()
     }
 
     fn new_tally(&self) -> Tally {
-        Tally::new(self.head.items.len(), self.head.groups.len(), self.head.pairwise)
+        Tally::new(self.head.question_count(), self.head.groups.len(), self.head.pairwise)
     }
 
     fn row_formatter(&self) -> RowFormatter {
-        let items = self.head.items.iter().map(|item| (item.key.as_str(), item.id.as_str()));
-        RowFormatter::new(items, self.head.phase.id, self.job.events)
+        RowFormatter::new(&self.head, self.job.events)
     }
 
     fn finish(self, mut report: Report) -> Result<Report, ConvertError> {
@@ -403,7 +454,9 @@ impl Conversion<'_> {
             }
         }
         let replaced = read.superseded;
-        if replaced > 0 {
+        // The counts of two recurring public bundles could be subtracted.
+        let hides_counts = self.head.is_recurring && self.job.profile == Profile::Public;
+        if replaced > 0 && !hides_counts {
             let (phrase, were) = self.people.hidden_below.format_count(replaced, "answer");
             let note =
                 format!("{phrase} {were} replaced by a later one of the same participant and left out.");
@@ -429,7 +482,7 @@ impl Conversion<'_> {
             participants,
             items: self.head.items.len() as u64,
             responses: tally.rows(),
-            coverage: tally.coverage(&self.head.items, participants),
+            coverage: tally.coverage(&self.head, participants),
         };
         let has_responses = tally.rows() > 0;
         let content = Content {

@@ -105,6 +105,7 @@ pub const ORIGINS: [&str; 3] = ["participant", "organizer", "model"];
 /// Origin of an item written by a participant; its text counts as participants' free text.
 pub const ORIGIN_PARTICIPANT: &str = "participant";
 pub const ORIGIN_ORGANIZER: &str = "organizer";
+pub const ORIGIN_MODEL: &str = "model";
 
 /// Statuses of items that count for coverage.
 pub const ELIGIBLE_STATUSES: [&str; 2] = ["approved", "active"];

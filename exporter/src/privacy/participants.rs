@@ -5,7 +5,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "a number that was found to be small")]
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs::Metadata,
     io,
     os::unix::fs::PermissionsExt as _,
@@ -56,7 +56,55 @@ impl std::fmt::Debug for Key {
 
 /// Prefix of participant references.
 pub(crate) const PREFIX: &str = "participant:";
-const DOMAIN: &[u8] = b"participant";
+
+/// Domain of pseudonyms. Equal ids of two domains have different pseudonyms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Domain {
+    Participant,
+    Moderator,
+    Item,
+    /// Row of a dataset, such as a decision.
+    Row,
+}
+
+impl Domain {
+    fn name(self) -> &'static [u8] {
+        match self {
+            Self::Participant => b"participant",
+            Self::Moderator => b"moderator",
+            Self::Item => b"item",
+            Self::Row => b"row",
+        }
+    }
+}
+
+/// Deriver of the pseudonyms of one domain and scope.
+#[derive(Clone, Debug)]
+pub(crate) struct Pseudonymizer {
+    mac: Hmac<Sha256>,
+}
+
+impl Pseudonymizer {
+    pub(crate) fn new(key: &Key, domain: Domain, scope: &str) -> Self {
+        let mut mac = Hmac::new_from_slice(&key.0).expect("a key of HMAC may have any length");
+        // Zero bytes separate domain, scope and id, so that different inputs are never equal.
+        mac.update(domain.name());
+        mac.update(&[0]);
+        mac.update(scope.as_bytes());
+        mac.update(&[0]);
+        Self { mac }
+    }
+
+    /// Pseudonym of an id; never 0, which is reserved for "no participant".
+    pub(crate) fn pseudonym(&self, id: &[u8]) -> u128 {
+        let mut mac = self.mac.clone();
+        mac.update(id);
+        let digest = mac.finalize().into_bytes();
+        let mut leading_bytes = [0; 16];
+        leading_bytes.copy_from_slice(&digest[..16]);
+        u128::from_be_bytes(leading_bytes).max(1)
+    }
+}
 
 /// References by pseudonym, shared with the row writer.
 pub(crate) type ReferenceNames = Arc<RwLock<HashMap<u128, String>>>;
@@ -72,7 +120,7 @@ pub(crate) fn scope(tool: &str, source: &str) -> String {
 /// Participants of one source.
 #[derive(Debug)]
 pub(crate) struct ParticipantRegistry {
-    mac: Hmac<Sha256>,
+    pseudonymizer: Pseudonymizer,
     naming: ParticipantNaming,
     /// Pseudonyms by participant number, 0 for none. Most sources number their participants, so this vector serves
     /// most rows.
@@ -81,6 +129,8 @@ pub(crate) struct ParticipantRegistry {
     number_groups: Vec<u16>,
     large_numbers: HashMap<u64, (u128, u16)>,
     by_text: HashMap<Box<[u8]>, (u128, u16)>,
+    /// Participants of rows that have pseudonyms already.
+    by_pseudonym: HashSet<u128>,
     /// Participants registered by a table that is read before the rows.
     known_participants: HashMap<Box<[u8]>, KnownParticipant>,
     external_ids: HashMap<Box<[u8]>, String>,
@@ -114,19 +164,14 @@ const DIRECT_IDS: u64 = 1 << 20;
 
 impl ParticipantRegistry {
     pub(crate) fn new(key: &Key, scope: &str, naming: ParticipantNaming) -> Self {
-        let mut mac = Hmac::new_from_slice(&key.0).expect("a key of HMAC may have any length");
-        // Zero bytes separate domain, scope and id, so that different inputs are never equal.
-        mac.update(DOMAIN);
-        mac.update(&[0]);
-        mac.update(scope.as_bytes());
-        mac.update(&[0]);
         Self {
-            mac,
+            pseudonymizer: Pseudonymizer::new(key, Domain::Participant, scope),
             naming,
             pseudonyms: Vec::new(),
             number_groups: Vec::new(),
             large_numbers: HashMap::new(),
             by_text: HashMap::new(),
+            by_pseudonym: HashSet::new(),
             known_participants: HashMap::new(),
             external_ids: HashMap::new(),
             names: ReferenceNames::default(),
@@ -170,6 +215,7 @@ impl ParticipantRegistry {
         self.number_groups.clear();
         self.large_numbers.clear();
         self.by_text.clear();
+        self.by_pseudonym.clear();
         self.count = 0;
     }
 
@@ -181,13 +227,12 @@ impl ParticipantRegistry {
         {
             return pseudonym;
         }
-        let mut mac = self.mac.clone();
-        mac.update(id);
-        let digest = mac.finalize().into_bytes();
-        let mut leading_bytes = [0; 16];
-        leading_bytes.copy_from_slice(&digest[..16]);
-        // 0 is reserved for "no participant".
-        u128::from_be_bytes(leading_bytes).max(1)
+        self.pseudonymizer.pseudonym(id)
+    }
+
+    /// Registers the participant of a row that has a pseudonym already.
+    pub(crate) fn register_pseudonym(&mut self, pseudonym: u128) {
+        self.count += u64::from(self.by_pseudonym.insert(pseudonym));
     }
 
     /// Registers the participant of a row, and returns the pseudonym and group.
@@ -394,6 +439,15 @@ mod tests {
         assert_ne!(pseudonym_of(&key, "a"), pseudonym_of(&key, "b"));
         assert_ne!(pseudonym_of(&key, "a"), pseudonym_of(&other_key, "a"));
         assert!(Key::from_bytes(vec![1; 15]).is_none());
+    }
+
+    #[test]
+    fn domains_separate_users_from_moderators() {
+        let key = Key::from_bytes(vec![7; 32]).unwrap();
+        let domains = [Domain::Participant, Domain::Moderator, Domain::Item, Domain::Row];
+        let pseudonyms = domains.map(|domain| Pseudonymizer::new(&key, domain, "scope").pseudonym(b"1"));
+        assert_eq!(pseudonyms[0], new_registry(ParticipantNaming::Pseudonyms).pseudonym(b"1"));
+        assert_eq!(std::collections::BTreeSet::from(pseudonyms).len(), domains.len());
     }
 
     #[test]

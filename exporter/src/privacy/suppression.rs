@@ -83,6 +83,18 @@ pub(crate) fn suppress_participants(
     (!reveals_few && !bounds_unseen_answers).then_some(participants)
 }
 
+/// Lowers a count to a multiple of `step`, which is at least 1. If two bundles show lowered counts of overlapping periods,
+/// the difference of the true counts has several possible values.
+pub(crate) fn lower_count(count: u64, step: u64) -> u64 {
+    count - count % step
+}
+
+/// Number of participants for a bundle whose counts are multiples of `step`. Limited to the sum of the published counts:
+/// a larger number would confirm answers in omitted tables.
+pub(crate) fn lower_participants(participants: u64, shown_sum: u64, step: u64) -> u64 {
+    lower_count(participants, step).min(shown_sum)
+}
+
 fn choose_hidden_cells(counts: &Counts, k: u64) -> Option<HiddenCells> {
     if counts.iter().sum::<u64>() < k {
         return None;
@@ -254,6 +266,67 @@ mod tests {
             let possible: BTreeSet<_> = tables.iter().map(sum).collect();
             let together = !choice.is_power_of_two() && possible.iter().all(|sum| *sum >= k);
             assert!(possible.len() > 1 || together, "{tables:?} k {k} cells {choice:b} of {hidden:?}");
+        }
+    }
+
+    /// All a reader can see of a table in a recurring bundle, where counts are lowered.
+    fn lowered_view(table: &Counts, k: u64) -> Option<Vec<Option<u64>>> {
+        let Disclosure::Table { hidden } = suppress(table, k, 3) else { return None };
+        let cells = table.iter().zip(hidden).take(3);
+        Some(cells.map(|(count, hidden)| (!hidden).then(|| lower_count(*count, k))).collect())
+    }
+
+    #[test]
+    fn two_recurring_bundles_cannot_be_subtracted() {
+        for k in 3..=5 {
+            let max_total = 3 * k;
+            let views: Vec<_> = (0..=max_total)
+                .flat_map(|total| tables(total, 3))
+                .map(|table| (table, lowered_view(&table, k)))
+                .collect();
+            // Possible differences of each sum of cells, as bits, by the views of both bundles.
+            let mut differences: BTreeMap<_, [u64; 8]> = BTreeMap::new();
+            for (earlier, earlier_view) in &views {
+                for (later, later_view) in &views {
+                    // The period of the later bundle contains that of the earlier one.
+                    if earlier.iter().zip(later).any(|(earlier, later)| earlier > later) {
+                        continue;
+                    }
+                    let possible = differences.entry((earlier_view, later_view)).or_default();
+                    for (choice, possible) in possible.iter_mut().enumerate() {
+                        let chosen = (0..3).filter(|at| choice >> at & 1 == 1);
+                        *possible |= 1 << chosen.map(|at| later[at] - earlier[at]).sum::<u64>();
+                    }
+                }
+            }
+            for (views, possible) in differences {
+                for (choice, possible) in possible.into_iter().enumerate().skip(1) {
+                    let is_small = possible & ((1 << k) - 2) != 0;
+                    assert!(possible.count_ones() > 1 || !is_small, "k {k} {views:?} cells {choice:b}: {possible:b}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_participants_of_two_recurring_bundles_cannot_be_subtracted() {
+        for k in 3..=6 {
+            // True number, sum of the published counts.
+            let published = |participants, sum| lower_participants(participants, sum, k);
+            for (earlier_sum, later_sum) in (0..6).flat_map(|sum| (sum..6).map(move |later| (sum * k, later * k))) {
+                let mut differences: BTreeMap<_, BTreeSet<u64>> = BTreeMap::new();
+                for earlier in 0..8 * k {
+                    for later in earlier..8 * k {
+                        let view = (published(earlier, earlier_sum), published(later, later_sum));
+                        differences.entry(view).or_default().insert(later - earlier);
+                    }
+                }
+                for (view, possible) in differences {
+                    assert!(possible.len() > 1, "k {k} {view:?}: {possible:?}");
+                }
+            }
+            assert_eq!(published(100 * k, 2 * k), 2 * k);
+            assert_eq!(published(2 * k - 1, 100 * k), k);
         }
     }
 

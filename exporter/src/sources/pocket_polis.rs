@@ -9,7 +9,7 @@ use crate::{
     form::{Answer, SOURCE_RESPONSE_COUNTS},
     input::{Limits, Member, Role, require_file, table::Table},
     meter::Meter,
-    model::{BundleHeader, Item, ItemIndex, PublishedOutcome, Source},
+    model::{BundleHeader, Item, ItemIndex, Origin, PublishedOutcome, Source},
     privacy::participants::{ParticipantRegistry, RegistryFor, scope},
     storage::{
         rows::{NO_OBJECT, ReadResult, Row, order::Flow},
@@ -174,7 +174,11 @@ fn read_items(member: &Member, limits: &Limits) -> Result<Vec<Item>, ConvertErro
             row: row.number,
             text: row.text(text)?.to_owned(),
             status: if status.is_empty() { "approved" } else { status }.to_owned(),
-            organizer: matches!(row.optional_text(is_seed)?, "1" | "true" | "TRUE" | "True"),
+            origin: Origin::organizer_if(matches!(
+                row.optional_text(is_seed)?,
+                "1" | "true" | "TRUE" | "True"
+            )),
+            phase: 0,
             created: created_at,
             author: None,
             outcomes: if counts.is_empty() {

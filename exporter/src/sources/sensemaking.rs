@@ -13,7 +13,7 @@ use crate::{
         Limits, Member, Role, require_file,
         table::{Table, repeated_column},
     },
-    model::{BundleHeader, Item, ItemIndex, PublishedOutcome, Source, by_key},
+    model::{BundleHeader, Item, ItemIndex, Origin, PublishedOutcome, Source, by_key},
     plural::{format_count, was_or_were},
     privacy::{
         participants::{ParticipantRegistry, RegistryFor, scope},
@@ -195,7 +195,8 @@ fn read_table(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertErro
                 _ => "approved",
             }
             .to_owned(),
-            organizer: false,
+            origin: Origin::Participant,
+            phase: 0,
             created: None,
             author: None,
             outcomes,

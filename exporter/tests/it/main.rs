@@ -5,6 +5,7 @@
 mod archives;
 mod cells;
 mod cut;
+mod deliberation;
 mod exports;
 mod formats;
 mod hostile;

@@ -3,6 +3,7 @@
 mod convert;
 mod diff;
 mod digest;
+mod export;
 mod inspect;
 mod report;
 mod schema;
@@ -21,6 +22,8 @@ use crate::output::{REFUSED, print_error};
 pub(crate) enum Bundle {
     /// Convert another tool's export to a bundle, or a bundle to tables
     Convert(Box<convert::Convert>),
+    /// Write a bundle of the service's own reports, decisions and appeals
+    Export(Box<export::Export>),
     /// Check a bundle: syntax and schema, references, totals, and the promises of its data card
     Validate(validate::Validate),
     /// Show the content of a bundle: head, totals, data card and items, without free text by default
@@ -40,6 +43,7 @@ impl Bundle {
     pub(crate) fn run(self) -> ExitCode {
         let result = match self {
             Self::Convert(command) => command.run(),
+            Self::Export(command) => command.run(),
             Self::Validate(command) => command.run(),
             Self::Inspect(command) => command.run(),
             Self::Report(command) => command.run(),

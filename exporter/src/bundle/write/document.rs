@@ -1,9 +1,11 @@
 //! Formats the parts of a bundle before and after its responses, in the order of the form.
 
+use std::borrow::Cow;
+
 use crate::{
-    form::{Answer, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS, Naming, ORIGIN_PARTICIPANT, RESPONSE_COUNTS},
+    form::{Answer, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS, Naming, RESPONSE_COUNTS},
     json::write::{self as json, ObjectWriter, encode_hex},
-    model::{Artifact, BundleHeader, PublishedOutcome},
+    model::{Artifact, BundleHeader, Phase, PublishedOutcome},
     privacy::{data_card::Card, suppression::Counts},
     timestamp::Timestamp,
 };
@@ -60,26 +62,32 @@ pub(crate) fn format_beginning(
     source.end();
     let phases = object.key("phases");
     phases.extend_from_slice(b"[\n");
-    let mut phase = ObjectWriter::begin(phases);
-    phase
-        .text("id", head.phase.id)
-        .text("type", head.phase.kind)
-        .text("title", &head.source.title)
-        .text("status", "completed");
-    phase.end();
+    for (at, phase) in head.phases.iter().enumerate() {
+        if at > 0 {
+            phases.extend_from_slice(b",\n");
+        }
+        let mut object = ObjectWriter::begin(phases);
+        object
+            .text("id", phase.id)
+            .text("type", phase.kind)
+            .text("title", phase.title.unwrap_or(&head.source.title))
+            .text("status", "completed");
+        object.end();
+    }
     phases.extend_from_slice(b"\n]");
     let items = object.key("items");
     let mut list = ListWriter::begin(items);
     // Items and lines are parallel lists, so suppressed items are dropped only after both are paired.
     for (item, line) in head.items.iter().zip(lines).filter(|(_, line)| line.is_published) {
+        let phase = &head.phases[usize::from(item.phase)];
         let mut member = ObjectWriter::begin(list.begin_element());
         member
             .text("id", &item.id)
-            .text("phaseId", head.phase.id)
-            .text("type", head.item_type)
+            .text("phaseId", phase.id)
+            .text("type", phase.item_type)
             .text("text", &line.text)
             .text("status", &item.status)
-            .text("origin", if item.organizer { "organizer" } else { ORIGIN_PARTICIPANT });
+            .text("origin", item.origin.as_str());
         write_time(member.key("createdAt"), line.created_at);
         member.end();
     }
@@ -121,23 +129,23 @@ impl<'l> ListWriter<'l> {
 /// Formatted outcomes, and their number.
 #[derive(Debug)]
 pub(crate) struct Outcomes<'o> {
-    phase: &'o str,
+    phases: &'o [Phase],
     bytes: Vec<u8>,
     pub(crate) count: u64,
 }
 
 impl<'o> Outcomes<'o> {
-    pub(crate) fn new(phase: &'o str) -> Self {
-        Self { phase, bytes: Vec::new(), count: 0 }
+    pub(crate) fn new(phases: &'o [Phase]) -> Self {
+        Self { phases, bytes: Vec::new(), count: 0 }
     }
 
-    fn begin(&mut self, kind: &str, key: &str, item: &str) -> ObjectWriter<'_> {
+    fn begin(&mut self, phase: u16, kind: &str, key: &str, item: &str) -> ObjectWriter<'_> {
         self.bytes.extend_from_slice(if self.count == 0 { b"\n" } else { b",\n" });
         self.count += 1;
         let mut object = ObjectWriter::begin(&mut self.bytes);
         object
             .text("id", &format!("{kind}:{key}"))
-            .text("phaseId", self.phase)
+            .text("phaseId", self.phases[usize::from(phase)].id)
             .text("type", kind)
             .text("itemRef", item);
         object
@@ -146,6 +154,7 @@ impl<'o> Outcomes<'o> {
     /// Adds the counts of an item's responses. Suppressed answers are listed by name instead of counted.
     pub(crate) fn add_counts(
         &mut self,
+        phase: u16,
         key: &str,
         item: &str,
         counts: &Counts,
@@ -154,7 +163,7 @@ impl<'o> Outcomes<'o> {
     ) {
         // An empty list hides no answer.
         let is_suppressed = |answer: Answer| hidden.get(answer as usize).copied().unwrap_or_default();
-        let mut object = self.begin(RESPONSE_COUNTS, key, item);
+        let mut object = self.begin(phase, RESPONSE_COUNTS, key, item);
         let mut cells = ObjectWriter::begin(object.key("counts"));
         for answer in answers.iter().filter(|answer| !is_suppressed(**answer)) {
             cells.integer(answer.as_str(), counts[*answer as usize]);
@@ -177,7 +186,7 @@ impl<'o> Outcomes<'o> {
         groups: &[Counts],
         answers: &[Answer],
     ) {
-        let mut object = self.begin(GROUP_RESPONSE_COUNTS, key, item);
+        let mut object = self.begin(0, GROUP_RESPONSE_COUNTS, key, item);
         let mut members = ObjectWriter::begin(object.key("groups"));
         for (name, counts) in names.iter().zip(groups) {
             let mut cells = ObjectWriter::begin(members.key(name));
@@ -192,13 +201,17 @@ impl<'o> Outcomes<'o> {
 
     /// Adds the members of a group. `item` has no meaning here, but the form requires an item for each outcome.
     pub(crate) fn add_group_members(&mut self, group: &str, item: &str, members: &[String]) {
-        let mut object = self.begin(GROUP_MEMBERS, group, item);
+        let mut object = self.begin(0, GROUP_MEMBERS, group, item);
         object.text("group", group).value("members", &members);
         object.end();
     }
 
     pub(crate) fn add_published_outcome(&mut self, key: &str, item: &str, outcome: &PublishedOutcome) {
-        let mut object = self.begin(outcome.kind, key, item);
+        let mut key = Cow::Borrowed(key);
+        if let Some(number) = &outcome.number {
+            key = Cow::Owned(format!("{key}:{number}"));
+        }
+        let mut object = self.begin(outcome.phase, outcome.kind, &key, item);
         if let Some(rank) = outcome.rank {
             object.integer("rank", rank);
         }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::{
     form::Answer,
     json::write as json,
+    model::BundleHeader,
     privacy::participants::PREFIX,
     storage::rows::{NO_OBJECT, Row},
     timestamp::{DayCache, FULL_LENGTH, Timestamp},
@@ -13,15 +14,18 @@ use crate::{
 /// Formatter of rows. Holds the constant parts of a line, escaped once.
 #[derive(Debug)]
 pub(crate) struct RowFormatter {
-    /// Key of each item in the source, escaped, without quotes.
+    /// Key of each question, escaped, without quotes.
     keys: Vec<Vec<u8>>,
-    /// Keys for ids of pairs, in which the colon is a separator and therefore escaped.
+    /// Keys for ids of pairs, in which the colon is a separator and therefore escaped. Empty if no items are compared.
     pair_keys: Vec<Vec<u8>>,
-    /// Id of each item, escaped, with quotes.
+    /// Id of each question's item, escaped, with quotes.
     ids: Vec<Vec<u8>>,
+    /// Phase index of each question; empty if there is one phase.
+    phase_indexes: Vec<u16>,
     /// Text between the participant and the time, by answer.
     ends: [Vec<u8>; Answer::ALL.len()],
-    phase: Vec<u8>,
+    /// Text between the participant's pseudonym and the subject, by phase.
+    phases: Vec<Vec<u8>>,
     /// True if ids of responses contain the number of the row within its question.
     events: bool,
 }
@@ -49,11 +53,7 @@ const TIME_AND_END: usize = FULL_LENGTH + 2;
 const PARTICIPANT_KEY: &[u8] = b",\"participantRef\":";
 
 impl RowFormatter {
-    pub(crate) fn new<'i>(
-        items: impl Iterator<Item = (&'i str, &'i str)>,
-        phase: &str,
-        events: bool,
-    ) -> Self {
+    pub(crate) fn new(head: &BundleHeader, events: bool) -> Self {
         let quote = |text: &str| {
             let mut text_with_quotes = Vec::new();
             json::write_string(&mut text_with_quotes, text);
@@ -63,8 +63,11 @@ impl RowFormatter {
             let text_with_quotes = quote(text);
             text_with_quotes[1..text_with_quotes.len() - 1].to_vec()
         };
-        let (keys, ids): (Vec<Vec<u8>>, Vec<Vec<u8>>) =
-            items.map(|(key, id)| (escape_without_quotes(key), quote(id))).unzip();
+        let questions = 0..head.question_count();
+        let (keys, ids): (Vec<Vec<u8>>, Vec<Vec<u8>>) = questions
+            .clone()
+            .map(|at| (escape_without_quotes(&head.question_key(at)), quote(&head.question_item(at).id)))
+            .unzip();
         let escape_separators = |key: &Vec<u8>| {
             let escaped = key.iter().map(|byte| match byte {
                 // A percent sign is escaped too, so that `1%3A2` and `1:2` stay different.
@@ -74,14 +77,21 @@ impl RowFormatter {
             });
             escaped.flatten().collect()
         };
-        let pair_keys = keys.iter().map(escape_separators).collect();
-        let mut phase_text = b"\",\"phaseId\":".to_vec();
-        json::write_string(&mut phase_text, phase);
-        phase_text.extend_from_slice(b",\"subjectRef\":");
+        let pair_keys = keys.iter().filter(|_| head.pairwise).map(escape_separators).collect();
+        let phases = head.phases.iter().map(|phase| {
+            let mut phase_text = b"\",\"phaseId\":".to_vec();
+            json::write_string(&mut phase_text, phase.id);
+            phase_text.extend_from_slice(b",\"subjectRef\":");
+            phase_text
+        });
+        let phases: Vec<_> = phases.collect();
+        let has_several_phases = phases.len() > 1;
+        let phase_indexes =
+            questions.filter(|_| has_several_phases).map(|at| head.question(at).phase).collect();
         let ends = Answer::ALL.map(|answer| {
             format!(",\"response\":\"{}\",\"count\":1,\"occurredAt\":", answer.as_str()).into_bytes()
         });
-        Self { keys, pair_keys, ids, ends, phase: phase_text, events }
+        Self { keys, pair_keys, ids, phase_indexes, ends, phases, events }
     }
 
     /// Appends the line of a response with its participant.
@@ -209,7 +219,8 @@ impl RowFormatter {
     }
 
     fn write_references(&self, into: &mut Vec<u8>, subject: u32, object: u32) {
-        into.extend_from_slice(&self.phase);
+        let phase = self.phase_indexes.get(subject as usize).copied().unwrap_or_default();
+        into.extend_from_slice(&self.phases[usize::from(phase)]);
         into.extend_from_slice(&self.ids[subject as usize]);
         if object != NO_OBJECT {
             into.extend_from_slice(b",\"objectRef\":");
@@ -224,11 +235,26 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::model::{Item, Origin, Source};
 
     #[test]
     fn ids_of_pairs_are_unambiguous_for_any_keys() {
         let keys = ["1:2", "3", "1", "2:3", "1%3A2", "%"];
-        let formatter = RowFormatter::new(keys.iter().map(|key| (*key, *key)), "phase", false);
+        let item = |key: &str| Item {
+            key: key.to_owned(),
+            row: 1,
+            id: key.to_owned(),
+            text: String::new(),
+            status: "active".to_owned(),
+            origin: Origin::Participant,
+            phase: 0,
+            created: None,
+            author: None,
+            outcomes: Vec::new(),
+        };
+        let items = keys.iter().map(|key| item(key)).collect();
+        let formatter =
+            RowFormatter::new(&BundleHeader::of_options("adapter", Source::default(), items), false);
         let mut ids = BTreeSet::new();
         for (subject, object) in (0..6).flat_map(|subject| (0..6).map(move |object| (subject, object))) {
             let mut line = Vec::new();

@@ -5,7 +5,7 @@ use serde_json::Map;
 use crate::{
     error::{ConvertError, ErrorKind},
     input::{Limits, Member, table::Table},
-    model::{Item, PublishedOutcome},
+    model::{Item, Origin, PublishedOutcome},
     timestamp::Timestamp,
 };
 
@@ -76,7 +76,10 @@ pub(super) fn read_ideas(member: &Member, limits: &Limits) -> Result<IdeasFile, 
                 "active"
             }
             .to_owned(),
-            organizer: !row.optional_text(user_submitted)?.trim().eq_ignore_ascii_case("true"),
+            origin: Origin::organizer_if(
+                !row.optional_text(user_submitted)?.trim().eq_ignore_ascii_case("true"),
+            ),
+            phase: 0,
             created: created_at,
             author: None,
             outcomes: vec![PublishedOutcome {

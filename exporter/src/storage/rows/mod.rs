@@ -8,6 +8,7 @@
 pub(crate) mod latest;
 pub(crate) mod order;
 pub(crate) mod sorter;
+pub(crate) mod spool;
 
 use self::order::Flow;
 use crate::{

@@ -1,9 +1,16 @@
 //! `tidegate bundle convert`: converts another tool's export to a bundle, or a bundle to tables.
 
-mod option_values;
-mod progress;
+pub(super) mod option_values;
+pub(super) mod progress;
 
-use std::{env, fs, io, os::fd::AsFd as _, path::PathBuf, process::ExitCode, sync::Arc, thread};
+use std::{
+    env, fs, io,
+    os::fd::AsFd as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    thread,
+};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -177,68 +184,15 @@ struct ExecutionOptions {
 impl Convert {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let (json, progress_form) = (self.running.json, ProgressForm::new(self.running.progress));
-        let to_stdout = self.out.as_os_str() == "-";
         let job = self.into_job()?;
-        let meter = Arc::new(Meter::default());
-        stop_on_signal(&meter)?;
-        let progress_thread = progress_form.watch(&meter);
-        let result = convert::convert(&job, &meter);
-        // Ends the line of the progress before the report is printed below it.
-        drop(progress_thread);
-        match result {
-            // Standard output carries the bundle, so the report is printed on standard error.
-            Ok(report) if to_stdout && !job.dry_run => {
-                report_lines(&report, job.dry_run).iter().for_each(print_error);
-                Ok(ExitCode::SUCCESS)
-            }
-            Ok(report) => {
-                if json {
-                    print_line(serde_json::to_string(&report)?);
-                } else {
-                    report_lines(&report, job.dry_run).iter().for_each(print_line);
-                }
-                Ok(ExitCode::SUCCESS)
-            }
-            // Faults of the content have exit code 1, all other errors have code 2.
-            Err(error @ ConvertError::Content { .. }) => {
-                print_error(format!("error: {error}"));
-                Ok(ExitCode::FAILURE)
-            }
-            Err(error @ ConvertError::Stopped { .. }) => {
-                bail!("{error}; no output was kept: run the same command again")
-            }
-            Err(error) => Err(error.into()),
-        }
+        run_job(&job, json, &progress_form, |meter| convert::convert(&job, meter))
     }
 
     fn into_job(self) -> anyhow::Result<Job> {
-        let target = if self.out.as_os_str() == "-" {
-            // Not `io::stdout()` itself, which flushes at each end of a line.
-            let stream = io::stdout().as_fd().try_clone_to_owned().context("standard output")?;
-            Target::Stream(Arc::new(stream.into()))
-        } else {
-            Target::File(self.out)
-        };
-        let exported_at = match self.source.as_of {
-            Some(at) => Some(at),
-            // Reproducible builds set the time of their outputs with `SOURCE_DATE_EPOCH`.
-            None => source_date_epoch()?,
-        };
+        let target = output_target(self.out)?;
+        let exported_at = export_time(self.source.as_of)?;
         let (privacy, source, running) = (self.privacy, self.source, self.running);
-        let key = match &privacy.linkage_key_file {
-            None => None,
-            Some(path) => {
-                let contents = fs::read(path).and_then(|bytes| Ok((bytes, fs::metadata(path)?)));
-                let (bytes, file) = contents.with_context(|| format!("reading {}", path.display()))?;
-                if let Some(mode) = Key::exposed_mode(&file) {
-                    print_error(format!(
-                        "warning: {} has mode {mode:04o}, so other users can read the key: run chmod 600",
-                        path.display()
-                    ));
-                }
-                Some(Key::from_bytes(bytes).context("--linkage-key-file: a key has at least 16 bytes")?)
-            }
-        };
+        let key = privacy.linkage_key_file.as_deref().map(read_key).transpose()?;
         let mut aoi_options = aoi::Options::default();
         // The option replaces the known reasons, so without it they must stay.
         if !self.equal_reason.is_empty() {
@@ -296,8 +250,80 @@ impl Convert {
     }
 }
 
+/// Runs a job with progress and stop signals, and prints its report.
+pub(super) fn run_job(
+    job: &Job,
+    json: bool,
+    progress_form: &ProgressForm,
+    run: impl FnOnce(&Arc<Meter>) -> Result<Report, ConvertError>,
+) -> anyhow::Result<ExitCode> {
+    let to_stdout = matches!(job.target, Target::Stream(_));
+    let meter = Arc::new(Meter::default());
+    stop_on_signal(&meter)?;
+    let progress_thread = progress_form.watch(&meter);
+    let result = run(&meter);
+    // Ends the line of the progress before the report is printed below it.
+    drop(progress_thread);
+    match result {
+        // Standard output carries the bundle, so the report is printed on standard error.
+        Ok(report) if to_stdout && !job.dry_run => {
+            report_lines(&report, job.dry_run).iter().for_each(print_error);
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(report) => {
+            if json {
+                print_line(serde_json::to_string(&report)?);
+            } else {
+                report_lines(&report, job.dry_run).iter().for_each(print_line);
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        // Faults of the content have exit code 1, all other errors have code 2.
+        Err(error @ ConvertError::Content { .. }) => {
+            print_error(format!("error: {error}"));
+            Ok(ExitCode::FAILURE)
+        }
+        Err(error @ ConvertError::Stopped { .. }) => {
+            bail!("{error}; no output was kept: run the same command again")
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Output of a bundle; `-` is standard output.
+pub(super) fn output_target(out: PathBuf) -> anyhow::Result<Target> {
+    if out.as_os_str() != "-" {
+        return Ok(Target::File(out));
+    }
+    // Not `io::stdout()` itself, which flushes at each end of a line.
+    let stream = io::stdout().as_fd().try_clone_to_owned().context("standard output")?;
+    Ok(Target::Stream(Arc::new(stream.into())))
+}
+
+/// Time of an export from `--as-of` or the environment; `None` for the current time.
+pub(super) fn export_time(as_of: Option<Timestamp>) -> anyhow::Result<Option<Timestamp>> {
+    match as_of {
+        Some(at) => Ok(Some(at)),
+        // Reproducible builds set the time of their outputs with `SOURCE_DATE_EPOCH`.
+        None => source_date_epoch(),
+    }
+}
+
+/// Reads the key of the pseudonyms, and warns if other users can read its file.
+pub(super) fn read_key(path: &Path) -> anyhow::Result<Key> {
+    let contents = fs::read(path).and_then(|bytes| Ok((bytes, fs::metadata(path)?)));
+    let (bytes, file) = contents.with_context(|| format!("reading {}", path.display()))?;
+    if let Some(mode) = Key::exposed_mode(&file) {
+        print_error(format!(
+            "warning: {} has mode {mode:04o}, so other users can read the key: run chmod 600",
+            path.display()
+        ));
+    }
+    Key::from_bytes(bytes).context("--linkage-key-file: a key has at least 16 bytes")
+}
+
 /// Converts megabytes to bytes; a number that overflows means no limit.
-fn bytes(megabytes: usize) -> usize {
+pub(super) fn bytes(megabytes: usize) -> usize {
     megabytes.saturating_mul(1 << 20)
 }
 
@@ -375,6 +401,6 @@ fn source_date_epoch() -> anyhow::Result<Option<Timestamp>> {
     seconds.map(Some).context("SOURCE_DATE_EPOCH is not a count of seconds")
 }
 
-fn moment(text: &str) -> Result<Timestamp, String> {
+pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
     Timestamp::parse(text).ok_or_else(|| "not a time such as 2026-01-02T03:04:05Z".to_owned())
 }

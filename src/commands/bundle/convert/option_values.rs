@@ -38,7 +38,7 @@ pub(super) enum VoterIds {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum SidecarArg {
+pub(in crate::commands::bundle) enum SidecarArg {
     Parquet,
     Ndjson,
     None,
@@ -60,13 +60,13 @@ pub(super) enum Variant {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Profile {
+pub(in crate::commands::bundle) enum Profile {
     Private,
     Public,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Text {
+pub(in crate::commands::bundle) enum Text {
     Keep,
     Redact,
     Omit,
@@ -93,7 +93,7 @@ pub(super) fn table_format(to: OutputFormat) -> Option<TableFormat> {
     }
 }
 
-pub(super) fn sidecars(options: &[SidecarArg]) -> anyhow::Result<Option<Vec<Sidecar>>> {
+pub(in crate::commands::bundle) fn sidecars(options: &[SidecarArg]) -> anyhow::Result<Option<Vec<Sidecar>>> {
     let sidecar_of = |option: &SidecarArg| match option {
         SidecarArg::Parquet => Some(Sidecar::Parquet),
         SidecarArg::Ndjson => Some(Sidecar::Ndjson),

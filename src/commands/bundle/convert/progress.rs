@@ -16,7 +16,7 @@ use serde_json::json;
 use tidegate_exporter::{meter::Meter, plural::format_count};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Progress {
+pub(in crate::commands::bundle) enum Progress {
     /// One line that is updated in place
     Text,
     /// One JSON object per line, for programs
@@ -25,7 +25,7 @@ pub(super) enum Progress {
 }
 
 /// Form of the progress report, chosen from the option and the terminal.
-pub(super) struct ProgressForm(Progress);
+pub(in crate::commands::bundle) struct ProgressForm(Progress);
 
 const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -36,7 +36,7 @@ pub(super) struct ProgressThread {
 }
 
 impl ProgressForm {
-    pub(super) fn new(option: Option<Progress>) -> Self {
+    pub(in crate::commands::bundle) fn new(option: Option<Progress>) -> Self {
         let fallback = if io::stderr().is_terminal() { Progress::Text } else { Progress::None };
         Self(option.unwrap_or(fallback))
     }
