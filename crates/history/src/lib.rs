@@ -21,5 +21,6 @@ pub use self::{
     reader::RowReader,
     request::{InvalidPart, InvalidPosition, Part, RestrictionLookup, RowPosition, RowRequest, Visibility},
     row::StoredRow,
+    snapshot::{SnapshotTime, load_snapshot_time},
     value::Value,
 };

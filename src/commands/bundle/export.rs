@@ -2,13 +2,18 @@
 
 use std::{num::NonZero, path::PathBuf, process::ExitCode, thread};
 
+use anyhow::Context as _;
 use clap::Args;
 use tidegate_exporter::{
     convert::{Job, Limits, Overrides},
-    deliberation::{HistoryFolder, Snapshot, export_bundle},
+    deliberation::{HistoryFolder, Line, LineSource, Policy, Snapshot, export_bundle},
+    error::ConvertError,
     form::K_DEFAULT,
     timestamp::Timestamp,
 };
+use tidegate_history::{Dataset, Part, ndjson};
+use tidegate_schemas::ids::{Millis, OrgId};
+use tokio::runtime::Runtime;
 
 use super::convert::{
     bytes, export_time, moment,
@@ -17,25 +22,24 @@ use super::convert::{
     progress::{Progress, ProgressForm},
     read_key, run_job,
 };
+use crate::commands::export::{
+    Pace, Period, SourceArgs, copy_rows,
+    source::{HistorySource, SourceRequest},
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     /// Bundle to write; `-` writes to standard output
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
-    /// Folder with the datasets reports, decisions, appeals and actions as `tidegate export` writes them
-    /// (`reports.ndjson`, or a folder `reports`), and `policies.json`
-    #[arg(long, value_name = "DIR")]
-    events: PathBuf,
-    /// Organisation of the rows; pseudonyms of different organisations differ
-    #[arg(long, value_name = "ID", default_value = "default")]
-    org: String,
-    /// Start of the period, such as 2026-11-01T00:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    since: Timestamp,
-    /// End of the period, which is not part of it
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    until: Timestamp,
+    /// Read files instead of a service: a folder with the datasets reports, decisions, appeals and actions as `tidegate
+    /// export` writes them (`reports.ndjson`, or a folder `reports`), and `policies.json`
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["direct", "server"])]
+    events: Option<PathBuf>,
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    period: Period,
     /// Creation time of the bundle; default: `SOURCE_DATE_EPOCH`, otherwise the current time
     #[arg(long, value_name = "TIME", value_parser = moment)]
     as_of: Option<Timestamp>,
@@ -98,9 +102,20 @@ struct ExecutionOptions {
 impl Export {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let (json, progress_form) = (self.running.json, ProgressForm::new(self.running.progress));
-        let (events, org) = (self.events.clone(), self.org.clone());
-        let snapshot = Snapshot { since: self.since, until: self.until };
-        let job = self.into_job()?;
+        let now = Millis::now();
+        let (since, until) = (self.period.parse_since(now)?, self.period.parse_until(now)?);
+        let (events, source, job) = self.into_job()?;
+        let Some(events) = events else {
+            let mut history = LiveHistory::open(source, since, until)?;
+            let snapshot = Snapshot { since: to_timestamp(since)?, until: to_timestamp(history.until)? };
+            let (org, policies) = history.load_context()?;
+            return run_job(&job, json, &progress_form, |meter| {
+                export_bundle(&job, org.as_str(), snapshot, &policies, &mut history, meter)
+            });
+        };
+        let until = until.context("--events needs --until, because files do not tell which rows are missing")?;
+        let org = source.org().unwrap_or("default").to_owned();
+        let snapshot = Snapshot { since: to_timestamp(since)?, until: to_timestamp(until)? };
         run_job(&job, json, &progress_form, |meter| {
             let mut folder = HistoryFolder::open(&events, &job.limits, meter)?;
             let job = Job { inputs: folder.files(), ..job.clone() };
@@ -109,9 +124,9 @@ impl Export {
         })
     }
 
-    fn into_job(self) -> anyhow::Result<Job> {
+    fn into_job(self) -> anyhow::Result<(Option<PathBuf>, SourceArgs, Job)> {
         let (privacy, running) = (self.privacy, self.running);
-        Ok(Job {
+        let job = Job {
             exported_at: export_time(self.as_of)?,
             profile: privacy.profile.into(),
             k: privacy.k,
@@ -127,6 +142,63 @@ impl Export {
             dry_run: running.dry_run,
             sidecars: sidecars(&self.sidecar)?,
             ..Job::new(Vec::new(), output_target(self.out)?)
+        };
+        Ok((self.events, self.source, job))
+    }
+}
+
+fn to_timestamp(at: Millis) -> anyhow::Result<Timestamp> {
+    Timestamp::parse(&at.iso()).with_context(|| format!("{} is out of range", at.iso()))
+}
+
+/// Lines of a running service or of a cluster's tables.
+struct LiveHistory {
+    runtime: Runtime,
+    source: HistorySource,
+    pace: Option<Pace>,
+    since: Millis,
+    until: Millis,
+}
+
+impl LiveHistory {
+    fn open(source: SourceArgs, since: Millis, until: Option<Millis>) -> anyhow::Result<Self> {
+        // One request or scan at a time: the bundle is built between two pages.
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let (source, pace) = runtime.block_on(source.open())?;
+        let until = runtime.block_on(source.resolve_until(until))?;
+        Ok(Self { runtime, source, pace, since, until })
+    }
+
+    fn load_context(&self) -> anyhow::Result<(OrgId, Vec<Policy>)> {
+        self.runtime.block_on(async { Ok((self.source.load_org().await?, self.source.load_policies().await?)) })
+    }
+}
+
+impl LineSource for LiveHistory {
+    fn read_lines(
+        &mut self,
+        dataset: Dataset,
+        on_line: &mut dyn FnMut(Line<'_>) -> Result<(), ConvertError>,
+    ) -> Result<(), ConvertError> {
+        let request = SourceRequest {
+            dataset,
+            since: self.since,
+            until: self.until,
+            part: Part::WHOLE,
+            // Child-safety material is never part of a bundle.
+            with_child_safety: false,
+        };
+        let (mut text, mut number) = (Vec::new(), 0);
+        let copy = copy_rows(&self.source, request, self.pace, |row| {
+            text.clear();
+            ndjson::write_row(dataset.columns(), row, &mut text);
+            number += 1;
+            let line = Line { text: text.trim_ascii_end(), source: dataset.as_str(), number };
+            Ok(on_line(line)?)
+        });
+        self.runtime.block_on(copy).map_err(|error| match error.downcast::<ConvertError>() {
+            Ok(error) => error,
+            Err(error) => ConvertError::Refused(format!("{error:#}")),
         })
     }
 }

@@ -162,6 +162,11 @@ fn join(folder: &Path) -> anyhow::Result<()> {
 }
 
 impl SourceArgs {
+    /// Returns the organisation of the option `--org`.
+    pub(crate) fn org(&self) -> Option<&str> {
+        self.server.org()
+    }
+
     pub(crate) async fn open(self) -> anyhow::Result<(HistorySource, Option<Pace>)> {
         let Self { server, direct, child_safety, rows_per_second, config } = self;
         if !direct {
@@ -176,7 +181,8 @@ impl SourceArgs {
         }
         let org = OrgId::new(server.org().unwrap_or("default"));
         let store = Store::open_cql(settings.store.cql).await?;
-        let source = HistorySource::Tables { store, org, with_child_safety: child_safety };
+        let catalog = settings.catalog;
+        let source = HistorySource::Tables { store, org, with_child_safety: child_safety, catalog };
         Ok((source, rows_per_second.map(Pace::new)))
     }
 }
@@ -193,7 +199,7 @@ impl DatasetExport {
         let (source, pace) = self.source.open().await?;
         let until = source.resolve_until(until).await?;
         (options.since, options.until) = (since, until);
-        let request = SourceRequest { dataset, since, until, part };
+        let request = SourceRequest { dataset, since, until, part, with_child_safety: true };
         let stop = listen_for_stop()?;
         let run = async {
             if dry_run {

@@ -6,6 +6,8 @@ use anyhow::{Context as _, anyhow, bail};
 use bytes::{Buf as _, BytesMut};
 use futures::FutureExt as _;
 use reqwest::Response;
+use tidegate_catalog::LiveConfigs;
+use tidegate_exporter::deliberation::Policy;
 use tidegate_history::{
     Column, Dataset, Part, RowPosition, RowReader, RowRequest, StoredRow, Value, Visibility, ndjson,
 };
@@ -18,7 +20,7 @@ use crate::client::Client;
 /// Place that an export reads from.
 pub(crate) enum HistorySource {
     Server(Client),
-    Tables { store: Store, org: OrgId, with_child_safety: bool },
+    Tables { store: Store, org: OrgId, with_child_safety: bool, catalog: tidegate_catalog::Settings },
 }
 
 /// Rows to read.
@@ -28,6 +30,8 @@ pub(crate) struct SourceRequest {
     pub(crate) since: Millis,
     pub(crate) until: Millis,
     pub(crate) part: Part,
+    /// False to leave child-safety material out, whatever the caller may see.
+    pub(crate) with_child_safety: bool,
 }
 
 /// Running read of a dataset.
@@ -50,7 +54,7 @@ impl HistorySource {
                 let overview: Overview = client.get("/exports", &[]).await?;
                 overview.until.parse()
             }
-            Self::Tables { store, .. } => Ok(tidegate_history::load_snapshot_time(store).await?.until),
+            Self::Tables { store, .. } => Ok(tidegate_history::load_snapshot_time(store).await?.time),
         }
     }
 
@@ -70,8 +74,39 @@ impl HistorySource {
         }
     }
 
+    /// Returns the policies of the organisation.
+    pub(crate) async fn load_policies(&self) -> anyhow::Result<Vec<Policy>> {
+        match self {
+            Self::Server(client) => {
+                let overview: Overview = client.get("/exports", &[]).await?;
+                Ok(overview.policies)
+            }
+            Self::Tables { store, org, catalog, .. } => {
+                let live = LiveConfigs::open(store.clone(), catalog.clone()).await?;
+                let config = live.load_latest(org).await?;
+                let policies = config.policies().iter().map(|policy| Policy {
+                    id: policy.id.to_string(),
+                    name: policy.name.clone(),
+                    parent_id: policy.parent_id.as_ref().map(ToString::to_string),
+                });
+                Ok(policies.collect())
+            }
+        }
+    }
+
+    /// Returns the organisation, for pseudonyms.
+    pub(crate) async fn load_org(&self) -> anyhow::Result<OrgId> {
+        match self {
+            Self::Server(client) => {
+                let overview: Overview = client.get("/exports", &[]).await?;
+                Ok(overview.org)
+            }
+            Self::Tables { org, .. } => Ok(org.clone()),
+        }
+    }
+
     pub(crate) async fn open(&self, request: SourceRequest) -> anyhow::Result<Rows> {
-        let SourceRequest { dataset, since, until, part } = request;
+        let SourceRequest { dataset, since, until, part, with_child_safety } = request;
         match self {
             Self::Server(client) => {
                 let mut query = vec![
@@ -82,6 +117,9 @@ impl HistorySource {
                 if part != Part::WHOLE {
                     query.push(("part", part.to_string()));
                 }
+                if !with_child_safety {
+                    query.push(("childSafety", "false".to_owned()));
+                }
                 let response = client.get_stream(&format!("/exports/{dataset}"), &query).await?;
                 Ok(Rows::Server {
                     response: Box::new(response),
@@ -90,8 +128,8 @@ impl HistorySource {
                     has_ended: false,
                 })
             }
-            Self::Tables { store, org, with_child_safety } => {
-                let visibility = if *with_child_safety {
+            Self::Tables { store, org, with_child_safety: is_cleared, .. } => {
+                let visibility = if *is_cleared && with_child_safety {
                     Visibility::All
                 } else {
                     visibility_without_child_safety(store, org)
@@ -124,7 +162,9 @@ pub(crate) fn visibility_without_child_safety(store: &Store, org: &OrgId) -> Vis
 /// Answer of `GET /exports`.
 #[derive(serde::Deserialize)]
 struct Overview {
+    org: OrgId,
     until: InstantText,
+    policies: Vec<Policy>,
 }
 
 #[derive(serde::Deserialize)]
