@@ -6,7 +6,7 @@
 pub(crate) fn write_string(into: &mut Vec<u8>, text: &str) {
     into.push(b'"');
     let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| *byte < 0x20 || matches!(byte, b'"' | b'\\')) {
+    while let Some(at) = find_escaped(rest) {
         into.extend_from_slice(&rest[..at]);
         match rest[at] {
             b'"' => into.extend_from_slice(b"\\\""),
@@ -20,6 +20,33 @@ pub(crate) fn write_string(into: &mut Vec<u8>, text: &str) {
     }
     into.extend_from_slice(rest);
     into.push(b'"');
+}
+
+/// Returns the position of the first byte that JSON escapes.
+#[inline]
+fn find_escaped(text: &[u8]) -> Option<usize> {
+    let (words, remainder) = text.as_chunks::<8>();
+    let word_count = words.iter().take_while(|word| !has_escaped(u64::from_ne_bytes(**word))).count();
+    let tail = if word_count < words.len() { &text[8 * word_count..] } else { remainder };
+    tail.iter().position(|byte| is_escaped(*byte)).map(|at| text.len() - tail.len() + at)
+}
+
+#[inline]
+fn is_escaped(byte: u8) -> bool {
+    byte < 0x20 || matches!(byte, b'"' | b'\\')
+}
+
+/// True if one of the eight bytes is escaped. A borrow can reach the byte above a match, which changes no result.
+#[inline]
+fn has_escaped(word: u64) -> bool {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+    // The high bit of a byte is set if the byte is zero.
+    let find_zero = |bytes: u64| bytes.wrapping_sub(ONES) & !bytes;
+    let control = word.wrapping_sub(0x20 * ONES) & !word;
+    let quote = find_zero(word ^ (u64::from(b'"') * ONES));
+    let backslash = find_zero(word ^ (u64::from(b'\\') * ONES));
+    (control | quote | backslash) & HIGH_BITS != 0
 }
 
 /// Writer of one object's members.
@@ -85,6 +112,13 @@ pub(crate) fn write_number(into: &mut Vec<u8>, mut value: u64) {
     into.extend_from_slice(&digits[at..]);
 }
 
+pub(crate) fn write_integer(into: &mut Vec<u8>, value: i64) {
+    if value < 0 {
+        into.push(b'-');
+    }
+    write_number(into, value.unsigned_abs());
+}
+
 /// Formats a value as 32 hexadecimal digits.
 #[inline]
 pub(crate) fn hex(value: u128) -> [u8; 32] {
@@ -118,6 +152,22 @@ mod tests {
             write_string(&mut json, &value);
             prop_assert_eq!(serde_json::from_slice::<String>(&json).unwrap(), value);
         }
+
+        #[test]
+        fn escaped_byte_is_found_at_every_position(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            prop_assert_eq!(find_escaped(&bytes), bytes.iter().position(|byte| is_escaped(*byte)));
+        }
+    }
+
+    #[test]
+    fn each_byte_is_escaped_as_json_requires() {
+        for byte in 0..=u8::MAX {
+            for at in 0..17 {
+                let mut bytes = [b'a'; 17];
+                bytes[at] = byte;
+                assert_eq!(find_escaped(&bytes), is_escaped(byte).then_some(at), "{byte} {at}");
+            }
+        }
     }
 
     #[test]
@@ -125,6 +175,11 @@ mod tests {
         for value in [0, 7, 10, 1_234_567, u64::MAX] {
             let mut json = Vec::new();
             write_number(&mut json, value);
+            assert_eq!(json, value.to_string().into_bytes());
+        }
+        for value in [0, -1, 42, i64::MIN, i64::MAX] {
+            let mut json = Vec::new();
+            write_integer(&mut json, value);
             assert_eq!(json, value.to_string().into_bytes());
         }
         let mixed = 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210;
