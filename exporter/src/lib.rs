@@ -1,4 +1,5 @@
-//! Converts exports of deliberation tools to data bundles, checks bundles, and turns them into tables.
+//! Converts exports of deliberation tools to data bundles, checks bundles, and turns them into tables. Writes the service's
+//! own history as tables.
 //!
 //! `deliberation` makes bundles of the service's own moderation. A library of the command line: it works on files and
 //! lines, and needs no running service.
@@ -7,6 +8,7 @@ pub mod bundle;
 pub mod convert;
 pub mod deliberation;
 pub mod error;
+pub mod flat;
 pub mod form;
 mod input;
 mod json;

@@ -217,7 +217,7 @@ pub(crate) fn csv_row(file: &mut PartialFile, row: &[&str], cells: Cells) -> Res
 
 /// True if a spreadsheet could execute the cell. Leading apostrophes are skipped, so that guarded cells stay
 /// distinct. A disagreement (`-1`) is a number.
-fn is_formula(cell: &str) -> bool {
+pub(crate) fn is_formula(cell: &str) -> bool {
     cell != "-1" && cell.trim_start_matches('\'').starts_with(['=', '+', '-', '@', '\t', '\r', '\n'])
 }
 

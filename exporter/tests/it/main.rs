@@ -7,6 +7,7 @@ mod cells;
 mod cut;
 mod deliberation;
 mod exports;
+mod flat;
 mod formats;
 mod hostile;
 mod inputs;
