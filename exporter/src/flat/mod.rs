@@ -13,6 +13,7 @@ mod manifest;
 mod ndjson;
 mod output_file;
 mod parquet;
+pub mod progress;
 mod row_check;
 mod selection;
 mod sink;
