@@ -4,8 +4,10 @@
 //! A separate binary, because it replaces the global allocator.
 
 #![cfg(target_os = "linux")]
-#![allow(unsafe_code, clippy::unwrap_used)]
+#![allow(unsafe_code, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
+#[path = "it/flat/rows.rs"]
+mod rows;
 #[path = "it/support/mod.rs"]
 mod support;
 
@@ -30,10 +32,13 @@ use tidegate_exporter::{
         validate::{self, Limits, Options, validate},
     },
     convert::{Job, Target},
+    flat::{Export, ExportOptions, ExportTarget, FlatFormat, Partition},
     form::Naming,
     storage::spill::SpillOptions,
     unpack,
 };
+use tidegate_history::{Dataset, Value};
+use tidegate_schemas::ids::Millis;
 
 const CHILD: &str = "JOB_TO_MEASURE";
 const MIB: u64 = 1 << 20;
@@ -120,9 +125,26 @@ fn a_job_for_the_tests_below() {
             assert!(inspection.items.len() > 1_000, "{} items are listed", inspection.items.len());
             format!("{} items", inspection.item_count())
         }
-        other => panic!("{other}"),
+        format => {
+            export_decisions(&folder, format.parse().unwrap(), input.to_str().unwrap().parse().unwrap())
+        }
     };
     writeln!(io::stdout(), "\nPEAK {} {outcome}", PEAK.load(Relaxed)).unwrap();
+}
+
+/// Exports this many decisions, a million a day.
+fn export_decisions(folder: &Folder, format: FlatFormat, rows: u64) -> String {
+    let target = ExportTarget::Folder { path: folder.path("out"), partition: Partition::Day };
+    let mut export = Export::open(ExportOptions::new(Dataset::Decisions, target, format)).unwrap();
+    let mut samples: Vec<_> = (0..1_000).map(|number| rows::decision(number, rows::DAY)).collect();
+    for number in 0..rows {
+        let row = &mut samples[(number % 1_000) as usize];
+        row[0] = Value::text(format!("018f{number:08x}-7000-8000-{number:012x}"));
+        row[1] = Value::Time(Millis(rows::DAY + number as i64 * rows::DAY_MILLIS / 1_000_000));
+        export.write_row(row).unwrap();
+    }
+    let manifest = export.finish().unwrap().manifest;
+    format!("{} rows in {} files", manifest.rows, manifest.files.len())
 }
 
 fn streaming(folder: &Folder, input: &Path) -> Job {
@@ -229,6 +251,21 @@ fn peak_memory_is_independent_of_findings_and_items() {
             peak
         });
         assert!(large < small + 10 * MIB, "{kind}: {} and {} MiB", small / MIB, large / MIB);
+    }
+}
+
+#[test]
+fn peak_memory_of_flat_exports_is_independent_of_rows() {
+    for format in FlatFormat::ALL {
+        let [small, medium, large] = [100_000, 400_000, 2_000_000].map(|rows: u64| {
+            let (peak, said) = measure_job(format.as_str(), Path::new(&rows.to_string()));
+            assert_eq!(said, format!("{rows} rows in {} files", rows.div_ceil(1_000_000)));
+            peak
+        });
+        let peaks = [small / MIB, medium / MIB, large / MIB];
+        assert!(large < medium + 10 * MIB && large < 180 * MIB, "{format}: {peaks:?} MiB");
+        // A row group of Parquet is held in memory.
+        assert!(*format == FlatFormat::Parquet || large < 8 * MIB, "{format}: {peaks:?} MiB");
     }
 }
 
