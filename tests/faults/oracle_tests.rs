@@ -101,7 +101,8 @@ fn build_observations() -> Observations {
     let submitted = |submissions: &[&str]| SeenItem {
         submissions: submissions.iter().map(|id| ((*id).to_owned(), true)).collect(),
     };
-    let mut items: BTreeMap<_, _> = build_sent_requests().items.into_keys().map(|id| (id, submitted(&["s"]))).collect();
+    let mut items: BTreeMap<_, _> =
+        build_sent_requests().items.into_keys().map(|id| (id, submitted(&["s"]))).collect();
     items.insert("reported".to_owned(), submitted(&["r1", "r2"]));
     items.insert("worse".to_owned(), submitted(&["r3"]));
     Observations {

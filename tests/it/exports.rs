@@ -9,7 +9,16 @@ use serde_json::{Value, json};
 use tidegate_test_support::{PATIENCE, eventually_ok};
 
 const DATASETS: [&str; 10] = [
-    "items", "evaluations", "reports", "jobs", "decisions", "appeals", "actions", "strikes", "deliveries", "audit",
+    "items",
+    "evaluations",
+    "reports",
+    "jobs",
+    "decisions",
+    "appeals",
+    "actions",
+    "strikes",
+    "deliveries",
+    "audit",
 ];
 
 async fn send_report(demo: &Demo, item: &Value, csam: bool) {
@@ -26,7 +35,8 @@ async fn send_appeal(demo: &Demo, id: &str, item: &Value) -> Value {
 
 /// Exports a dataset to standard output. Returns its rows.
 async fn export(place: &Place, dataset: &str, options: &[&str]) -> Vec<Value> {
-    let args: Vec<_> = ["export", dataset, "--since", "1d", "-o", "-"].iter().chain(options).copied().collect();
+    let args: Vec<_> =
+        ["export", dataset, "--since", "1d", "-o", "-"].iter().chain(options).copied().collect();
     let rows = place.run_ok(&args).await;
     rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

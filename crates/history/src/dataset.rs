@@ -271,8 +271,10 @@ mod tests {
             Time => "time",
             Texts => "list of texts",
             Structs(members) => {
-                let members: Vec<_> =
-                    members.iter().map(|member| format!("`{}`: {}", member.name, type_name(member))).collect();
+                let members: Vec<_> = members
+                    .iter()
+                    .map(|member| format!("`{}`: {}", member.name, type_name(member)))
+                    .collect();
                 return format!("list of ({})", members.join(", "));
             }
         };

@@ -48,7 +48,8 @@ fn parse_value(column: &Column, json: Json) -> Option<Value<'static>> {
         (ColumnType::Structs(members), Json::Array(entries)) => {
             let structs = entries.into_iter().map(|entry| {
                 let Json::Object(mut object) = entry else { return None };
-                let values = members.iter().map(|member| parse_member(member, object.remove(member.name)).ok());
+                let values =
+                    members.iter().map(|member| parse_member(member, object.remove(member.name)).ok());
                 values.collect::<Option<Vec<_>>>()
             });
             Value::Structs(structs.collect::<Option<_>>()?)

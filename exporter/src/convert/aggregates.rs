@@ -13,7 +13,9 @@ use crate::{
     form::{Answer, SOURCE_RESPONSE_COUNTS},
     model::BundleHeader,
     plural::{format_count, was_or_were},
-    privacy::suppression::{Disclosure, lower_count, lower_participants, min_total, suppress_participants, suppress_with},
+    privacy::suppression::{
+        Disclosure, lower_count, lower_participants, min_total, suppress_participants, suppress_with,
+    },
     storage::rows::NO_OBJECT,
     tally::{CountTable, Tally},
 };

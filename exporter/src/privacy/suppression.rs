@@ -302,7 +302,10 @@ mod tests {
             for (views, possible) in differences {
                 for (choice, possible) in possible.into_iter().enumerate().skip(1) {
                     let is_small = possible & ((1 << k) - 2) != 0;
-                    assert!(possible.count_ones() > 1 || !is_small, "k {k} {views:?} cells {choice:b}: {possible:b}");
+                    assert!(
+                        possible.count_ones() > 1 || !is_small,
+                        "k {k} {views:?} cells {choice:b}: {possible:b}"
+                    );
                 }
             }
         }
@@ -313,7 +316,9 @@ mod tests {
         for k in 3..=6 {
             // True number, sum of the published counts.
             let published = |participants, sum| lower_participants(participants, sum, k);
-            for (earlier_sum, later_sum) in (0..6).flat_map(|sum| (sum..6).map(move |later| (sum * k, later * k))) {
+            for (earlier_sum, later_sum) in
+                (0..6).flat_map(|sum| (sum..6).map(move |later| (sum * k, later * k)))
+            {
                 let mut differences: BTreeMap<_, BTreeSet<u64>> = BTreeMap::new();
                 for earlier in 0..8 * k {
                     for later in earlier..8 * k {

@@ -113,7 +113,8 @@ impl Export {
                 export_bundle(&job, org.as_str(), snapshot, &policies, &mut history, meter)
             });
         };
-        let until = until.context("--events needs --until, because files do not tell which rows are missing")?;
+        let until =
+            until.context("--events needs --until, because files do not tell which rows are missing")?;
         let org = source.org().unwrap_or("default").to_owned();
         let snapshot = Snapshot { since: to_timestamp(since)?, until: to_timestamp(until)? };
         run_job(&job, json, &progress_form, |meter| {
@@ -170,7 +171,8 @@ impl LiveHistory {
     }
 
     fn load_context(&self) -> anyhow::Result<(OrgId, Vec<Policy>)> {
-        self.runtime.block_on(async { Ok((self.source.load_org().await?, self.source.load_policies().await?)) })
+        self.runtime
+            .block_on(async { Ok((self.source.load_org().await?, self.source.load_policies().await?)) })
     }
 }
 

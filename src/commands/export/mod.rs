@@ -17,7 +17,9 @@ use clap::{Args, Subcommand};
 use tidegate_exporter::{
     error::ConvertError,
     flat::{
-        ColumnSelection, Export, ExportOptions, ExportTarget, FlatFormat, Partition, RowFilter, dsa, join_parts,
+        self,
+        ColumnSelection, Export, ExportOptions, ExportTarget, FlatFormat, Partition, RowFilter, dsa,
+        join_parts,
         progress::{ExportProgress, ProgressForm},
     },
     meter::Meter,
@@ -256,8 +258,8 @@ impl DatasetExport {
             columns,
             filter: RowFilter::parse(dataset.columns(), &self.conditions)?,
             dsa: is_dsa,
-            cells: if self.safe_cells { Cells::Escaped } else { Cells::Exact },
-            part: self.part,
+            cells: if self.safe_cells { Cells::Guarded } else { Cells::Exact },
+            part: flat::Part::new(self.part.number(), self.part.count()).context("--part")?,
             force: self.force,
             ..ExportOptions::new(dataset, target, self.format)
         })

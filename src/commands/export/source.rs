@@ -112,7 +112,10 @@ impl HistorySource {
                 let mut query = vec![
                     ("since", since.iso()),
                     ("until", until.iso()),
-                    ("columns", dataset.columns().iter().map(|column| column.name).collect::<Vec<_>>().join(",")),
+                    (
+                        "columns",
+                        dataset.columns().iter().map(|column| column.name).collect::<Vec<_>>().join(","),
+                    ),
                 ];
                 if part != Part::WHOLE {
                     query.push(("part", part.to_string()));
@@ -135,8 +138,7 @@ impl HistorySource {
                     visibility_without_child_safety(store, org)
                 };
                 let after: Option<RowPosition> = None;
-                let request =
-                    RowRequest { org: org.clone(), dataset, since, until, part, after, visibility };
+                let request = RowRequest { org: org.clone(), dataset, since, until, part, after, visibility };
                 Ok(Rows::Tables { reader: Box::new(RowReader::new(store, request)), dataset })
             }
         }
@@ -232,7 +234,8 @@ impl RowPage {
             }
             Self::Lines { lines, columns } => {
                 for line in lines {
-                    let values = ndjson::parse_row(columns, line).context("the service sent an invalid row")?;
+                    let values =
+                        ndjson::parse_row(columns, line).context("the service sent an invalid row")?;
                     receive(&values)?;
                 }
             }
