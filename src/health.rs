@@ -160,8 +160,19 @@ impl Health {
         }
     }
 
-    async fn check_parts(&self, parts: &Parts) {
-        let store_complaint = match tokio::time::timeout(STORE_TIMEOUT, parts.store.ping()).await {
+    /// Checks the store until `stop` is cancelled, for a process without other parts.
+    pub(crate) async fn watch_store(self, store: Store, stop: CancellationToken) {
+        loop {
+            self.check_store(&store).await;
+            self.0.state.lock().checked_at = Some(Instant::now());
+            if stop.run_until_cancelled(tokio::time::sleep(CHECK_INTERVAL)).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    async fn check_store(&self, store: &Store) {
+        let complaint = match tokio::time::timeout(STORE_TIMEOUT, store.ping()).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => {
                 // The store has closed for good, so only a new process can use it.
@@ -172,10 +183,14 @@ impl Health {
             }
             Err(_) => Some(format!("no answer within {STORE_TIMEOUT:?}")),
         };
+        self.set_complaint("store", complaint);
+    }
+
+    async fn check_parts(&self, parts: &Parts) {
+        self.check_store(&parts.store).await;
         if let Some(reason) = parts.log.fatal_error() {
             self.set_fatal_error(reason.to_owned());
         }
-        self.set_complaint("store", store_complaint);
         self.set_complaint("log", reason_not_ready(parts.log.readiness()));
         self.set_complaint("processing", reason_not_ready(parts.processing.readiness()));
         let config_complaint =

@@ -5,6 +5,7 @@
 mod client;
 mod commands;
 mod demo;
+mod exports;
 mod first_key;
 mod health;
 mod metrics;
@@ -14,6 +15,7 @@ mod operations;
 mod output;
 mod retry_open;
 mod roles;
+mod run_exports;
 mod runtime;
 mod serve;
 mod server_file;

@@ -19,6 +19,7 @@ const SECONDS_BUCKETS: [f64; 14] =
 fn describe() {
     describe_gauge!(BUILD_INFO, "Version, commit and profile of this build as labels; always 1.");
     tidegate_catalog::metrics::describe();
+    tidegate_exporter::schedule::metrics::describe();
     tidegate_image_decode::metrics::describe();
     tidegate_ingest::metrics::describe();
     tidegate_media::metrics::describe();

@@ -19,7 +19,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     demo::{self, Demo},
-    first_key,
+    exports, first_key,
     health::{self, Health, HttpServers, Parts},
     open::{self, SharedParts},
     open_files, operations,
@@ -39,10 +39,12 @@ pub(crate) enum RoleKind {
     Process,
     Deliver,
     Console,
+    Export,
 }
 
 impl RoleKind {
-    pub(crate) const ALL: [Self; 4] = [Self::Ingest, Self::Process, Self::Deliver, Self::Console];
+    /// Roles of a process that runs all of them. It runs `export` as well if there are schedules.
+    pub(crate) const ALWAYS: [Self; 4] = [Self::Ingest, Self::Process, Self::Deliver, Self::Console];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -50,6 +52,7 @@ impl RoleKind {
             Self::Process => "process",
             Self::Deliver => "deliver",
             Self::Console => "console",
+            Self::Export => exports::ROLE_NAME,
         }
     }
 }
@@ -108,12 +111,15 @@ pub(crate) async fn run(
     background.end().await;
     // Stopped last, so that probes see the whole drain.
     operations.stop();
-    end.map(|end| {
-        if let End::Failed { role, error } = &end {
-            crate::output::print_error(format!("error: role {role} failed: {error:#}"));
-        }
-        end.exit_code()
-    })
+    end.map(|end| report_end(&end))
+}
+
+/// Prints the error of a failed role, and returns the exit code.
+pub(crate) fn report_end(end: &End) -> ExitCode {
+    if let End::Failed { role, error } = end {
+        crate::output::print_error(format!("error: role {role} failed: {error:#}"));
+    }
+    end.exit_code()
 }
 
 /// Opens the shared parts, and meanwhile answers 503 on the ports of the servers.
@@ -231,6 +237,7 @@ impl RoleProcess<'_> {
                 }),
                 RoleKind::Process => Some(process(settings, &moderation, &secrets, &processing)?),
                 RoleKind::Deliver => Some(deliver(settings, &moderation, &secrets, &processing)?),
+                RoleKind::Export => Some(exports::create_role(settings, &store)?),
             });
         }
         if let Some(demo) = demo {
@@ -390,7 +397,7 @@ async fn make_first_org(settings: &Settings, opened: &SharedParts) -> Result<(),
     Ok(())
 }
 
-fn print_addresses(addresses: &Addresses) {
+pub(crate) fn print_addresses(addresses: &Addresses) {
     let servers = [("api", addresses.api), ("admin", addresses.console), ("operations", Some(addresses.ops))];
     let descriptions: Vec<_> = servers
         .into_iter()
@@ -442,7 +449,7 @@ async fn bind_optional(target: Option<(&str, SocketAddr)>) -> anyhow::Result<Opt
     }
 }
 
-async fn bind(name: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+pub(crate) async fn bind(name: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("{name} = {address} cannot be listened on"))
 }
 
@@ -450,7 +457,7 @@ async fn bind(name: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
 const ONE_SIGNAL: Duration = Duration::from_secs(1);
 
 /// Listens for signals: the first one starts the drain, a later one ends it.
-fn listen_for_signals() -> anyhow::Result<(CancellationToken, CancellationToken)> {
+pub(crate) fn listen_for_signals() -> anyhow::Result<(CancellationToken, CancellationToken)> {
     let (first, second) = (CancellationToken::new(), CancellationToken::new());
     let (signal, force) = (first.clone(), second.clone());
     let mut terminate = Signal::listen()?;
@@ -504,21 +511,21 @@ impl Signal {
 
 /// Background tasks of the process, stopped at its end.
 #[derive(Default)]
-struct Background {
+pub(crate) struct Background {
     stop: CancellationToken,
     tasks: TaskTracker,
 }
 
 impl Background {
-    fn stop_token(&self) -> CancellationToken {
+    pub(crate) fn stop_token(&self) -> CancellationToken {
         self.stop.child_token()
     }
 
-    fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(task);
     }
 
-    async fn end(&self) {
+    pub(crate) async fn end(&self) {
         self.stop.cancel();
         self.tasks.close();
         let _ended = tokio::time::timeout(CLOSE_TIMEOUT, self.tasks.wait()).await;

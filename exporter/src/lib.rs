@@ -3,10 +3,12 @@
 //!
 //! `deliberation` makes bundles of the service's own moderation. A library of the command line: it works on files and
 //! lines, and needs no running service.
+//! A library of the command line, which works on files alone. `schedule` exports the service's own history regularly.
 
 pub mod bundle;
 pub mod convert;
 pub mod deliberation;
+pub mod destination;
 pub mod error;
 pub mod flat;
 pub mod form;
@@ -17,6 +19,7 @@ mod model;
 pub mod plural;
 pub mod privacy;
 pub mod report_page;
+pub mod schedule;
 pub mod sources;
 pub mod storage;
 pub mod tables;

@@ -23,6 +23,7 @@ mod pull_state;
 mod role;
 mod routing;
 mod rules;
+mod run_exports;
 mod store;
 mod topics;
 mod up;
@@ -57,6 +58,8 @@ enum Command {
     Deliver(role::Role),
     /// Run the console and the admin API
     Console(role::Role),
+    /// Run the scheduled exports
+    RunExports(run_exports::RunExports),
     /// Print the effective settings and where each one was set
     CheckConfig(check_config::CheckConfig),
     /// Create or check the tables of the store
@@ -119,6 +122,7 @@ impl Cli {
             Command::Process(command) => command.run(RoleKind::Process),
             Command::Deliver(command) => command.run(RoleKind::Deliver),
             Command::Console(command) => command.run(RoleKind::Console),
+            Command::RunExports(command) => command.run(),
             Command::CheckConfig(command) => command.run(),
             Command::Store(command) => run_single_threaded(command.run()),
             Command::Topics(command) => run_single_threaded(command.run()),
@@ -199,15 +203,21 @@ struct Places {
 impl Places {
     fn overrides(&self) -> Vec<Override> {
         let data = self.data.as_ref().map(|folder| folder.display().to_string());
-        let options: [(&'static [&'static str], &'static str, Option<String>); 4] = [
-            (&["data", "folder"], "--data", data),
-            (&["api", "listen"], "--api-listen", self.api_listen.clone()),
-            (&["console", "listen"], "--console-listen", self.console_listen.clone()),
-            (&["ops", "listen"], "--ops-listen", self.ops_listen.clone()),
+        let overrides = [
+            create_override(&["data", "folder"], "--data", data),
+            create_override(&["api", "listen"], "--api-listen", self.api_listen.clone()),
+            create_override(&["console", "listen"], "--console-listen", self.console_listen.clone()),
+            create_override(&["ops", "listen"], "--ops-listen", self.ops_listen.clone()),
         ];
-        let overrides = options
-            .into_iter()
-            .filter_map(|(path, flag, value)| Some(Override { path, flag, value: value?.into() }));
-        overrides.collect()
+        overrides.into_iter().flatten().collect()
     }
+}
+
+/// Returns the override of a setting by a flag; `None` if the flag is absent.
+fn create_override(
+    path: &'static [&'static str],
+    flag: &'static str,
+    value: Option<String>,
+) -> Option<Override> {
+    Some(Override { path, flag, value: value?.into() })
 }

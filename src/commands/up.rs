@@ -43,6 +43,10 @@ impl Up {
         let mut loaded = self.file.load_to_start(overrides)?;
         // No override of the settings: a loss is accepted for this start only.
         loaded.settings.data.accepts_loss = self.accept_loss;
-        runtime::run(loaded.settings.runtime, serve::run(loaded, &RoleKind::ALL, demo))
+        let mut kinds = RoleKind::ALWAYS.to_vec();
+        if !loaded.settings.export.schedules.is_empty() {
+            kinds.push(RoleKind::Export);
+        }
+        runtime::run(loaded.settings.runtime, async move { serve::run(loaded, &kinds, demo).await })
     }
 }

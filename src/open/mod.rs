@@ -153,6 +153,11 @@ async fn open_log_and_store(
     tokio::try_join!(log, store)
 }
 
+/// Opens a store on servers, for a process that needs no other part.
+pub(crate) async fn open_shared_store(settings: &Settings, retry: &OpenRetry) -> anyhow::Result<Store> {
+    retry.open("store", async || open_cql(settings).await).await
+}
+
 async fn open_kafka(settings: &Settings) -> Result<Log, OpenError> {
     Log::open_kafka(settings.stream.clone()).await.map_err(|error| {
         let is_outage = error.is_outage();

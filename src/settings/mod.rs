@@ -49,6 +49,7 @@ pub(crate) struct Settings {
     pub(crate) processors: tidegate_processors::Settings,
     pub(crate) callbacks: tidegate_processors::callbacks::Settings,
     pub(crate) review: tidegate_console::Settings,
+    pub(crate) export: tidegate_exporter::schedule::Settings,
     pub(crate) telemetry: Telemetry,
 }
 
@@ -239,6 +240,14 @@ impl LoadedSettings {
         }
     }
 
+    /// Checks that a process can start that runs scheduled exports only.
+    pub(crate) fn check_exports_start(self) -> Result<Self, SettingsError> {
+        match self.settings.check_exports_start() {
+            Ok(()) => Ok(self),
+            Err(refusal) => Err(self.contradiction(&refusal)),
+        }
+    }
+
     fn contradiction(&self, refusal: &Refusal) -> SettingsError {
         SettingsError::Contradiction(with_origins(refusal, &self.layers))
     }
@@ -315,6 +324,7 @@ impl Settings {
         self.processors.validate().map_err(Refusal::in_section("processors"))?;
         self.callbacks.validate().map_err(Refusal::in_section("callbacks"))?;
         self.review.validate().map_err(Refusal::in_section("review"))?;
+        self.export.validate().map_err(Refusal::in_section("export"))?;
         for (name, http) in [("api.http", &self.api.http), ("console.http", &self.console.http)] {
             http.validate().map_err(Refusal::in_section(name))?;
         }
@@ -358,7 +368,30 @@ impl Settings {
         // Read now, so that a missing variable refuses the start and not the first request.
         let resolution = self.partial_items.resolve(|name| std::env::var(name).ok());
         resolution.map_err(Refusal::in_section("partial_items"))?;
-        self.egress.check_files().map_err(Refusal::in_section("egress"))
+        self.egress.check_files().map_err(Refusal::in_section("egress"))?;
+        self.check_export_destinations()
+    }
+
+    /// Refuses a start if a destination of an export names a missing variable or file.
+    fn check_export_destinations(&self) -> Result<(), Refusal> {
+        let schedules = self.export.open(|name| std::env::var(name).ok());
+        schedules.map(drop).map_err(Refusal::in_section("export"))
+    }
+
+    /// Refuses the start of a process that runs scheduled exports only, which needs neither log nor master key.
+    fn check_exports_start(&self) -> Result<(), Refusal> {
+        if self.export.schedules.is_empty() {
+            let text = "export.schedules has no schedule to run: add one, as deploy/tidegate.toml describes";
+            return Err(Refusal::new("export", &text));
+        }
+        // Only one process can open embedded data.
+        if self.store.engine == StoreEngine::Embedded {
+            let text = "store.engine = embedded is opened by one process only, and `tidegate run-exports` is one of several: run \
+                        `tidegate up`, which runs the schedules as well, or set store.engine = \"cql\"";
+            return Err(Refusal::new("store", &text));
+        }
+        self.store.cql.check_files().map_err(Refusal::in_section("store.cql"))?;
+        self.check_export_destinations()
     }
 
     fn check_listeners(&self) -> Result<(), String> {

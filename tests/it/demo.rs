@@ -3,6 +3,7 @@
 use crate::support::{Place, appeal, post, report};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tidegate_test_support::{PATIENCE, eventually};
 
 #[tokio::test]
 async fn a_scam_is_acted_on_called_back_and_told() {
@@ -220,4 +221,28 @@ async fn probes_and_metrics_answer_and_an_idle_process_is_small() {
         }
         assert!(kib < IDLE_ANONYMOUS_KIB, "{kib} KiB");
     }
+}
+
+#[tokio::test]
+async fn schedules_run_beside_the_other_roles() {
+    let place = Place::new();
+    let destination = place.folder.path().join("exports");
+    std::fs::create_dir(&destination).unwrap();
+    let schedules = format!(
+        "[{{ name = \"nightly\", org = \"demo\", datasets = [\"decisions\"], cron = \"* * * * *\", destination = {{ url = {:?} }} }}]",
+        destination.display().to_string()
+    );
+    let demo = place.start_with(&[("TIDEGATE__EXPORT__SCHEDULES", &schedules)]).await.unwrap();
+    let (status, ready) = demo.operations("/readyz").await;
+    assert!(status == 200 && ready.contains("\"export\":\"running\""), "{ready}");
+    // The organisation's first day is the one before the start.
+    let label = "{org=\"demo\",schedule=\"nightly\"}";
+    let wait = eventually("the progress of the schedule", PATIENCE, async || {
+        demo.operations("/metrics")
+            .await
+            .1
+            .contains(&format!("tidegate_export_behind_days{label} "))
+            .then_some(())
+    });
+    wait.await.unwrap();
 }

@@ -224,3 +224,66 @@ async fn minimum_of_open_files_serves_64_connections() {
     process.terminate().await.unwrap();
     assert_eq!(process.exit(PATIENCE).await.unwrap().code(), Some(0));
 }
+
+/// Settings file with one schedule and further lines of it.
+fn schedule_file(more: &str) -> String {
+    format!(
+        "[[export.schedules]]\nname = \"nightly\"\norg = \"acme\"\ncron = \"30 2 * * *\"\n{more}\n\
+         [export.schedules.destination]\nurl = \"s3://exports/x\"\naccess_key_id = \"${{TEST_EXPORT_KEY}}\"\n\
+         secret_access_key = \"hunter2\"\n"
+    )
+}
+
+#[tokio::test]
+async fn unusable_schedule_is_refused_with_setting_remedy_and_origin() {
+    let key = &[("TEST_EXPORT_KEY", "id")][..];
+    for (more, env, parts) in [
+        ("", key, &["export.schedules[nightly].datasets", "list datasets"][..]),
+        ("datasets = [\"decisons\"]", key, &["export.schedules", "decisons", "`decisions`"]),
+        ("datasets = [\"decisions\"]\ncolumn = [\"x\"]", key, &["export.schedules", "`column`", "`columns`"]),
+        (
+            "datasets = [\"decisions\"]\ncolumns = [\"verdct\"]",
+            key,
+            &["export.schedules[nightly].columns", "did you mean `verdict`?"],
+        ),
+        (
+            "datasets = [\"decisions\"]",
+            &[],
+            &["export.schedules[nightly].destination.access_key_id", "`TEST_EXPORT_KEY`", "not set"],
+        ),
+    ] {
+        let (code, _, complaints) = check(&schedule_file(more), env).await;
+        assert_eq!(code, Some(2), "{more}: {complaints}");
+        for part in parts.iter().copied().chain(["tidegate.toml"]) {
+            assert!(complaints.contains(part), "{part}: {complaints}");
+        }
+        assert!(!complaints.contains("hunter2"), "{complaints}");
+    }
+    let (code, output, complaints) = check(&schedule_file("datasets = [\"decisions\"]"), key).await;
+    assert_eq!(code, Some(0), "{complaints}");
+    assert!(output.contains("export.schedules = ") && output.contains("***"), "{output}");
+    assert!(!output.contains("hunter2"), "{output}");
+}
+
+#[tokio::test]
+async fn run_exports_names_its_needs() {
+    let schedule = schedule_file("datasets = [\"decisions\"]");
+    let cql = format!(
+        "[store]\nengine = \"cql\"\n[store.cql]\nusername = \"us\"\npassword_file = \"nowhere\"\n{schedule}"
+    );
+    for (file, parts) in [
+        ("", &["export.schedules", "deploy/tidegate.toml"][..]),
+        (&schedule, &["store.engine = embedded", "`tidegate up`"]),
+        // Neither a log nor a master key is needed.
+        (&cql, &["store.cql.password_file", "nowhere"]),
+    ] {
+        let place = Place::new();
+        std::fs::write(place.folder.path().join("tidegate.toml"), file).unwrap();
+        let output = place.run_with(&["run-exports"], &[("TEST_EXPORT_KEY", "id")]).await;
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        for part in parts {
+            assert!(stderr.contains(part), "{part}: {stderr}");
+        }
+    }
+}

@@ -72,6 +72,7 @@ pub const ALL: &[&Table] = &[
     history::backfill::BackfilledPart::TABLE,
     history::child_safety_items::ChildSafetyItem::TABLE,
     history::handled_times::HandledTime::TABLE,
+    history::export_schedules::ExportSchedule::TABLE,
     catalog::audit::AuditEntry::TABLE,
     catalog::orgs::Org::TABLE,
     catalog::configs::ConfigHead::TABLE,

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, dead_code, unreachable_pub)]
 
 pub mod bundles;
+pub mod s3_server;
 
 use std::{
     fs,

@@ -4,3 +4,4 @@ pub mod backfill;
 pub mod child_safety_items;
 pub mod events;
 pub mod handled_times;
+pub mod export_schedules;
