@@ -8,6 +8,7 @@ mod demo;
 mod exports;
 mod first_key;
 mod health;
+mod history_source;
 mod metrics;
 mod open;
 mod open_files;

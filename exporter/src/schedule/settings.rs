@@ -199,8 +199,10 @@ impl Settings {
         self.schedules
             .iter()
             .map(|settings| {
-                let run_times =
-                    settings.cron.parse::<RunTimes>().map_err(|problem| settings.error("cron", problem.to_string()))?;
+                let run_times = settings
+                    .cron
+                    .parse::<RunTimes>()
+                    .map_err(|problem| settings.error("cron", problem.to_string()))?;
                 let destination = settings.destination.open(&variable);
                 let destination = destination.map_err(|problem| settings.destination_error(&problem))?;
                 let since = settings.since.as_deref().and_then(parse_day);

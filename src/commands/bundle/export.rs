@@ -6,14 +6,11 @@ use anyhow::Context as _;
 use clap::Args;
 use tidegate_exporter::{
     convert::{Job, Limits, Overrides},
-    deliberation::{HistoryFolder, Line, LineSource, Policy, Snapshot, export_bundle},
-    error::ConvertError,
+    deliberation::{HistoryFolder, Snapshot, export_bundle},
     form::K_DEFAULT,
     timestamp::Timestamp,
 };
-use tidegate_history::{Dataset, Part, ndjson};
-use tidegate_schemas::ids::{Millis, OrgId};
-use tokio::runtime::Runtime;
+use tidegate_schemas::ids::Millis;
 
 use super::convert::{
     bytes, export_time, moment,
@@ -22,9 +19,9 @@ use super::convert::{
     progress::{Progress, ProgressForm},
     read_key, run_job,
 };
-use crate::commands::export::{
-    Pace, Period, SourceArgs, copy_rows,
-    source::{HistorySource, SourceRequest},
+use crate::{
+    commands::export::{Period, SourceArgs},
+    history_source::HistoryLines,
 };
 
 #[derive(Debug, Args)]
@@ -106,11 +103,18 @@ impl Export {
         let (since, until) = (self.period.parse_since(now)?, self.period.parse_until(now)?);
         let (events, source, job) = self.into_job()?;
         let Some(events) = events else {
-            let mut history = LiveHistory::open(source, since, until)?;
-            let snapshot = Snapshot { since: to_timestamp(since)?, until: to_timestamp(history.until)? };
-            let (org, policies) = history.load_context()?;
+            // One request or scan at a time: the bundle is built between two pages.
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+            let (source, pace) = runtime.block_on(source.open())?;
+            let until = runtime.block_on(source.resolve_until(until))?;
+            let org = runtime.block_on(source.load_org())?;
+            let policies = runtime.block_on(source.load_policies())?;
+            let snapshot = Snapshot { since: to_timestamp(since)?, until: to_timestamp(until)? };
+            let handle = runtime.handle().clone();
+            let mut lines = HistoryLines { handle, source: &source, pace, since, until };
             return run_job(&job, json, &progress_form, |meter| {
-                export_bundle(&job, org.as_str(), snapshot, &policies, &mut history, meter)
+                export_bundle(&job, org.as_str(), snapshot, &policies, &mut lines, meter)
             });
         };
         let until =
@@ -150,57 +154,4 @@ impl Export {
 
 fn to_timestamp(at: Millis) -> anyhow::Result<Timestamp> {
     Timestamp::parse(&at.iso()).with_context(|| format!("{} is out of range", at.iso()))
-}
-
-/// Lines of a running service or of a cluster's tables.
-struct LiveHistory {
-    runtime: Runtime,
-    source: HistorySource,
-    pace: Option<Pace>,
-    since: Millis,
-    until: Millis,
-}
-
-impl LiveHistory {
-    fn open(source: SourceArgs, since: Millis, until: Option<Millis>) -> anyhow::Result<Self> {
-        // One request or scan at a time: the bundle is built between two pages.
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let (source, pace) = runtime.block_on(source.open())?;
-        let until = runtime.block_on(source.resolve_until(until))?;
-        Ok(Self { runtime, source, pace, since, until })
-    }
-
-    fn load_context(&self) -> anyhow::Result<(OrgId, Vec<Policy>)> {
-        self.runtime
-            .block_on(async { Ok((self.source.load_org().await?, self.source.load_policies().await?)) })
-    }
-}
-
-impl LineSource for LiveHistory {
-    fn read_lines(
-        &mut self,
-        dataset: Dataset,
-        on_line: &mut dyn FnMut(Line<'_>) -> Result<(), ConvertError>,
-    ) -> Result<(), ConvertError> {
-        let request = SourceRequest {
-            dataset,
-            since: self.since,
-            until: self.until,
-            part: Part::WHOLE,
-            // Child-safety material is never part of a bundle.
-            with_child_safety: false,
-        };
-        let (mut text, mut number) = (Vec::new(), 0);
-        let copy = copy_rows(&self.source, request, self.pace, |row| {
-            text.clear();
-            ndjson::write_row(dataset.columns(), row, &mut text);
-            number += 1;
-            let line = Line { text: text.trim_ascii_end(), source: dataset.as_str(), number };
-            Ok(on_line(line)?)
-        });
-        self.runtime.block_on(copy).map_err(|error| match error.downcast::<ConvertError>() {
-            Ok(error) => error,
-            Err(error) => ConvertError::Refused(format!("{error:#}")),
-        })
-    }
 }

@@ -1,7 +1,6 @@
 //! `tidegate export`: writes a dataset of the history to files.
 
 mod period;
-pub(crate) mod source;
 
 use std::{
     fs::File,
@@ -9,7 +8,6 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
-    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
@@ -17,8 +15,7 @@ use clap::{Args, Subcommand};
 use tidegate_exporter::{
     error::ConvertError,
     flat::{
-        self,
-        ColumnSelection, Export, ExportOptions, ExportTarget, FlatFormat, Partition, RowFilter, dsa,
+        self, ColumnSelection, Export, ExportOptions, ExportTarget, FlatFormat, Partition, RowFilter, dsa,
         join_parts,
         progress::{ExportProgress, ProgressForm},
     },
@@ -26,15 +23,14 @@ use tidegate_exporter::{
     plural::format_count,
     tables::Cells,
 };
-use tidegate_history::{Dataset, Part, Value};
+use tidegate_history::{Dataset, Part};
 use tidegate_schemas::ids::{Millis, OrgId};
 use tidegate_store::Store;
-use tokio::time::Instant;
 
 pub(crate) use self::period::Period;
-use self::source::{HistorySource, SourceRequest};
 use crate::{
     client::Server,
+    history_source::{HistorySource, Pace, SourceRequest, copy_rows, time_of},
     output::{REFUSED, print_error, print_line},
     settings::StoreEngine,
 };
@@ -266,27 +262,6 @@ impl DatasetExport {
     }
 }
 
-/// Reads all rows of a request, and calls `receive` with each.
-pub(crate) async fn copy_rows(
-    source: &HistorySource,
-    request: SourceRequest,
-    pace: Option<Pace>,
-    mut receive: impl FnMut(&[Value<'_>]) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let mut rows = source.open(request).await?;
-    let mut row_count = 0;
-    while let Some(page) = rows.next_page().await? {
-        page.for_each_row(|row| {
-            row_count += 1;
-            receive(row)
-        })?;
-        if let Some(pace) = &pace {
-            pace.wait(row_count).await;
-        }
-    }
-    Ok(())
-}
-
 /// Counts the rows and their bytes as NDJSON, without writing them.
 async fn estimate(
     source: &HistorySource,
@@ -313,33 +288,6 @@ async fn estimate(
         format_count(bytes, "byte")
     ));
     Ok(())
-}
-
-/// Returns the time of a row, which is its second value.
-pub(crate) fn time_of(row: &[Value<'_>]) -> Millis {
-    match row.get(1) {
-        Some(Value::Time(at)) => *at,
-        _ => Millis(0),
-    }
-}
-
-/// Limit on the rows that are read in a second.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
-    rows_per_second: f64,
-    started_at: Instant,
-}
-
-impl Pace {
-    fn new(rows_per_second: u32) -> Self {
-        Self { rows_per_second: rows_per_second.max(1).into(), started_at: Instant::now() }
-    }
-
-    /// Waits until this number of rows is due.
-    async fn wait(&self, rows: u32) {
-        let due = Duration::from_secs_f64(f64::from(rows) / self.rows_per_second);
-        tokio::time::sleep_until(self.started_at + due).await;
-    }
 }
 
 /// Returns a future that ends with the first SIGTERM or SIGINT.

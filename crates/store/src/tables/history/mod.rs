@@ -3,5 +3,5 @@
 pub mod backfill;
 pub mod child_safety_items;
 pub mod events;
-pub mod handled_times;
 pub mod export_schedules;
+pub mod handled_times;

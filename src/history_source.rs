@@ -1,19 +1,23 @@
 //! Rows for an export: from the admin API of a running process, or directly from the tables of a cluster.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow, bail};
 use bytes::{Buf as _, BytesMut};
 use futures::FutureExt as _;
 use reqwest::Response;
 use tidegate_catalog::LiveConfigs;
-use tidegate_exporter::deliberation::Policy;
+use tidegate_exporter::{
+    deliberation::{Line, LineSource, Policy},
+    error::ConvertError,
+};
 use tidegate_history::{
     Column, Dataset, Part, RowPosition, RowReader, RowRequest, StoredRow, Value, Visibility, ndjson,
 };
 use tidegate_moderation::child_safety;
 use tidegate_schemas::ids::{Millis, OrgId};
 use tidegate_store::Store;
+use tokio::{runtime::Handle, time::Instant};
 
 use crate::client::Client;
 
@@ -241,5 +245,91 @@ impl RowPage {
             }
         }
         Ok(())
+    }
+}
+
+/// Reads all rows of a request, and calls `receive` with each.
+pub(crate) async fn copy_rows(
+    source: &HistorySource,
+    request: SourceRequest,
+    pace: Option<Pace>,
+    mut receive: impl FnMut(&[Value<'_>]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut rows = source.open(request).await?;
+    let mut row_count = 0;
+    while let Some(page) = rows.next_page().await? {
+        page.for_each_row(|row| {
+            row_count += 1;
+            receive(row)
+        })?;
+        if let Some(pace) = &pace {
+            pace.wait(row_count).await;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the time of a row, which is its second value.
+pub(crate) fn time_of(row: &[Value<'_>]) -> Millis {
+    match row.get(1) {
+        Some(Value::Time(at)) => *at,
+        _ => Millis(0),
+    }
+}
+
+/// Limit on the rows that are read in a second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    rows_per_second: f64,
+    started_at: Instant,
+}
+
+impl Pace {
+    pub(crate) fn new(rows_per_second: u32) -> Self {
+        Self { rows_per_second: rows_per_second.max(1).into(), started_at: Instant::now() }
+    }
+
+    /// Waits until this number of rows is due.
+    async fn wait(&self, rows: u32) {
+        let due = Duration::from_secs_f64(f64::from(rows) / self.rows_per_second);
+        tokio::time::sleep_until(self.started_at + due).await;
+    }
+}
+
+/// Lines of the datasets for a bundle. Its methods block, so they run on a thread without tasks.
+pub(crate) struct HistoryLines<'s> {
+    pub(crate) handle: Handle,
+    pub(crate) source: &'s HistorySource,
+    pub(crate) pace: Option<Pace>,
+    pub(crate) since: Millis,
+    pub(crate) until: Millis,
+}
+
+impl LineSource for HistoryLines<'_> {
+    fn read_lines(
+        &mut self,
+        dataset: Dataset,
+        on_line: &mut dyn FnMut(Line<'_>) -> Result<(), ConvertError>,
+    ) -> Result<(), ConvertError> {
+        let request = SourceRequest {
+            dataset,
+            since: self.since,
+            until: self.until,
+            part: Part::WHOLE,
+            // Child-safety material is never part of a bundle.
+            with_child_safety: false,
+        };
+        let (mut text, mut number) = (Vec::new(), 0);
+        let copy = copy_rows(self.source, request, self.pace, |row| {
+            text.clear();
+            ndjson::write_row(dataset.columns(), row, &mut text);
+            number += 1;
+            let line = Line { text: text.trim_ascii_end(), source: dataset.as_str(), number };
+            Ok(on_line(line)?)
+        });
+        self.handle.block_on(copy).map_err(|error| match error.downcast::<ConvertError>() {
+            Ok(error) => error,
+            Err(error) => ConvertError::Refused(format!("{error:#}")),
+        })
     }
 }
