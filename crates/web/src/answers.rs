@@ -161,7 +161,9 @@ impl HttpBody for LeasedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = &mut *self;
         if this.pending.is_empty() {
-            match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
+            let next_frame = Pin::new(&mut this.inner).poll_frame(cx);
+            this.lease.unsent.progress().set_awaiting_bytes(next_frame.is_pending());
+            match ready!(next_frame) {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(bytes) if !bytes.is_empty() => {
                         this.pending =

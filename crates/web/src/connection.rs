@@ -47,6 +47,8 @@ pub(crate) struct Progress {
     bytes_at_last_check: AtomicUsize,
     /// Number of checks in a row with the same byte count. They span one check interval less.
     unchanged_checks: AtomicUsize,
+    /// True if the client has taken all bytes of an answer and its handler has not produced the next ones.
+    is_awaiting_bytes: AtomicBool,
     /// Ends the answer's stream. `None` for HTTP/1.1.
     stream: Option<CancellationToken>,
 }
@@ -56,7 +58,17 @@ impl Progress {
         self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Records whether the protocol waits for the next bytes of the answer.
+    pub(crate) fn set_awaiting_bytes(&self, is_awaiting: bool) {
+        self.is_awaiting_bytes.store(is_awaiting, Ordering::Relaxed);
+    }
+
     fn is_stalled(&self) -> bool {
+        // The delay is the handler's. A client that has stopped reading blocks the connection's writes, which are counted apart.
+        if self.is_awaiting_bytes.load(Ordering::Relaxed) {
+            self.unchanged_checks.store(0, Ordering::Relaxed);
+            return false;
+        }
         let taken_bytes = self.taken_bytes.load(Ordering::Relaxed);
         if self.bytes_at_last_check.swap(taken_bytes, Ordering::Relaxed) != taken_bytes {
             self.unchanged_checks.store(1, Ordering::Relaxed);

@@ -13,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::support::{Client, LARGE_ANSWER, LONG_ANSWER, RunningServer};
+use crate::support::{Client, LARGE_ANSWER, LONG_ANSWER, RunningServer, TestApp};
 
 const UNSENT_BYTES: usize = 8 << 20;
 
@@ -49,6 +49,15 @@ impl Http2Client {
         let mut send = self.send.clone().ready().await.unwrap();
         let request = http::Request::builder().method(method).uri(format!("http://h{path}"));
         send.send_request(request.body(()).unwrap(), true).unwrap().0
+    }
+}
+
+/// Releases the chunks of a slow answer, each after a longer time than a client may pause.
+async fn release_slowly(app: &TestApp) {
+    for _ in 0..3 {
+        app.handler_entered.notified().await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        app.release_handler.notify_one();
     }
 }
 
@@ -173,6 +182,38 @@ async fn connection_of_a_silent_reader_is_closed() {
     eventually_ok("the answer is held", PATIENCE, leased_bytes).await.unwrap();
     wait_until_released(&server).await;
     assert!(client.answer().await.is_none(), "the server closes the connection");
+}
+
+#[tokio::test]
+async fn slow_handler_is_no_silent_reader() {
+    let server = RunningServer::new(|settings| settings.unsent_stall_ms = 200).await;
+    let app = &server.app;
+    let mut client = server.connect().await;
+    client.send("GET /slow HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    let read_chunks = async {
+        let mut text = Vec::new();
+        while !text.ends_with(b"\r\n0\r\n\r\n") {
+            assert!(client.stream.read_buf(&mut text).await.unwrap() > 0, "the server ended the connection");
+        }
+        String::from_utf8(text).unwrap()
+    };
+    let ((), text) = tokio::join!(release_slowly(app), read_chunks);
+    assert_eq!(text.matches("chunk\r\n").count(), 3, "{text}");
+
+    let mut client = Http2Client::connect(&server, |_| {}).await;
+    let response = client.request("GET", "/slow").await;
+    let read_all = async {
+        let mut body = response.await.unwrap().into_body();
+        let mut read_bytes = 0;
+        while let Some(data) = body.data().await {
+            let bytes = data.unwrap().len();
+            read_bytes += bytes;
+            body.flow_control().release_capacity(bytes).unwrap();
+        }
+        read_bytes
+    };
+    let ((), read_bytes) = tokio::join!(release_slowly(app), read_all);
+    assert_eq!(read_bytes, 15);
 }
 
 #[tokio::test]

@@ -84,6 +84,20 @@ async fn answer_large(State(app): App, RawQuery(org): RawQuery, request: Request
     answer
 }
 
+/// Answers with bytes that are produced as the test releases them.
+async fn answer_slowly(State(app): App, request: Request) -> Result<axum::body::Body, Problem> {
+    app.http.admit(&request, &OrgId::new("org"))?;
+    let chunks = futures::stream::unfold((app, 0), |(app, number)| async move {
+        if number == 3 {
+            return None;
+        }
+        app.handler_entered.notify_one();
+        app.release_handler.notified().await;
+        Some((Ok::<_, std::io::Error>(Bytes::from_static(b"chunk")), (app, number + 1)))
+    });
+    Ok(axum::body::Body::from_stream(chunks))
+}
+
 async fn panic_in_handler() -> &'static str {
     panic!("a secret of the handler")
 }
@@ -113,6 +127,7 @@ impl RunningServer {
             .route("/large", get(answer_large).post(answer_large))
             .route("/known", get(answer_known))
             .route("/long", get(answer_long))
+            .route("/slow", get(answer_slowly))
             .route("/refused", post(async || StatusCode::UNAUTHORIZED))
             .with_state(Arc::clone(&app));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
