@@ -22,7 +22,7 @@ pub(crate) enum Keys {
         #[arg(long, default_value = "key", value_parser = name)]
         name: String,
         /// Scopes of the key: items:write, items:read, reports:write, appeals:write, policies:read, actions:write, admin,
-        /// child_safety, review; default: those that a platform needs. A moderator needs review
+        /// child_safety, review, exports:read; default: those that a platform needs. A moderator needs review
         #[arg(long, value_delimiter = ',')]
         scopes: Option<Vec<String>>,
         /// Days until the key expires; default: never

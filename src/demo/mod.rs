@@ -104,13 +104,14 @@ impl Demo {
                     deps.keys,
                     &org,
                     "demo platform",
-                    Scopes::platform(),
+                    Scopes::first_key(),
                     earlier_env.as_ref().map(|env| &env.api_key),
                 )
                 .await?
             }
         };
-        let admin_scopes: Scopes = [Scope::Admin, Scope::ChildSafety].into_iter().collect();
+        let admin_scopes: Scopes =
+            [Scope::Admin, Scope::ChildSafety, Scope::ExportsRead].into_iter().collect();
         let admin_key = reuse_or_create_key(
             deps.keys,
             &org,

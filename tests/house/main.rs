@@ -45,6 +45,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "console",
         &[
             "schemas",
+            "scheduler",
             "rules",
             "media",
             "stream",

@@ -178,7 +178,7 @@ async fn installation(place: &Place, env: &[(&str, &str)]) -> Installation {
     let demo = place.start_with(env).await.unwrap();
     let listener = Listener::start().await;
     let (status, created_key) =
-        demo.command("/keys", &json!({ "name": "night shift", "scopes": ["admin"] })).await;
+        demo.command("/keys", &json!({ "name": "night shift", "scopes": ["admin", "exports:read"] })).await;
     assert_eq!(status, 201, "{created_key}");
     let admin = created_key["key"].as_str().unwrap().to_owned();
     let safety = json!({ "name": "safety team", "scopes": ["admin", "child_safety"] });
@@ -384,6 +384,16 @@ const ROWS: &[Row] = &[
     row("POST /deliveries/{event}/resend", &[(403, "/deliveries/<event>/resend", "")]),
     row("POST /deliveries/{event}/cancel", &[(403, "/deliveries/<event>/cancel", "")]),
     row("GET /endpoints", &[(200, "/endpoints", "")]),
+    row("GET /exports", &[(200, "/exports", "")]),
+    row(
+        "GET /exports/{dataset}",
+        &[
+            (200, "/exports/items?since=0", ""),
+            (200, "/exports/reports?since=0", ""),
+            (200, "/exports/deliveries?since=0", ""),
+            (403, "/exports/audit", ""),
+        ],
+    ),
     row(
         "POST /endpoints/{key}/secret/reveal",
         &[

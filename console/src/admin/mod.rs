@@ -3,6 +3,7 @@
 pub(crate) mod access;
 mod banks;
 mod config;
+mod exports;
 pub(crate) mod items;
 pub(crate) mod jobs;
 mod operations;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 use axum::{Router, middleware::from_fn_with_state};
 use tidegate_moderation::reevaluation::trials::Trials;
+use tidegate_scheduler::OrgPermits;
 use tidegate_web::{HttpServer, Problem};
 
 use self::{
@@ -31,7 +33,8 @@ pub(crate) fn build_api(deps: Deps, settings: Settings, http: HttpServer) -> Api
     // Pulls of one snapshot share one serialized answer, so the state is built with its writer.
     let pulls = deps.changes.pulls(documents::serialize_pulled);
     let (sign_ins, trials) = (SignInAttempts::default(), Trials::default());
-    Arc::new(ApiState { deps, settings, http, sign_ins, trials, pulls })
+    let exports = OrgPermits::new(exports::EXPORTS_PER_ORG);
+    Arc::new(ApiState { deps, settings, http, sign_ins, trials, exports, pulls })
 }
 
 /// Builds the router of the API. Unknown paths require authentication as well, so that they do not reveal which paths exist.
@@ -59,9 +62,13 @@ pub(crate) fn router(api: &Api) -> Router<Api> {
         .merge(policies::routes())
         .merge(queues::routes())
         .merge(users::routes())
-        .merge(views::routes());
+        .merge(views::routes())
+        .route_layer(from_fn_with_state(Arc::clone(api), caller::require_reviewer));
+    let for_exports =
+        exports::routes().route_layer(from_fn_with_state(Arc::clone(api), caller::require_exports));
     let routes = for_admins
         .merge(for_reviewers)
+        .merge(for_exports)
         // Layers run from the last to the first: the caller is authenticated before the request is recorded.
         .layer(from_fn_with_state(Arc::clone(api), audit::record_request))
         // Inside the layers, so that an unknown path is answered only after authentication.

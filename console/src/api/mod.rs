@@ -12,6 +12,7 @@ use tidegate_catalog::{
     change::{Changes, Pulls},
 };
 use tidegate_moderation::reevaluation::trials::Trials;
+use tidegate_scheduler::OrgPermits;
 use tidegate_web::HttpServer;
 
 use self::{local_token::LocalToken, settings::Settings, sign_in_attempts::SignInAttempts};
@@ -37,6 +38,8 @@ pub(crate) struct ApiState {
     pub(crate) http: HttpServer,
     pub(crate) sign_ins: SignInAttempts,
     pub(crate) trials: Trials,
+    /// Permits of exports, by org.
+    pub(crate) exports: OrgPermits,
     pub(crate) pulls: Pulls,
 }
 

@@ -88,6 +88,8 @@ pub(crate) const ADMIN: &[Row] = &[
     row("POST /deliveries/{event}/cancel", &[(404, "/deliveries/<event>/cancel", "")]),
     row("GET /endpoints", &[(200, "/endpoints", "")]),
     row("POST /endpoints/{key}/secret/reveal", &[(404, "/endpoints/<endpoint>/secret/reveal", "")]),
+    row("GET /exports", &[(200, "/exports", "")]),
+    row("GET /exports/{dataset}", &[(200, "/exports/reports", ""), (200, "/exports/audit", "")]),
     review("GET /items", &[(200, "/items?id=<item>", "")]),
     review(
         "GET /jobs",

@@ -223,7 +223,7 @@ pub(crate) fn stable((status, mut body): Answer, echoed: &BTreeMap<&'static str,
     (status.as_u16(), text)
 }
 
-const DRAWN: [&str; 10] = [
+const DRAWN: [&str; 11] = [
     "requestId",
     "submissionId",
     "reportId",
@@ -234,6 +234,7 @@ const DRAWN: [&str; 10] = [
     "through",
     "changedAt",
     "configVersion",
+    "settledUntil",
 ];
 
 fn strip(value: &mut Value) {

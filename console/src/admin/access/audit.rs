@@ -57,7 +57,8 @@ impl AuditDetail {
 pub(crate) async fn record_request(State(api): State<Api>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let route = strip_path_prefix(route);
-    // Requests that only read are not recorded. Views of child-safety material are, by `record_view`.
+    // Requests that only read are not recorded. Views of child-safety material are, by `record_view`, and exports, by
+    // `record_export`.
     if is_read(request.method(), route) {
         return next.run(request).await;
     }
@@ -95,6 +96,19 @@ pub(crate) async fn record_view(
 ) -> Result<(), Problem> {
     let detail = Some(build_view_detail());
     insert_entry(api, &AuditEntry { detail, ..new_entry(caller, action, object) }).await
+}
+
+/// Records an export before its first row is read. Returns the entry, whose outcome is not known yet.
+pub(crate) async fn record_export(
+    api: &Api,
+    caller: &Caller,
+    object: String,
+    detail: Value,
+) -> Result<AuditEntry, Problem> {
+    let entry = new_entry(caller, "GET /exports/{dataset}".to_owned(), object);
+    let entry = AuditEntry { detail: Some(detail.to_string()), ..entry };
+    insert_entry(api, &entry).await?;
+    Ok(entry)
 }
 
 /// Detail that marks a view of child-safety material.

@@ -150,10 +150,7 @@ pub(crate) async fn create_once(
             .parse()
             .map_err(|error: tidegate_catalog::keys::UnknownScope| invalid("/scopes", error.to_string()))?,
     };
-    // Otherwise an admin without the scope could grant it to a key of their own.
-    if scopes.contains(Scope::ChildSafety) {
-        caller.require_child_safety()?;
-    }
+    caller.require_grantable(scopes)?;
     // An expired key would be created without an error and refused at its first use.
     if request.expires_in_seconds == Some(0) {
         return Err(invalid("/expiresInSeconds", "The key would expire at once: enter at least 1 second."));
@@ -177,23 +174,25 @@ async fn revoke_by_id(
 }
 
 pub(crate) async fn revoke_key(api: &Api, caller: &Caller, key: ApiKeyId) -> Result<(), Problem> {
-    require_key_scope(api, caller, key).await?;
+    require_key_clearance(api, caller, key).await?;
     api.deps.keys.revoke(&caller.org, key).await.map_err(|error| key_problem(error, ""))
 }
 
-/// Refuses callers without the scope `child_safety` if the key has it. Rotating such a key would hand its scope over, and
-/// revoking it would lock its holders out.
-async fn require_key_scope(api: &Api, caller: &Caller, key: ApiKeyId) -> Result<(), Problem> {
+/// Refuses callers without the scope `child_safety` if the key has it, because revoking the key would lock its holders out.
+async fn require_key_clearance(api: &Api, caller: &Caller, key: ApiKeyId) -> Result<(), Problem> {
     if caller.may_see_child_safety() {
         return Ok(());
     }
-    let keys = api.deps.keys.list(&caller.org).await.map_err(|error| key_problem(error, ""))?;
-    // An unknown key is not refused here: the change itself answers 404.
-    let key = keys.iter().find(|listed| listed.id == key);
-    match key.is_some_and(|key| key.scopes.contains(Scope::ChildSafety)) {
+    match load_scopes(api, caller, key).await?.contains(Scope::ChildSafety) {
         true => caller.require_child_safety(),
         false => Ok(()),
     }
+}
+
+/// Loads the scopes of a key. An unknown key has none: the change itself answers 404.
+async fn load_scopes(api: &Api, caller: &Caller, key: ApiKeyId) -> Result<Scopes, Problem> {
+    let keys = api.deps.keys.list(&caller.org).await.map_err(|error| key_problem(error, ""))?;
+    Ok(keys.iter().find(|listed| listed.id == key).map_or_else(Scopes::default, |listed| listed.scopes))
 }
 
 async fn rotate_key(
@@ -214,7 +213,8 @@ pub(crate) async fn rotate_once(
     new_id: ApiKeyId,
     overlap: Duration,
 ) -> Result<NewKeyResponse, Problem> {
-    require_key_scope(api, caller, key).await?;
+    // The new key would hand the scopes of the old one over to the caller.
+    caller.require_grantable(load_scopes(api, caller, key).await?)?;
     let rotated = api.deps.keys.rotate_once(&caller.org, key, new_id, overlap).await;
     rotated.map(NewKeyResponse::from).map_err(|error| key_problem(error, "/overlapSeconds"))
 }

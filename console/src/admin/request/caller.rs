@@ -1,4 +1,5 @@
-//! Authenticates callers of the admin API: holders of a key of scope `admin` or `review`, and commands on the same machine.
+//! Authenticates callers of the admin API: holders of a key of scope `admin`, `review` or `exports:read`, and commands on the
+//! same machine.
 
 use std::sync::Arc;
 
@@ -55,6 +56,32 @@ impl Caller {
         self.is_operator || self.scopes.contains(Scope::Admin)
     }
 
+    /// True if the caller may use the parts of the admin API for reviewers. `admin` includes `review`.
+    fn is_reviewer(&self) -> bool {
+        self.is_operator || self.scopes.grants(Scope::Review)
+    }
+
+    /// True if the caller may read exports. Admins may not: an export holds the personal data of all users.
+    fn may_export(&self) -> bool {
+        self.is_operator || self.scopes.contains(Scope::ExportsRead)
+    }
+
+    /// True if the caller may create a key with the scope. Some scopes are granted only by callers with the scope, because an
+    /// admin could otherwise grant it to a key of their own.
+    pub(crate) fn may_grant(&self, scope: Scope) -> bool {
+        match scope {
+            Scope::ChildSafety => self.may_see_child_safety(),
+            Scope::ExportsRead => self.may_export(),
+            _ => true,
+        }
+    }
+
+    /// Refuses callers that may not create a key with these scopes.
+    pub(crate) fn require_grantable(&self, scopes: Scopes) -> Result<(), Problem> {
+        let refused_scope = scopes.iter().find(|scope| !self.may_grant(*scope));
+        refused_scope.map_or(Ok(()), |scope| Err(missing_scope(scope)))
+    }
+
     /// True if the caller may see child-safety jobs. The operator may, as the holder of the data; every view is audited.
     pub(crate) fn may_see_child_safety(&self) -> bool {
         self.is_operator || self.scopes.contains(Scope::ChildSafety)
@@ -77,6 +104,20 @@ impl Caller {
 /// Refuses callers with the scope `review` alone.
 pub(crate) async fn require_admin(caller: Caller, request: Request, next: Next) -> Response {
     if caller.is_admin() { next.run(request).await } else { missing_scope(Scope::Admin).into_response() }
+}
+
+/// Refuses callers with the scope `exports:read` alone.
+pub(crate) async fn require_reviewer(caller: Caller, request: Request, next: Next) -> Response {
+    if caller.is_reviewer() { next.run(request).await } else { missing_scope(Scope::Review).into_response() }
+}
+
+/// Refuses callers without the scope `exports:read`.
+pub(crate) async fn require_exports(caller: Caller, request: Request, next: Next) -> Response {
+    if caller.may_export() {
+        next.run(request).await
+    } else {
+        missing_scope(Scope::ExportsRead).into_response()
+    }
 }
 
 fn missing_scope(scope: Scope) -> Problem {
@@ -114,9 +155,11 @@ async fn identify_caller(api: &Api, headers: &HeaderMap, uri: &Uri) -> Result<Ca
         None
     } else {
         let key = tidegate_web::authenticate(&api.deps.keys, headers, Scheme::Bearer).await?;
-        // `admin` includes `review`. Keys of platforms have neither.
-        if !key.has_scope(Scope::Review) {
-            return Err(Problem::forbidden("The key has neither the scope `admin` nor `review`."));
+        // `admin` includes `review`. Routes for reviewers refuse keys with `exports:read` alone.
+        if !key.has_scope(Scope::Review) && !key.has_scope(Scope::ExportsRead) {
+            return Err(Problem::forbidden(
+                "The key has none of the scopes `admin`, `review` and `exports:read`.",
+            ));
         }
         Some(key)
     };

@@ -97,7 +97,7 @@ fn render_create_page(
     let days_error = field_error(problem, days, "days-error");
     let invalid = |error: &Option<Markup>| error.as_ref().map(|_| "true");
     // A caller cannot grant a scope that their own key lacks.
-    let is_grantable = |scope: Scope| scope != Scope::ChildSafety || session.caller.may_see_child_safety();
+    let is_grantable = |scope: Scope| session.caller.may_grant(scope);
     let body = html! {
         (other_errors(problem, &[name, scopes, days]))
         form.sheet method="post" action=(PATH) {
@@ -149,5 +149,6 @@ const fn describe_scope(scope: Scope) -> &'static str {
         Scope::Admin => "full administration: configuration, keys, jobs",
         Scope::ChildSafety => "jobs of child safety, beside review or admin",
         Scope::Review => "work on jobs: claim, decide, comment, move",
+        Scope::ExportsRead => "export the history: reports, decisions, actions of all users",
     }
 }

@@ -17,10 +17,12 @@ pub enum Scope {
     ChildSafety,
     /// Review jobs, and the parts of the admin API that moderators read.
     Review,
+    /// Exports of the history. No other scope includes it, not even `admin`: an export holds the personal data of all users.
+    ExportsRead,
 }
 
 impl Scope {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::ItemsWrite,
         Self::ItemsRead,
         Self::ReportsWrite,
@@ -30,6 +32,7 @@ impl Scope {
         Self::Admin,
         Self::ChildSafety,
         Self::Review,
+        Self::ExportsRead,
     ];
 
     pub fn name(self) -> &'static str {
@@ -43,6 +46,7 @@ impl Scope {
             Self::Admin => "admin",
             Self::ChildSafety => "child_safety",
             Self::Review => "review",
+            Self::ExportsRead => "exports:read",
         }
     }
 }
@@ -55,16 +59,22 @@ pub struct Scopes(u16);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there is no scope `{0}`; there are items:write, items:read, reports:write, appeals:write, policies:read, \
-     actions:write, admin, child_safety, review"
+     actions:write, admin, child_safety, review, exports:read"
 )]
 pub struct UnknownScope(String);
 
 impl Scopes {
-    /// Returns the scopes that a platform needs, without administration, review and child safety.
+    /// Returns the scopes that a platform needs, without administration, review, child safety and exports.
     pub fn platform() -> Self {
-        let is_platform_scope =
-            |scope: &Scope| !matches!(scope, Scope::Admin | Scope::ChildSafety | Scope::Review);
+        let is_platform_scope = |scope: &Scope| {
+            !matches!(scope, Scope::Admin | Scope::ChildSafety | Scope::Review | Scope::ExportsRead)
+        };
         Scope::ALL.into_iter().filter(is_platform_scope).collect()
+    }
+
+    /// Returns the scopes of an installation's first key: those of a platform, and exports.
+    pub fn first_key() -> Self {
+        Self::platform().iter().chain([Scope::ExportsRead]).collect()
     }
 
     pub fn contains(self, scope: Scope) -> bool {
@@ -149,6 +159,8 @@ mod tests {
         assert!(!Scopes::platform().contains(Scope::Admin) && all.contains(Scope::Admin));
         assert!(!Scopes::platform().contains(Scope::ChildSafety) && all.contains(Scope::ChildSafety));
         assert!(!"admin".parse::<Scopes>().unwrap().contains(Scope::ChildSafety));
+        assert!(!Scopes::platform().contains(Scope::ExportsRead));
+        assert_eq!(Scopes::first_key().iter().count(), Scopes::platform().iter().count() + 1);
     }
 
     #[test]
@@ -161,6 +173,7 @@ mod tests {
                 "{scopes}"
             );
             assert_eq!(scopes.grants(Scope::Admin), scope == Scope::Admin, "{scopes}");
+            assert_eq!(scopes.grants(Scope::ExportsRead), scope == Scope::ExportsRead, "{scopes}");
         }
     }
 }
