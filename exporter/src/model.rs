@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     error::{ConvertError, ErrorKind},
-    form::{ELIGIBLE_STATUSES, ORIGIN_MODEL, ORIGIN_ORGANIZER, ORIGIN_PARTICIPANT},
+    form::{Answer, ELIGIBLE_STATUSES, ORIGIN_MODEL, ORIGIN_ORGANIZER, ORIGIN_PARTICIPANT},
     input::{FileDigest, Role, table::canonical_number},
     timestamp::Timestamp,
 };
@@ -36,7 +36,12 @@ pub(crate) struct Phase {
     pub(crate) title: Option<&'static str>,
     /// Type of the items of this phase.
     pub(crate) item_type: &'static str,
+    /// Answers that are possible in this phase, if items are answered one by one.
+    pub(crate) answers: &'static [Answer],
 }
+
+/// Answers to a single item.
+pub(crate) const SINGLE: &[Answer] = &[Answer::Agree, Answer::Disagree, Answer::Pass];
 
 /// Author of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,7 +176,13 @@ impl BundleHeader {
         Self {
             adapter: adapter.into(),
             source,
-            phases: vec![Phase { id: "phase-opinion", kind: "opinion", title: None, item_type: "statement" }],
+            phases: vec![Phase {
+                id: "phase-opinion",
+                kind: "opinion",
+                title: None,
+                item_type: "statement",
+                answers: SINGLE,
+            }],
             items,
             questions: None,
             is_recurring: false,
@@ -191,6 +202,7 @@ impl BundleHeader {
                 kind: "prioritize",
                 title: None,
                 item_type: "option",
+                answers: SINGLE,
             }],
             pairwise: true,
             ..Self::of_statements(adapter, source, items)

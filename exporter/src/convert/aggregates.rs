@@ -11,17 +11,15 @@ use crate::{
         row_lines::RowFormatter,
     },
     form::{Answer, SOURCE_RESPONSE_COUNTS},
-    model::BundleHeader,
+    model::{BundleHeader, SINGLE},
     plural::{format_count, was_or_were},
     privacy::suppression::{
-        Disclosure, lower_count, lower_participants, min_total, suppress_participants, suppress_with,
+        Disclosure, lower_participants, lower_table, min_total, suppress_participants, suppress_with,
     },
     storage::rows::NO_OBJECT,
     tally::{CountTable, Tally},
 };
 
-/// Answers to a single item.
-const SINGLE: [Answer; 3] = [Answer::Agree, Answer::Disagree, Answer::Pass];
 /// Answers to a pair of items.
 const COMPARED: [Answer; 4] = [Answer::Pass, Answer::PreferSubject, Answer::PreferObject, Answer::Equal];
 
@@ -40,18 +38,18 @@ pub(super) fn individual_outcomes<'h>(
         }
         for (at, question) in questions.iter().enumerate() {
             let (key, id) = (head.question_key(at), &head.question_item(at).id);
-            outcomes.add_counts(question.phase, &key, id, tally.question(at), &SINGLE, &[]);
+            outcomes.add_counts(question.phase, &key, id, tally.question(at), SINGLE, &[]);
         }
         return outcomes;
     }
     for (at, item) in head.items.iter().enumerate() {
         // The tally counts a compared item only as the subject, so its counts would be incomplete.
         if !head.pairwise {
-            outcomes.add_counts(0, &item.key, &item.id, tally.question(at), &SINGLE, &[]);
+            outcomes.add_counts(0, &item.key, &item.id, tally.question(at), SINGLE, &[]);
         }
         item.outcomes.iter().for_each(|outcome| outcomes.add_published_outcome(&item.key, &item.id, outcome));
         if !head.groups.is_empty() {
-            outcomes.add_group_counts(&item.key, &item.id, &head.groups, tally.groups(at), &SINGLE);
+            outcomes.add_group_counts(&item.key, &item.id, &head.groups, tally.groups(at), SINGLE);
         }
     }
     if let Some(first) = head.items.first() {
@@ -98,7 +96,9 @@ pub(super) fn select_public_counts(
             step: 1,
         };
     };
-    let step = if head.is_recurring { k } else { 1 };
+    if head.is_recurring {
+        return select_recurring_counts(tables, head, k);
+    }
     let mut kept_tables = Vec::new();
     let (mut cells_hidden, mut max_unseen_answers) = (0, 0);
     for table in tables {
@@ -107,20 +107,15 @@ pub(super) fn select_public_counts(
         let disclosure = suppress_with(&table.counts, table.unknown.hidden_answers, k, answers);
         if let Disclosure::Table { hidden: hidden_cells } = disclosure {
             cells_hidden += hidden_cells.iter().filter(|is_hidden| **is_hidden).count() as u64;
-            let counts = table.counts.map(|count| lower_count(count, step));
-            kept_tables.push((CountTable { counts, ..*table }, hidden_cells));
+            kept_tables.push((*table, hidden_cells));
         } else if table.counts.iter().any(|count| *count > 0) {
             // Items without answers, such as rejected ones, may be recognisable, so they add to no bound.
             max_unseen_answers += min_total(k, answers) - 1;
         }
     }
-    // Items without a question have no counts to hide.
-    let mut items = vec![head.questions.is_some(); head.items.len()];
-    for question in head.questions.iter().flatten() {
-        items[question.item as usize] = false;
-    }
+    let mut items = vec![false; head.items.len()];
     for (table, _) in &kept_tables {
-        items[head.question(table.subject as usize).item as usize] = true;
+        items[table.subject as usize] = true;
         if table.object != NO_OBJECT {
             // Both items of a disclosed pair appear in the bundle.
             items[table.object as usize] = true;
@@ -136,7 +131,35 @@ pub(super) fn select_public_counts(
         max_unseen_answers,
         cells_hidden,
         k: Some(k),
-        step,
+        step: 1,
+    }
+}
+
+/// Selects and lowers the counts of a source whose bundles may be subtracted from each other.
+fn select_recurring_counts(tables: &[CountTable], head: &BundleHeader, k: u64) -> PublicCounts {
+    let mut items = vec![true; head.items.len()];
+    // Items without a question, such as policies, have no counts to hide.
+    for question in head.questions.iter().flatten() {
+        items[question.item as usize] = false;
+    }
+    let mut kept_tables = Vec::new();
+    for table in tables {
+        let question = head.question(table.subject as usize);
+        let answers = head.phases[usize::from(question.phase)].answers;
+        if let Some(counts) = lower_table(&table.counts, k, answers) {
+            kept_tables.push((CountTable { counts, ..*table }, Default::default()));
+            items[question.item as usize] = true;
+        }
+    }
+    PublicCounts {
+        tables: kept_tables,
+        shown_items: items,
+        items_dropped: 0,
+        tables_dropped: 0,
+        max_unseen_answers: 0,
+        cells_hidden: 0,
+        k: Some(k),
+        step: k,
     }
 }
 
@@ -164,17 +187,13 @@ impl PublicCounts {
     pub(super) fn notes(&self) -> Vec<String> {
         let Some(k) = self.k else { return Vec::new() };
         if self.step > 1 {
-            // Without numbers: those of two bundles could be subtracted.
-            let min_answers = min_total(k, SINGLE.len() as u64);
+            // Without numbers of items: those of two bundles could be subtracted.
             return vec![
-                format!("Items with fewer than {min_answers} answers in each of their phases are left out."),
-                format!(
-                    "Counts from 1 to {} and counts that would reveal them are hidden; they are named in outcomes.",
-                    k - 1
-                ),
+                format!("Items without {k} equal answers in a phase are left out."),
                 format!(
                     "Counts and the number of participants are lowered to multiples of {k}, so that two bundles \
-                        cannot be subtracted from each other."
+                        cannot be subtracted from each other: 0 stands for 0 to {}.",
+                    k - 1
                 ),
                 "Single decisions are left out. Times are rounded to days.".to_owned(),
             ];
@@ -224,7 +243,7 @@ impl PublicCounts {
             let (phase, key, item) = (head.question(at).phase, head.question_key(at), head.question_item(at));
             let unknown_counts = &table.unknown;
             let answers =
-                SINGLE.into_iter().filter(|answer| !unknown_counts.absent_answers[*answer as usize]);
+                SINGLE.iter().copied().filter(|answer| !unknown_counts.absent_answers[*answer as usize]);
             let answers: Vec<_> = answers.collect();
             // Counts hidden by the source are listed as suppressed as well.
             let hidden_cells: Vec<_> = hidden_cells

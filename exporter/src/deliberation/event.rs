@@ -93,10 +93,10 @@ impl Event {
         bytes.extend_from_slice(&encode_time(self.occurred_at));
         bytes.extend_from_slice(&encode_time(self.recorded_at));
         bytes.push(self.kind as u8);
-        bytes.push(
-            u8::from(self.occurred_at.has_millis) * OCCURRED_IN_MILLIS
-                | u8::from(self.recorded_at.has_millis) * RECORDED_IN_MILLIS,
-        );
+        let mut precision = 0;
+        precision |= if self.occurred_at.has_millis { OCCURRED_IN_MILLIS } else { 0 };
+        precision |= if self.recorded_at.has_millis { RECORDED_IN_MILLIS } else { 0 };
+        bytes.push(precision);
         bytes.push(u8::from(self.is_first_of_row));
         bytes.extend_from_slice(&self.row.to_be_bytes());
         bytes.extend_from_slice(&self.person.to_be_bytes());

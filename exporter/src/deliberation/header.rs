@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{
     error::{ConvertError, ErrorKind},
-    model::{Artifact, BundleHeader, Item, Origin, Phase, PublishedOutcome, Source},
+    form::Answer,
+    model::{Artifact, BundleHeader, Item, Origin, Phase, PublishedOutcome, SINGLE, Source},
     privacy::Profile,
     storage::rows::spool::SpooledRows,
 };
@@ -32,15 +33,30 @@ const POLICY_PARENT: &str = "policy-parent";
 
 /// Phases in the order of their indexes.
 const PHASES: [(u16, Phase); 5] = [
-    (REPORT, phase("phase-report", "report", "Reports of users", CLAIM_TYPE)),
-    (REVIEW, phase("phase-review", "review", "Reviews by moderators", CLAIM_TYPE)),
-    (APPEAL, phase("phase-appeal", "appeal", "Appeals of users", CLAIM_TYPE)),
-    (APPEAL_REVIEW, phase("phase-appeal-review", "appeal-review", "Reviews of appeals", CLAIM_TYPE)),
-    (POLICY, phase("phase-policy", "policy", "Policies", "policy")),
+    (REPORT, phase("phase-report", "report", "Reports of users", CLAIM_TYPE, &[Answer::Agree])),
+    (REVIEW, phase("phase-review", "review", "Reviews by moderators", CLAIM_TYPE, SINGLE)),
+    (APPEAL, phase("phase-appeal", "appeal", "Appeals of users", CLAIM_TYPE, &[Answer::Disagree])),
+    (
+        APPEAL_REVIEW,
+        phase(
+            "phase-appeal-review",
+            "appeal-review",
+            "Reviews of appeals",
+            CLAIM_TYPE,
+            &[Answer::Agree, Answer::Disagree],
+        ),
+    ),
+    (POLICY, phase("phase-policy", "policy", "Policies", "policy", &[])),
 ];
 
-const fn phase(id: &'static str, kind: &'static str, title: &'static str, item_type: &'static str) -> Phase {
-    Phase { id, kind, title: Some(title), item_type }
+const fn phase(
+    id: &'static str,
+    kind: &'static str,
+    title: &'static str,
+    item_type: &'static str,
+    answers: &'static [Answer],
+) -> Phase {
+    Phase { id, kind, title: Some(title), item_type, answers }
 }
 
 /// Limitations of every bundle of moderation, for its data card.

@@ -83,9 +83,24 @@ pub(crate) fn suppress_participants(
     (!reveals_few && !bounds_unseen_answers).then_some(participants)
 }
 
-/// Lowers a count to a multiple of `step`, which is at least 1. If two bundles show lowered counts of overlapping periods,
-/// the difference of the true counts has several possible values.
-pub(crate) fn lower_count(count: u64, step: u64) -> u64 {
+/// Lowers the counts of a table to multiples of k, for bundles of one source with overlapping periods: the difference of
+/// two lowered counts leaves several possible values for the difference of the true ones. `None` if the table is omitted.
+///
+/// Counts below k become 0 and look like true zeros, so no count has to be hidden. A reader who knows the total could only
+/// deduce counts if each is one less than a multiple of k. Such a table is omitted if it has a small count, and so are all
+/// tables with totals for which it could be the only one.
+pub(crate) fn lower_table(counts: &Counts, k: u64, answers: &[Answer]) -> Option<Counts> {
+    let total = counts.iter().sum::<u64>();
+    let max_hidden_total = answers.len() as u64 * (k - 1);
+    let lowered_counts = counts.map(|count| lower_count(count, k));
+    let hidden_total = total - lowered_counts.iter().sum::<u64>();
+    let has_small_count = answers.iter().any(|answer| lowered_counts[*answer as usize] == 0);
+    let is_deducible = hidden_total == max_hidden_total && has_small_count;
+    (total > max_hidden_total && !is_deducible).then_some(lowered_counts)
+}
+
+/// Lowers a count to a multiple of `step`, which is at least 1.
+fn lower_count(count: u64, step: u64) -> u64 {
     count - count % step
 }
 
@@ -269,20 +284,48 @@ mod tests {
         }
     }
 
-    /// All a reader can see of a table in a recurring bundle, where counts are lowered.
-    fn lowered_view(table: &Counts, k: u64) -> Option<Vec<Option<u64>>> {
-        let Disclosure::Table { hidden } = suppress(table, k, 3) else { return None };
-        let cells = table.iter().zip(hidden).take(3);
-        Some(cells.map(|(count, hidden)| (!hidden).then(|| lower_count(*count, k))).collect())
+    /// Answers of a phase with one, two or three possible ones.
+    const ANSWERS: [Answer; 3] = [Answer::Agree, Answer::Disagree, Answer::Pass];
+
+    /// Every table with this total and number of possible answers.
+    fn tables_of_answers(total: u64, answers: usize) -> impl Iterator<Item = Counts> {
+        tables(total, 3).filter(move |table| table[answers..].iter().all(|count| *count == 0))
+    }
+
+    #[test]
+    fn lowered_counts_cannot_be_deduced_from_the_total() {
+        for (k, answers) in (3..=6).flat_map(|k| (1..=3).map(move |answers| (k, answers))) {
+            for total in 0..=9 * k {
+                let mut tables_by_view: BTreeMap<_, Vec<Counts>> = BTreeMap::new();
+                for table in tables_of_answers(total, answers) {
+                    let view = lower_table(&table, k, &ANSWERS[..answers]);
+                    assert!(view.is_none_or(|counts| counts.iter().any(|count| *count >= k)));
+                    tables_by_view.entry(view).or_default().push(table);
+                }
+                // The whole table sums to the total, which is known. With one answer, the count is known with it.
+                for (view, tables) in tables_by_view.into_iter().filter(|_| answers > 1) {
+                    for choice in 1..(1_usize << answers) - 1 {
+                        let chosen = || (0..answers).filter(move |at| choice >> at & 1 == 1);
+                        let possible: BTreeSet<u64> =
+                            tables.iter().map(|table| chosen().map(|at| table[at]).sum()).collect();
+                        let is_small = possible.iter().any(|sum| (1..k).contains(sum));
+                        assert!(
+                            possible.len() > 1 || !is_small,
+                            "k {k} total {total} {view:?} cells {choice:b}: {possible:?}"
+                        );
+                    }
+                }
+            }
+        }
     }
 
     #[test]
     fn two_recurring_bundles_cannot_be_subtracted() {
-        for k in 3..=5 {
-            let max_total = 3 * k;
+        for (k, answers) in (3..=4).flat_map(|k| (1..=3).map(move |answers| (k, answers))) {
+            let max_total = answers as u64 * (k - 1) + 2 * k;
             let views: Vec<_> = (0..=max_total)
-                .flat_map(|total| tables(total, 3))
-                .map(|table| (table, lowered_view(&table, k)))
+                .flat_map(|total| tables_of_answers(total, answers))
+                .map(|table| (table, lower_table(&table, k, &ANSWERS[..answers])))
                 .collect();
             // Possible differences of each sum of cells, as bits, by the views of both bundles.
             let mut differences: BTreeMap<_, [u64; 8]> = BTreeMap::new();
