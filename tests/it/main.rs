@@ -9,6 +9,7 @@ mod banks_guide;
 mod banks_withdrawn;
 mod bundle_commands;
 mod bundle_convert;
+mod bundle_export;
 mod callbacks;
 mod child_safety;
 mod clearance;

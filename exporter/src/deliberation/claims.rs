@@ -261,12 +261,12 @@ fn join_id(type_id: &str, id: &str) -> Vec<u8> {
 }
 
 fn policies_or_unspecified(policies: &[String]) -> BTreeSet<&str> {
-    let named: BTreeSet<_> =
+    let named_policies: BTreeSet<_> =
         policies.iter().map(String::as_str).filter(|policy| !policy.is_empty()).collect();
-    if named.is_empty() { BTreeSet::from([UNSPECIFIED]) } else { named }
+    if named_policies.is_empty() { BTreeSet::from([UNSPECIFIED]) } else { named_policies }
 }
 
-/// Policies whose claims a decision answers, with the answers; `None` for a verdict that does not fit the class.
+/// Answers of a decision, with the policies of the answered claims; `None` for a verdict that does not fit the class.
 fn answers_of_decision<'r>(
     class: DecisionClass,
     row: &'r DecisionRow<'_>,
@@ -277,7 +277,7 @@ fn answers_of_decision<'r>(
         (DecisionClass::Review, "act") if row.policies.is_empty() => vec![(reviewed, Answer::Agree)],
         (DecisionClass::Review, "act") => {
             let violated = policies_or_unspecified(&row.policies);
-            // A decision that names policies says nothing about the other ones.
+            // A decision that names policies leaves the other ones undecided.
             let passed = row.reviewed_policies.iter().map(String::as_str);
             let passed = passed.filter(|policy| !policy.is_empty() && !violated.contains(policy)).collect();
             vec![(violated, Answer::Agree), (passed, Answer::Pass)]

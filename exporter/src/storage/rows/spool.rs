@@ -1,5 +1,5 @@
-//! File of rows whose subjects are provisional: items are sorted after their rows were written, and each reading of the
-//! rows replaces the subjects.
+//! File of rows with provisional subjects: items are sorted after their rows were written, and each reading of the rows
+//! replaces the subjects.
 
 use std::{
     fs::File,
