@@ -1,5 +1,7 @@
 //! Tests of bundles of the service's own moderation.
 
+#![allow(clippy::needless_pass_by_value, reason = "columns of rows are written as literals")]
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
