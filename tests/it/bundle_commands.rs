@@ -374,3 +374,35 @@ async fn inspect_refuses_a_document_that_is_no_bundle() {
     let (_, out, _) = run(&place, &["inspect", "votes.csv", "--format", "json"]).await;
     assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["complete"], false);
 }
+
+#[tokio::test]
+async fn report_writes_one_page_and_sets_its_exit_code() {
+    let place = files();
+    let path = |name: &str| place.folder.path().join(name);
+    let (code, out, err) = run(&place, &["report", "good.json", "-o", "page.html"]).await;
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    let page = fs::read_to_string(path("page.html")).unwrap();
+    assert!(out.contains(&format!("page.html: {} bytes", page.len())), "{out}");
+    assert!(
+        page.starts_with("<!doctype html>") && page.contains("Secret trees.") && page.ends_with("</html>\n")
+    );
+    let (code, out, _) = run(&place, &["report", "good.json", "-o", "-"]).await;
+    assert!(code == 0 && out == page, "{code}");
+    let (code, _, err) = run(&place, &["report", "good.json", "-o", "page.html"]).await;
+    assert!(code == 2 && err.contains("page.html exists already: replace it with --force"), "{code} {err}");
+    assert_eq!(run(&place, &["report", "good.json", "-o", "page.html", "--force"]).await.0, 0);
+    let (code, _, err) = run(&place, &["report", "good.json", "-o", "good.json", "--force"]).await;
+    assert!(code == 2 && err.contains("is the bundle itself"), "{code} {err}");
+    for (file, expected_code, message) in [
+        ("half.json", 1, "BND-LEX-02"),
+        ("absent.json", 2, "absent.json cannot be read"),
+        ("empty.json", 1, "the document is not a bundle"),
+    ] {
+        fs::write(path("empty.json"), "{}").unwrap();
+        let (code, out, err) = run(&place, &["report", file, "-o", "other.html"]).await;
+        assert!(code == expected_code && err.contains(message) && out.is_empty(), "{file}: {code} {err}");
+        assert!(!path("other.html").exists() && !path("other.html.partial").exists(), "{file}");
+    }
+    let (code, _, err) = run(&place, &["report", "good.json", "-o", "absent/page.html"]).await;
+    assert!(code == 2 && err.contains("page.html"), "{code} {err}");
+}

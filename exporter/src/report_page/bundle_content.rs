@@ -1,5 +1,5 @@
-//! Reads a bundle once for the page, and keeps what grows with its items, participants and phases. Rows are counted; only the
-//! votes for the opinion map are kept one by one, up to a limit.
+//! Reads a bundle once for the page, with memory for its items, participants and phases. Rows are counted; only the votes for the
+//! opinion map are kept one by one, up to a limit.
 
 use std::{collections::HashMap, io, rc::Rc};
 
@@ -61,8 +61,8 @@ struct Tally {
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     id: Rc<[u8]>,
-    /// False while only references to the item were read.
-    is_listed: bool,
+    /// Index among the items of the list; `None` while only references to the item were read.
+    pub(super) listed_at: Option<u32>,
     pub(super) phase: u32,
     kind: u32,
     status: u32,
@@ -79,7 +79,7 @@ impl Item {
     fn new(id: Rc<[u8]>) -> Self {
         Self {
             id,
-            is_listed: false,
+            listed_at: None,
             phase: 0,
             kind: 0,
             status: 0,
@@ -346,15 +346,16 @@ impl ContentSink {
         let Some(id) = row.text(0) else { return };
         let number = self.item_number(id);
         // Of several items with one id, the first counts.
-        if self.content.items[number as usize].is_listed {
+        if self.content.items[number as usize].listed_at.is_some() {
             return;
         }
+        let listed_at = u32::try_from(self.content.listed_items.len()).ok();
         self.content.listed_items.push(number);
         let phase = self.phase_number(row.text(1).unwrap_or_default());
         let [kind, status, origin] =
             [2, 4, 5].map(|field| self.content.words.number_of(row.text(field).unwrap_or_default()));
         let item = &mut self.content.items[number as usize];
-        (item.is_listed, item.phase) = (true, phase);
+        (item.listed_at, item.phase) = (listed_at, phase);
         (item.kind, item.status, item.origin) = (kind, status, origin);
         item.text = shorten(&lossy_text(row, 3));
     }

@@ -148,7 +148,7 @@ mod tests {
             ("2024-05-06T09:00:00Z", "hour", 3),
             ("2024-05-26T09:00:00Z", "day", 21),
             ("2024-12-30T09:00:00Z", "week", 35),
-            ("2030-05-06T07:08:09Z", "28 days", 79),
+            ("2030-05-06T07:08:09Z", "28 days", 80),
         ] {
             let series = participation(&["2024-05-06T07:08:09Z", last]).series();
             assert_eq!((series.unit.as_str(), series.buckets.len()), (unit, count), "{last}");

@@ -77,10 +77,12 @@ fn find_map(content: &mut BundleContent) -> MapResult {
     let Some((phase, votes)) = content.votes.take_longest(is_opinion) else {
         return MapResult::NotApplicable;
     };
-    let is_shown = |item: u32| {
-        content.items.get(item as usize).is_some_and(|item| content.status_of(item) != "rejected")
+    // Columns in the order of the list, so that the order of the lists in the file makes no difference.
+    let column_rank = |item: u32| {
+        let item = content.items.get(item as usize).filter(|item| content.status_of(item) != "rejected");
+        item.and_then(|item| item.listed_at)
     };
-    compute_map(phase, &votes, is_shown).map_or(MapResult::TooFewVotes, MapResult::Map)
+    compute_map(phase, &votes, column_rank).map_or(MapResult::TooFewVotes, MapResult::Map)
 }
 
 /// Source of an inline script or style for the content security policy.
@@ -265,7 +267,7 @@ fn write_map(html: &mut Html, content: &BundleContent, map: &MapResult) {
 }
 
 fn write_groups(html: &mut Html, content: &BundleContent, map: &OpinionMap) {
-    html.markup("<section>\n<h2>Opinion map</h2>\n<p>Each point is a participant. Participants who voted alike are near each other. ");
+    html.markup("<section>\n<h2>Opinion map</h2>\n<p>Each point is a participant. Participants with similar votes are near each other. ");
     html.markup("The map shows ")
         .text(format_count(map.placed as u64, "participant"))
         .markup(" and their votes on ");
@@ -382,9 +384,9 @@ fn write_bar(
         html.text(offset(sum) - start).markup("\" height=\"10\"/>");
     }
     html.markup("</svg><small class=\"counts\">");
-    let shown =
+    let listed_stances =
         stances.iter().filter(|(stance, ..)| !matches!(stance, Stance::Equal) || count_of(*stance) > 0);
-    for (index, (stance, word, _)) in shown.enumerate() {
+    for (index, (stance, word, _)) in listed_stances.enumerate() {
         html.markup(if index > 0 { ", " } else { "" });
         html.markup("<span>").text(format_number(count_of(*stance))).markup(" ").markup(word);
         if count_of(*stance) > 0 {

@@ -136,16 +136,16 @@ fn choose_first_centers(points: &[WeightedPoint], count: usize, random: &mut Ran
         }
         let mut threshold = random.next_unit() * total;
         // Rounding can leave a remainder at the end; the last possible point is then chosen.
-        let mut chosen = None;
+        let mut chosen_index = None;
         for (index, chance) in chances.iter().enumerate().filter(|(_, chance)| **chance > 0.0) {
-            chosen = Some(index);
+            chosen_index = Some(index);
             threshold -= chance;
             if threshold < 0.0 {
                 break;
             }
         }
-        let Some(chosen) = chosen else { break };
-        let center = points[chosen].point;
+        let Some(center_index) = chosen_index else { break };
+        let center = points[center_index].point;
         for (chance, WeightedPoint { point, weight }) in chances.iter_mut().zip(points) {
             let distance = weight * squared_distance(point, &center);
             *chance = if centers.is_empty() { distance } else { chance.min(distance) };
@@ -173,14 +173,14 @@ fn mean_silhouette(points: &[WeightedPoint], centers: &[Point]) -> f64 {
         if group_weights[*own_group] <= 1.0 {
             continue;
         }
-        let within = distances[*own_group] / (group_weights[*own_group] - 1.0);
+        let to_own_group = distances[*own_group] / (group_weights[*own_group] - 1.0);
         let to_others = (0..centers.len())
             .filter(|group| group != own_group && group_weights[*group] > 0.0)
             .map(|group| distances[group] / group_weights[group]);
         let to_nearest = to_others.fold(f64::INFINITY, f64::min);
-        let larger = within.max(to_nearest);
+        let larger = to_own_group.max(to_nearest);
         if larger > 0.0 && to_nearest.is_finite() {
-            sum += point.weight * (to_nearest - within) / larger;
+            sum += point.weight * (to_nearest - to_own_group) / larger;
         }
     }
     if total_weight > 0.0 { sum / total_weight } else { 0.0 }

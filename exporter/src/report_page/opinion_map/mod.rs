@@ -52,14 +52,14 @@ pub(super) struct OpinionMap {
     pub(super) points: Vec<(Point, usize)>,
 }
 
-/// Computes the map of a phase. `votes` are sorted by participant, with one vote for each pair; `is_shown` excludes items that the
-/// moderators of the conversation rejected. `None` if too few people voted, or all voted alike.
+/// Computes the map of a phase. `votes` are sorted by participant, with one vote for each pair. `column_rank` orders the
+/// items; it is `None` for items that the moderators of the conversation rejected. Returns `None` if too few people voted, or all voted alike.
 pub(super) fn compute_map(
     phase: u32,
     votes: &[PackedVote],
-    is_shown: impl Fn(u32) -> bool,
+    column_rank: impl Fn(u32) -> Option<u32>,
 ) -> Option<OpinionMap> {
-    let matrix = VoteMatrix::new(votes, is_shown);
+    let matrix = VoteMatrix::new(votes, column_rank);
     let placed_rows = choose_rows(&matrix);
     if placed_rows.len() < 3 || matrix.column_count() < 2 {
         return None;
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn two_clear_clusters_are_two_groups() {
-        let map = compute_map(0, &two_camps(), |_| true).unwrap();
+        let map = compute_map(0, &two_camps(), Some).unwrap();
         let sizes: Vec<_> = map.groups.iter().map(|group| group.size).collect();
         assert_eq!((sizes.as_slice(), map.statements, map.placed, map.unplaced), (&[20, 10][..], 12, 30, 0));
         assert!(map.variance_shares[0] > 0.8, "{:?}", map.variance_shares);
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn rejected_statements_are_not_in_the_matrix() {
-        let map = compute_map(0, &two_camps(), |item| item > 1).unwrap();
+        let map = compute_map(0, &two_camps(), |item| (item > 1).then_some(item)).unwrap();
         assert_eq!(map.statements, 10);
     }
 
@@ -168,7 +168,7 @@ mod tests {
                 lists.push(0, participant, item, Vote::Agree);
             }
         }
-        assert!(compute_map(0, &lists.take_longest(|_| true).unwrap().1, |_| true).is_none());
+        assert!(compute_map(0, &lists.take_longest(|_| true).unwrap().1, Some).is_none());
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
         for vote in two_camps().iter().filter(|vote| vote.participant() > 3 || vote.item() < 4) {
             lists.push(0, vote.participant(), vote.item(), vote.vote());
         }
-        let map = compute_map(0, &lists.take_longest(|_| true).unwrap().1, |_| true).unwrap();
+        let map = compute_map(0, &lists.take_longest(|_| true).unwrap().1, Some).unwrap();
         assert_eq!((map.placed, map.unplaced), (26, 4));
     }
 }

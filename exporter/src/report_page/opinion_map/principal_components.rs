@@ -6,7 +6,7 @@ use super::{Point, clusters::Random};
 use crate::report_page::vote_lists::PackedVote;
 
 /// Squared change of a unit vector at which the iteration ends.
-const TOLERANCE: f64 = 1e-18;
+const TOLERANCE: f64 = 1e-24;
 const MAX_ITERATIONS: usize = 1_000;
 /// Maximum number of multiplications for one component, which bounds the time for millions of votes to some seconds.
 const MAX_MULTIPLICATIONS: usize = 2_000_000_000;
@@ -38,16 +38,19 @@ pub(super) struct Components {
 }
 
 impl VoteMatrix {
-    pub(super) fn new(votes: &[PackedVote], is_shown: impl Fn(u32) -> bool) -> Self {
+    pub(super) fn new(votes: &[PackedVote], column_rank: impl Fn(u32) -> Option<u32>) -> Self {
         let mut items: Vec<_> = votes.iter().map(|vote| vote.item()).collect();
         items.sort_unstable();
         items.dedup();
-        items.retain(|item| is_shown(*item));
-        let mut sums = vec![(0.0, 0.0); items.len()];
+        let mut ranks: Vec<_> =
+            items.into_iter().filter_map(|item| Some((column_rank(item)?, item))).collect();
+        ranks.sort_unstable();
+        let mut sums = vec![(0.0, 0.0); ranks.len()];
         let (mut row_starts, mut cells) = (vec![0], Vec::with_capacity(votes.len()));
         for row in votes.chunk_by(|left, right| left.participant() == right.participant()) {
             for vote in row {
-                let Ok(column) = items.binary_search(&vote.item()) else { continue };
+                let Some(rank) = column_rank(vote.item()) else { continue };
+                let Ok(column) = ranks.binary_search(&(rank, vote.item())) else { continue };
                 let (sum, count) = &mut sums[column];
                 *sum += vote.vote().as_number();
                 *count += 1.0;
@@ -57,6 +60,7 @@ impl VoteMatrix {
             row_starts.push(cells.len());
         }
         let means = sums.into_iter().map(|(sum, count)| sum / f64::max(count, 1.0)).collect();
+        let items = ranks.into_iter().map(|(_, item)| item).collect();
         Self { row_starts, cells, means, items }
     }
 
@@ -89,7 +93,7 @@ impl VoteMatrix {
         self.row(row).iter().map(|cell| self.centered(*cell) * vector[cell.column as usize]).sum()
     }
 
-    /// Place of a participant. Scaled up for participants with few votes, whose missing votes would draw them to the middle.
+    /// Place of a participant. Scaled up for few votes, because missing votes draw a participant to the middle.
     pub(super) fn project(&self, row: usize, components: &Components) -> Point {
         let scale = (self.column_count() as f64 / self.vote_count(row).max(1) as f64).sqrt();
         [0, 1].map(|axis| scale * self.multiply_row(row, &components.axes[axis]))
@@ -176,7 +180,7 @@ mod tests {
                 lists.push(0, participant, item, vote);
             }
         }
-        VoteMatrix::new(&lists.take_longest(|_| true).unwrap().1, |_| true)
+        VoteMatrix::new(&lists.take_longest(|_| true).unwrap().1, Some)
     }
 
     #[test]
