@@ -98,6 +98,7 @@ pub(super) fn format_share(share: f64) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

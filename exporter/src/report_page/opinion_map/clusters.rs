@@ -187,6 +187,7 @@ fn mean_silhouette(points: &[WeightedPoint], centers: &[Point]) -> f64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -114,6 +114,7 @@ fn choose_rows(matrix: &VoteMatrix) -> Vec<usize> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::{

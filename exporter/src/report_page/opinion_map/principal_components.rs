@@ -162,6 +162,7 @@ fn normalize(vector: &mut [f64]) -> f64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::report_page::vote_lists::{Vote, VoteLists};
