@@ -56,7 +56,7 @@ impl HistorySource {
         match self {
             Self::Server(client) => {
                 let overview: Overview = client.get("/exports", &[]).await?;
-                overview.until.parse()
+                overview.settled_until.parse()
             }
             Self::Tables { store, .. } => Ok(tidegate_history::load_snapshot_time(store).await?.time),
         }
@@ -167,9 +167,10 @@ pub(crate) fn visibility_without_child_safety(store: &Store, org: &OrgId) -> Vis
 
 /// Answer of `GET /exports`.
 #[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Overview {
     org: OrgId,
-    until: InstantText,
+    settled_until: InstantText,
     policies: Vec<Policy>,
 }
 

@@ -1,6 +1,6 @@
 //! Console of a test with an embedded store, and a client of its exports.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -11,7 +11,13 @@ use tidegate_catalog::{
 };
 use tidegate_console::{Deps, LocalToken, Settings};
 use tidegate_schemas::ids::{DAY_MS, Millis, OrgId};
-use tidegate_store::{RowRange, Store, tables::catalog::audit::AuditEntry};
+use tidegate_store::{
+    RowRange, Store, WriteTime,
+    tables::{
+        catalog::audit::AuditEntry,
+        history::handled_times::{self, HandledTime},
+    },
+};
 use tidegate_stream::Log;
 use tidegate_test_support::PATIENCE;
 use tidegate_web::HttpServer;
@@ -59,6 +65,20 @@ pub(crate) fn first_day() -> Millis {
     Millis((Millis::now().day() - 2) * DAY_MS)
 }
 
+/// Writes the times that processors report, so that exports have an end.
+async fn put_handled_times(store: &Store, until: Millis) {
+    let row = |topic: &&str| HandledTime {
+        name: handled_times::ALL.to_owned(),
+        topic: (*topic).to_owned(),
+        partition_index: 0,
+        until,
+        partition_count: 1,
+        seen_at: until,
+    };
+    let rows: Vec<_> = handled_times::TOPICS.iter().map(row).collect();
+    store.put_rows(WriteTime::from_append(until, 0), &rows).await.unwrap();
+}
+
 impl Service {
     pub(crate) async fn start() -> Self {
         Self::with(|_| {}).await
@@ -74,6 +94,7 @@ impl Service {
         for org in [&org, &other_org] {
             orgs::create(&store, org, "Org", first_day()).await.unwrap();
         }
+        put_handled_times(&store, Millis::now().minus(Duration::from_secs(60))).await;
         let master = MasterKey::load(&Security::default(), Some(folder.path())).unwrap();
         let secrets = Secrets::new(store.clone(), master, &catalog);
         let changes = Changes::new(store.clone(), secrets.clone(), &catalog);

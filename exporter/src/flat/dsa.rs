@@ -6,7 +6,7 @@
 
 use tidegate_history::{Column, ColumnType, Dataset, Value};
 
-use super::{folder::format_day, selection::find_column};
+use super::{names::format_day, selection::find_column};
 use crate::{
     error::ConvertError,
     timestamp::{MAX_MILLIS, MIN_MILLIS},

@@ -15,8 +15,8 @@ use super::{
     dsa::{self, StatementMapper},
     folder::ExportFolder,
     manifest::format_time,
+    names::file_name,
     output_file::{OutputFile, UnpublishedFile},
-    sink::file_name,
 };
 use crate::{
     error::{ConvertError, ErrorKind},

@@ -68,7 +68,7 @@ impl Condition {
         };
         let name = name.trim();
         let position = find_column(columns, "--where", name)?;
-        let expected = match columns[position].column_type {
+        let expected_value = match columns[position].column_type {
             ColumnType::Text | ColumnType::Texts => ExpectedValue::Text(value.to_owned()),
             ColumnType::Integer => ExpectedValue::Integer(value.parse().map_err(|_| {
                 ConvertError::Refused(format!("--where: column `{name}` holds integers, not `{value}`"))
@@ -88,7 +88,7 @@ impl Condition {
             }
         };
         let text = format!("{name}={value}");
-        Ok(Self { position, expected, text })
+        Ok(Self { position, expected: expected_value, text })
     }
 }
 

@@ -5,35 +5,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tidegate_schemas::string_enum;
-
 use super::{
-    FileSummary, FlatFormat, Manifest, Part,
-    manifest::MANIFEST_NAME,
-    output_file::{OutputFile, UnpublishedFile},
-    sink::file_name,
+    manifest::Manifest,
+    names::{
+        DAY_PREFIX, FlatFormat, MANIFEST_NAME, Part, Partition, file_name, format_day, parse_data_name,
+        parse_manifest_name,
+    },
+    output_file::{FileSummary, OutputFile, PARTIAL_ENDING, UnpublishedFile},
 };
-use crate::{
-    error::ConvertError,
-    timestamp::{DayCache, Timestamp},
-};
-
-string_enum! {
-    /// Partition of an export into folders.
-    pub enum Partition {
-        /// One file per part.
-        Whole = "none",
-        /// One folder per day, named `day=2026-11-28` as Hive does.
-        Day = "day",
-    }
-}
-
-/// Start of the names of day folders.
-const DAY_PREFIX: &str = "day=";
-/// Ending of the names of incomplete files.
-pub(super) const PARTIAL_ENDING: &str = ".partial";
-/// Milliseconds of a day.
-const DAY_MILLIS: i64 = 86_400_000;
+use crate::error::ConvertError;
 
 /// Open folder of an export. Folders that it created are removed on drop if they are empty.
 #[derive(Debug)]
@@ -172,12 +152,6 @@ fn remove_if_present(path: &Path) -> Result<(), ConvertError> {
     }
 }
 
-/// Formats days since 1970 as `2026-11-28`.
-pub(super) fn format_day(day: i64) -> String {
-    let midnight = Timestamp { millis: day.saturating_mul(DAY_MILLIS), has_millis: false };
-    String::from_utf8_lossy(&midnight.text(&mut DayCache::default())[..10]).into_owned()
-}
-
 /// Names of the manifests in a folder, sorted.
 pub(super) fn list_manifests(folder: &Path) -> Result<Vec<String>, ConvertError> {
     let names = list_folder(folder)?;
@@ -185,11 +159,6 @@ pub(super) fn list_manifests(folder: &Path) -> Result<Vec<String>, ConvertError>
         .into_iter()
         .filter(|name| name == MANIFEST_NAME || parse_manifest_name(name).is_some())
         .collect())
-}
-
-/// Returns the part of a name such as `manifest-part-0001-of-0004.json`.
-pub(super) fn parse_manifest_name(name: &str) -> Option<Part> {
-    Part::parse_label(name.strip_prefix("manifest-")?.strip_suffix(".json")?)
 }
 
 /// Names of the data files of any export in a folder, relative to it and sorted.
@@ -212,16 +181,6 @@ fn list_files(folder: &Path) -> Result<Vec<String>, ConvertError> {
     Ok(files)
 }
 
-/// Returns part and format of `part-0001-of-0004.csv` or `day=2026-11-28/part-0001-of-0004.csv`.
-pub(super) fn parse_data_name(name: &str) -> Option<(Part, FlatFormat)> {
-    let (day, file) = name.split_once('/').map_or((None, name), |(day, file)| (Some(day), file));
-    if day.is_some_and(|day| !day.starts_with(DAY_PREFIX)) {
-        return None;
-    }
-    let (label, extension) = file.split_once('.')?;
-    Some((Part::parse_label(label)?, extension.parse().ok()?))
-}
-
 /// Sorted names in a folder. Names outside of Unicode belong to no export.
 fn list_folder(folder: &Path) -> Result<Vec<String>, ConvertError> {
     let read_error = |error| ConvertError::io("reading the folder", folder, error);
@@ -231,26 +190,4 @@ fn list_folder(folder: &Path) -> Result<Vec<String>, ConvertError> {
     }
     names.sort_unstable();
     Ok(names)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn data_files_are_recognised_by_their_names() {
-        assert_eq!(format_day(20_785), "2026-11-28");
-        assert_eq!(parse_data_name("part-0001-of-0001.csv"), Some((Part::WHOLE, FlatFormat::Csv)));
-        let in_day = parse_data_name("day=2026-11-28/part-0001-of-0001.parquet");
-        assert_eq!(in_day, Some((Part::WHOLE, FlatFormat::Parquet)));
-        for name in [
-            "part-0001-of-0001.parquet.partial",
-            "other/part-0001-of-0001.csv",
-            "day=x/day=y/part-0001-of-0001.csv",
-            "part-0001-of-0001.txt",
-            "notes.csv",
-        ] {
-            assert_eq!(parse_data_name(name), None, "{name}");
-        }
-    }
 }

@@ -11,9 +11,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     FileSummary, Manifest, Part,
-    folder::{list_data_files, list_manifests, parse_data_name, parse_manifest_name},
-    manifest::MANIFEST_NAME,
-    sink::file_name,
+    folder::{list_data_files, list_manifests},
+    names::{MANIFEST_NAME, file_name, parse_data_name, parse_manifest_name},
 };
 use crate::{
     error::{ConvertError, ErrorKind},
@@ -39,7 +38,7 @@ pub fn join_parts(folder: &Path, meter: &Meter) -> Result<Manifest, ConvertError
             return Err(content_error(&part.manifest_name(), ErrorKind::Value, detail));
         }
     }
-    let mut joined = Manifest { part: None, rows: 0, bytes: 0, files: Vec::new(), ..first.clone() };
+    let mut joined_manifest = Manifest { part: None, rows: 0, bytes: 0, files: Vec::new(), ..first.clone() };
     let mut listed_names = BTreeSet::new();
     for (part, manifest) in &manifests {
         for file in &manifest.files {
@@ -50,7 +49,7 @@ pub fn join_parts(folder: &Path, meter: &Meter) -> Result<Manifest, ConvertError
             }
             meter.check_stop()?;
             check_digest(folder, *part, file, meter)?;
-            joined.push_file(file.clone());
+            joined_manifest.push_file(file.clone());
         }
     }
     for name in list_data_files(folder)? {
@@ -59,9 +58,9 @@ pub fn join_parts(folder: &Path, meter: &Meter) -> Result<Manifest, ConvertError
             return Err(content_error(&name, ErrorKind::Value, detail));
         }
     }
-    joined.files.sort_by(|first, second| first.name.cmp(&second.name));
-    joined.write(&folder.join(MANIFEST_NAME))?;
-    Ok(joined)
+    joined_manifest.files.sort_by(|first, second| first.name.cmp(&second.name));
+    joined_manifest.write(&folder.join(MANIFEST_NAME))?;
+    Ok(joined_manifest)
 }
 
 fn content_error(file: &str, kind: ErrorKind, detail: impl Into<String>) -> ConvertError {
@@ -104,18 +103,18 @@ fn check_part_count<'m>(
         );
         return Err(content_error(&other.manifest_name(), ErrorKind::Value, detail));
     }
-    let missing: Vec<_> = (1..=count)
+    let missing_parts: Vec<_> = (1..=count)
         .filter_map(|index| Part::new(index, count))
         .filter(|part| !manifests.contains_key(part))
         .collect();
-    if let Some(part) = missing.first() {
-        let list = missing.iter().take(MAX_LISTED_PARTS).map(|part| part.index().to_string());
+    if let Some(part) = missing_parts.first() {
+        let list = missing_parts.iter().take(MAX_LISTED_PARTS).map(|part| part.index().to_string());
         let list = list.collect::<Vec<_>>().join(", ");
-        let ellipsis = if missing.len() > MAX_LISTED_PARTS { ", ..." } else { "" };
-        let (noun, verb) = if missing.len() == 1 { ("part", "is") } else { ("parts", "are") };
+        let ellipsis = if missing_parts.len() > MAX_LISTED_PARTS { ", ..." } else { "" };
+        let (noun, verb) = if missing_parts.len() == 1 { ("part", "is") } else { ("parts", "are") };
         let detail = format!(
             "{noun} {list}{ellipsis} of {count} {verb} missing: write {} with {}",
-            if missing.len() == 1 { "it" } else { "each, the first" },
+            if missing_parts.len() == 1 { "it" } else { "each, the first" },
             part.option()
         );
         return Err(content_error(&part.manifest_name(), ErrorKind::MissingFile, detail));

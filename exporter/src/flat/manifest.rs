@@ -1,12 +1,15 @@
 //! Manifest of an export: its dataset, columns, range and files with digests. Equal rows give an equal manifest.
 
-use std::{fmt, fs, path::Path, str::FromStr};
+use std::{fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 use tidegate_history::{Column, ColumnType, Dataset};
 use tidegate_schemas::ids::Millis;
 
-use super::{FileSummary, FlatFormat, Partition, output_file::OutputFile, sink::file_name};
+use super::{
+    names::{FlatFormat, Part, Partition, file_name},
+    output_file::{FileSummary, OutputFile},
+};
 use crate::{
     error::{ConvertError, ErrorKind},
     timestamp::{MAX_MILLIS, MIN_MILLIS, Timestamp},
@@ -14,79 +17,6 @@ use crate::{
 
 /// Version of the manifest's form.
 pub const MANIFEST_VERSION: u32 = 1;
-
-/// Name of the manifest of a complete export.
-pub(super) const MANIFEST_NAME: &str = "manifest.json";
-
-/// Maximum number of parts: names have four digits.
-const MAX_PARTS: u32 = 9_999;
-
-/// Part of an export that several processes write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Part {
-    index: u32,
-    count: u32,
-}
-
-impl Part {
-    /// The only part of an export by one process.
-    pub const WHOLE: Self = Self { index: 1, count: 1 };
-
-    /// Returns `None` unless the index is between 1 and the count, and the count at most 9,999.
-    pub fn new(index: u32, count: u32) -> Option<Self> {
-        ((1..=count).contains(&index) && count <= MAX_PARTS).then_some(Self { index, count })
-    }
-
-    /// Number of the part, from 1.
-    pub fn index(self) -> u32 {
-        self.index
-    }
-
-    pub fn count(self) -> u32 {
-        self.count
-    }
-
-    /// Name of a data file in the folder of its day.
-    pub(super) fn file_name(self, format: FlatFormat) -> String {
-        format!("{self}.{format}")
-    }
-
-    pub(super) fn manifest_name(self) -> String {
-        if self.count == 1 { MANIFEST_NAME.to_owned() } else { format!("manifest-{self}.json") }
-    }
-
-    /// Parses `part-0001-of-0004`.
-    pub(super) fn parse_label(label: &str) -> Option<Self> {
-        let (index, count) = label.strip_prefix("part-")?.split_once("-of-")?;
-        let part = Self::new(index.parse().ok()?, count.parse().ok()?)?;
-        // Refuses other spellings of the numbers.
-        (part.to_string() == label).then_some(part)
-    }
-
-    /// Option that selects the part, for messages.
-    pub(super) fn option(self) -> String {
-        format!("--part {}/{}", self.index, self.count)
-    }
-}
-
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "part-{:04}-of-{:04}", self.index, self.count)
-    }
-}
-
-impl FromStr for Part {
-    type Err = String;
-
-    /// Parses the value of `--part`, such as `2/4`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let numbers = text
-            .split_once('/')
-            .and_then(|(index, count)| Self::new(index.trim().parse().ok()?, count.trim().parse().ok()?));
-        numbers
-            .ok_or_else(|| format!("`{text}` is not a part. Write it as 2/4, with at most {MAX_PARTS} parts"))
-    }
-}
 
 /// Description of an export or of one of its parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -226,29 +156,4 @@ impl Manifest {
 /// Formats an end of the range.
 pub(super) fn format_time(time: Millis) -> String {
     Timestamp { millis: time.0.clamp(MIN_MILLIS, MAX_MILLIS), has_millis: true }.to_string()
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_have_one_spelling() {
-        let part: Part = "2/4".parse().unwrap();
-        assert_eq!((part.index(), part.count()), (2, 4));
-        assert_eq!(part.file_name(FlatFormat::Parquet), "part-0002-of-0004.parquet");
-        assert_eq!(part.manifest_name(), "manifest-part-0002-of-0004.json");
-        assert_eq!(Part::parse_label("part-0002-of-0004"), Some(part));
-        assert_eq!(Part::WHOLE.manifest_name(), "manifest.json");
-        for label in
-            ["part-2-of-4", "part-0005-of-0004", "part-0000-of-0004", "part-+002-of-0004", "part-0001"]
-        {
-            assert_eq!(Part::parse_label(label), None, "{label}");
-        }
-        for option in ["0/4", "5/4", "1", "a/b", "1/10000", "/", ""] {
-            let error = option.parse::<Part>().unwrap_err();
-            assert_eq!(error, format!("`{option}` is not a part. Write it as 2/4, with at most 9999 parts"));
-        }
-    }
 }

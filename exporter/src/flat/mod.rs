@@ -10,6 +10,7 @@ mod filter;
 mod folder;
 mod join;
 mod manifest;
+mod names;
 mod ndjson;
 mod output_file;
 mod parquet;
@@ -21,10 +22,10 @@ mod sink;
 pub use self::{
     export::{Export, ExportOptions, ExportSummary, ExportTarget},
     filter::RowFilter,
-    folder::Partition,
     join::join_parts,
-    manifest::{MANIFEST_VERSION, Manifest, ManifestColumn, Part},
+    manifest::{MANIFEST_VERSION, Manifest, ManifestColumn},
+    names::{FlatFormat, Part, Partition},
     output_file::FileSummary,
     selection::ColumnSelection,
-    sink::{FlatFormat, RowSink, SinkOptions, SinkTarget},
+    sink::{RowSink, SinkOptions, SinkTarget},
 };

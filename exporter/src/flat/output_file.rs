@@ -9,13 +9,14 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tempfile::TempPath;
 
-use super::folder::PARTIAL_ENDING;
 use crate::{
     bundle::write::output::{self, Output, append_to_name, replace_with_new_file},
     error::ConvertError,
     json::write::encode_hex,
 };
 
+/// Ending of the names of incomplete files.
+pub(super) const PARTIAL_ENDING: &str = ".partial";
 /// Bytes collected before they are hashed and written.
 const BUFFER_BYTES: usize = 1 << 18;
 

@@ -1,18 +1,13 @@
 //! Writes rows to one file or stream.
 
-use std::{
-    fmt,
-    fs::File,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fmt, fs::File, path::PathBuf, sync::Arc};
 
 use tidegate_history::Value;
-use tidegate_schemas::string_enum;
 
 use super::{
     ColumnSelection,
     csv::CsvFormatter,
+    names::{FlatFormat, file_name},
     ndjson::NdjsonFormatter,
     output_file::{FileSummary, OutputFile, UnpublishedFile},
     parquet::ParquetWriter,
@@ -22,15 +17,6 @@ use crate::{
     error::{ConvertError, ErrorKind},
     tables::Cells,
 };
-
-string_enum! {
-    /// Format of exported rows.
-    pub enum FlatFormat {
-        Parquet = "parquet",
-        Ndjson = "ndjson",
-        Csv = "csv",
-    }
-}
 
 /// Target of one file of rows.
 #[derive(Clone, Debug)]
@@ -142,9 +128,4 @@ impl fmt::Debug for RowWriter {
             Self::Parquet(_) => "Parquet",
         })
     }
-}
-
-/// Last component of a path, as text.
-pub(super) fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

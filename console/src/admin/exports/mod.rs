@@ -16,10 +16,10 @@ use axum::{
 use serde::Serialize;
 use serde_json::json;
 use tidegate_catalog::orgs;
-use tidegate_history::{Dataset, RowReader, Visibility};
+use tidegate_history::{Dataset, RowReader, Visibility, load_snapshot_time, snapshot::SnapshotError};
 use tidegate_moderation::child_safety::find_restricted;
 use tidegate_schemas::{
-    ids::Millis,
+    ids::{Millis, OrgId, PolicyId},
     nearest::{hint, truncate_name},
     validation_error::tag,
 };
@@ -41,9 +41,6 @@ pub(crate) const EXPORTS_PER_ORG: usize = 2;
 /// Exports take minutes, so a refused client waits longer than for a short request.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// Time after which all rows of an instant are stored.
-const SETTLING_TIME: Duration = Duration::from_secs(60);
-
 /// End of the exported period. A client that continues an export sends it as `until`.
 const UNTIL_HEADER: HeaderName = HeaderName::from_static("x-export-until");
 
@@ -58,12 +55,36 @@ pub(super) fn routes() -> Router<Api> {
 struct DatasetListResponse {
     /// End of an export that begins now: all earlier rows are stored.
     settled_until: String,
+    org: OrgId,
     items: Vec<DatasetResponse>,
+    /// Names of the policies, for the ids in the rows.
+    policies: Vec<PolicyName>,
 }
 
-async fn list_datasets(Query(_): Query<UnpagedQuery>) -> Json<DatasetListResponse> {
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PolicyName {
+    id: PolicyId,
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_id: Option<PolicyId>,
+}
+
+async fn list_datasets(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(_): Query<UnpagedQuery>,
+) -> Result<Json<DatasetListResponse>, Problem> {
+    let settled_until = load_settled_time(&api).await?.iso();
+    let config = api.deps.moderation.live.load_latest(&caller.org).await.map_err(faults::catalog_problem)?;
+    let policies = config.policies().iter().map(|policy| PolicyName {
+        id: policy.id.clone(),
+        name: policy.name.clone(),
+        parent_id: policy.parent_id.clone(),
+    });
+    let policies = policies.collect();
     let items = Dataset::ALL.iter().map(|dataset| DatasetResponse::new(*dataset)).collect();
-    Json(DatasetListResponse { settled_until: resolve_until(None).iso(), items })
+    Ok(Json(DatasetListResponse { settled_until, org: caller.org, items, policies }))
 }
 
 async fn export_dataset(
@@ -77,7 +98,9 @@ async fn export_dataset(
         caller.require_child_safety()?;
     }
     let org = load_org(&api, &caller).await?;
-    let export = query.parse(&org, dataset, build_visibility(&api, &caller))?;
+    let shows_child_safety = caller.may_see_child_safety() && query.child_safety != Some(false);
+    let visibility = build_visibility(&api, &caller, shows_child_safety);
+    let export = query.parse(&org, dataset, visibility, load_settled_time(&api).await?)?;
     let permit = api.exports.try_acquire(&caller.org).ok_or_else(too_many_exports)?;
     let until_value = HeaderValue::try_from(export.request.until.iso()).map_err(|_| Problem::internal())?;
     let detail = json!({
@@ -86,7 +109,7 @@ async fn export_dataset(
         "part": export.request.part.to_string(),
         "after": query.after,
         "columns": export.columns.iter().map(|column| column.name).collect::<Vec<_>>(),
-        "childSafety": caller.may_see_child_safety(),
+        "childSafety": shows_child_safety,
     });
     // Recorded before the first row is read: without its entry in the audit, no row is sent.
     let entry = audit::record_export(&api, &caller, format!("/exports/{dataset}"), detail).await?;
@@ -108,14 +131,18 @@ fn parse_dataset(name: &str) -> Result<Dataset, Problem> {
     })
 }
 
-/// Returns the end of an export: the requested one, but at most the time up to which all rows are stored.
-fn resolve_until(requested_until: Option<Millis>) -> Millis {
-    let settled_until = Millis::now().minus(SETTLING_TIME);
-    requested_until.map_or(settled_until, |requested_until| requested_until.min(settled_until))
+/// Loads the time before which every event is stored.
+async fn load_settled_time(api: &Api) -> Result<Millis, Problem> {
+    match load_snapshot_time(&api.deps.moderation.store).await {
+        Ok(snapshot) => Ok(snapshot.time),
+        Err(SnapshotError::Store(error)) => Err(faults::store_problem(error)),
+        // Processors have not reported yet, as after a first start, or some have no owner.
+        Err(error) => Err(Problem::unavailable(error.to_string(), RETRY_AFTER)),
+    }
 }
 
-fn build_visibility(api: &Api, caller: &Caller) -> Visibility {
-    if caller.may_see_child_safety() {
+fn build_visibility(api: &Api, caller: &Caller, shows_child_safety: bool) -> Visibility {
+    if shows_child_safety {
         return Visibility::All;
     }
     let (store, org) = (api.deps.moderation.store.clone(), caller.org.clone());

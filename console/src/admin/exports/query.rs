@@ -12,7 +12,7 @@ use tidegate_schemas::{
 use tidegate_store::tables::catalog::orgs::Org;
 use tidegate_web::Problem;
 
-use super::{dictionary, resolve_until};
+use super::dictionary;
 use crate::admin::request::invalid;
 
 /// Difference of the clocks of two processes, with a wide margin.
@@ -27,6 +27,9 @@ pub(super) struct ExportQuery {
     pub(super) after: Option<String>,
     part: Option<String>,
     columns: Option<String>,
+    /// False leaves child-safety material out for a caller with its scope.
+    #[serde(rename = "childSafety")]
+    pub(super) child_safety: Option<bool>,
     #[serde(rename = "org")]
     _org: Option<String>,
 }
@@ -44,12 +47,13 @@ impl ExportQuery {
         org: &Org,
         dataset: Dataset,
         visibility: Visibility,
+        settled_until: Millis,
     ) -> Result<ExportRequest, Problem> {
         let parse = |parameter: &str, text: &Option<String>| {
             text.as_deref().map(|text| parse_instant(parameter, text)).transpose()
         };
         let (requested_since, requested_until) = (parse("since", &self.since)?, parse("until", &self.until)?);
-        let period_end = resolve_until(requested_until);
+        let period_end = requested_until.map_or(settled_until, |until| until.min(settled_until));
         // No row is older than its organisation, apart from the difference of clocks, so earlier days are not read: a reader of
         // empty decades would keep the store busy. A new organisation has an empty export instead of an error.
         let org_start = org.created_at.minus(CLOCK_TOLERANCE).min(Millis(period_end.0 - 1));

@@ -34,7 +34,7 @@ impl ColumnBuffer {
         }
     }
 
-    pub(super) fn leaves(&mut self) -> &mut [Leaf] {
+    pub(super) fn leaves_mut(&mut self) -> &mut [Leaf] {
         match self {
             Self::Scalar(leaf) => std::slice::from_mut(leaf),
             Self::List { leaves, .. } => leaves,

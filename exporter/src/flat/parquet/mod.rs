@@ -76,7 +76,7 @@ impl ParquetWriter {
         let mut write = || {
             let mut group = self.writer.next_row_group()?;
             for (_, column) in &mut self.columns {
-                for leaf in column.leaves() {
+                for leaf in column.leaves_mut() {
                     let writer = group.next_column()?;
                     leaf.write(writer.ok_or_else(|| ParquetError::General("missing column".to_owned()))?)?;
                 }

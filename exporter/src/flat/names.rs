@@ -1,0 +1,172 @@
+//! Formats, parts and partitions of exports, and the names of their files.
+
+use std::{fmt, path::Path, str::FromStr};
+
+use tidegate_schemas::string_enum;
+
+use crate::timestamp::{DayCache, Timestamp};
+
+string_enum! {
+    /// Format of exported rows.
+    pub enum FlatFormat {
+        Parquet = "parquet",
+        Ndjson = "ndjson",
+        Csv = "csv",
+    }
+}
+
+string_enum! {
+    /// Partition of an export into folders.
+    pub enum Partition {
+        /// One file per part.
+        Whole = "none",
+        /// One folder per day, named `day=2026-11-28` as Hive does.
+        Day = "day",
+    }
+}
+
+/// Start of the names of day folders.
+pub(super) const DAY_PREFIX: &str = "day=";
+/// Milliseconds of a day.
+const DAY_MILLIS: i64 = 86_400_000;
+
+/// Name of the manifest of a complete export.
+pub(super) const MANIFEST_NAME: &str = "manifest.json";
+
+/// Maximum number of parts: names have four digits.
+const MAX_PARTS: u32 = 9_999;
+
+/// Part of an export that several processes write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Part {
+    index: u32,
+    count: u32,
+}
+
+impl Part {
+    /// The only part of an export by one process.
+    pub const WHOLE: Self = Self { index: 1, count: 1 };
+
+    /// Returns `None` unless the index is between 1 and the count, and the count at most 9,999.
+    pub fn new(index: u32, count: u32) -> Option<Self> {
+        ((1..=count).contains(&index) && count <= MAX_PARTS).then_some(Self { index, count })
+    }
+
+    /// Number of the part, from 1.
+    pub fn index(self) -> u32 {
+        self.index
+    }
+
+    pub fn count(self) -> u32 {
+        self.count
+    }
+
+    /// Name of a data file in the folder of its day.
+    pub(super) fn file_name(self, format: FlatFormat) -> String {
+        format!("{self}.{format}")
+    }
+
+    pub(super) fn manifest_name(self) -> String {
+        if self.count == 1 { MANIFEST_NAME.to_owned() } else { format!("manifest-{self}.json") }
+    }
+
+    /// Parses `part-0001-of-0004`.
+    pub(super) fn parse_label(label: &str) -> Option<Self> {
+        let (index, count) = label.strip_prefix("part-")?.split_once("-of-")?;
+        let part = Self::new(index.parse().ok()?, count.parse().ok()?)?;
+        // Refuses other spellings of the numbers.
+        (part.to_string() == label).then_some(part)
+    }
+
+    /// Option that selects the part, for messages.
+    pub(super) fn option(self) -> String {
+        format!("--part {}/{}", self.index, self.count)
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "part-{:04}-of-{:04}", self.index, self.count)
+    }
+}
+
+impl FromStr for Part {
+    type Err = String;
+
+    /// Parses the value of `--part`, such as `2/4`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = text
+            .split_once('/')
+            .and_then(|(index, count)| Self::new(index.trim().parse().ok()?, count.trim().parse().ok()?));
+        numbers
+            .ok_or_else(|| format!("`{text}` is not a part. Write it as 2/4, with at most {MAX_PARTS} parts"))
+    }
+}
+
+/// Formats days since 1970 as `2026-11-28`.
+pub(super) fn format_day(day: i64) -> String {
+    let midnight = Timestamp { millis: day.saturating_mul(DAY_MILLIS), has_millis: false };
+    String::from_utf8_lossy(&midnight.text(&mut DayCache::default())[..10]).into_owned()
+}
+
+/// Returns the part of a name such as `manifest-part-0001-of-0004.json`.
+pub(super) fn parse_manifest_name(name: &str) -> Option<Part> {
+    Part::parse_label(name.strip_prefix("manifest-")?.strip_suffix(".json")?)
+}
+
+/// Returns part and format of `part-0001-of-0004.csv` or `day=2026-11-28/part-0001-of-0004.csv`.
+pub(super) fn parse_data_name(name: &str) -> Option<(Part, FlatFormat)> {
+    let (day, file) = name.split_once('/').map_or((None, name), |(day, file)| (Some(day), file));
+    if day.is_some_and(|day| !day.starts_with(DAY_PREFIX)) {
+        return None;
+    }
+    let (label, extension) = file.split_once('.')?;
+    Some((Part::parse_label(label)?, extension.parse().ok()?))
+}
+
+/// Last component of a path, as text.
+pub(super) fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_have_one_spelling() {
+        let part: Part = "2/4".parse().unwrap();
+        assert_eq!((part.index(), part.count()), (2, 4));
+        assert_eq!(part.file_name(FlatFormat::Parquet), "part-0002-of-0004.parquet");
+        assert_eq!(part.manifest_name(), "manifest-part-0002-of-0004.json");
+        assert_eq!(Part::parse_label("part-0002-of-0004"), Some(part));
+        assert_eq!(Part::WHOLE.manifest_name(), "manifest.json");
+        for label in
+            ["part-2-of-4", "part-0005-of-0004", "part-0000-of-0004", "part-+002-of-0004", "part-0001"]
+        {
+            assert_eq!(Part::parse_label(label), None, "{label}");
+        }
+        for option in ["0/4", "5/4", "1", "a/b", "1/10000", "/", ""] {
+            let error = option.parse::<Part>().unwrap_err();
+            assert_eq!(error, format!("`{option}` is not a part. Write it as 2/4, with at most 9999 parts"));
+        }
+    }
+
+    #[test]
+    fn data_files_are_recognised_by_their_names() {
+        assert_eq!(format_day(20_785), "2026-11-28");
+        assert_eq!(parse_data_name("part-0001-of-0001.csv"), Some((Part::WHOLE, FlatFormat::Csv)));
+        let in_day = parse_data_name("day=2026-11-28/part-0001-of-0001.parquet");
+        assert_eq!(in_day, Some((Part::WHOLE, FlatFormat::Parquet)));
+        for name in [
+            "part-0001-of-0001.parquet.partial",
+            "other/part-0001-of-0001.csv",
+            "day=x/day=y/part-0001-of-0001.csv",
+            "part-0001-of-0001.txt",
+            "notes.csv",
+        ] {
+            assert_eq!(parse_data_name(name), None, "{name}");
+        }
+    }
+}
