@@ -65,7 +65,7 @@ impl DayExport for StoreDayExport {
                 store: self.store.clone(),
                 org: schedule.settings.org.clone(),
                 with_child_safety: false,
-                catalog: self.catalog.clone(),
+                catalog: Box::new(self.catalog.clone()),
             };
             let mut files = Vec::new();
             for dataset in &schedule.settings.datasets {

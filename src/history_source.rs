@@ -24,7 +24,7 @@ use crate::client::Client;
 /// Place that an export reads from.
 pub(crate) enum HistorySource {
     Server(Client),
-    Tables { store: Store, org: OrgId, with_child_safety: bool, catalog: tidegate_catalog::Settings },
+    Tables { store: Store, org: OrgId, with_child_safety: bool, catalog: Box<tidegate_catalog::Settings> },
 }
 
 /// Rows to read.
@@ -86,7 +86,7 @@ impl HistorySource {
                 Ok(overview.policies)
             }
             Self::Tables { store, org, catalog, .. } => {
-                let live = LiveConfigs::open(store.clone(), catalog.clone()).await?;
+                let live = LiveConfigs::open(store.clone(), (**catalog).clone()).await?;
                 let config = live.load_latest(org).await?;
                 let policies = config.policies().iter().map(|policy| Policy {
                     id: policy.id.to_string(),
@@ -141,6 +141,11 @@ impl HistorySource {
                 } else {
                     visibility_without_child_safety(store, org)
                 };
+                if dataset == Dataset::Audit && !*is_cleared {
+                    bail!(
+                        "the dataset audit needs --child-safety, because its entries name child-safety jobs"
+                    );
+                }
                 let after: Option<RowPosition> = None;
                 let request = RowRequest { org: org.clone(), dataset, since, until, part, after, visibility };
                 Ok(Rows::Tables { reader: Box::new(RowReader::new(store, request)), dataset })

@@ -66,6 +66,6 @@ fn operations_address(listener: &TcpListener) -> anyhow::Result<Addresses> {
 }
 
 fn timing_of(settings: &Settings) -> Timing {
-    // There is no server whose clients would need the linger time.
+    // The linger time is for clients of servers.
     Timing { linger: Duration::ZERO, drain: settings.ops.drain() }
 }

@@ -239,7 +239,11 @@ async fn unusable_schedule_is_refused_with_setting_remedy_and_origin() {
     let key = &[("TEST_EXPORT_KEY", "id")][..];
     for (more, env, parts) in [
         ("", key, &["export.schedules[nightly].datasets", "list datasets"][..]),
-        ("datasets = [\"decisons\"]", key, &["export.schedules", "decisons", "`decisions`"]),
+        (
+            "datasets = [\"decisons\"]",
+            key,
+            &["export.schedules", "no dataset `decisons`", "did you mean `decisions`?"],
+        ),
         ("datasets = [\"decisions\"]\ncolumn = [\"x\"]", key, &["export.schedules", "`column`", "`columns`"]),
         (
             "datasets = [\"decisions\"]\ncolumns = [\"verdct\"]",

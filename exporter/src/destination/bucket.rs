@@ -48,7 +48,7 @@ pub(super) struct Bucket {
     place: Arc<str>,
 }
 
-/// Without the client, whose output contains the id of the access key.
+/// The client is left out: its output contains the id of the access key.
 impl fmt::Debug for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bucket")
@@ -128,8 +128,8 @@ impl Bucket {
     }
 
     pub(super) async fn put_bytes(&self, key: &str, bytes: Bytes) -> Result<(), DestinationError> {
-        let put = self.store.put(&self.location(key)?, PutPayload::from(bytes)).await;
-        put.map(drop).map_err(|error| self.error(key, &error))
+        let put_result = self.store.put(&self.location(key)?, PutPayload::from(bytes)).await;
+        put_result.map(drop).map_err(|error| self.error(key, &error))
     }
 
     pub(super) async fn get(&self, key: &str) -> Result<Option<Bytes>, DestinationError> {

@@ -116,9 +116,9 @@ impl DestinationSettings {
         let id_sources = [self.access_key_id.is_some(), self.access_key_id_file.is_some()];
         let secret_sources = [self.secret_access_key.is_some(), self.secret_access_key_file.is_some()];
         if let Address::Folder(_) = address {
-            let others = [self.endpoint.is_some(), self.region.is_some(), self.ca_file.is_some()];
+            let server_settings = [self.endpoint.is_some(), self.region.is_some(), self.ca_file.is_some()];
             let has_bucket_settings =
-                id_sources.into_iter().chain(secret_sources).chain(others).any(|is_set| is_set);
+                id_sources.into_iter().chain(secret_sources).chain(server_settings).any(|is_set| is_set);
             return if has_bucket_settings {
                 let text = "is a folder, which has neither endpoint, region, keys nor ca_file: remove these settings, or \
                             write `s3://BUCKET/PREFIX`";
@@ -146,7 +146,7 @@ impl DestinationSettings {
         Ok(())
     }
 
-    /// Opens the destination: replaces references by the values of `variable` (the environment), and reads the files. Nothing is
+    /// Opens the destination: replaces references by the values of `variable` (the environment), and reads the files. No request is
     /// sent yet.
     pub fn open(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Destination, DestinationProblem> {
         self.validate()?;

@@ -89,7 +89,7 @@ pub fn run(
             };
             tasks.spawn(worker.run(state, stop.clone()));
         }
-        // Without schedules the role waits like one whose schedules all sleep.
+        // Without schedules the role waits for the stop signal, because a role that ends by itself counts as failed.
         while let Some(result) = tasks.join_next().await {
             result.map_err(|_| SchedulePanic)?;
         }
@@ -321,8 +321,8 @@ impl ScheduleWorker {
     }
 
     async fn put_file(&self, file: &FileSummary, work_folder: &Path) -> Result<Outcome, String> {
-        let put = self.schedule.destination.put_file(&file.name, &work_folder.join(&file.name)).await;
-        put.map(|()| Outcome::Done).map_err(|error| error.to_string())
+        let put_result = self.schedule.destination.put_file(&file.name, &work_folder.join(&file.name)).await;
+        put_result.map(|()| Outcome::Done).map_err(|error| error.to_string())
     }
 
     async fn put_manifest(&self, day: i64, files: &[FileSummary], now: Millis) -> Result<Outcome, String> {
@@ -330,8 +330,8 @@ impl ScheduleWorker {
         let manifest = DayManifest::new(&settings.name, settings.org.as_str(), day, now, files);
         let mut bytes = serde_json::to_vec_pretty(&manifest).map_err(|error| error.to_string())?;
         bytes.push(b'\n');
-        let put = self.schedule.destination.put_bytes(&manifest_key(day), Bytes::from(bytes)).await;
-        put.map_err(|error| error.to_string())?;
+        let put_result = self.schedule.destination.put_bytes(&manifest_key(day), Bytes::from(bytes)).await;
+        put_result.map_err(|error| error.to_string())?;
         // The files are at the destination now.
         let _removed = fs::remove_dir_all(&self.folder);
         Ok(Outcome::Done)

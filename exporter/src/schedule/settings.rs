@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use tidegate_history::Dataset;
 use tidegate_schemas::{ids::OrgId, nearest::nearest, string_enum};
 
@@ -21,7 +21,7 @@ pub struct Settings {
     /// Folder for the files of a day before they are sent. Default: `export` in the data folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work_folder: Option<PathBuf>,
-    /// Time after which another process may take over a schedule whose process died, in milliseconds. Default 60,000.
+    /// Time after which another process may take over a schedule after its process died, in milliseconds. Default 60,000.
     pub lease_ms: u64,
     /// First pause after a failed export, in milliseconds; it doubles with each further failure. Default 5,000.
     pub retry_min_ms: u64,
@@ -110,7 +110,7 @@ pub struct ScheduleSettings {
     pub name: String,
     pub org: OrgId,
     /// Exported datasets; or `bundle`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "deserialize_datasets")]
     pub datasets: Vec<Dataset>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle: Option<BundleSettings>,
@@ -192,8 +192,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Opens the destinations: replaces references by the values of `variable` (the environment), and reads the files. Nothing
-    /// is sent yet.
+    /// Opens the destinations: replaces references by the values of `variable` (the environment), and reads the files. No request is
+    /// sent yet.
     pub fn open(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Vec<Schedule>, SettingsError> {
         self.validate()?;
         self.schedules
@@ -205,8 +205,8 @@ impl Settings {
                     .map_err(|problem| settings.error("cron", problem.to_string()))?;
                 let destination = settings.destination.open(&variable);
                 let destination = destination.map_err(|problem| settings.destination_error(&problem))?;
-                let since = settings.since.as_deref().and_then(parse_day);
-                Ok(Schedule { settings: settings.clone(), destination, run_times, since })
+                let first_day = settings.since.as_deref().and_then(parse_day);
+                Ok(Schedule { settings: settings.clone(), destination, run_times, since: first_day })
             })
             .collect()
     }
@@ -259,15 +259,20 @@ impl ScheduleSettings {
         if let Some((_, dataset)) = repeated {
             return Err(self.error("datasets", format!("lists `{dataset}` twice: remove one")));
         }
+        if self.datasets.contains(&Dataset::Audit) {
+            let reason = "lists `audit`, whose entries name child-safety jobs, which a schedule never exports: remove it, and \
+                          run `tidegate export audit` with a key of the scope `child_safety`";
+            return Err(self.error("datasets", reason));
+        }
         if self.profile.is_some() {
             if !self.columns.is_empty() {
                 return Err(self.error("profile", "is set beside `columns`: keep one of them"));
             }
-            let other = self
+            let unsupported_dataset = self
                 .datasets
                 .iter()
                 .find(|dataset| !matches!(dataset, Dataset::Decisions | Dataset::Actions));
-            if let Some(dataset) = other {
+            if let Some(dataset) = unsupported_dataset {
                 let reason =
                     format!("has no fields of `{dataset}`: use the datasets `decisions` and `actions`");
                 return Err(self.error("profile", reason));
@@ -287,10 +292,7 @@ impl ScheduleSettings {
         for (at, name) in self.columns.iter().enumerate() {
             let names = || dataset.columns().iter().map(|column| column.name);
             if !names().any(|known_name| known_name == name) {
-                let hint = match nearest(name, names()) {
-                    Some(similar_name) => format!("did you mean `{similar_name}`?"),
-                    None => format!("use some of {}", names().collect::<Vec<_>>().join(", ")),
-                };
+                let hint = suggest_name(name, &names().collect::<Vec<_>>());
                 return Err(
                     self.error("columns", format!("the dataset `{dataset}` has no column `{name}`: {hint}"))
                 );
@@ -332,6 +334,27 @@ impl ScheduleSettings {
 
     fn destination_error(&self, problem: &DestinationProblem) -> SettingsError {
         self.error(format!("destination.{}", problem.setting), &problem.text)
+    }
+}
+
+/// Reads names of datasets. The error names the unknown one.
+fn deserialize_datasets<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Dataset>, D::Error> {
+    let names = Vec::<String>::deserialize(from)?;
+    let parse = |name: &String| {
+        name.parse::<Dataset>().map_err(|_| {
+            let dataset_names: Vec<_> = Dataset::ALL.iter().map(|dataset| dataset.as_str()).collect();
+            let hint = suggest_name(name, &dataset_names);
+            D::Error::custom(format!("datasets: there is no dataset `{name}`: {hint}"))
+        })
+    };
+    names.iter().map(parse).collect()
+}
+
+/// Suggests the most similar of the names, or all of them.
+fn suggest_name(name: &str, names: &[&str]) -> String {
+    match nearest(name, names.iter().copied()) {
+        Some(similar_name) => format!("did you mean `{similar_name}`?"),
+        None => format!("use some of {}", names.join(", ")),
     }
 }
 
@@ -412,6 +435,11 @@ mod tests {
                 ScheduleSettings { datasets: vec![Dataset::Audit; 2], ..schedule("a") },
                 "[a].datasets",
                 "remove one",
+            ),
+            (
+                ScheduleSettings { datasets: vec![Dataset::Audit], ..schedule("a") },
+                "[a].datasets",
+                "never exports",
             ),
             (
                 ScheduleSettings { bundle: Some(BundleSettings::default()), ..schedule("a") },

@@ -179,7 +179,7 @@ impl SourceArgs {
         }
         let org = OrgId::new(server.org().unwrap_or("default"));
         let store = Store::open_cql(settings.store.cql).await?;
-        let catalog = settings.catalog;
+        let catalog = Box::new(settings.catalog);
         let source = HistorySource::Tables { store, org, with_child_safety: child_safety, catalog };
         Ok((source, rows_per_second.map(Pace::new)))
     }

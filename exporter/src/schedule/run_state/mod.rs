@@ -1,7 +1,7 @@
 //! State machine of one schedule in one process: decides the next step, without I/O.
 //!
-//! The stored row has the progress and a lease. A day is exported again until the row names the next one, so a crash at any step loses
-//! nothing. `runner` carries the steps out.
+//! The stored row has the progress and a lease. A day is exported again until the row names the next one, so a crash at any step only
+//! repeats work. `runner` carries the steps out.
 
 use std::{collections::VecDeque, mem, time::Duration};
 
@@ -187,7 +187,7 @@ impl RunState {
             Phase::DeletingOldFiles { files, .. } => Phase::Advancing(files),
             Phase::Advancing(files) => {
                 let rows = i64::try_from(count_rows(&files)).unwrap_or(i64::MAX);
-                let advanced = ExportSchedule {
+                let advanced_row = ExportSchedule {
                     next_day: self.day.saturating_add(1),
                     lease_until: held_until,
                     last_success_at: Some(now),
@@ -196,7 +196,7 @@ impl RunState {
                     updated_at: now,
                     ..row
                 };
-                Phase::Writing(advanced, Box::new(Phase::Deciding))
+                Phase::Writing(advanced_row, Box::new(Phase::Deciding))
             }
             Phase::DeletingExpired { .. } => {
                 self.has_expired = true;
@@ -205,19 +205,19 @@ impl RunState {
             Phase::Failing(text) => {
                 self.failures = self.failures.saturating_add(1);
                 let last_error = Some(text.chars().take(MAX_ERROR_CHARS).collect());
-                let failed = ExportSchedule {
+                let failed_row = ExportSchedule {
                     last_error,
                     lease_owner: None,
                     lease_until: None,
                     updated_at: now,
                     ..row
                 };
-                Phase::Writing(failed, Box::new(Phase::Sleeping(now.plus(self.backoff()))))
+                Phase::Writing(failed_row, Box::new(Phase::Sleeping(now.plus(self.backoff()))))
             }
             Phase::Releasing => {
-                let released =
+                let released_row =
                     ExportSchedule { lease_owner: None, lease_until: None, updated_at: now, ..row };
-                Phase::Writing(released, Box::new(Phase::Deciding))
+                Phase::Writing(released_row, Box::new(Phase::Deciding))
             }
             _ => self.decide(row, now),
         };
@@ -246,13 +246,13 @@ impl RunState {
             return Phase::Sleeping(leased_until.min(wake_at));
         }
         self.has_expired = false;
-        let leased = ExportSchedule {
+        let leased_row = ExportSchedule {
             lease_owner: Some(self.rules.owner.clone()),
             lease_until: Some(now.plus(self.rules.lease)),
             updated_at: now,
             ..row
         };
-        Phase::Writing(leased, Box::new(Phase::Deciding))
+        Phase::Writing(leased_row, Box::new(Phase::Deciding))
     }
 
     /// Takes the outcome of the last step.
@@ -363,8 +363,8 @@ impl RunState {
 
     /// Time until the end of the lease; zero without a lease.
     pub(crate) fn lease_left(&self, now: Millis) -> Duration {
-        let until = self.row.as_ref().filter(|_| self.holds_lease(now)).and_then(|row| row.lease_until);
-        until.map_or(Duration::ZERO, |until| {
+        let lease_until = self.row.as_ref().filter(|_| self.holds_lease(now)).and_then(|row| row.lease_until);
+        lease_until.map_or(Duration::ZERO, |until| {
             Duration::from_millis(u64::try_from(until.0.saturating_sub(now.0)).unwrap_or(0))
         })
     }
