@@ -265,7 +265,7 @@ fn with_hostile_texts(value: &mut Value, name: &str) {
         }
         Value::Array(values) => values.iter_mut().for_each(|value| with_hostile_texts(value, name)),
         Value::Object(members) => {
-            members.iter_mut().for_each(|(name, value)| with_hostile_texts(value, name))
+            members.iter_mut().for_each(|(name, value)| with_hostile_texts(value, name));
         }
         _ => {}
     }
