@@ -86,7 +86,8 @@ enum Command {
     #[command(subcommand)]
     Banks(banks::Banks),
     /// Write a dataset of the history to files: decisions, reports, actions and others
-    Export(Box<export::ExportCommand>),
+    #[command(subcommand)]
+    Export(export::ExportCommand),
     /// Convert, check, inspect and compare data bundles
     #[command(subcommand)]
     Bundle(bundle::Bundle),

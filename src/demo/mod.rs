@@ -104,7 +104,7 @@ impl Demo {
                     deps.keys,
                     &org,
                     "demo platform",
-                    Scopes::first_key(),
+                    Scopes::platform(),
                     earlier_env.as_ref().map(|env| &env.api_key),
                 )
                 .await?

@@ -141,7 +141,7 @@ async fn export_without_the_scope_leaves_child_safety_out() {
     let (status, created_key) =
         demo.command("/keys", &json!({ "name": "data", "scopes": ["exports:read"] })).await;
     assert_eq!(status, 201, "{created_key}");
-    let server = demo.var("TIDEGATE_CONSOLE_URL").to_owned();
+    let server = demo.var("TIDEGATE_ADMIN_URL").to_owned();
     let key = created_key["key"].as_str().unwrap();
     for dataset in ["items", "evaluations", "reports", "jobs", "decisions", "actions"] {
         let args = ["export", dataset, "--since", "1d", "-o", "-", "--server", &server, "--token", key];

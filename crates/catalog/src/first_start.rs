@@ -71,7 +71,7 @@ pub async fn first_start(
     let properties = NewKey {
         org: org.clone(),
         name: "first key".to_owned(),
-        scopes: Scopes::first_key(),
+        scopes: Scopes::platform(),
         expires_at: None,
     };
     let created = keys.create_with_id(id, properties).await?;

@@ -35,17 +35,28 @@ use crate::{
     settings::StoreEngine,
 };
 
-#[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(crate) struct ExportCommand {
-    #[command(subcommand)]
-    command: Option<ExportSubcommand>,
-    #[command(flatten)]
-    dataset: Option<DatasetExport>,
-}
-
 #[derive(Debug, Subcommand)]
-enum ExportSubcommand {
+pub(crate) enum ExportCommand {
+    /// Submissions of items; their data only with `--columns`
+    Items(Box<DatasetExport>),
+    /// Results of rules and media of evaluated submissions
+    Evaluations(Box<DatasetExport>),
+    /// Reports of users
+    Reports(Box<DatasetExport>),
+    /// Review jobs in their present state
+    Jobs(Box<DatasetExport>),
+    /// Decisions of moderators and of the platform
+    Decisions(Box<DatasetExport>),
+    /// Appeals of users
+    Appeals(Box<DatasetExport>),
+    /// Actions by rules, moderators, thresholds and the platform
+    Actions(Box<DatasetExport>),
+    /// Strikes of users and their reversals
+    Strikes(Box<DatasetExport>),
+    /// Callbacks of the last 30 days
+    Deliveries(Box<DatasetExport>),
+    /// Requests that changed or exported data
+    Audit(Box<DatasetExport>),
     /// Check the parts that several processes wrote into a folder, and write their common manifest
     Join {
         /// Folder with all parts
@@ -55,10 +66,7 @@ enum ExportSubcommand {
 }
 
 #[derive(Debug, Args)]
-struct DatasetExport {
-    /// Dataset: items, evaluations, reports, jobs, decisions, appeals, actions, strikes, deliveries or audit
-    #[arg(value_name = "DATASET")]
-    dataset: Dataset,
+pub(crate) struct DatasetExport {
     #[command(flatten)]
     period: Period,
     /// Format of the files
@@ -128,11 +136,20 @@ fn parse_progress(text: &str) -> Result<ProgressForm, String> {
 impl ExportCommand {
     /// Returns the exit code: 0 for success, 1 for invalid content, 2 for all other errors.
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let result = match (self.command, self.dataset) {
-            (Some(ExportSubcommand::Join { folder }), _) => join(&folder),
-            (None, Some(export)) => export.run().await,
-            (None, None) => bail!("name a dataset, such as `tidegate export decisions`"),
+        let (dataset, export) = match self {
+            Self::Join { folder } => return Ok(exit_code(join(&folder))),
+            Self::Items(export) => (Dataset::Items, export),
+            Self::Evaluations(export) => (Dataset::Evaluations, export),
+            Self::Reports(export) => (Dataset::Reports, export),
+            Self::Jobs(export) => (Dataset::Jobs, export),
+            Self::Decisions(export) => (Dataset::Decisions, export),
+            Self::Appeals(export) => (Dataset::Appeals, export),
+            Self::Actions(export) => (Dataset::Actions, export),
+            Self::Strikes(export) => (Dataset::Strikes, export),
+            Self::Deliveries(export) => (Dataset::Deliveries, export),
+            Self::Audit(export) => (Dataset::Audit, export),
         };
+        let result = export.run(dataset).await;
         Ok(exit_code(result))
     }
 }
@@ -186,14 +203,14 @@ impl SourceArgs {
 }
 
 impl DatasetExport {
-    async fn run(self) -> anyhow::Result<()> {
+    async fn run(self, dataset: Dataset) -> anyhow::Result<()> {
         let now = Millis::now();
         let since = self.period.parse_since(now)?;
         let until = self.period.parse_until(now)?;
-        let mut options = self.options()?;
+        let mut options = self.options(dataset)?;
         let dry_run = self.dry_run;
         let progress_form = ProgressForm::detect(self.progress);
-        let (dataset, part) = (self.dataset, self.part);
+        let part = self.part;
         let (source, pace) = self.source.open().await?;
         let until = source.resolve_until(until).await?;
         (options.since, options.until) = (since, until);
@@ -231,8 +248,7 @@ impl DatasetExport {
         result
     }
 
-    fn options(&self) -> anyhow::Result<ExportOptions> {
-        let dataset = self.dataset;
+    fn options(&self, dataset: Dataset) -> anyhow::Result<ExportOptions> {
         let is_dsa = self.profile.is_some();
         let written_columns = if is_dsa { dsa::columns(dataset)? } else { dataset.columns() };
         let columns = match &self.columns {

@@ -72,11 +72,6 @@ impl Scopes {
         Scope::ALL.into_iter().filter(is_platform_scope).collect()
     }
 
-    /// Returns the scopes of an installation's first key: those of a platform, and exports.
-    pub fn first_key() -> Self {
-        Self::platform().iter().chain([Scope::ExportsRead]).collect()
-    }
-
     pub fn contains(self, scope: Scope) -> bool {
         self.0 & (1 << scope as u8) != 0
     }
@@ -160,7 +155,6 @@ mod tests {
         assert!(!Scopes::platform().contains(Scope::ChildSafety) && all.contains(Scope::ChildSafety));
         assert!(!"admin".parse::<Scopes>().unwrap().contains(Scope::ChildSafety));
         assert!(!Scopes::platform().contains(Scope::ExportsRead));
-        assert_eq!(Scopes::first_key().iter().count(), Scopes::platform().iter().count() + 1);
     }
 
     #[test]

@@ -11,7 +11,7 @@ async fn first_start_creates_org_and_key_once() {
     let first = first_start(&world.store, &keys, &system_clock()).await.unwrap().unwrap();
     assert_eq!(first.org.as_str(), DEFAULT_ORG);
     let caller = keys.authenticate(&first.key.reveal()).await.unwrap();
-    assert_eq!((caller.org, caller.scopes), (first.org.clone(), Scopes::first_key()));
+    assert_eq!((caller.org, caller.scopes), (first.org.clone(), Scopes::platform()));
     assert!(first_start(&world.store, &keys, &system_clock()).await.unwrap().is_none());
     let running = world.live().await;
     assert_eq!(running.live.org(&first.org).unwrap().version(), ConfigVersion(1));
