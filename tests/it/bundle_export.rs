@@ -66,7 +66,10 @@ async fn invalid_rows_and_invalid_options_have_different_exit_codes() {
     let reversed =
         ["--since", "2026-12-01T00:00:00Z", "--until", "2026-11-01T00:00:00Z", "-o", "bundle.json"];
     let (code, _, stderr) = export(&place, &reversed).await;
-    assert!(code == 2 && stderr.starts_with("error: --since 2026-12-01T00:00:00.000Z is not before"), "{stderr}");
+    assert!(
+        code == 2 && stderr.starts_with("error: --since 2026-12-01T00:00:00.000Z is not before"),
+        "{stderr}"
+    );
     let to_file = [&NOVEMBER[..], &["-o", "bundle.json"]].concat();
     fs::write(place.folder.path().join("events/appeals.ndjson"), "\n{\"appealId\":\"a1\"}\n").unwrap();
     let (code, _, stderr) = export(&place, &to_file).await;

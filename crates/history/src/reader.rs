@@ -57,16 +57,17 @@ enum DayReader {
         partitions: VecDeque<(i64, i64)>,
         pages: Option<Pages<ItemOfHour>>,
     },
-    /// The remaining slices of a table whose newest rows are first.
+    /// The remaining slices of a table with the newest rows first.
     Slices(VecDeque<Range<Millis>>),
 }
 
 impl RowReader {
     pub fn new(store: &Store, request: RowRequest) -> Self {
-        let since = request.after.map_or(request.since, |after| after.at.max(request.since));
+        // A resumed read begins on the day of its last row.
+        let first_instant = request.after.map_or(request.since, |after| after.at.max(request.since));
         let last = Millis(request.until.0.saturating_sub(1));
         let end_day = if request.until > request.since { last.day() + 1 } else { i64::MIN };
-        let next_day = since.day();
+        let next_day = first_instant.day();
         Self { store: store.clone(), request, next_day, end_day, day: None, restricted: None }
     }
 
@@ -250,6 +251,7 @@ impl EventMerge {
             for (index, shard) in self.shards.iter().enumerate() {
                 self.heap.extend(shard.rows.front().map(|row| Reverse((position_of(row), index))));
             }
+            // Later pages are read when a shard runs empty.
             self.is_filled = true;
         }
         let mut rows = Vec::new();
@@ -311,6 +313,7 @@ async fn read_items(
             .map(|row| (row.org, row.type_id, row.item_id, row.append_ms, row.offset, row.position))
             .collect();
         let items = store.get_many::<Item>(&keys).await?.into_iter().flatten();
+        // An item that waits for its media has a row before it has results.
         let is_wanted =
             |item: &Item| request.dataset != Dataset::Evaluations || item.state == SubmissionState::Evaluated;
         return Ok(Some(items.filter(is_wanted).map(|item| StoredRow::Item(Box::new(item))).collect()));
@@ -358,6 +361,7 @@ async fn read_slice(
         }
         rows
     };
+    // These tables are stored newest first.
     rows.sort_by_key(StoredRow::position);
     Ok(rows)
 }

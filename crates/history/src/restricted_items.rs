@@ -53,6 +53,7 @@ impl RestrictedItems {
         if let Some(is_restricted) = self.known.get(item) {
             return Ok(*is_restricted);
         }
+        // The item may be a false hit of the hash, or its child-safety job may have moved to review.
         let restricted = (self.lookup)(vec![item.clone()]).await?;
         let is_restricted = restricted.contains(item);
         self.known.insert(item.clone(), is_restricted);

@@ -338,11 +338,11 @@ fn read_evaluation<R>(row: &Item, receive: impl FnOnce(&[Value<'_>]) -> R) -> Re
         id: row.submission_id.to_string(),
         reason: error.to_string(),
     };
-    let matched: Vec<MatchedRule> = serde_json::from_str(&row.matched).map_err(corrupt)?;
+    let matched_rules: Vec<MatchedRule> = serde_json::from_str(&row.matched).map_err(corrupt)?;
     let errored: Vec<ErroredRule> = serde_json::from_str(&row.errored).map_err(corrupt)?;
     let actions: Vec<ListedAction> = serde_json::from_str(&row.actions).map_err(corrupt)?;
     let media: Vec<ListedMedia> = serde_json::from_str(&row.media).map_err(corrupt)?;
-    let matched = matched.iter().map(|entry| {
+    let matched_values = matched_rules.iter().map(|entry| {
         vec![
             Value::text(entry.rule.as_str()),
             Value::text(entry.version.as_str()),
@@ -377,7 +377,7 @@ fn read_evaluation<R>(row: &Item, receive: impl FnOnce(&[Value<'_>]) -> R) -> Re
         Value::text(row.type_id.as_str()),
         Value::text(row.item_id.as_str()),
         Value::Integer(row.config_version.0),
-        Value::Structs(matched.collect()),
+        Value::Structs(matched_values.collect()),
         Value::Structs(errored.collect()),
         Value::Structs(actions.collect()),
         Value::Structs(media.collect()),
