@@ -6,7 +6,19 @@ use crate::support::{Demo, Place, appeal, post, report, text};
 use anyhow::bail;
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidegate_test_support::{PATIENCE, eventually_ok};
+use tidegate_schemas::{
+    history::AppealEvent,
+    ids::{AppealId, DAY_MS, ItemKey, JobId, Kind, Millis, OrgId, derive},
+};
+use tidegate_store::{
+    Migration, Row as _, Store, WriteTime, cql, system_clock,
+    tables::history::{
+        child_safety_items::ChildSafetyItem,
+        events::{EventHead, HistoryEvent},
+        handled_times::{self, HandledTime},
+    },
+};
+use tidegate_test_support::{PATIENCE, eventually_ok, servers};
 
 const DATASETS: [&str; 10] = [
     "items",
@@ -174,4 +186,109 @@ async fn invalid_requests_name_place_and_remedy() {
         assert!(output.stdout.is_empty(), "{args:?}");
     }
     assert!(demo.stop().await.success());
+}
+
+const FIRST_DAY: Millis = Millis(20_000 * DAY_MS);
+
+fn appeal_event(org: &OrgId, number: i64) -> HistoryEvent {
+    let id = derive(Kind::JobCause, &[b"appeal", format!("a{number}").as_bytes()]);
+    let at = Millis(FIRST_DAY.0 + number * DAY_MS / 40);
+    let item = ItemKey::new("post", format!("p{number}").as_str());
+    let event = AppealEvent {
+        appeal_id: AppealId::new(&format!("a{number}")),
+        appealed_by: ItemKey::new("user", "mallory"),
+        appealed_at: at,
+        received_at: at,
+        actions: Vec::new(),
+        policies: Vec::new(),
+        reason: None,
+        job_id: JobId(id),
+    };
+    let head = EventHead { org, id, at, item: &item, is_child_safety: number % 10 == 9 };
+    HistoryEvent::new(head, &event)
+}
+
+#[tokio::test]
+async fn parts_of_a_cluster_join_into_one_export() {
+    let Some(address) = servers::cql("exports from a cluster") else { return };
+    let keyspace = format!("exports_{}_{}", Millis::now().0, std::process::id());
+    let settings = cql::Settings {
+        contact_points: address.split(',').map(str::to_owned).collect(),
+        keyspace: keyspace.clone(),
+        replication: Some(cql::Replication::Simple(1)),
+        request_timeout_ms: 30_000,
+        settle_timeout_ms: 60_000,
+        ..cql::Settings::default()
+    };
+    let tables = [HistoryEvent::TABLE, ChildSafetyItem::TABLE, HandledTime::TABLE];
+    let engine = cql::Engine::connect_tables(settings, &tables, system_clock()).await.unwrap();
+    let store = Store::Cql(engine);
+    store.migrate(Migration::Expand).await.unwrap();
+    let org = OrgId::new("acme");
+    for number in 0..100 {
+        let event = appeal_event(&org, number);
+        store.put_rows(WriteTime::from_append(event.at, 0), &[event]).await.unwrap();
+    }
+    let until = Millis(FIRST_DAY.0 + 10 * DAY_MS);
+    for topic in handled_times::TOPICS {
+        let row = HandledTime {
+            name: handled_times::ALL.to_owned(),
+            topic: topic.to_owned(),
+            partition_index: 0,
+            until,
+            partition_count: 1,
+            seen_at: until,
+        };
+        store.put_rows(WriteTime::from_append(until, 0), &[row]).await.unwrap();
+    }
+    store.close().await.unwrap();
+
+    let place = Place::new();
+    let file = format!(
+        "[store]\nengine = \"cql\"\n[store.cql]\ncontact_points = [\"{address}\"]\nkeyspace = \"{keyspace}\"\n"
+    );
+    std::fs::write(place.folder.path().join("cluster.toml"), file).unwrap();
+    let run = async |options: &[&str]| {
+        let since = FIRST_DAY.iso();
+        let args =
+            ["export", "appeals", "--since", &since, "--direct", "--config", "cluster.toml", "--org", "acme"];
+        let args: Vec<_> = args.iter().chain(options).copied().collect();
+        let output = place.run(&args).await;
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let whole = run(&["-o", "-", "--rows-per-second", "100000"]).await;
+    let ids = |lines: &str| -> Vec<String> {
+        lines
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["appealId"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    // In order of time, without child-safety material.
+    let expected: Vec<_> =
+        (0..100).filter(|number| number % 10 != 9).map(|number| format!("a{number}")).collect();
+    assert_eq!(ids(&whole), expected);
+    assert_eq!(ids(&run(&["-o", "-", "--child-safety"]).await).len(), 100);
+
+    for part in ["1/3", "3/3"] {
+        run(&["-o", "parts", "--part", part]).await;
+    }
+    let incomplete = place.run(&["export", "join", "parts"]).await;
+    assert!(
+        !incomplete.status.success() && text(&incomplete.stderr).contains("2"),
+        "{}",
+        text(&incomplete.stderr)
+    );
+    run(&["-o", "parts", "--part", "2/3"]).await;
+    let joined = place.run(&["export", "join", "parts"]).await;
+    assert!(joined.status.success(), "{}", text(&joined.stderr));
+    let mut rows = Vec::new();
+    for entry in std::fs::read_dir(place.folder.path().join("parts")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "ndjson") {
+            rows.extend(ids(&std::fs::read_to_string(path).unwrap()));
+        }
+    }
+    rows.sort_by_key(|id| id[1..].parse::<u32>().unwrap());
+    assert_eq!(rows, expected);
 }
