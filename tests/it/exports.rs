@@ -53,6 +53,18 @@ async fn export(place: &Place, dataset: &str, options: &[&str]) -> Vec<Value> {
     rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// Waits until the processors have reported how far they are.
+async fn wait_for_snapshot_time(place: &Place) {
+    let data = place.data();
+    let args = ["export", "appeals", "--since", "1d", "-o", "-", "--data", data.to_str().unwrap()];
+    eventually_ok("a snapshot time", PATIENCE, async || {
+        let output = place.run(&args).await;
+        if output.status.success() { Ok(()) } else { bail!("{}", text(&output.stderr)) }
+    })
+    .await
+    .unwrap();
+}
+
 /// Counts rows by the value of a column.
 fn count_by(rows: &[Value], column: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
@@ -80,6 +92,7 @@ async fn wait_for_rows(place: &Place, dataset: &str, count: usize) -> Vec<Value>
 async fn every_effect_is_a_row_of_its_dataset() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
+    wait_for_snapshot_time(&place).await;
     // Four matches of a rule: four actions and strikes, and one crossed threshold.
     for number in 1..=4 {
         demo.submit(&post(&format!("s{number}"), "mallory", "scamcoin")).await;
@@ -145,6 +158,7 @@ async fn every_effect_is_a_row_of_its_dataset() {
 async fn export_without_the_scope_leaves_child_safety_out() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
+    wait_for_snapshot_time(&place).await;
     send_report(&demo, &post("r1", "bob", "hm"), false).await;
     send_report(&demo, &post("c1", "carol", "hm"), true).await;
     demo.job("default", "r1").await;
@@ -170,6 +184,7 @@ async fn export_without_the_scope_leaves_child_safety_out() {
 async fn invalid_requests_name_place_and_remedy() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
+    wait_for_snapshot_time(&place).await;
     for (args, message) in [
         (&["export", "decisions", "--since", "1d", "-o", "-", "--columns", "verdct"][..], "verdict"),
         (&["export", "decisions", "--since", "2026-02-02", "--until", "2026-02-01", "-o", "-"], "not before"),

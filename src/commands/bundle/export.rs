@@ -100,7 +100,8 @@ impl Export {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let (json, progress_form) = (self.running.json, ProgressForm::new(self.running.progress));
         let now = Millis::now();
-        let (since, until) = (self.period.parse_since(now)?, self.period.parse_until(now)?);
+        let since = self.period.parse_since(now)?;
+        let until = self.period.parse_until(since, now)?;
         let (events, source, job) = self.into_job()?;
         let Some(events) = events else {
             // One request or scan at a time: the bundle is built between two pages.

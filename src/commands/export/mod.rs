@@ -206,7 +206,7 @@ impl DatasetExport {
     async fn run(self, dataset: Dataset) -> anyhow::Result<()> {
         let now = Millis::now();
         let since = self.period.parse_since(now)?;
-        let until = self.period.parse_until(now)?;
+        let until = self.period.parse_until(since, now)?;
         let mut options = self.options(dataset)?;
         let dry_run = self.dry_run;
         let progress_form = ProgressForm::detect(self.progress);

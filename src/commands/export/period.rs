@@ -21,8 +21,18 @@ impl Period {
         parse_day_time_or_age("--since", &self.since, now)
     }
 
-    pub(crate) fn parse_until(&self, now: Millis) -> anyhow::Result<Option<Millis>> {
-        self.until.as_deref().map(|until| parse_day_time_or_age("--until", until, now)).transpose()
+    /// Returns the given end. It must be later than `since`.
+    pub(crate) fn parse_until(&self, since: Millis, now: Millis) -> anyhow::Result<Option<Millis>> {
+        let until = self.until.as_deref().map(|until| parse_day_time_or_age("--until", until, now));
+        let until = until.transpose()?;
+        if let Some(until) = until.filter(|until| since >= *until) {
+            bail!(
+                "--since {} is not before --until {}: swap them, or choose a later end",
+                since.iso(),
+                until.iso()
+            );
+        }
+        Ok(until)
     }
 }
 
