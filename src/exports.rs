@@ -23,7 +23,7 @@ use tidegate_exporter::{
     },
     timestamp::Timestamp,
 };
-use tidegate_history::{Dataset, Part};
+use tidegate_history::{Dataset, Part, snapshot::SnapshotError};
 use tidegate_schemas::ids::{DAY_MS, Millis};
 use tidegate_store::{Store, system_clock};
 use tidegate_stream::consumer::inbox::DrainResult;
@@ -55,7 +55,14 @@ impl DayExport for StoreDayExport {
     ) -> BoxFuture<'a, Result<Vec<FileSummary>, DayExportError>> {
         async move {
             let period = Millis(day * DAY_MS)..Millis((day + 1) * DAY_MS);
-            let snapshot = tidegate_history::load_snapshot_time(&self.store).await.map_err(to_failure)?;
+            let snapshot = match tidegate_history::load_snapshot_time(&self.store).await {
+                Ok(snapshot) => snapshot,
+                // As right after a start, when the processors have not reported yet.
+                Err(error @ SnapshotError::NotProcessed { .. }) => {
+                    return Err(DayExportError::Early(error.to_string()));
+                }
+                Err(error) => return Err(to_failure(error)),
+            };
             if snapshot.time < period.end {
                 let reason =
                     format!("events until {} are all stored, and the day is not over", snapshot.time.iso());

@@ -107,7 +107,7 @@ async fn every_effect_is_a_row_of_its_dataset() {
     demo.decide(&job, "act", &["remove"]).await;
     send_report(&demo, &post("c1", "carol", "hm"), true).await;
     demo.job("child-safety", "c1").await;
-    // The platform acts itself.
+    // The platform acts itself. Both removals carry two points, so their author crosses the threshold too.
     let actions = json!({ "actions": [{ "actionId": "remove", "itemId": "r1", "itemTypeId": "post" }] });
     assert_eq!(demo.platform(Method::POST, "/api/v1/actions/", Some(&actions)).await.0, 202);
     // One accepted appeal reverses a strike, one is rejected.
@@ -118,14 +118,14 @@ async fn every_effect_is_a_row_of_its_dataset() {
     demo.wait_for_callbacks("appeal.decision", 2).await;
     demo.wait_for_callbacks("decision.moderator", 3).await;
 
-    let strikes = wait_for_rows(&place, "strikes", 5).await;
-    assert_eq!(count_by(&strikes, "kind"), counts(&[("issued", 4), ("reversed", 1)]));
+    let strikes = wait_for_rows(&place, "strikes", 7).await;
+    assert_eq!(count_by(&strikes, "kind"), counts(&[("issued", 6), ("reversed", 1)]));
     let reversal = strikes.iter().find(|row| row["kind"] == "reversed").unwrap();
     let reversed = strikes.iter().find(|row| row["strikeId"] == reversal["reversedStrikeId"]).unwrap();
     assert_eq!((&reversed["itemId"], &reversed["points"]), (&json!("s1"), &reversal["points"]));
 
-    let actions = wait_for_rows(&place, "actions", 7).await;
-    let expected = counts(&[("moderator", 1), ("platform", 1), ("rule", 4), ("threshold", 1)]);
+    let actions = wait_for_rows(&place, "actions", 8).await;
+    let expected = counts(&[("moderator", 1), ("platform", 1), ("rule", 4), ("threshold", 2)]);
     assert_eq!(count_by(&actions, "source"), expected);
 
     let decisions = wait_for_rows(&place, "decisions", 5).await;
