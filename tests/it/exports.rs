@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{Demo, Place, appeal, post, report, text};
+use crate::support::{Demo, Place, appeal, operator, post, report, text};
 use anyhow::bail;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -139,13 +139,17 @@ async fn every_effect_is_a_row_of_its_dataset() {
     let jobs = wait_for_rows(&place, "jobs", 5).await;
     assert_eq!(count_by(&jobs, "class"), counts(&[("appeal", 2), ("child_safety", 1), ("review", 2)]));
 
+    let (_, overview) = demo.admin_as(&operator(&place), Method::GET, "/exports", None).await;
+    let until = overview["settledUntil"].as_str().unwrap();
     for dataset in DATASETS {
         let rows = export(&place, dataset, &[]).await;
         assert!(!rows.is_empty(), "{dataset}");
         let mut parts = Vec::new();
         for part in ["1/3", "2/3", "3/3"] {
             let folder = format!("parts-{dataset}");
-            place.run_ok(&["export", dataset, "--since", "1d", "--part", part, "-o", &folder]).await;
+            let period = ["--since", "2026-01-01", "--until", until];
+            let args = ["export", dataset, "--part", part, "-o", &folder];
+            place.run_ok(&args.iter().chain(&period).copied().collect::<Vec<_>>()).await;
             parts.push(folder);
         }
         let joined = place.run(&["export", "join", &parts[0]]).await;
@@ -191,7 +195,8 @@ async fn invalid_requests_name_place_and_remedy() {
         (&["export", "decisions", "--since", "1d", "--until", "2999-01-01", "-o", "-"], "all stored"),
         (&["export", "decision", "--since", "1d", "-o", "-"], "decisions"),
         (&["export", "decisions", "--since", "soon", "-o", "-"], "2026-11-01"),
-        (&["export", "decisions", "--since", "1d", "--part", "1/2", "-o", "-"], "folder"),
+        (&["export", "decisions", "--since", "1d", "--until", "1h", "--part", "1/2", "-o", "-"], "folder"),
+        (&["export", "decisions", "--since", "1d", "--part", "1/2", "-o", "parts"], "--until"),
     ] {
         let data = place.data();
         let args: Vec<_> = args.iter().copied().chain(["--data", data.to_str().unwrap()]).collect();
@@ -286,7 +291,7 @@ async fn parts_of_a_cluster_join_into_one_export() {
     assert_eq!(ids(&run(&["-o", "-", "--child-safety"]).await).len(), 100);
 
     for part in ["1/3", "3/3"] {
-        run(&["-o", "parts", "--part", part]).await;
+        run(&["-o", "parts", "--part", part, "--until", &until.iso()]).await;
     }
     let incomplete = place.run(&["export", "join", "parts"]).await;
     assert!(
@@ -294,7 +299,7 @@ async fn parts_of_a_cluster_join_into_one_export() {
         "{}",
         text(&incomplete.stderr)
     );
-    run(&["-o", "parts", "--part", "2/3"]).await;
+    run(&["-o", "parts", "--part", "2/3", "--until", &until.iso()]).await;
     let joined = place.run(&["export", "join", "parts"]).await;
     assert!(joined.status.success(), "{}", text(&joined.stderr));
     let mut rows = Vec::new();

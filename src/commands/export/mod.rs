@@ -207,6 +207,9 @@ impl DatasetExport {
         let now = Millis::now();
         let since = self.period.parse_since(now)?;
         let until = self.period.parse_until(since, now)?;
+        if self.part != Part::WHOLE && until.is_none() {
+            bail!("--part needs --until, and an instant in --since, so that all parts have the same period");
+        }
         let mut options = self.options(dataset)?;
         let dry_run = self.dry_run;
         let progress_form = ProgressForm::detect(self.progress);
