@@ -215,7 +215,7 @@ fn appeal_event(org: &OrgId, number: i64) -> HistoryEvent {
     let at = Millis(FIRST_DAY.0 + number * DAY_MS / 40);
     let item = ItemKey::new("post", format!("p{number}").as_str());
     let event = AppealEvent {
-        appeal_id: AppealId::new(&format!("a{number}")),
+        appeal_id: AppealId::new(format!("a{number}")),
         appealed_by: ItemKey::new("user", "mallory"),
         appealed_at: at,
         received_at: at,
