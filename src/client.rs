@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
-use reqwest::{Method, Response, StatusCode, header};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -204,9 +204,12 @@ impl Client {
         self.parse_response(self.send(method, path, query, body).await?).await
     }
 
-    /// Starts a GET with a long body, which has no time limit as a whole.
+    /// Starts a GET with a long body, such as an export.
     pub(crate) async fn get_stream(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<Response> {
-        let response = self.send::<Value>(Method::GET, path, query, None).await?;
+        // The time limit of a request includes its body, which can take hours.
+        const STREAM_TIMEOUT: Duration = Duration::from_secs(30 * 86_400);
+        let request = self.build_request(Method::GET, path, query)?.timeout(STREAM_TIMEOUT);
+        let response = request.send().await.map_err(|error| self.unreachable_error(&error))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -222,6 +225,20 @@ impl Client {
         query: &[(&str, String)],
         body: Option<&B>,
     ) -> anyhow::Result<Response> {
+        let mut request = self.build_request(method, path, query)?;
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        request.send().await.map_err(|error| self.unreachable_error(&error))
+    }
+
+    /// Checks the address and builds the request with its key, without a body.
+    fn build_request(
+        &self,
+        method: Method,
+        path: &str,
+        query: &[(&str, String)],
+    ) -> anyhow::Result<RequestBuilder> {
         let mut url = reqwest::Url::parse(&format!("{}/admin/v1{path}", self.base)).with_context(|| {
             format!("{} (from {}) is not an address", self.display_address, self.address_origin)
         })?;
@@ -246,11 +263,7 @@ impl Client {
         if !pairs.is_empty() {
             url.query_pairs_mut().extend_pairs(pairs);
         }
-        let mut request = self.http.request(method, url).bearer_auth(&self.token);
-        if let Some(body) = body {
-            request = request.json(body);
-        }
-        request.send().await.map_err(|error| self.unreachable_error(&error))
+        Ok(self.http.request(method, url).bearer_auth(&self.token))
     }
 
     async fn parse_response<T: DeserializeOwned>(&self, response: Response) -> anyhow::Result<T> {
