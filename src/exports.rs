@@ -14,14 +14,13 @@ use sha2::{Digest as _, Sha256};
 use tidegate_exporter::{
     convert::{Job, Target},
     deliberation::{self, Snapshot},
-    flat::{ColumnSelection, Export, ExportOptions, ExportTarget, FlatFormat, Partition, dsa},
+    flat::{Export, ExportOptions, ExportTarget, FlatFormat, Partition},
     meter::Meter,
     privacy::{Key, Profile},
     schedule::{
         self, BundleProfile, BundleSettings, ColumnProfile, DayExport, DayExportError, Deps, FileFormat,
         FileSummary, Schedule,
     },
-    timestamp::Timestamp,
 };
 use tidegate_history::{Dataset, Part, snapshot::SnapshotError};
 use tidegate_schemas::ids::{DAY_MS, Millis};
@@ -102,13 +101,6 @@ async fn export_dataset(
     folder: &Path,
 ) -> anyhow::Result<Vec<FileSummary>> {
     let settings = &schedule.settings;
-    let is_dsa = settings.profile == Some(ColumnProfile::Dsa);
-    let columns = if is_dsa { dsa::columns(dataset)? } else { dataset.columns() };
-    let columns = match settings.columns.as_slice() {
-        [] if is_dsa => ColumnSelection::all(columns),
-        [] => ColumnSelection::default_of(dataset),
-        names => ColumnSelection::parse(columns, &names.join(","))?,
-    };
     let format = match settings.format {
         FileFormat::Parquet => FlatFormat::Parquet,
         FileFormat::Ndjson => FlatFormat::Ndjson,
@@ -116,13 +108,15 @@ async fn export_dataset(
     };
     let path = folder.join(dataset.as_str());
     let target = ExportTarget::Folder { path, partition: Partition::Day };
-    let mut export = Export::open(ExportOptions {
-        columns,
-        dsa: is_dsa,
+    let mut options = ExportOptions {
+        dsa: settings.profile == Some(ColumnProfile::Dsa),
         since: period.start,
         until: period.end,
         ..ExportOptions::new(dataset, target, format)
-    })?;
+    };
+    let columns = (!settings.columns.is_empty()).then(|| settings.columns.join(","));
+    options.select_columns(columns.as_deref())?;
+    let mut export = Export::open(options)?;
     let request = SourceRequest {
         dataset,
         since: period.start,
@@ -156,9 +150,7 @@ async fn export_bundle(
     let path = folder.join(&day_folder);
     fs::create_dir_all(&path)?;
     let job = bundle_job(settings, path.join("bundle.json"))?;
-    let to_timestamp =
-        |at: Millis| Timestamp::parse(&at.iso()).with_context(|| format!("{} is out of range", at.iso()));
-    let snapshot = Snapshot { since: to_timestamp(period.start)?, until: to_timestamp(period.end)? };
+    let snapshot = Snapshot::of(&period).context("the day is out of range")?;
     let (org, policies) = (source.load_org().await?, source.load_policies().await?);
     let handle = Handle::current();
     let write = move || {
@@ -210,7 +202,7 @@ fn bundle_job(settings: &BundleSettings, path: PathBuf) -> anyhow::Result<Job> {
         k: settings.k.map_or(job.k, u64::from),
         key,
         key_file: settings.linkage_key_file.clone(),
-        // Rows hold no texts of participants, so the treatment changes nothing.
+        // Rows hold no texts of participants, so there are none to treat.
         texts: None,
         ..job
     })

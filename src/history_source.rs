@@ -1,10 +1,9 @@
 //! Rows for an export: from the admin API of a running process, or directly from the tables of a cluster.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use bytes::{Buf as _, BytesMut};
-use futures::FutureExt as _;
 use reqwest::Response;
 use tidegate_catalog::LiveConfigs;
 use tidegate_exporter::{
@@ -15,7 +14,10 @@ use tidegate_history::{
     Column, Dataset, Part, RowPosition, RowReader, RowRequest, StoredRow, Value, Visibility, ndjson,
 };
 use tidegate_moderation::child_safety;
-use tidegate_schemas::ids::{Millis, OrgId};
+use tidegate_schemas::{
+    ids::{Millis, OrgId},
+    item_types::datetime,
+};
 use tidegate_store::Store;
 use tokio::{runtime::Handle, time::Instant};
 
@@ -34,7 +36,7 @@ pub(crate) struct SourceRequest {
     pub(crate) since: Millis,
     pub(crate) until: Millis,
     pub(crate) part: Part,
-    /// False to leave child-safety material out, whatever the caller may see.
+    /// False to leave child-safety material out even for a caller with its scope.
     pub(crate) with_child_safety: bool,
 }
 
@@ -56,7 +58,9 @@ impl HistorySource {
         match self {
             Self::Server(client) => {
                 let overview: Overview = client.get("/exports", &[]).await?;
-                overview.settled_until.parse()
+                datetime::parse(&overview.settled_until).with_context(|| {
+                    format!("the service names no instant as the end of exports: {}", overview.settled_until)
+                })
             }
             Self::Tables { store, .. } => Ok(tidegate_history::load_snapshot_time(store).await?.time),
         }
@@ -139,7 +143,9 @@ impl HistorySource {
                 let visibility = if *is_cleared && with_child_safety {
                     Visibility::All
                 } else {
-                    visibility_without_child_safety(store, org)
+                    Visibility::WithoutChildSafety(|store, org, items| {
+                        child_safety::find_restricted(store, org, items)
+                    })
                 };
                 if dataset == Dataset::Audit && !*is_cleared {
                     bail!(
@@ -161,33 +167,13 @@ impl HistorySource {
     }
 }
 
-/// Builds the visibility for exports without child-safety material.
-pub(crate) fn visibility_without_child_safety(store: &Store, org: &OrgId) -> Visibility {
-    let (store, org) = (store.clone(), org.clone());
-    Visibility::WithoutChildSafety(Arc::new(move |items| {
-        let (store, org) = (store.clone(), org.clone());
-        async move { child_safety::find_restricted(&store, &org, &items).await }.boxed()
-    }))
-}
-
 /// Answer of `GET /exports`.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Overview {
     org: OrgId,
-    settled_until: InstantText,
+    settled_until: String,
     policies: Vec<Policy>,
-}
-
-#[derive(serde::Deserialize)]
-#[serde(transparent)]
-struct InstantText(String);
-
-impl InstantText {
-    fn parse(&self) -> anyhow::Result<Millis> {
-        tidegate_schemas::item_types::datetime::parse(&self.0)
-            .ok_or_else(|| anyhow!("the service answers with no instant: {}", self.0))
-    }
 }
 
 impl Rows {
@@ -262,10 +248,11 @@ pub(crate) async fn copy_rows(
     mut receive: impl FnMut(&[Value<'_>]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let mut rows = source.open(request).await?;
-    let mut row_count = 0;
+    // Exact up to 2^53 rows.
+    let mut row_count = 0.0;
     while let Some(page) = rows.next_page().await? {
         page.for_each_row(|row| {
-            row_count += 1;
+            row_count += 1.0;
             receive(row)
         })?;
         if let Some(pace) = &pace {
@@ -296,8 +283,8 @@ impl Pace {
     }
 
     /// Waits until this number of rows is due.
-    async fn wait(&self, rows: u32) {
-        let due = Duration::from_secs_f64(f64::from(rows) / self.rows_per_second);
+    async fn wait(&self, rows: f64) {
+        let due = Duration::from_secs_f64(rows / self.rows_per_second);
         tokio::time::sleep_until(self.started_at + due).await;
     }
 }

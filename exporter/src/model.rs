@@ -108,7 +108,7 @@ pub(crate) struct PublishedOutcome {
     pub(crate) phase: u16,
     /// Distinguishes outcomes of one kind for one item.
     pub(crate) number: Option<String>,
-    /// True if the outcome says nothing about people, so that public bundles contain it.
+    /// True if the outcome has no data of people, so that public bundles contain it.
     pub(crate) is_public: bool,
     pub(crate) rank: Option<u64>,
     pub(crate) score: Option<f64>,

@@ -12,6 +12,7 @@ use jiff::{
     civil::{self, Date},
     fmt::temporal::{Pieces, PiecesOffset},
 };
+use tidegate_schemas::ids::Millis;
 
 /// Milliseconds since 1970, and whether the source gave a fraction of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,10 @@ impl Timestamp {
         let (millis, fine) =
             if count.abs() < MAX_EPOCH_SECONDS { (count.checked_mul(1000)?, false) } else { (count, true) };
         (MIN_MILLIS..=MAX_MILLIS).contains(&millis).then_some(Self { millis, has_millis: fine })
+    }
+
+    pub fn from_millis(at: Millis) -> Option<Self> {
+        (MIN_MILLIS..=MAX_MILLIS).contains(&at.0).then_some(Self { millis: at.0, has_millis: true })
     }
 
     pub fn from_seconds(seconds: i64) -> Option<Self> {

@@ -277,7 +277,7 @@ async fn parts_of_a_cluster_join_into_one_export() {
         assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
         text(&output.stdout)
     };
-    let whole = run(&["-o", "-", "--rows-per-second", "100000"]).await;
+    let all_rows = run(&["-o", "-", "--rows-per-second", "100000"]).await;
     let ids = |lines: &str| -> Vec<String> {
         lines
             .lines()
@@ -287,7 +287,7 @@ async fn parts_of_a_cluster_join_into_one_export() {
     // In order of time, without child-safety material.
     let expected: Vec<_> =
         (0..100).filter(|number| number % 10 != 9).map(|number| format!("a{number}")).collect();
-    assert_eq!(ids(&whole), expected);
+    assert_eq!(ids(&all_rows), expected);
     assert_eq!(ids(&run(&["-o", "-", "--child-safety"]).await).len(), 100);
 
     for part in ["1/3", "3/3"] {

@@ -96,8 +96,7 @@ impl RowReader {
         let day = self.next_day;
         // Read again for each day: an item may have become restricted since the export began.
         if let Visibility::WithoutChildSafety(lookup) = &self.request.visibility {
-            let lookup = lookup.clone();
-            self.restricted = Some(RestrictedItems::load(&self.store, &self.request.org, lookup).await?);
+            self.restricted = Some(RestrictedItems::load(&self.store, &self.request.org, *lookup).await?);
         }
         let reader = match self.request.dataset {
             Dataset::Reports => self.open_events(HistoryKind::Report, day),
@@ -192,6 +191,11 @@ impl RowReader {
         let mut visible_rows = Vec::with_capacity(rows.len());
         for row in rows {
             if row.is_child_safety() {
+                continue;
+            }
+            // Saves decoding the related items of each decision.
+            if restricted.is_empty() {
+                visible_rows.push(row);
                 continue;
             }
             let mut candidates: Vec<ItemKey> = Vec::new();

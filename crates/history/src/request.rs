@@ -1,9 +1,10 @@
 //! Requests for rows of a dataset.
 
-use std::{collections::HashSet, fmt, str::FromStr, sync::Arc};
+use std::{collections::HashSet, fmt, str::FromStr};
 
 use futures::future::BoxFuture;
 use tidegate_schemas::ids::{ItemKey, Kind, Millis, OrgId, derive};
+use tidegate_store::Store;
 use uuid::Uuid;
 
 use crate::Dataset;
@@ -23,19 +24,22 @@ pub struct RowRequest {
 }
 
 /// Part of an export that several processes write together. A row belongs to exactly one part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Part {
     /// From 1 to `count`.
     number: u32,
     count: u32,
 }
 
+/// Maximum number of parts: names of files have four digits.
+const MAX_PARTS: u32 = 9_999;
+
 impl Part {
     pub const WHOLE: Self = Self { number: 1, count: 1 };
 
-    /// Returns `None` unless the number is between 1 and `count`.
+    /// Returns `None` unless the number is between 1 and `count`, and `count` at most 9,999.
     pub fn new(number: u32, count: u32) -> Option<Self> {
-        (1..=count).contains(&number).then_some(Self { number, count })
+        ((1..=count).contains(&number) && count <= MAX_PARTS).then_some(Self { number, count })
     }
 
     pub const fn number(self) -> u32 {
@@ -73,7 +77,7 @@ impl FromStr for Part {
 
 /// Text that is not a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a part is a number and a count, such as 1/4 for the first of four parts")]
+#[error("a part is a number and a count, such as 1/4 for the first of four parts, with at most 9,999 parts")]
 pub struct InvalidPart;
 
 /// Position of a row in its dataset: its time and its id.
@@ -103,23 +107,16 @@ impl RowPosition {
 }
 
 /// Looks up which of these items are restricted to readers with the scope `child_safety`.
-pub type RestrictionLookup = Arc<
-    dyn Fn(Vec<ItemKey>) -> BoxFuture<'static, Result<HashSet<ItemKey>, tidegate_store::Error>> + Send + Sync,
->;
+pub type RestrictionLookup = for<'a> fn(
+    &'a Store,
+    &'a OrgId,
+    &'a [ItemKey],
+) -> BoxFuture<'a, Result<HashSet<ItemKey>, tidegate_store::Error>>;
 
 /// Rows that a reader may see.
-#[derive(Clone)]
+#[derive(Clone, Copy, Debug)]
 pub enum Visibility {
     All,
     /// Without child-safety material: rows marked as such, and rows about items that are restricted now.
     WithoutChildSafety(RestrictionLookup),
-}
-
-impl fmt::Debug for Visibility {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::All => "All",
-            Self::WithoutChildSafety(_) => "WithoutChildSafety",
-        })
-    }
 }

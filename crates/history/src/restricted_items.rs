@@ -19,6 +19,8 @@ const CONCURRENT_READS: usize = 16;
 
 /// Items of an organisation that have or had a child-safety job.
 pub(crate) struct RestrictedItems {
+    store: Store,
+    org: OrgId,
     lookup: RestrictionLookup,
     hasher: RandomState,
     /// Hashes of the candidates: eight bytes each, so that a million of them fits into memory. A collision costs a look-up.
@@ -40,12 +42,18 @@ impl RestrictedItems {
             .try_collect()
             .await?;
         let candidates = candidates.into_iter().flatten().collect();
-        Ok(Self { lookup, hasher, candidates, known: HashMap::new() })
+        let (store, org) = (store.clone(), org.clone());
+        Ok(Self { store, org, lookup, hasher, candidates, known: HashMap::new() })
     }
 
-    /// True if one of the items may be restricted, so that [`Self::find_restricted`] has to be asked.
+    /// True if the organisation never had a child-safety job.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.candidates.is_empty()
+    }
+
+    /// True if the item may be restricted, so that [`Self::is_restricted`] has to look it up.
     pub(crate) fn is_candidate(&self, item: &ItemKey) -> bool {
-        !self.candidates.is_empty() && self.candidates.contains(&self.hasher.hash_one(item))
+        self.candidates.contains(&self.hasher.hash_one(item))
     }
 
     /// True if the item is restricted now.
@@ -54,7 +62,7 @@ impl RestrictedItems {
             return Ok(*is_restricted);
         }
         // The item may be a false hit of the hash, or its child-safety job may have moved to review.
-        let restricted = (self.lookup)(vec![item.clone()]).await?;
+        let restricted = (self.lookup)(&self.store, &self.org, std::slice::from_ref(item)).await?;
         let is_restricted = restricted.contains(item);
         self.known.insert(item.clone(), is_restricted);
         Ok(is_restricted)

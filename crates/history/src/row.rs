@@ -292,10 +292,9 @@ fn read_item<R>(row: &Item, receive: impl FnOnce(&[Value<'_>]) -> R) -> R {
     ])
 }
 
-/// Match in the stored list. `suppressed` is a text or an object, depending on the reason.
+/// Match in the stored list.
 #[derive(Deserialize)]
 struct MatchedRule {
-    #[serde(alias = "id")]
     rule: String,
     #[serde(default)]
     version: String,
@@ -305,12 +304,11 @@ struct MatchedRule {
 
 #[derive(Deserialize)]
 struct ErroredRule {
-    #[serde(alias = "id")]
     rule: String,
     #[serde(default)]
     version: String,
-    #[serde(default, alias = "error", alias = "tag")]
-    reason: serde_json::Value,
+    #[serde(default)]
+    reason: String,
 }
 
 #[derive(Deserialize)]
@@ -350,11 +348,11 @@ fn read_evaluation<R>(row: &Item, receive: impl FnOnce(&[Value<'_>]) -> R) -> Re
         ]
     });
     let errored = errored.iter().map(|entry| {
-        let reason = match &entry.reason {
-            serde_json::Value::String(reason) => reason.clone(),
-            other => other.to_string(),
-        };
-        vec![Value::text(entry.rule.as_str()), Value::text(entry.version.as_str()), Value::text(reason)]
+        vec![
+            Value::text(entry.rule.as_str()),
+            Value::text(entry.version.as_str()),
+            Value::text(entry.reason.as_str()),
+        ]
     });
     let actions = actions.iter().map(|entry| {
         vec![

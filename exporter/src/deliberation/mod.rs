@@ -9,10 +9,11 @@ mod folder;
 mod header;
 mod rows;
 
-use std::{path::Path, sync::Arc};
+use std::{ops::Range, path::Path, sync::Arc};
 
 use serde::Deserialize;
 use tidegate_history::Dataset;
+use tidegate_schemas::ids::Millis;
 
 pub use self::folder::HistoryFolder;
 use self::{claims::ClaimCollector, header::SourceDescription};
@@ -42,6 +43,12 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Returns `None` for times beyond the years 0 to 9999.
+    pub fn of(period: &Range<Millis>) -> Option<Self> {
+        let (since, until) = (Timestamp::from_millis(period.start)?, Timestamp::from_millis(period.end)?);
+        Some(Self { since, until })
+    }
+
     fn contains(self, recorded_at: Timestamp) -> bool {
         (self.since.millis..self.until.millis).contains(&recorded_at.millis)
     }

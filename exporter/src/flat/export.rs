@@ -6,16 +6,15 @@ use std::{
     sync::Arc,
 };
 
-use tidegate_history::{Column, Dataset, Value};
+use tidegate_history::{Column, Dataset, Part, Value};
 use tidegate_schemas::ids::Millis;
 
 use super::{
-    ColumnSelection, FlatFormat, MANIFEST_VERSION, Manifest, ManifestColumn, Part, Partition, RowFilter,
-    RowSink,
+    ColumnSelection, FlatFormat, MANIFEST_VERSION, Manifest, ManifestColumn, Partition, RowFilter, RowSink,
     dsa::{self, StatementMapper},
     folder::ExportFolder,
     manifest::format_time,
-    names::file_name,
+    names::{file_name, part_option},
     output_file::{OutputFile, UnpublishedFile},
 };
 use crate::{
@@ -128,7 +127,7 @@ impl ExportOptions {
         }
         let is_folder = matches!(self.target, ExportTarget::Folder { .. });
         if self.part.count() > 1 && !is_folder {
-            let part = self.part.option();
+            let part = part_option(self.part);
             return Err(ConvertError::Refused(format!("{part} needs a folder as output: name one with -o")));
         }
         if let ExportTarget::File(path) = &self.target {
@@ -154,7 +153,7 @@ impl ExportOptions {
             since: format_time(self.since),
             until: format_time(self.until),
             parts: self.part.count(),
-            part: (self.part.count() > 1).then(|| self.part.index()),
+            part: (self.part.count() > 1).then(|| self.part.number()),
             rows: 0,
             bytes: 0,
             files: Vec::new(),

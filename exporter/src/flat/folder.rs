@@ -5,11 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use tidegate_history::Part;
+
 use super::{
     manifest::Manifest,
     names::{
-        DAY_PREFIX, FlatFormat, MANIFEST_NAME, Part, Partition, file_name, format_day, parse_data_name,
-        parse_manifest_name,
+        DAY_PREFIX, FlatFormat, MANIFEST_NAME, Partition, data_file_name, file_name, format_day,
+        manifest_name, parse_data_name, parse_manifest_name,
     },
     output_file::{FileSummary, OutputFile, PARTIAL_ENDING, UnpublishedFile},
 };
@@ -56,7 +58,7 @@ impl ExportFolder {
     fn check_content(&self, manifest: &Manifest, force: bool) -> Result<(), ConvertError> {
         let folder = file_name(&self.path);
         for name in list_manifests(&self.path)? {
-            let is_replaced = name == self.part.manifest_name() || name == MANIFEST_NAME;
+            let is_replaced = name == manifest_name(self.part) || name == MANIFEST_NAME;
             if is_replaced && !force {
                 return Err(ConvertError::Refused(format!(
                     "{folder} holds a finished export ({name}): choose another folder, or replace it with --force"
@@ -88,7 +90,7 @@ impl ExportFolder {
 
     /// Creates the file of a day, or the only file of the part.
     pub(super) fn create_file(&mut self, day: Option<i64>) -> Result<OutputFile, ConvertError> {
-        let file_name = self.part.file_name(self.format);
+        let file_name = data_file_name(self.part, self.format);
         let Some(day) = day else { return OutputFile::create(&self.path.join(&file_name), &file_name) };
         let day_name = format!("{DAY_PREFIX}{}", format_day(day));
         let day_folder = self.path.join(&day_name);
@@ -103,14 +105,14 @@ impl ExportFolder {
         manifest: &mut Manifest,
     ) -> Result<PathBuf, ConvertError> {
         // Removed first: an interrupted replacement must not look complete.
-        for name in [MANIFEST_NAME, &self.part.manifest_name()] {
+        for name in [MANIFEST_NAME, &manifest_name(self.part)] {
             remove_if_present(&self.path.join(name))?;
         }
         for file in files {
             manifest.push_file(file.publish()?);
         }
         self.remove_old_files(&manifest.files)?;
-        let manifest_path = self.path.join(self.part.manifest_name());
+        let manifest_path = self.path.join(manifest_name(self.part));
         manifest.write(&manifest_path)?;
         Ok(manifest_path)
     }

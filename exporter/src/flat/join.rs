@@ -8,11 +8,12 @@ use std::{
 };
 
 use sha2::{Digest as _, Sha256};
+use tidegate_history::Part;
 
 use super::{
-    FileSummary, Manifest, Part,
+    FileSummary, Manifest,
     folder::{list_data_files, list_manifests},
-    names::{MANIFEST_NAME, file_name, parse_data_name, parse_manifest_name},
+    names::{MANIFEST_NAME, file_name, manifest_name, parse_data_name, parse_manifest_name, part_option},
 };
 use crate::{
     error::{ConvertError, ErrorKind},
@@ -35,7 +36,7 @@ pub fn join_parts(folder: &Path, meter: &Meter) -> Result<Manifest, ConvertError
             let detail = format!(
                 "{difference}, which the first part has: write this part again with the options of the others"
             );
-            return Err(content_error(&part.manifest_name(), ErrorKind::Value, detail));
+            return Err(content_error(&manifest_name(*part), ErrorKind::Value, detail));
         }
     }
     let mut joined_manifest = Manifest { part: None, rows: 0, bytes: 0, files: Vec::new(), ..first.clone() };
@@ -45,7 +46,7 @@ pub fn join_parts(folder: &Path, meter: &Meter) -> Result<Manifest, ConvertError
             check_name(*part, file)?;
             if !listed_names.insert(file.name.clone()) {
                 let detail = format!("{} is listed twice", file.name);
-                return Err(content_error(&part.manifest_name(), ErrorKind::Duplicate, detail));
+                return Err(content_error(&manifest_name(*part), ErrorKind::Duplicate, detail));
             }
             meter.check_stop()?;
             check_digest(folder, *part, file, meter)?;
@@ -99,25 +100,25 @@ fn check_part_count<'m>(
         let detail = format!(
             "the export has {} parts, but {} belongs to one of {count}: delete one of the exports",
             other.count(),
-            first_part.manifest_name()
+            manifest_name(*first_part)
         );
-        return Err(content_error(&other.manifest_name(), ErrorKind::Value, detail));
+        return Err(content_error(&manifest_name(*other), ErrorKind::Value, detail));
     }
     let missing_parts: Vec<_> = (1..=count)
         .filter_map(|index| Part::new(index, count))
         .filter(|part| !manifests.contains_key(part))
         .collect();
     if let Some(part) = missing_parts.first() {
-        let list = missing_parts.iter().take(MAX_LISTED_PARTS).map(|part| part.index().to_string());
+        let list = missing_parts.iter().take(MAX_LISTED_PARTS).map(|part| part.number().to_string());
         let list = list.collect::<Vec<_>>().join(", ");
         let ellipsis = if missing_parts.len() > MAX_LISTED_PARTS { ", ..." } else { "" };
         let (noun, verb) = if missing_parts.len() == 1 { ("part", "is") } else { ("parts", "are") };
         let detail = format!(
             "{noun} {list}{ellipsis} of {count} {verb} missing: write {} with {}",
             if missing_parts.len() == 1 { "it" } else { "each, the first" },
-            part.option()
+            part_option(*part)
         );
-        return Err(content_error(&part.manifest_name(), ErrorKind::MissingFile, detail));
+        return Err(content_error(&manifest_name(*part), ErrorKind::MissingFile, detail));
     }
     Ok((first, count))
 }
@@ -130,14 +131,14 @@ fn check_name(part: Part, file: &FileSummary) -> Result<(), ConvertError> {
         return Ok(());
     }
     let detail = "the manifest lists a file that does not belong to its part";
-    Err(content_error(&part.manifest_name(), ErrorKind::Value, detail))
+    Err(content_error(&manifest_name(part), ErrorKind::Value, detail))
 }
 
 fn check_digest(folder: &Path, part: Part, file: &FileSummary, meter: &Meter) -> Result<(), ConvertError> {
     let path = folder.join(&file.name);
     let mut input = match File::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let detail = format!("the file is missing: write it again with {}", part.option());
+            let detail = format!("the file is missing: write it again with {}", part_option(part));
             return Err(content_error(&file.name, ErrorKind::MissingFile, detail));
         }
         result => result.map_err(|error| ConvertError::io("reading", &path, error))?,
@@ -161,6 +162,6 @@ fn check_digest(folder: &Path, part: Part, file: &FileSummary, meter: &Meter) ->
     } else {
         return Ok(());
     };
-    let detail = format!("{difference}: copy or write the part again with {}", part.option());
+    let detail = format!("{difference}: copy or write the part again with {}", part_option(part));
     Err(content_error(&file.name, ErrorKind::Value, detail))
 }

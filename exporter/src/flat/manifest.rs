@@ -3,11 +3,11 @@
 use std::{fs, path::Path};
 
 use serde::{Deserialize, Serialize};
-use tidegate_history::{Column, ColumnType, Dataset};
+use tidegate_history::{Column, ColumnType, Dataset, Part};
 use tidegate_schemas::ids::Millis;
 
 use super::{
-    names::{FlatFormat, Part, Partition, file_name},
+    names::{FlatFormat, Partition, file_name},
     output_file::{FileSummary, OutputFile},
 };
 use crate::{

@@ -24,7 +24,7 @@ pub use self::{
     filter::RowFilter,
     join::join_parts,
     manifest::{MANIFEST_VERSION, Manifest, ManifestColumn},
-    names::{FlatFormat, Part, Partition},
+    names::{FlatFormat, Partition},
     output_file::FileSummary,
     selection::ColumnSelection,
     sink::{RowSink, SinkOptions, SinkTarget},

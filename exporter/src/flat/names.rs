@@ -1,7 +1,8 @@
 //! Formats, parts and partitions of exports, and the names of their files.
 
-use std::{fmt, path::Path, str::FromStr};
+use std::path::Path;
 
+use tidegate_history::Part;
 use tidegate_schemas::string_enum;
 
 use crate::timestamp::{DayCache, Timestamp};
@@ -33,74 +34,31 @@ const DAY_MILLIS: i64 = 86_400_000;
 /// Name of the manifest of a complete export.
 pub(super) const MANIFEST_NAME: &str = "manifest.json";
 
-/// Maximum number of parts: names have four digits.
-const MAX_PARTS: u32 = 9_999;
-
-/// Part of an export that several processes write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Part {
-    index: u32,
-    count: u32,
+/// Name of a data file in the folder of its day.
+pub(super) fn data_file_name(part: Part, format: FlatFormat) -> String {
+    format!("{}.{format}", format_label(part))
 }
 
-impl Part {
-    /// The only part of an export by one process.
-    pub const WHOLE: Self = Self { index: 1, count: 1 };
-
-    /// Returns `None` unless the index is between 1 and the count, and the count at most 9,999.
-    pub fn new(index: u32, count: u32) -> Option<Self> {
-        ((1..=count).contains(&index) && count <= MAX_PARTS).then_some(Self { index, count })
-    }
-
-    /// Number of the part, from 1.
-    pub fn index(self) -> u32 {
-        self.index
-    }
-
-    pub fn count(self) -> u32 {
-        self.count
-    }
-
-    /// Name of a data file in the folder of its day.
-    pub(super) fn file_name(self, format: FlatFormat) -> String {
-        format!("{self}.{format}")
-    }
-
-    pub(super) fn manifest_name(self) -> String {
-        if self.count == 1 { MANIFEST_NAME.to_owned() } else { format!("manifest-{self}.json") }
-    }
-
-    /// Parses `part-0001-of-0004`.
-    pub(super) fn parse_label(label: &str) -> Option<Self> {
-        let (index, count) = label.strip_prefix("part-")?.split_once("-of-")?;
-        let part = Self::new(index.parse().ok()?, count.parse().ok()?)?;
-        // Refuses other spellings of the numbers.
-        (part.to_string() == label).then_some(part)
-    }
-
-    /// Option that selects the part, for messages.
-    pub(super) fn option(self) -> String {
-        format!("--part {}/{}", self.index, self.count)
-    }
+pub(super) fn manifest_name(part: Part) -> String {
+    if part.count() == 1 { MANIFEST_NAME.to_owned() } else { format!("manifest-{}.json", format_label(part)) }
 }
 
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "part-{:04}-of-{:04}", self.index, self.count)
-    }
+/// Formats a part as `part-0001-of-0004`.
+pub(super) fn format_label(part: Part) -> String {
+    format!("part-{:04}-of-{:04}", part.number(), part.count())
 }
 
-impl FromStr for Part {
-    type Err = String;
+/// Parses `part-0001-of-0004`.
+fn parse_label(label: &str) -> Option<Part> {
+    let (number, count) = label.strip_prefix("part-")?.split_once("-of-")?;
+    let part = Part::new(number.parse().ok()?, count.parse().ok()?)?;
+    // Refuses other spellings of the numbers.
+    (format_label(part) == label).then_some(part)
+}
 
-    /// Parses the value of `--part`, such as `2/4`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let numbers = text
-            .split_once('/')
-            .and_then(|(index, count)| Self::new(index.trim().parse().ok()?, count.trim().parse().ok()?));
-        numbers
-            .ok_or_else(|| format!("`{text}` is not a part. Write it as 2/4, with at most {MAX_PARTS} parts"))
-    }
+/// Option that selects the part, for messages.
+pub(super) fn part_option(part: Part) -> String {
+    format!("--part {part}")
 }
 
 /// Formats days since 1970 as `2026-11-28`.
@@ -111,7 +69,7 @@ pub(super) fn format_day(day: i64) -> String {
 
 /// Returns the part of a name such as `manifest-part-0001-of-0004.json`.
 pub(super) fn parse_manifest_name(name: &str) -> Option<Part> {
-    Part::parse_label(name.strip_prefix("manifest-")?.strip_suffix(".json")?)
+    parse_label(name.strip_prefix("manifest-")?.strip_suffix(".json")?)
 }
 
 /// Returns part and format of `part-0001-of-0004.csv` or `day=2026-11-28/part-0001-of-0004.csv`.
@@ -121,7 +79,7 @@ pub(super) fn parse_data_name(name: &str) -> Option<(Part, FlatFormat)> {
         return None;
     }
     let (label, extension) = file.split_once('.')?;
-    Some((Part::parse_label(label)?, extension.parse().ok()?))
+    Some((parse_label(label)?, extension.parse().ok()?))
 }
 
 /// Last component of a path, as text.
@@ -137,19 +95,22 @@ mod tests {
     #[test]
     fn parts_have_one_spelling() {
         let part: Part = "2/4".parse().unwrap();
-        assert_eq!((part.index(), part.count()), (2, 4));
-        assert_eq!(part.file_name(FlatFormat::Parquet), "part-0002-of-0004.parquet");
-        assert_eq!(part.manifest_name(), "manifest-part-0002-of-0004.json");
-        assert_eq!(Part::parse_label("part-0002-of-0004"), Some(part));
-        assert_eq!(Part::WHOLE.manifest_name(), "manifest.json");
+        assert_eq!((part.number(), part.count()), (2, 4));
+        assert_eq!(data_file_name(part, FlatFormat::Parquet), "part-0002-of-0004.parquet");
+        assert_eq!(manifest_name(part), "manifest-part-0002-of-0004.json");
+        assert_eq!(parse_label("part-0002-of-0004"), Some(part));
+        assert_eq!(manifest_name(Part::WHOLE), "manifest.json");
         for label in
             ["part-2-of-4", "part-0005-of-0004", "part-0000-of-0004", "part-+002-of-0004", "part-0001"]
         {
-            assert_eq!(Part::parse_label(label), None, "{label}");
+            assert_eq!(parse_label(label), None, "{label}");
         }
         for option in ["0/4", "5/4", "1", "a/b", "1/10000", "/", ""] {
-            let error = option.parse::<Part>().unwrap_err();
-            assert_eq!(error, format!("`{option}` is not a part. Write it as 2/4, with at most 9999 parts"));
+            let error = option.parse::<Part>().unwrap_err().to_string();
+            assert!(
+                error.contains("such as 1/4") && error.contains("at most 9,999 parts"),
+                "{option}: {error}"
+            );
         }
     }
 

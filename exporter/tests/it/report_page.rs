@@ -1,4 +1,4 @@
-//! Tests of the report page: figures computed by hand, escaping, and a page that requests nothing.
+//! Tests of the report page: figures computed by hand, escaping, and a page without requests.
 
 use std::{env, fmt::Write as _, fs, process::Command};
 
@@ -76,7 +76,7 @@ fn item(id: &str, kind: &str, phase: &str, text: &str) -> Value {
         "origin": "participant", "createdAt": null })
 }
 
-/// Votes of 20 and of 10 participants, who disagree on each of 10 statements.
+/// Votes of 20 and of 10 participants. The two groups disagree on each of 10 statements.
 fn two_camps() -> Value {
     let items = (0..10)
         .map(|number| item(&format!("statement:{number}"), "statement", "p", &format!("Text {number}")));

@@ -111,7 +111,7 @@ impl Export {
             let until = runtime.block_on(source.resolve_until(until))?;
             let org = runtime.block_on(source.load_org())?;
             let policies = runtime.block_on(source.load_policies())?;
-            let snapshot = Snapshot { since: to_timestamp(since)?, until: to_timestamp(until)? };
+            let snapshot = Snapshot::of(&(since..until)).context("the period is out of range")?;
             let handle = runtime.handle().clone();
             let mut lines = HistoryLines { handle, source: &source, pace, since, until };
             return run_job(&job, json, &progress_form, |meter| {
@@ -121,7 +121,7 @@ impl Export {
         let until =
             until.context("--events needs --until, because files do not tell which rows are missing")?;
         let org = source.org().unwrap_or("default").to_owned();
-        let snapshot = Snapshot { since: to_timestamp(since)?, until: to_timestamp(until)? };
+        let snapshot = Snapshot::of(&(since..until)).context("the period is out of range")?;
         run_job(&job, json, &progress_form, |meter| {
             let mut folder = HistoryFolder::open(&events, &job.limits, meter)?;
             let job = Job { inputs: folder.files(), ..job.clone() };
@@ -151,8 +151,4 @@ impl Export {
         };
         Ok((self.events, self.source, job))
     }
-}
-
-fn to_timestamp(at: Millis) -> anyhow::Result<Timestamp> {
-    Timestamp::parse(&at.iso()).with_context(|| format!("{} is out of range", at.iso()))
 }

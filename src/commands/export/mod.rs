@@ -15,8 +15,7 @@ use clap::{Args, Subcommand};
 use tidegate_exporter::{
     error::ConvertError,
     flat::{
-        self, ColumnSelection, Export, ExportOptions, ExportTarget, FlatFormat, Partition, RowFilter, dsa,
-        join_parts,
+        Export, ExportOptions, ExportTarget, FlatFormat, Partition, RowFilter, join_parts,
         progress::{ExportProgress, ProgressForm},
     },
     meter::Meter,
@@ -96,7 +95,7 @@ pub(crate) struct DatasetExport {
     /// Replace an existing export
     #[arg(long)]
     force: bool,
-    /// Count rows and estimate the size, and write nothing
+    /// Count rows and estimate the size, without writing files
     #[arg(long)]
     dry_run: bool,
     /// Progress on standard error: text, json or none; default: text on a terminal
@@ -252,13 +251,6 @@ impl DatasetExport {
     }
 
     fn options(&self, dataset: Dataset) -> anyhow::Result<ExportOptions> {
-        let is_dsa = self.profile.is_some();
-        let written_columns = if is_dsa { dsa::columns(dataset)? } else { dataset.columns() };
-        let columns = match &self.columns {
-            Some(list) => ColumnSelection::parse(written_columns, list)?,
-            None if is_dsa => ColumnSelection::all(written_columns),
-            None => ColumnSelection::default_of(dataset),
-        };
         let partition = if self.partition_by.is_some() { Partition::Day } else { Partition::Whole };
         let is_folder = self.partition_by.is_some() || self.part != Part::WHOLE || self.out.is_dir();
         let target = if self.out.as_os_str() == "-" {
@@ -269,15 +261,16 @@ impl DatasetExport {
         } else {
             ExportTarget::File(self.out.clone())
         };
-        Ok(ExportOptions {
-            columns,
+        let mut options = ExportOptions {
             filter: RowFilter::parse(dataset.columns(), &self.conditions)?,
-            dsa: is_dsa,
+            dsa: self.profile.is_some(),
             cells: if self.safe_cells { Cells::Guarded } else { Cells::Exact },
-            part: flat::Part::new(self.part.number(), self.part.count()).context("--part")?,
+            part: self.part,
             force: self.force,
             ..ExportOptions::new(dataset, target, self.format)
-        })
+        };
+        options.select_columns(self.columns.as_deref())?;
+        Ok(options)
     }
 }
 

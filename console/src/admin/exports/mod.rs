@@ -4,7 +4,7 @@ mod dictionary;
 mod query;
 mod row_stream;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use axum::{
     Json, Router,
@@ -99,7 +99,7 @@ async fn export_dataset(
     }
     let org = load_org(&api, &caller).await?;
     let shows_child_safety = caller.may_see_child_safety() && query.child_safety != Some(false);
-    let visibility = build_visibility(&api, &caller, shows_child_safety);
+    let visibility = choose_visibility(shows_child_safety);
     let export = query.parse(&org, dataset, visibility, load_settled_time(&api).await?)?;
     let permit = api.exports.try_acquire(&caller.org).ok_or_else(too_many_exports)?;
     let until_value = HeaderValue::try_from(export.request.until.iso()).map_err(|_| Problem::internal())?;
@@ -141,15 +141,11 @@ async fn load_settled_time(api: &Api) -> Result<Millis, Problem> {
     }
 }
 
-fn build_visibility(api: &Api, caller: &Caller, shows_child_safety: bool) -> Visibility {
+fn choose_visibility(shows_child_safety: bool) -> Visibility {
     if shows_child_safety {
         return Visibility::All;
     }
-    let (store, org) = (api.deps.moderation.store.clone(), caller.org.clone());
-    Visibility::WithoutChildSafety(Arc::new(move |items| {
-        let (store, org) = (store.clone(), org.clone());
-        Box::pin(async move { find_restricted(&store, &org, &items).await })
-    }))
+    Visibility::WithoutChildSafety(|store, org, items| find_restricted(store, org, items))
 }
 
 fn too_many_exports() -> Problem {

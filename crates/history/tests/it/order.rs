@@ -93,8 +93,8 @@ async fn check(store: &Store, case: &Case) {
     }
     expected.sort_by_key(|position| order_of(dataset, position));
     let all_days = first_day..Millis(first_day.0 + 4 * DAY_MS);
-    let whole = read_positions(store, build_request(&org, dataset, &all_days)).await;
-    assert_eq!(whole, expected, "the whole period");
+    let rows_of_all_days = read_positions(store, build_request(&org, dataset, &all_days)).await;
+    assert_eq!(rows_of_all_days, expected, "the whole period");
 
     let cuts = case.cuts.iter().map(|offset| Millis(first_day.0 + offset));
     let starts: Vec<_> = [all_days.start].into_iter().chain(cuts.clone()).collect();
@@ -113,9 +113,13 @@ async fn check(store: &Store, case: &Case) {
     split_rows.sort_by_key(|position| order_of(dataset, position));
     assert_eq!(split_rows, expected, "the parts of the periods");
 
-    for (index, after) in whole.iter().enumerate().step_by(1 + whole.len() / 8) {
+    for (index, after) in rows_of_all_days.iter().enumerate().step_by(1 + rows_of_all_days.len() / 8) {
         let request = RowRequest { after: Some(*after), ..build_request(&org, dataset, &all_days) };
-        assert_eq!(read_positions(store, request).await, whole[index + 1..], "the rows after {after:?}");
+        assert_eq!(
+            read_positions(store, request).await,
+            rows_of_all_days[index + 1..],
+            "the rows after {after:?}"
+        );
     }
 }
 

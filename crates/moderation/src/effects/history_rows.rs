@@ -8,6 +8,7 @@ use tidegate_store::tables::{
     history::events::{EventHead, HistoryEvent},
     items::plans::PlanKind,
 };
+use uuid::Uuid;
 
 use super::{Plan, PlannedAction, PlannedStrike, PlannedThresholdAction};
 use crate::rules::stats::RuleHit;
@@ -37,14 +38,19 @@ pub(crate) fn decision_row(
     HistoryEvent::new(head, event)
 }
 
-fn action_row(plan: &Plan, action: &PlannedAction) -> HistoryEvent {
-    let head = EventHead {
+/// Builds the head of an event. A plan of an earlier version has no time of its record, so the effect's time counts.
+fn event_head<'p>(plan: &'p Plan, id: Uuid, item: &'p ItemKey, effect_at: Millis) -> EventHead<'p> {
+    EventHead {
         org: &plan.org,
-        id: action.event_id.0,
-        at: plan.recorded_at.unwrap_or(action.at),
-        item: &action.item,
+        id,
+        at: plan.recorded_at.unwrap_or(effect_at),
+        item,
         is_child_safety: plan.is_child_safety,
-    };
+    }
+}
+
+fn action_row(plan: &Plan, action: &PlannedAction) -> HistoryEvent {
+    let head = event_head(plan, action.event_id.0, &action.item, action.at);
     let is_decision = plan.kind == PlanKind::Decision;
     let event = ActionTakenEvent {
         source: source_of(plan),
@@ -63,13 +69,7 @@ fn action_row(plan: &Plan, action: &PlannedAction) -> HistoryEvent {
 }
 
 fn threshold_row(plan: &Plan, action: &PlannedThresholdAction) -> HistoryEvent {
-    let head = EventHead {
-        org: &plan.org,
-        id: action.event_id.0,
-        at: plan.recorded_at.unwrap_or(action.at),
-        item: &action.user,
-        is_child_safety: plan.is_child_safety,
-    };
+    let head = event_head(plan, action.event_id.0, &action.user, action.at);
     let event = ActionTakenEvent {
         source: ActionSource::Threshold,
         action: action.action.clone(),
@@ -87,13 +87,7 @@ fn threshold_row(plan: &Plan, action: &PlannedThresholdAction) -> HistoryEvent {
 }
 
 fn strike_row(plan: &Plan, strike: &PlannedStrike) -> HistoryEvent {
-    let head = EventHead {
-        org: &plan.org,
-        id: strike.cause.0,
-        at: plan.recorded_at.unwrap_or(strike.at),
-        item: &strike.item,
-        is_child_safety: plan.is_child_safety,
-    };
+    let head = event_head(plan, strike.cause.0, &strike.item, strike.at);
     let change = match strike.reverses {
         Some(_) => StrikeChange::Reversed,
         None => StrikeChange::Issued,

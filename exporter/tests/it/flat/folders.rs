@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, fs, process::Command, sync::Arc};
 
 use serde_json::{Value as Json, json};
 use tidegate_exporter::flat::{
-    Export, ExportOptions, ExportSummary, ExportTarget, FlatFormat, Manifest, Part, Partition, RowFilter,
+    Export, ExportOptions, ExportSummary, ExportTarget, FlatFormat, Manifest, Partition, RowFilter,
 };
-use tidegate_history::Dataset;
+use tidegate_history::{Dataset, Part};
 use tidegate_schemas::ids::Millis;
 use tidegate_test_support::servers;
 
@@ -145,15 +145,15 @@ fn export_without_rows_has_a_manifest() {
     let folder = Folder::new();
     assert_eq!(export(&options(&folder, FlatFormat::Csv), []).manifest.files, []);
     assert_eq!(files(&folder, "out"), ["manifest.json"]);
-    let mut whole = options(&folder, FlatFormat::Csv);
-    whole.target = ExportTarget::Folder { path: folder.path("whole"), partition: Partition::Whole };
-    assert_eq!(export(&whole, []).manifest.rows, 0);
+    let mut options = options(&folder, FlatFormat::Csv);
+    options.target = ExportTarget::Folder { path: folder.path("whole"), partition: Partition::Whole };
+    assert_eq!(export(&options, []).manifest.rows, 0);
     assert_eq!(files(&folder, "whole"), ["manifest.json", "part-0001-of-0001.csv"]);
-    whole.target = ExportTarget::File(folder.path("file.csv"));
-    let summary = export(&whole, []);
+    options.target = ExportTarget::File(folder.path("file.csv"));
+    let summary = export(&options, []);
     assert_eq!((summary.manifest_path, summary.manifest.files[0].name.as_str()), (None, "file.csv"));
-    whole.target = ExportTarget::Stream(Arc::new(fs::File::create(folder.path("stream")).unwrap()));
-    assert_eq!(export(&whole, []).manifest.files[0].name, "-");
+    options.target = ExportTarget::Stream(Arc::new(fs::File::create(folder.path("stream")).unwrap()));
+    assert_eq!(export(&options, []).manifest.files[0].name, "-");
 }
 
 #[test]

@@ -4,9 +4,10 @@ use std::fs;
 
 use tidegate_exporter::{
     error::ConvertError,
-    flat::{ExportOptions, FlatFormat, Manifest, Part, join_parts},
+    flat::{ExportOptions, FlatFormat, Manifest, join_parts},
     meter::Meter,
 };
+use tidegate_history::Part;
 
 use super::folders::{export, files, options};
 use crate::support::Folder;
@@ -20,7 +21,7 @@ fn part_options(folder: &Folder, index: u32) -> ExportOptions {
 }
 
 fn export_part(options: &ExportOptions) {
-    let index = u64::from(options.part.index());
+    let index = u64::from(options.part.number());
     export(options, (0..30).filter(|number| number % u64::from(PARTS) == index - 1));
 }
 

@@ -47,10 +47,16 @@ async fn progress_of_every_partition_is_reported_and_stops_at_open_records() {
     world.submit(entries).await;
     let row = world.wait_until_evaluated(&item, submission).await;
     let record = world.tail(Topic::Items).await.pop().unwrap();
-    let held = ("items".to_owned(), i64::from(record.at.partition.index));
-    let rows = wait_until_passed(&world, row.append_ms.plus(Duration::from_secs(1)), Some(&held)).await;
-    assert!(rows[&held].until <= row.append_ms, "{:?} passes {:?}", rows[&held].until, row.append_ms);
-    assert!(rows[&held].seen_at > row.append_ms, "the owner still reports the partition");
+    let held_partition = ("items".to_owned(), i64::from(record.at.partition.index));
+    let rows =
+        wait_until_passed(&world, row.append_ms.plus(Duration::from_secs(1)), Some(&held_partition)).await;
+    assert!(
+        rows[&held_partition].until <= row.append_ms,
+        "{:?} passes {:?}",
+        rows[&held_partition].until,
+        row.append_ms
+    );
+    assert!(rows[&held_partition].seen_at > row.append_ms, "the owner still reports the partition");
 }
 
 #[tokio::test(flavor = "multi_thread")]
